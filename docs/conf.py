@@ -56,7 +56,7 @@ def unreleased() -> str:
         ]
         if texts:
             lines += [f"### {kind['name']}", "", *(f"- {text}" for text in texts), ""]
-    return "\n".join(["## Not yet released", "", *lines])
+    return "\n".join(["## Not yet released", "", *lines]) if lines else ""
 
 
 def fill_changelog(_app: Sphinx, page: str, source: list[str]) -> None:

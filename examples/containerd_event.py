@@ -36,8 +36,8 @@ def forward_request_class() -> Any:
 
     file = text_format.Parse(FILE, descriptor_pb2.FileDescriptorProto())
     pool = descriptor_pool.DescriptorPool()
-    for known in (timestamp_pb2, any_pb2):
-        pool.AddSerializedFile(known.DESCRIPTOR.serialized_pb)
+    for classes in (timestamp_pb2, any_pb2):
+        pool.AddSerializedFile(classes.DESCRIPTOR.serialized_pb)
     pool.AddSerializedFile(file.SerializeToString())
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("example.ForwardRequest"))
 

@@ -36,7 +36,7 @@ def field(number: int, value: int | str | bytes) -> bytes:
 
 def fields(data: bytes) -> dict[int, Any]:
     """Field number -> its last value. (Enough here: no repeated field is read.)"""
-    found: dict[int, Any] = {}
+    values: dict[int, Any] = {}
     position = 0
 
     def read() -> int:
@@ -53,14 +53,14 @@ def fields(data: bytes) -> dict[int, Any]:
     while position < len(data):
         key = read()
         if key & 7 == 0:
-            found[key >> 3] = read()
+            values[key >> 3] = read()
         elif key & 7 == 2:
             length = read()
-            found[key >> 3] = data[position : position + length]
+            values[key >> 3] = data[position : position + length]
             position += length
         else:
             position += 8 if key & 7 == 1 else 4  # fixed64 and fixed32; NRI has none
-    return found
+    return values
 
 
 # -- mux and ttRPC

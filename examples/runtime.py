@@ -63,28 +63,28 @@ class Runtime:
         self.nri.start()
 
     def state(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
-        """A plugin joins: everything there is, now."""
+        """Return all pods and containers for a plugin that connects."""
         return list(self.pods.values()), list(self.containers.values())
 
     def update(self, updates: OrderedUpdates) -> list[UpdateResult]:
-        """Apply updates; return what became of them."""
+        """Apply updates; return their results."""
         results = []
         for update in updates:
             result, numbers = UpdateResult(update), updates.numbers(update)
             with self.lock:
                 if update.container_id not in self.specs:
-                    result.mark_stale("there is no such container")
-                else:  # updates may come in another order than plugins asked for them
-                    wanted = self.orders[update.container_id].newest(update.linux.resources, numbers, result)
-                    self.put(update.container_id, wanted, result)
+                    result.mark_stale("container not found")
+                else:  # updates may arrive in another order than plugins sent them
+                    request = self.orders[update.container_id].newest(update.linux.resources, numbers, result)
+                    self.put(update.container_id, request, result)
                     self.orders[update.container_id].note(result, numbers)
             results.append(result)
         return results
 
-    def put(self, container_id: str, wanted: m.LinuxResources, result: UpdateResult) -> None:
+    def put(self, container_id: str, resources: m.LinuxResources, result: UpdateResult) -> None:
         try:
-            told = self.specs[container_id].update(wanted)
-            self.runc("update", "--resources", "-", container_id, stdin=json.dumps(told))
+            applied = self.specs[container_id].update(resources)
+            self.runc("update", "--resources", "-", container_id, stdin=json.dumps(applied))
         except NriError as error:
             print(f"not updated: {error}")
             for row in result.fields:

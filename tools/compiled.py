@@ -25,6 +25,7 @@ VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 FOLDER = ROOT / "build" / "compiled" / VERSION
 WHEEL = ROOT / "build" / "compiled-wheel" / VERSION
 _MARK = "nri-built-from"
+BUILD_FILES = [ROOT / name for name in ("pyproject.toml", "tools/build_hook.py", "tools/compiled_modules.toml")]
 
 
 def missing() -> str:
@@ -38,7 +39,7 @@ def missing() -> str:
 
 def _digest() -> str:
     made = hashlib.sha256(sys.version.encode())
-    for path in (ROOT / "pyproject.toml", ROOT / "tools/build_hook.py", *sorted((ROOT / "src/nri").rglob("*.py"))):
+    for path in (*BUILD_FILES, *sorted((ROOT / "src/nri").rglob("*.py"))):
         made.update(path.read_bytes())
     return made.hexdigest()
 

@@ -50,7 +50,7 @@ SOURCES = (
     Source(
         "k8s.io/cri-api/pkg/apis/runtime/v1/api.proto",
         "nri.cri.pb",
-        '"""Generated CRI messages; see `proto/k8s.io`. Never edited: `tools/generate_cri.py`."""\n',
+        '"""Messages of the CRI, generated from `proto/k8s.io` by `tools/generate_cri.py`. Do not edit them."""\n',
     ),
     Source(
         "koordinator.sh/apis/runtime/v1alpha1/api.proto",

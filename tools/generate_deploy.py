@@ -1,18 +1,15 @@
 """Write the manifests, charts and units of plugins and agent: `python tools/generate_deploy.py`, or `--check`.
 
-One job: below deploy/ the folders kustomize, helm and systemd are what `tools.deployment` makes of deploy/plugins.yaml,
-deploy/agent.yaml and deploy/agent, and of nothing else. They are checked in, so that a person can read and apply them,
-and compared in CI.
-Rules: what is written by hand (templates of the library chart and of the agent, all of resource-annotator) is left
-alone; a file that nothing makes any more is removed, and counts as different.
+The folders kustomize, helm and systemd below deploy/ come from deploy/plugins.yaml, deploy/agent.yaml and deploy/agent.
+They are checked in so that a person can read and apply them. CI compares them. Handwritten files (`HANDWRITTEN`) are
+left alone. Files without a source are removed.
 
-Exit codes: 0 done or equal, 1 different.
+Exit codes: 0 written or equal, 1 different.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
@@ -25,9 +22,9 @@ from tools.deployment.agent import kustomize as agent_kustomize  # noqa: E402
 from tools.deployment.agent import unit as agent_unit  # noqa: E402
 
 DEPLOY = ROOT / "deploy"
-#: Its chart is written by hand, but for the versions, and so is what kustomize has of it.
+#: This chart is written by hand except for Chart.yaml, and so is its kustomize folder.
 ANNOTATOR = "helm/resource-annotator"
-BY_HAND = (
+HANDWRITTEN = (
     "helm/nri-plugin/templates/",
     "helm/agent/templates/",
     "kustomize/resource-annotator/",
@@ -35,56 +32,46 @@ BY_HAND = (
 )
 
 
-def wanted() -> tuple[dict[str, str], dict[str, str]]:
-    """All files below deploy/ by path, and the links with what they point to."""
+def generated_files() -> dict[str, str]:
+    """The texts of all generated files by their path below deploy/."""
+    needs = table.read()
     files: dict[str, str] = {}
-    links: dict[str, str] = {}
-    for need in table.read():
+    for need in needs:
         files |= {f"kustomize/{path}": text for path, text in kustomize.files(need).items()}
-        files |= {f"helm/{path}": text for path, text in chart.files(need).items()}
         files |= {f"systemd/{path}": text for path, text in unit.files(need).items()}
-        links[f"helm/{need.name}/charts/{chart.LIBRARY}"] = f"../../{chart.LIBRARY}"
     files |= {f"kustomize/{path}": text for path, text in (kustomize.components() | agent_kustomize.files()).items()}
     files |= {f"systemd/{path}": text for path, text in agent_unit.files().items()}
-    files |= {f"helm/{path}": text for path, text in (chart.library() | agent_chart.files()).items()}
-    does = "Annotate pods with their resources, so that nothing on the nodes has to estimate them."
-    files[f"{ANNOTATOR}/Chart.yaml"] = chart.application("resource-annotator", does)
-    return files, links
+    files |= {f"helm/{path}": text for path, text in (chart.files(needs) | agent_chart.files()).items()}
+    description = "Annotate pods with their resources, so that plugins on the nodes need not estimate them."
+    files[f"{ANNOTATOR}/Chart.yaml"] = chart.application("resource-annotator", description)
+    return files
 
 
-def present() -> set[str]:
-    """The files and links that are there, but for those that are written by hand."""
-    found = set()
-    for top in ("kustomize", "helm", "systemd"):
-        for folder, folders, names in os.walk(DEPLOY / top):
-            linked = [name for name in folders if Path(folder, name).is_symlink()]
-            found |= {str(Path(folder, name).relative_to(DEPLOY)) for name in (*names, *linked)}
-    return {path for path in found if not path.startswith(BY_HAND)}
+def existing_paths() -> set[str]:
+    """The files below deploy/, except handwritten ones."""
+    folders = (DEPLOY / folder for folder in ("kustomize", "helm", "systemd"))
+    paths = {str(path.relative_to(DEPLOY)) for folder in folders for path in folder.rglob("*") if not path.is_dir()}
+    return {path for path in paths if not path.startswith(HANDWRITTEN)}
 
 
 def main() -> int:
-    """Write or compare everything."""
+    """Write or compare all files."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
     check = parser.parse_args().check
-    files, links = wanted()
-    there = present()
-    stale = sorted(there - files.keys() - links.keys())
-    stale += [path for path, text in files.items() if path not in there or (DEPLOY / path).read_text() != text]
-    stale += [path for path, to in links.items() if path not in there or os.readlink(DEPLOY / path) != to]
+    files, paths = generated_files(), existing_paths()
+    stale = sorted(paths - files.keys())
+    stale += [path for path, text in files.items() if path not in paths or (DEPLOY / path).read_text() != text]
     for path in stale:
         if check:
-            print(f"deploy/{path}: out of date, run: python tools/generate_deploy.py")
-            continue
-        place = DEPLOY / path
-        place.unlink(missing_ok=True)
-        if path in files or path in links:
-            place.parent.mkdir(parents=True, exist_ok=True)
-        if path in files:
-            place.write_text(files[path])
-        elif path in links:
-            place.symlink_to(links[path])
-        print(f"{'wrote' if place.exists() else 'removed'} deploy/{path}")
+            print(f"deploy/{path}: out of date. Run: python tools/generate_deploy.py")
+        elif path in files:
+            (DEPLOY / path).parent.mkdir(parents=True, exist_ok=True)
+            (DEPLOY / path).write_text(files[path])
+            print(f"wrote deploy/{path}")
+        else:
+            (DEPLOY / path).unlink()
+            print(f"removed deploy/{path}")
     return int(check and bool(stale))
 
 

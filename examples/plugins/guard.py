@@ -1,10 +1,10 @@
-"""Refuse what other plugins make of containers: a validator."""
+"""Refuse adjustments of other plugins: a validator."""
 
 import nri
 
 
 class Guard(nri.Plugin):
-    """Let only one plugin mount paths of the host, and nobody add devices to pods that are not marked."""
+    """Let only one plugin add mounts, and allow devices only for marked pods."""
 
     class Config:
         may_mount: str = "10-injector"

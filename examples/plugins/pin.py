@@ -1,4 +1,4 @@
-"""Keep containers of a namespace on CPUs of their own, and everybody else off them."""
+"""Pin containers of a namespace to reserved CPUs, and keep all other containers off them."""
 
 import nri
 
@@ -22,7 +22,7 @@ class Pin(nri.Plugin):
     @nri.when(namespaces="!kube-system")
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.CreateAnswer:
         if nri.cpuset_cpus_of(container) is not None:
-            return None  # somebody has decided already
+            return None  # an earlier plugin has decided
         chosen = pod.namespace in self.config.namespaces
         return nri.Adjustment().set_cpuset_cpus(self.config.cpus if chosen else self.config.others)
 

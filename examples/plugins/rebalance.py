@@ -1,4 +1,4 @@
-"""Share the CPUs of the node again every half minute, and throw out who takes too much memory."""
+"""Divide the CPUs of the node again every half minute, and evict containers with too much memory."""
 
 import nri
 
@@ -21,7 +21,7 @@ class Rebalance(nri.Plugin):
             self.log.warning("could not weigh %s", failed.container_id)
 
     @nri.every(60)
-    async def throw_out(self) -> None:
+    async def evict_large(self) -> None:
         for container in list(self.state.containers.values()):
             if (nri.memory_limit_of(container) or 0) > self.config.greatest_limit_mib << 20:
                 await self.runtime.evict(container, "its memory limit is too high")
@@ -30,9 +30,9 @@ class Rebalance(nri.Plugin):
         return [update for update in self.updates() if update.container_id != container.id]
 
     def post_start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        self.runtime.update(self.updates()).add_done_callback(self.told)
+        self.runtime.update(self.updates()).add_done_callback(self.log_failures)
 
-    def told(self, pending: nri.Pending) -> None:
+    def log_failures(self, pending: nri.Pending) -> None:
         try:
             self.log.info("could not weigh %d containers", len(pending.result()))
         except nri.NriError as error:

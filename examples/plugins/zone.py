@@ -1,4 +1,4 @@
-"""Ask a service for the zone of each pod, and tell its containers. `async`, and in time: the runtime waits."""
+"""Request the zone of each pod from a service, and pass it to its containers, with `async` and a timeout."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import nri
 
 
 class Zone(nri.Plugin):
-    """Tell containers of marked pods in which zone they run."""
+    """Set the zone of marked pods in an environment variable."""
 
     class Config:
         default: str = "unknown"

@@ -1,6 +1,6 @@
-"""NRI, the Node Resource Interface, in Python: plugins that adjust containers, and the runtime side that they talk to.
+"""NRI, the Node Resource Interface, in Python: plugins that adjust containers, and the runtime side of the interface.
 
-This module is the public face; names load when they are first used. A plugin in ten lines:
+This module has the public names, which are imported on first use. A plugin in ten lines:
 
     import nri
 
@@ -107,7 +107,7 @@ __all__ = [
     "when",
 ]
 
-if not TYPE_CHECKING:  # a checker that sees this takes every misspelt name for one that exists
+if not TYPE_CHECKING:  # with it, a type checker would accept every misspelt name
     __getattr__, __dir__ = _lazy(
         globals(),
         {

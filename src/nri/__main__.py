@@ -1,7 +1,4 @@
-"""The `nri` command as `python -m nri`: for an environment whose `bin` is not on PATH, and for a chosen Python.
-
-One job: to hand over to `nri.cli.entry`, the next to read. No plugin loads it.
-"""
+"""The `nri` command as `python -m nri`: for an environment whose `bin` is not on PATH, or for a chosen Python."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""The pause before the next try: exponential with full jitter, forgotten after a good run. Pure, no clock.
+"""The pause before the next try: exponential with full jitter, reset after a good run.
 
 The ceiling doubles from `first_s` to `cap_s`; the delay is drawn evenly from zero to the ceiling, so that a thousand
-nodes that fail together do not come back together. The one who runs things says when a run started and ended, or when
-all is well; this module only counts. It is the pause between two runs of a launched plugin
-(`nri.adaptation.launch.supervisor`) and between two connections of a plugin (`nri.stub.program.reconnect`).
+nodes that fail together do not come back together. Callers report the begin and end of runs. Used between two runs of a
+launched plugin and between two connections of a plugin.
 """
 
 from __future__ import annotations
@@ -17,23 +16,23 @@ if TYPE_CHECKING:
 
 __all__ = ["CAP_S", "CRASH_LOOP_FAILURES", "FIRST_S", "GOOD_RUN_S", "Backoff"]
 
-#: Ceiling of the first delay, in seconds.
+#: The ceiling of the first delay, in seconds.
 FIRST_S = 1.0
-#: No ceiling is higher, in seconds.
+#: The highest ceiling, in seconds.
 CAP_S = 30.0
-#: A run that lasted this long was good: what failed before it no longer counts. In seconds.
+#: A run of at least this many seconds resets the count of failures.
 GOOD_RUN_S = 60.0
-#: That many short runs in a row are a crash loop.
+#: This many short runs in a row are a crash loop.
 CRASH_LOOP_FAILURES = 5
 
 
 def _uniform() -> float:
-    """A random number, 0 <= x < 1. Importing `random` would cost the start of every plugin 2 ms."""
+    """A random number, 0 <= x < 1. Importing `random` would slow the start of every plugin by 2 ms."""
     return int.from_bytes(os.urandom(4), "big") / 2**32
 
 
 class Backoff:
-    """The delays between the runs of one thing. Not thread-safe: its supervisor owns it.
+    """The delays between runs of a program or connection. Not thread-safe.
 
     Args:
         first_s: ceiling of the first delay, in seconds.
@@ -41,7 +40,7 @@ class Backoff:
         good_run_s: a run at least this long resets the count, in seconds.
         crash_loop_failures: short runs in a row that count as a crash loop.
         clock: monotonic seconds.
-        uniform: draws from 0 <= x < 1.
+        uniform: returns a random number, 0 <= x < 1.
     """
 
     __slots__ = (
@@ -70,11 +69,11 @@ class Backoff:
         self.failures = 0
 
     def started(self) -> None:
-        """Take note that a run begins."""
+        """Record the begin of a run."""
         self._started = self._clock()
 
     def ended(self) -> float:
-        """Take note that the run ended, or did not even start. Returns the seconds to wait before the next."""
+        """Record the end of a run, or its failed start. Returns the seconds to wait before the next run."""
         if self._started is not None and self._clock() - self._started >= self.good_run_s:
             self.failures = 0
         self._started = None
@@ -83,14 +82,14 @@ class Backoff:
         return delay_s
 
     def reset(self) -> None:
-        """Forget all failures: all is well, or what was wrong has changed (a new configuration, an order)."""
+        """Forget all failures, after success or a change (for example, of the configuration)."""
         self.failures = 0
         self._started = None
 
     @property
     def ceiling_s(self) -> float:
         """Upper bound of the next delay, in seconds."""
-        # The exponent is bounded: 2.0 ** 1100 is an OverflowError, and a crash loop gets there in a night.
+        # The exponent is limited: 2.0 ** 1100 is an OverflowError, and a crash loop reaches it in a night.
         return float(min(self.cap_s, self.first_s * 2.0 ** min(self.failures, 60)))
 
     @property

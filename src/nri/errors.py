@@ -1,7 +1,7 @@
-"""Every exception that `nri` raises, in one tree. Imports only `nri.text`, so every layer may raise these.
+"""Every exception that `nri` raises, in one tree.
 
     NriError
-    ├── ProtocolError                  one side broke the rules of the wire
+        ├── ProtocolError                  one side violated the protocol
     │   ├── LocalProtocolError         ... we did (a programming error on this side)
     │   └── RemoteProtocolError        ... the peer did (garbage, oversized, wrong order)
     ├── RpcError                       the peer answered with a status other than OK
@@ -11,7 +11,7 @@
     ├── RuntimeUnavailable             no runtime answers at the socket (exit code 3)
     │   └── ProgramUnreachable         ... or another program does not answer at its socket, or not as expected
     ├── RegistrationError              the runtime, or our own rules, refused this plugin before it was configured
-    ├── ConfigError                    a configuration source holds something that cannot be used (exit code 2)
+    ├── ConfigError                    a configuration source has an invalid value (exit code 2)
     ├── Reject                         raised by a handler: refuse the request, with a reason for people to read
     ├── PluginError                    runtime side: a plugin failed; carries its name, a status code and its text
     │   ├── PluginRejected             ... it refused on purpose: it raised `Reject`
@@ -21,13 +21,12 @@
     ├── ConflictError                  two plugins set the same thing; carries the `Conflict`
     ├── ValidationRejected             a validator refused the merged adjustment
     ├── UpdateError                    an update that cannot be applied; carries plugin and container
-    ├── SpecError                      an adjustment that cannot be applied to an OCI spec, or a spec that is none
-    └── RequestError                   a field of a request to a runtime holds a value that cannot be used
+    ├── SpecError                      an adjustment that cannot be applied to an OCI spec, or an invalid spec
+    └── RequestError                   a field of a request to a runtime has an invalid value
 
-Errors carry their parties as attributes and read as one line that a person can act on: the base class escapes and cuts
-it (`nri.text`), whatever was put in, so that no raiser has to. The attributes, and `whole_text`, are as they were
-given. Which status a handler's exception becomes on the wire is decided in `nri.stub.session.service`; which exit code
-a command ends with in `nri.cli.errors`.
+The text of an error is one line: the base class escapes and cuts it (`nri.text`). The attributes and `whole_text` are
+unchanged. `nri.stub.session.service` maps exceptions of handlers to statuses; `nri.cli.errors` maps errors of commands
+to exit codes.
 """
 
 from __future__ import annotations
@@ -79,30 +78,30 @@ CODE_NAMES = (
 )  # fmt: skip
 
 
-#: Characters of an error's line at most.
+#: The most characters of an error's line.
 TEXT_LENGTH = 4096
 
 
 def describe(error: BaseException) -> str:
-    """An exception in one line: ours by their text, others by type and text, for `'zone'` alone says nothing."""
+    """Format an exception as one line: ours by their text, others by type and text: `KeyError: 'zone'`."""
     text, name = str(error), type(error).__name__
     return _plain(text or name if isinstance(error, NriError) or not text else f"{name}: {text}", TEXT_LENGTH)
 
 
 class NriError(Exception):
-    """Base of every error of this package. As a `str` it is one line that prints, of 4096 characters at most."""
+    """The base of every error of this package. Its text is one printable line of at most 4096 characters."""
 
     def __str__(self) -> str:
         return _plain(self.whole_text, TEXT_LENGTH)
 
     @property
     def whole_text(self) -> str:
-        """The text as it was given: of any length, perhaps of several lines, and with whatever others put in."""
+        """The original text: of any length, perhaps with several lines and unprintable characters."""
         return super().__str__()
 
 
 class ProtocolError(NriError):
-    """One side broke the rules of the wire. Abstract: raised as one of its two children, which say which one."""
+    """One side violated the protocol. Abstract: raise one of the two subclasses, which say which side."""
 
     def __init__(self, reason: str) -> None:
         if type(self) is ProtocolError:
@@ -112,7 +111,7 @@ class ProtocolError(NriError):
 
 
 class LocalProtocolError(ProtocolError):
-    """This side asked for something that the protocol does not allow."""
+    """This side requested something that the protocol does not allow."""
 
 
 class RemoteProtocolError(ProtocolError):
@@ -123,19 +122,19 @@ class RpcError(NriError):
     """The peer answered with a status other than OK.
 
     Attributes:
-        code: a gRPC status code, 1 to 16 (`nri.ttrpc.codes.Code`); what is not a number counts as 2, Unknown.
+        code: a gRPC status code, 1 to 16 (`nri.ttrpc.codes.Code`); other types become 2, Unknown.
         message: the peer's text.
     """
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(code, message)
-        # Handlers raise these, and a mistake in one must not keep the caller from its answer.
+        # Handlers raise these, and their mistakes must not prevent an answer to the caller.
         self.code = code if isinstance(code, int) else 2
         self.message = message if isinstance(message, str) else str(message or "")
 
     @property
     def whole_text(self) -> str:
-        """The text that the reference prints, which is what users of kubelet see."""
+        """The reference's text, which users of kubelet see."""
         name = CODE_NAMES[self.code] if 0 <= self.code < len(CODE_NAMES) else f"Code({self.code})"
         return f"rpc error: code = {name} desc = {self.message}"
 
@@ -144,8 +143,8 @@ class OversizedMessage(RpcError):
     """A message over the limit was refused locally, before anything was written; the connection stays usable.
 
     Attributes:
-        length_bytes: the length that was refused.
-        maximum_bytes: the longest message that the wire takes (4194304).
+        length_bytes: the refused length.
+        maximum_bytes: the longest allowed message (4194304).
     """
 
     def __init__(self, length_bytes: int, maximum_bytes: int) -> None:
@@ -155,7 +154,7 @@ class OversizedMessage(RpcError):
 
 
 class ConnectionClosed(NriError):
-    """The connection is gone. `reason` says what ended it, as far as it is known."""
+    """The connection is gone. `reason` is the known cause."""
 
     def __init__(self, reason: str = "closed") -> None:
         super().__init__(f"ttrpc: {reason}")
@@ -163,7 +162,7 @@ class ConnectionClosed(NriError):
 
 
 class DeadlineExceeded(NriError):
-    """Our own deadline passed while waiting for `what`; the peer may still be at work."""
+    """Our own deadline passed while waiting for `what`; the peer may still be working."""
 
     def __init__(self, what: str = "the peer") -> None:
         super().__init__(f"deadline exceeded while waiting for {what}")
@@ -174,12 +173,12 @@ class RuntimeUnavailable(NriError):
     """No runtime answers at the socket.
 
     Attributes:
-        socket: path of the socket that was tried.
-        reason: what went wrong, in a few words.
+        socket: path of the socket.
+        reason: a short reason.
     """
 
     def __init__(self, socket: str, reason: str, hint: str = "") -> None:
-        """`hint` is the next step where the socket is not a runtime's NRI socket."""
+        """`hint` is the next step if the socket is not a runtime's NRI socket."""
         step = "Run it as root, or try" if "permission denied" in reason else "Is NRI enabled? try"
         super().__init__(f"cannot connect to {socket}: {reason}. {hint or f'{step}: nri doctor'}")
         self.socket = socket
@@ -195,10 +194,10 @@ class ProgramUnreachable(RuntimeUnavailable):
 
 
 class RegistrationError(NriError):
-    """This plugin was refused before it was configured; trying again as it is would not help.
+    """This plugin was refused before it was configured; trying again without changes would fail again.
 
     Attributes:
-        code: the status with which the runtime refused it; 0 if the refusal is our own.
+        code: the runtime's status; 0 if this side refused it.
     """
 
     def __init__(self, text: str, code: int = 0) -> None:
@@ -207,14 +206,14 @@ class RegistrationError(NriError):
 
 
 class ConfigError(NriError):
-    """A configuration source holds something that cannot be used.
+    """A configuration source has an invalid value.
 
     Attributes:
         source: file path, or the name of the source ("the runtime's configuration", "--idx").
         key: dotted path of the key, or "" for the source as a whole.
-        reason: what is wrong, with the value.
-        suggestion: what to do next, or "".
-        others: further errors found in the same reading.
+        reason: the reason, with the value.
+        suggestion: the next step, or "".
+        others: further errors of the same source.
     """
 
     def __init__(
@@ -240,9 +239,9 @@ class PluginError(NriError):
     Attributes:
         plugin: ``NN-name`` of the plugin.
         reason: what happened.
-        code: a gRPC status code (`nri.ttrpc.Code`): the one that the plugin answered with; if it did not answer with an
-            error, 4 when it is late, 14 when it is gone, else 2.
-        message: the text of its answer without the code; `reason` if it did not answer with an error.
+        code: a gRPC status code (`nri.ttrpc.Code`): that of the plugin's error; without one, 4 if it is late, 14 if it
+            is gone, else 2.
+        message: the text of the plugin's error without the code; `reason` without one.
     """
 
     #: The status code of an error that is not an answer.
@@ -257,7 +256,7 @@ class PluginError(NriError):
 
 
 class PluginRejected(PluginError):
-    """The plugin refused the request on purpose. `reason` is the text that it gave."""
+    """The plugin refused the request on purpose. `reason` is its text."""
 
     CODE = 7
 
@@ -272,7 +271,7 @@ class PluginTimeout(PluginError):
     CODE = 4
 
 
-#: What an answer that has not come in time raises: an event as a whole the second, what looks on gets the first.
+#: The errors of late answers: an event raises the second one, observers get the first one.
 LATE = (DeadlineExceeded, PluginTimeout)
 
 
@@ -294,11 +293,11 @@ class Conflict(NamedTuple):
     Attributes:
         container: id of the container.
         field: number of the API's `Field` enum.
-        field_name: name of the field as in the API's `Field` enum, such as ``CPUShares``.
+        field_name: name of the field in the API's `Field` enum, for example ``CPUShares``.
         key: the entry within a compound field; "" for a simple one.
-        holder: ``NN-name`` of the plugin that holds the field.
+        holder: ``NN-name`` of the plugin that owns the field.
         claimant: ``NN-name`` of the plugin that came second.
-        exact: the text has the key as it is, as the reference's has; else on one short line (`nri.text.plain`).
+        exact: the text has the unchanged key, as in the reference; else a short printable one (`nri.text.plain`).
     """
 
     container: str
@@ -310,7 +309,7 @@ class Conflict(NamedTuple):
     exact: bool = False
 
     def __str__(self) -> str:
-        # A simple field has no key: the text then ends in a blank, as it does in the reference.
+        # A simple field has no key: the text then ends with a blank, as in the reference.
         who = f"plugins {_quote(self.claimant)} and {_quote(self.holder)}"
         return f"{who} both tried to set {self.field_name} {self.key if self.exact else _plain(self.key)}"
 
@@ -341,13 +340,13 @@ class UpdateError(NriError):
     """An update that cannot be applied.
 
     Attributes:
-        plugin: ``NN-name`` of the plugin that asked for it.
-        container_id: the container that it names; may be empty.
-        reason: why not.
+        plugin: ``NN-name`` of the plugin that requested it.
+        container_id: the named container; may be empty.
+        reason: the reason.
     """
 
     def __init__(self, plugin: str, container_id: str, reason: str, text: str = "") -> None:
-        """`text` replaces the whole line, for cases where the reference has one that users know."""
+        """`text` replaces the whole line, for texts of the reference."""
         super().__init__(text or f'plugin "{plugin}": update of container "{_cut(container_id)}": {reason}')
         self.plugin = plugin
         self.container_id = container_id
@@ -355,11 +354,11 @@ class UpdateError(NriError):
 
 
 class SpecError(NriError):
-    """An adjustment cannot be applied to an OCI spec, or the spec is none.
+    """An adjustment cannot be applied to an OCI spec, or the spec is invalid.
 
     Attributes:
-        path: where in the spec, as ``linux.devices[2]``; "" where it is the adjustment that cannot be applied.
-        reason: why not.
+        path: the path in the spec, as ``linux.devices[2]``; "" if the adjustment cannot be applied.
+        reason: the reason.
     """
 
     def __init__(self, path: str, reason: str) -> None:
@@ -369,12 +368,12 @@ class SpecError(NriError):
 
 
 class RequestError(NriError):
-    """A field of a request to a container runtime holds a value that cannot be used.
+    """A field of a request to a container runtime has an invalid value.
 
     Attributes:
-        field: where in the request, as ``mounts[2].host_path``.
-        value: the value that is there.
-        reason: why it cannot be used.
+        field: the path in the request, as ``mounts[2].host_path``.
+        value: its value.
+        reason: why it is invalid.
     """
 
     def __init__(self, field: str, value: object, reason: str) -> None:

@@ -1,11 +1,10 @@
-"""Files of ours and of others: written whole, locked, set aside, opened only if regular; trees removed and walked.
+"""Files: atomic writes, locks, records, opening only regular files; removing and walking trees.
 
-Rules: a reader, also one after a crash, sees the old content of a file or the new, never a part. Nothing waits on a
-pipe or a device that has the name of a file. A tree that somebody else has made may be of any depth and any width: it
-is gone through without recursion, without a path that grows and with one descriptor, never through a symlink and never
-onto another mount. The way up is "..", which is compared with the folder that was left, so that a folder that is moved
-meanwhile leads nowhere else. To remove needs no new space on the disk, and is not held up by files that were made
-unchangeable (`chattr +i`, `+a`).
+A reader, also one after a crash, sees the old content of a file or the new, never a part. Nothing waits on a pipe or a
+device with the name of a file. A foreign tree may have any depth and width: it is walked without recursion, without a
+growing path and with one descriptor, never through a symlink and never into another mount. ".." is compared with the
+folder that was left, so a folder that is moved meanwhile leads nowhere else. Removing needs no new space on the disk,
+and files that were made unchangeable (`chattr +i`, `+a`) do not prevent it.
 """
 
 from __future__ import annotations
@@ -55,21 +54,21 @@ __all__ = [
 
 T = TypeVar("T")
 
-#: How the name of a file that is being written begins; one that is found at a start is left over from a kill.
+#: The prefix of files that are being written; an existing one at a start is left over from a kill.
 TEMPORARY: Final = ".writing-"
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _LOCK: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _ATTEMPTS, _PAUSE_S = 100, 0.02
-#: /dev/null, by which people say "no file".
+#: /dev/null, which users write for "no file".
 _NULL: Final = os.makedev(1, 3)
-#: Folders of one folder that are noted at a time while a tree is removed.
+#: The most subfolders that are listed at a time while a tree is removed.
 BATCH: Final = 1000
-#: A deeper folder is moved up before it is removed, if there is room for its name.
+#: A deeper folder is moved up before it is removed, if its new name can be created.
 DEEPEST: Final = 4096
-#: Reading and writing a file's flags, and those that keep root from removing it: immutable, append only.
-_GET_FLAGS, _SET_FLAGS, _FLAGS, _KEEPING = 0x80086601, 0x40086602, struct.Struct("l"), 0x30
-#: A folder that is not empty, or that something is mounted on; of cgroups, one that has others in it.
+#: The ioctls for a file's flags, and the flags that prevent root from removing it: immutable, append only.
+_GET_FLAGS, _SET_FLAGS, _FLAGS, _PROTECTING_FLAGS = 0x80086601, 0x40086602, struct.Struct("l"), 0x30
+#: The errors for a folder that is not empty or a mount point, and for a cgroup with others in it.
 _OCCUPIED: Final = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY)
 
 
@@ -77,7 +76,7 @@ _OCCUPIED: Final = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY)
 
 
 def is_file(path: str) -> bool:
-    """Whether a file is there. PermissionError if that may not be known: it is not the same as "no such file"."""
+    """Whether a file exists. PermissionError if that cannot be determined, which differs from "no such file"."""
     try:
         return stat.S_ISREG(os.stat(path).st_mode)
     except PermissionError:
@@ -87,7 +86,7 @@ def is_file(path: str) -> bool:
 
 
 def instead_of_file(path: str) -> str:
-    """Say why `is_file` finds no file at a path: "a folder, not a file", or "no such file"."""
+    """The reason why `is_file` is false for a path: "a folder, not a file", or "no such file"."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
@@ -97,14 +96,14 @@ def instead_of_file(path: str) -> str:
 
 
 def open_regular(path: StrPath, flags: int = os.O_RDONLY, *, dir_fd: int | None = None) -> int:
-    """Open a regular file that is there, or /dev/null, and nothing that would wait; an opener for `open`.
+    """Open an existing regular file, or /dev/null, but nothing that would wait; an opener for `open`.
 
     Raises OSError: IsADirectoryError, EINVAL for a pipe, a socket or a device, which is not even opened; with
     `os.O_NOFOLLOW` ELOOP for a symlink.
     """
     follow = not flags & os.O_NOFOLLOW
     _refuse_irregular(path, os.stat(path, dir_fd=dir_fd, follow_symlinks=follow), follow)
-    # It may be another one by now.
+    # It may be another file by now.
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=dir_fd)
     try:
         _refuse_irregular(path, os.fstat(descriptor), follow)
@@ -114,23 +113,23 @@ def open_regular(path: StrPath, flags: int = os.O_RDONLY, *, dir_fd: int | None 
     return descriptor
 
 
-def _refuse_irregular(path: StrPath, found: os.stat_result, follow: bool) -> None:
-    mode = found.st_mode
+def _refuse_irregular(path: StrPath, info: os.stat_result, follow: bool) -> None:
+    mode = info.st_mode
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     if stat.S_ISLNK(mode) and not follow:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
-    if not stat.S_ISREG(mode) and not (stat.S_ISCHR(mode) and found.st_rdev == _NULL):
+    if not stat.S_ISREG(mode) and not (stat.S_ISCHR(mode) and info.st_rdev == _NULL):
         raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
 
 
 def read_regular(path: StrPath, most_bytes: int, *, follow: bool = True) -> bytes:
-    """The content of a regular file. Raises OSError as `open_regular`, and EFBIG for more than `most_bytes`."""
+    """Read a regular file. OSError as `open_regular`, and EFBIG for more than `most_bytes`."""
     with open(open_regular(path, os.O_RDONLY if follow else os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-        found = file.read(most_bytes + 1)
-    if len(found) > most_bytes:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
         raise OSError(errno.EFBIG, f"longer than {most_bytes} bytes", os.fspath(path))
-    return found
+    return content
 
 
 def write_whole(
@@ -138,8 +137,8 @@ def write_whole(
 ) -> None:
     """Write a file so that a reader, also one after a crash, sees the old content or the new, never a part.
 
-    Without `sync` that holds for a crash of this process, not for one of the machine; it costs no wait for the disk.
-    The mode is the file's, whatever the umask is. `owner`: user and group of the file, as numbers; None: the process's.
+    Without `sync` that is true for a crash of this process, not of the machine, and there is no wait for the disk.
+    `mode` is independent of the umask. `owner`: user and group of the file, as numbers; None: the process's.
     """
     above, name = os.path.split(os.fspath(path))
     folder = os.open(above or ".", _FOLDER)
@@ -147,7 +146,7 @@ def write_whole(
         write_in(folder, name, data, mode, sync=sync, owner=owner)
     except OSError as error:
         error.filename = os.fspath(path)
-        del error.filename2  # as None it would be told, too
+        del error.filename2  # None would appear in the text as well
         raise
     finally:
         os.close(folder)
@@ -156,13 +155,13 @@ def write_whole(
 def write_in(
     folder: int, name: str, data: bytes, mode: int = 0o600, *, sync: bool = True, owner: tuple[int, int] | None = None
 ) -> None:
-    """Write a file as `write_whole` does, into a folder that is open for reading."""
-    temporary = f"{TEMPORARY}{name}.new"  # its end is none that readers of a folder look for
+    """Write a file as `write_whole`, into a folder that is open for reading."""
+    temporary = f"{TEMPORARY}{name}.new"  # readers of a folder ignore this suffix
     try:
         with open(_begin(folder, temporary, mode), "wb") as file:
             try:
                 if owner is not None:
-                    os.fchown(file.fileno(), *owner)  # before the mode: it may take setuid and setgid away
+                    os.fchown(file.fileno(), *owner)  # before the mode: it may clear setuid and setgid
                 os.fchmod(file.fileno(), mode)
                 file.write(data)
                 file.flush()
@@ -171,7 +170,7 @@ def write_in(
                 os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
             except OSError:
                 with suppress(OSError):
-                    os.unlink(temporary, dir_fd=folder)  # a full disk: give back what the attempt took
+                    os.unlink(temporary, dir_fd=folder)  # a full disk: free the space of the attempt
                 raise
     except OSError as error:
         error.filename = name
@@ -182,26 +181,26 @@ def write_in(
 
 
 def _begin(folder: int, name: str, mode: int) -> int:
-    """An empty file of this name that is ours until it is closed: another process may be about to write the same."""
+    """Create an empty file with a lock until it is closed: another process may write the same file."""
     while True:
         try:
             descriptor = os.open(name, _WRITE, mode, dir_fd=folder)
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.ENXIO):
                 raise
-            os.unlink(name, dir_fd=folder)  # a link or a pipe, which nobody has to put there
+            os.unlink(name, dir_fd=folder)  # a link or a pipe, which does not belong here
             continue
         try:
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-            here, found = os.fstat(descriptor), os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if (here.st_dev, here.st_ino) == (found.st_dev, found.st_ino) and here.st_nlink == 1:
+            opened, current = os.fstat(descriptor), os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if (opened.st_dev, opened.st_ino) == (current.st_dev, current.st_ino) and opened.st_nlink == 1:
                 os.ftruncate(descriptor, 0)
                 return descriptor
-            if here.st_nlink > 1:
+            if opened.st_nlink > 1:
                 os.unlink(name, dir_fd=folder)
         except FileNotFoundError:
-            pass  # the other one has just put it in its place
+            pass  # another process has just renamed it
         except OSError:
             os.close(descriptor)
             raise
@@ -209,13 +208,13 @@ def _begin(folder: int, name: str, mode: int) -> int:
 
 
 def rename_into(source: StrPath, target: StrPath) -> None:
-    """Move a finished file or folder to its place, for good."""
+    """Move a finished file or folder to its place, synced to the disk."""
     os.rename(source, target)
     sync_folder(os.path.dirname(os.fspath(target)) or ".")
 
 
 def sync_folder(path: StrPath) -> None:
-    """Have the folder's entries on the disk."""
+    """Sync a folder's entries to the disk."""
     descriptor = os.open(path, _FOLDER)
     try:
         os.fsync(descriptor)
@@ -230,8 +229,8 @@ def private_folder(path: Path) -> Path:
     """
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except FileExistsError:  # "File exists" would not say what is wrong with it
-        raise NotADirectoryError(errno.ENOTDIR, "it is not a folder", os.fspath(path)) from None
+    except FileExistsError:  # "File exists" would be misleading
+        raise NotADirectoryError(errno.ENOTDIR, "not a folder", os.fspath(path)) from None
     mode = path.stat().st_mode
     if mode & stat.S_ISVTX:
         raise PermissionError(errno.EPERM, "all users share this folder; name one below it", os.fspath(path))
@@ -241,9 +240,9 @@ def private_folder(path: Path) -> Path:
 
 
 def set_aside(path: Path, folder: Path) -> Path:
-    """Move a file or a tree that cannot be used into a private folder, for a person to look at; returns its new path.
+    """Move an invalid file or tree into a private folder, for a person to examine; returns its new path.
 
-    Files that were set aside before stay: the next one of the name gets a number. Raises OSError.
+    Earlier files stay: the next file of the same name gets a number. Raises OSError.
     """
     target, number = private_folder(folder) / path.name, 0
     while os.path.lexists(target):
@@ -255,16 +254,16 @@ def set_aside(path: Path, folder: Path) -> Path:
 
 
 class Lock:
-    """A lock that one process has at a time, and that dies with it. A context manager.
+    """A lock of one process at a time, which ends with the process. A context manager.
 
     Args:
-        path: of a file, which is made, and stays; only a holder that removes the whole folder may remove it.
-        note: a line about its holder, for those that do not get it.
+        path: a file, which is created and stays; only a holder that removes the whole folder may remove it.
+        note: a line about its holder, for other processes.
 
     Raises:
-        BlockingIOError: another process has it; its text is the holder's note.
+        BlockingIOError: another process has the lock; the text is the holder's note.
         FileNotFoundError: its last holder has just removed the file.
-        OSError: the file cannot be made, or its file system has no locks.
+        OSError: the file cannot be created, or its file system has no locks.
     """
 
     __slots__ = ("_descriptor",)
@@ -288,7 +287,7 @@ class Lock:
             raise
 
     def close(self) -> None:
-        """Give the lock back; a second call does nothing."""
+        """Release the lock. Calling it again has no effect."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -303,19 +302,19 @@ class Lock:
 
 
 class Unreadable(NamedTuple):
-    """A record that cannot be read: its name, and a line about its file: the error, and where the file is now."""
+    """An invalid record: its name, and a line with the error and the new place of its file."""
 
     name: str
     complaint: str
 
 
 class Records:
-    """A private folder with a JSON file for each record, replaced whole, as one version of a program writes them.
+    """A private folder with a JSON file for each record, all of one version.
 
     Args:
-        folder: made if it is not there.
-        aside: the folder for files that cannot be read.
-        most_bytes: no record is longer.
+        folder: created if it is missing.
+        aside: the folder for invalid files.
+        most_bytes: the longest record.
     """
 
     __slots__ = ("_aside", "_most_bytes", "_version", "_writing", "folder")
@@ -326,9 +325,9 @@ class Records:
         self._writing = threading.Lock()
 
     def put(self, name: str, row: dict[str, Any], *, sync: bool = True) -> None:
-        """Write a record. Raises OSError, and leaves the earlier one, if the disk does not take it or it is too long.
+        """Write a record. OSError, with the earlier one unchanged, if writing fails or it is too long.
 
-        Without `sync` it outlives the program, and perhaps not the machine's sudden end.
+        Without `sync` it survives a crash of the program, but perhaps not of the machine.
         """
         import json
 
@@ -336,13 +335,13 @@ class Records:
         path = self.folder / f"{name}.json"
         if len(data) > self._most_bytes:
             raise OSError(errno.EFBIG, f"longer than {self._most_bytes} bytes", str(path))
-        with self._writing:  # the same record by two threads: the later one wins whole
-            if path.is_dir() and not path.is_symlink():  # a file cannot be renamed onto it
+        with self._writing:  # two threads may write the same record: the later one wins
+            if path.is_dir() and not path.is_symlink():  # a file cannot replace a folder
                 remove_tree(path)
             write_whole(path, data, sync=sync)
 
     def remove(self, name: str, *, sync: bool = True) -> None:
-        """Forget a record; one that is not there is no error."""
+        """Remove a record; a missing one is not an error."""
         path = self.folder / f"{name}.json"
         with self._writing:
             present = os.path.lexists(path)
@@ -351,48 +350,48 @@ class Records:
                 sync_folder(self.folder)
 
     def load(self, read: Callable[[str, dict[str, Any]], T]) -> tuple[list[T], list[Unreadable]]:
-        """All records, and the files that were set aside. Files that a kill left half written are deleted.
+        """Read all records; also returns the files that were set aside. Partly written files are deleted.
 
-        `read` makes one of its name and row, and raises ValueError for one that it cannot use.
+        `read` creates a record from its name and row, and raises ValueError for an invalid one.
         """
-        found: list[T] = []
+        records: list[T] = []
         unreadable: list[Unreadable] = []
         for path in sorted(self.folder.iterdir()):
             if path.name.startswith(TEMPORARY):
                 remove_tree(path)
             elif path.suffix == ".json":
                 try:
-                    found.append(read(path.stem, self._row(path)))
+                    records.append(read(path.stem, self._row(path)))
                 except (ValueError, OSError, RecursionError) as error:
-                    unreadable.append(Unreadable(path.stem, f"{path}: {error}; {self._out_of_the_way(path)}"))
-        return found, unreadable
+                    unreadable.append(Unreadable(path.stem, f"{path}: {error}; {self._set_aside_text(path)}"))
+        return records, unreadable
 
     def set_aside(self, name: str) -> str:
-        """Move a record that cannot be used out of the way, for a person to look at; returns a text about its place."""
-        return self._out_of_the_way(self.folder / f"{name}.json")
+        """Set an invalid record aside, for a person to examine; returns a text about its place."""
+        return self._set_aside_text(self.folder / f"{name}.json")
 
     def _row(self, path: Path) -> dict[str, Any]:
         import json
 
         row = json.loads(read_regular(path, self._most_bytes, follow=False))
         if not isinstance(row, dict):
-            raise ValueError("it is not a table of keys and values")  # noqa: TRY004  one kind of complaint for the reader
+            raise ValueError("not a table of keys and values")  # noqa: TRY004  one kind of complaint for the reader
         if (version := row.pop("version", None)) != self._version:
-            raise ValueError(f"it is of version {version!r}, and this program reads version {self._version}")
+            raise ValueError(f"version {version!r}; this program reads version {self._version}")
         return row
 
-    def _out_of_the_way(self, path: Path) -> str:
+    def _set_aside_text(self, path: Path) -> str:
         try:
             return f"set aside as {set_aside(path, self._aside)}"
         except OSError as error:
-            return f"left there, because it cannot be set aside: {error}"
+            return f"not set aside: {error}"
 
 
 # --- a tree -----------------------------------------------------------------------------------------------------------
 
 
 class _Climb:
-    """A place in a tree, moved down and up by one folder at a time; `folder` is its one descriptor."""
+    """A position in a tree, which moves down and up by one folder; `folder` is its only descriptor."""
 
     __slots__ = ("_devices", "_inodes", "_path", "folder")
 
@@ -403,34 +402,36 @@ class _Climb:
 
     @property
     def depth(self) -> int:
-        """The number of folders above, up to the one that was begun with."""
+        """The number of folders above, up to the first one."""
         return len(self._inodes)
 
     def down(self, name: str, inode: int) -> None:
-        """Go into a folder, which the listing has with this inode. Raises OSError: EBUSY where something is mounted."""
+        """Enter a folder that was listed with this inode. OSError: EBUSY for a mount point."""
         below = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=self.folder)
-        here, found = os.fstat(self.folder), os.fstat(below)
-        # A mount has another inode than the folder below it. The reverse is not so on every file system.
-        if (found.st_dev, found.st_ino) != (here.st_dev, inode) and _mount_of(below) != _mount_of(self.folder):
+        folder_info, below_info = os.fstat(self.folder), os.fstat(below)
+        # A mount has another inode than its mount point. The reverse is not true on every file system.
+        if (below_info.st_dev, below_info.st_ino) != (folder_info.st_dev, inode) and _mount_of(below) != _mount_of(
+            self.folder
+        ):
             os.close(below)
-            raise OSError(errno.EBUSY, "something is mounted there", self.name(name))
-        self._devices.append(here.st_dev)
-        self._inodes.append(here.st_ino)
+            raise OSError(errno.EBUSY, "a mount point", self.name(name))
+        self._devices.append(folder_info.st_dev)
+        self._inodes.append(folder_info.st_ino)
         os.close(self.folder)
         self.folder = below
 
     def up(self) -> None:
-        """Go back to the folder above. Raises OSError if the one that is left was moved away."""
+        """Return to the folder above. OSError if this folder was moved meanwhile."""
         above = os.open("..", _FOLDER, dir_fd=self.folder)
-        found = os.fstat(above)
-        if (found.st_dev, found.st_ino) != (self._devices.pop(), self._inodes.pop()):
+        above_info = os.fstat(above)
+        if (above_info.st_dev, above_info.st_ino) != (self._devices.pop(), self._inodes.pop()):
             os.close(above)
-            raise OSError(errno.ESTALE, "a folder in it was moved away meanwhile", self._path)
+            raise OSError(errno.ESTALE, "a folder in it was moved meanwhile", self._path)
         os.close(self.folder)
         self.folder = above
 
     def name(self, name: str) -> str:
-        """A file of this folder for a person: all of the way to it may be too long to be said."""
+        """A file of this folder for messages: the full path may be too long."""
         return os.path.join(self._path, *([f"({self.depth} folders)"] if self.depth else []), name)
 
     def __enter__(self) -> Self:
@@ -443,16 +444,16 @@ class _Climb:
 
 
 def _mount_of(descriptor: int) -> bytes:
-    """The mount that an open file is on; empty where the kernel does not say."""
+    """The mount of an open file; empty if the kernel does not report it."""
     with open(f"/proc/self/fdinfo/{descriptor}", "rb") as rows:
         return next((row for row in rows if row.startswith(b"mnt_id:")), b"")
 
 
 def remove_tree(path: StrPath, *, files: bool = True) -> None:
-    """Remove a folder with all that is in it, or a file; one that is not there is no error.
+    """Remove a folder with its content, or a file; a missing one is not an error.
 
-    Without `files` folders alone are removed, of a file system whose files go with them, as a cgroup's do.
-    Raises OSError with the name of what cannot be removed; EBUSY where something is mounted or, in a cgroup, runs.
+    Without `files` only folders are removed, for file systems like cgroups, whose files disappear with them.
+    Raises OSError with the name of the entry that cannot be removed; EBUSY for a mount point or a cgroup in use.
     """
     for attempt in range(_ATTEMPTS):
         try:
@@ -461,23 +462,23 @@ def remove_tree(path: StrPath, *, files: bool = True) -> None:
             if not os.path.lexists(path):
                 return
         except OSError as error:
-            # A program that was killed wrote its last file just now, or is not quite gone.
+            # A killed program may have just written its last file, or be still ending.
             if error.errno not in _OCCUPIED or attempt == _ATTEMPTS - 1:
                 raise
             time.sleep(_PAUSE_S)
         else:
             return
-    raise OSError(errno.ENOTEMPTY, "it is still written to", os.fspath(path))
+    raise OSError(errno.ENOTEMPTY, "still being written", os.fspath(path))
 
 
 def _remove(path: StrPath, files: bool) -> None:
     if not stat.S_ISDIR(os.lstat(path).st_mode):
-        _drop(None, path, os.unlink)
+        _remove_entry(None, path, os.unlink)
         return
     with _Climb(path) as place, ExitStack() as stack:
         top = os.dup(place.folder)
         stack.callback(os.close, top)
-        ways = [_clear(place, files)]  # for each folder on the way: those in it that are not empty
+        ways = [_clear(place, files)]  # for each folder on the path: its subfolders that are not empty
         while ways:
             occupied, more = ways[-1]
             if occupied and files and place.depth >= DEEPEST and _lift(place.folder, occupied[-1][0], top):
@@ -487,7 +488,7 @@ def _remove(path: StrPath, files: bool) -> None:
                 try:
                     place.down(*occupied[-1])
                     ways.append(_clear(place, files))
-                except (FileNotFoundError, NotADirectoryError):  # gone, or another file by now
+                except (FileNotFoundError, NotADirectoryError):  # removed, or another file by now
                     occupied.pop()
             elif more:
                 ways[-1] = _clear(place, files)
@@ -495,11 +496,11 @@ def _remove(path: StrPath, files: bool) -> None:
                 place.up()
                 with suppress(FileNotFoundError):
                     os.rmdir(ways[-1].occupied.pop()[0], dir_fd=place.folder)
-    _drop(None, path, os.rmdir)
+    _remove_entry(None, path, os.rmdir)
 
 
 def _lift(folder: int, name: str, top: int) -> bool:
-    """Move a folder from deep below to the top of its tree, so that no depth fills memory; False if that cannot be."""
+    """Move a deep folder to the top of its tree, so that depth does not fill memory; False if that fails."""
     try:
         os.rename(name, f"{TEMPORARY}{os.stat(name, dir_fd=folder).st_ino}", src_dir_fd=folder, dst_dir_fd=top)
     except OSError:
@@ -508,21 +509,21 @@ def _lift(folder: int, name: str, top: int) -> bool:
 
 
 class _Cleared(NamedTuple):
-    """The folders of a folder that are not empty, each with its inode; `more`: there may be others."""
+    """The subfolders of a folder that are not empty, with their inodes; `more`: there may be further ones."""
 
     occupied: list[tuple[str, int]]
     more: bool
 
 
 def _clear(place: _Climb, files: bool) -> _Cleared:
-    """Remove the files of a folder, and the folders in it that are empty."""
+    """Remove the files of a folder, and its empty subfolders."""
     occupied: list[tuple[str, int]] = []
     with os.scandir(place.folder) as entries:
         for entry in entries:
             try:
                 folder = entry.is_dir(follow_symlinks=False)
                 if folder or files:
-                    _drop(place.folder, entry.name, os.rmdir if folder else os.unlink)
+                    _remove_entry(place.folder, entry.name, os.rmdir if folder else os.unlink)
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -535,43 +536,43 @@ def _clear(place: _Climb, files: bool) -> _Cleared:
     return _Cleared(occupied, more=False)
 
 
-def _drop(folder: int | None, name: StrPath, remove: Callable[..., None]) -> None:
-    """Remove an entry of a folder, also where it or the folder was made unchangeable.
+def _remove_entry(folder: int | None, name: StrPath, remove: Callable[..., None]) -> None:
+    """Remove an entry of a folder, even if it or the folder was made unchangeable.
 
-    None for the top of a tree, which `name` is the path of: the folder that it is in is not ours to change.
+    `folder` None: `name` is the path of a tree's top, and its parent must not be changed.
     """
     try:
         remove(name, dir_fd=folder)
     except PermissionError:
-        above = folder is not None and _let_change(folder, ".")
-        if not (_let_change(folder, name) or above):
+        above = folder is not None and _make_changeable(folder, ".")
+        if not (_make_changeable(folder, name) or above):
             raise
         remove(name, dir_fd=folder)
 
 
-def _let_change(folder: int | None, name: StrPath) -> bool:
-    """Take the flags from a file or folder that keep it from being changed; False if it has none, or keeps them."""
+def _make_changeable(folder: int | None, name: StrPath) -> bool:
+    """Clear the flags that prevent changes of a file or folder; False if it has none, or that fails."""
     if stat.S_IFMT(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
-        return False  # a device does something when it is opened
+        return False  # opening a device may have effects
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     try:
         (flags,) = _FLAGS.unpack(fcntl.ioctl(descriptor, _GET_FLAGS, bytes(_FLAGS.size)))
-        if flags & _KEEPING:
-            fcntl.ioctl(descriptor, _SET_FLAGS, _FLAGS.pack(flags & ~_KEEPING))
-        return bool(flags & _KEEPING)
+        if flags & _PROTECTING_FLAGS:
+            fcntl.ioctl(descriptor, _SET_FLAGS, _FLAGS.pack(flags & ~_PROTECTING_FLAGS))
+        return bool(flags & _PROTECTING_FLAGS)
     except OSError:
-        return False  # a file system without flags, or we are not root
+        return False  # a file system without flags, or not root
     finally:
         os.close(descriptor)
 
 
 class Seen(NamedTuple):
-    """An entry of a tree that is walked.
+    """An entry of a walked tree.
 
     Attributes:
-        folder: a descriptor of the folder that it is in, good until the walk goes on.
-        name: its name there.
-        found: of itself, not of the target of a link.
+        folder: a descriptor of its folder, valid until the walk continues.
+        name: its name in the folder.
+        found: its own status, not that of the target of a link.
     """
 
     folder: int
@@ -580,15 +581,15 @@ class Seen(NamedTuple):
 
 
 def walk(path: StrPath) -> Iterator[Seen]:
-    """All that is in a folder at any depth, a folder before what is in it; files of other mounts are left out.
+    """Yield all entries of a folder at any depth, a folder before its content, without other mounts.
 
-    Files that vanish meanwhile, or may not be read, are left out as well. Raises OSError if `path` is not a folder, or
-    if a folder is moved away while it is walked.
+    Entries that vanish meanwhile, or are not accessible, are skipped. OSError if `path` is not a folder, or if a folder
+    is moved during the walk.
     """
     with _Climb(path) as place:
-        # Folders that are not walked yet; None parts those of one folder from those of the folder above it.
+        # Folders that are not walked yet; None separates those of one folder from those of the folder above.
         ways: list[tuple[str, int] | None] = []
-        yield from _seen(place, ways)
+        yield from _list_folder(place, ways)
         while ways or place.depth:
             way = ways.pop() if ways else None
             if way is None:
@@ -599,27 +600,27 @@ def walk(path: StrPath) -> Iterator[Seen]:
             except OSError:
                 continue
             ways.append(None)
-            yield from _seen(place, ways)
+            yield from _list_folder(place, ways)
 
 
-def _seen(place: _Climb, ways: list[tuple[str, int] | None]) -> Iterator[Seen]:
-    """The entries of one folder; those that are folders are noted."""
+def _list_folder(place: _Climb, ways: list[tuple[str, int] | None]) -> Iterator[Seen]:
+    """Yield the entries of one folder, and add its subfolders to `ways`."""
     with os.scandir(place.folder) as entries:
         for entry in entries:
             try:
-                found = entry.stat(follow_symlinks=False)
+                info = entry.stat(follow_symlinks=False)
             except OSError:
                 continue
-            if stat.S_ISDIR(found.st_mode):
+            if stat.S_ISDIR(info.st_mode):
                 ways.append((entry.name, entry.inode()))
-            yield Seen(place.folder, entry.name, found)
+            yield Seen(place.folder, entry.name, info)
 
 
 def _stats(path: StrPath) -> Iterator[os.stat_result | None]:
-    """The facts about everything in a folder; None if that ends too early, because a folder was moved away."""
+    """Yield the status of everything in a folder; None at a premature end, because a folder was moved."""
     try:
-        for seen in walk(path):
-            yield seen.found
+        for entry in walk(path):
+            yield entry.found
     except OSError as error:
         if error.errno != errno.ESTALE:
             raise
@@ -627,7 +628,7 @@ def _stats(path: StrPath) -> Iterator[os.stat_result | None]:
 
 
 class Usage(NamedTuple):
-    """The room that files take: bytes on the disk, and inodes. Without `whole` it is at least this much."""
+    """The disk usage of files: bytes and inodes. Without `whole` it is a lower bound."""
 
     size_bytes: int
     inodes: int
@@ -635,21 +636,21 @@ class Usage(NamedTuple):
 
 
 def usage(path: StrPath, *, most_entries: float = inf, within_s: float = inf) -> Usage:
-    """The room that a tree takes on the disk; hard links count once, and what vanishes meanwhile not at all.
+    """The disk usage of a tree; hard links count once, and vanished files do not count.
 
-    It ends at `most_entries`, after `within_s` seconds, or where a folder is moved away while it is walked.
-    Raises OSError if there is no such folder.
+    It ends at `most_entries`, after `within_s` seconds, or when a folder is moved during the walk.
+    OSError if the folder does not exist.
     """
     size, inodes, linked = os.lstat(path).st_blocks * 512, 1, set[tuple[int, int]]()
     end = time.monotonic() + within_s
-    for number, found in enumerate(_stats(path), 1):
-        if found is None:
+    for number, info in enumerate(_stats(path), 1):
+        if info is None:
             return Usage(size, inodes, whole=False)
         if number > most_entries or (number % BATCH == 0 and time.monotonic() > end):
             return Usage(size, inodes, whole=False)
-        if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
-            if (found.st_dev, found.st_ino) in linked:
+        if info.st_nlink > 1 and not stat.S_ISDIR(info.st_mode):
+            if (info.st_dev, info.st_ino) in linked:
                 continue
-            linked.add((found.st_dev, found.st_ino))
-        size, inodes = size + found.st_blocks * 512, inodes + 1
+            linked.add((info.st_dev, info.st_ino))
+        size, inodes = size + info.st_blocks * 512, inodes + 1
     return Usage(size, inodes)

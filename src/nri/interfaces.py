@@ -1,10 +1,10 @@
-"""Interfaces of objects that come from outside: what is used of them, for the type checker.
+"""Protocols of objects that other modules pass in, for the type checker.
 
-Imported under `TYPE_CHECKING` only, so at run time this file is never read. It is a file of its own because the modules
-that use it can be compiled (`docs/howto/fast.md`), and mypyc compiles no class inside an `if`.
+Imported only under `TYPE_CHECKING`, so this file is never read at run time. It is a separate file because the modules
+that use it can be compiled (`docs/howto/fast.md`), and mypyc does not compile a class inside an `if`.
 """
 
-# ruff: noqa: D102 - the classes that have these methods say what they do
+# ruff: noqa: D102 - the implementing classes document these methods
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, Self
 
 __all__ = ["Message", "Receiving", "Reporter", "Socket", "Streaming", "Transport", "Waiting", "Watcher"]
 
-#: Who sends many messages in one call.
+#: The sender of many messages in one call.
 Streaming = Literal["client", "server", "both"]
 
 
@@ -25,7 +25,7 @@ class Message(Protocol):
 
 
 class Socket(Protocol):
-    """A socket, as far as it is used: the objects of `socket` and of `_socket` both have this."""
+    """The used part of a socket, for objects of `socket` and of `_socket`."""
 
     def fileno(self) -> int: ...
     def send(self, data: bytes | memoryview, flags: int = ..., /) -> int: ...
@@ -37,7 +37,7 @@ class Socket(Protocol):
 
 
 class Transport(Protocol):
-    """Bytes in and out of numbered connections: `nri.mux.Trunk`, or `SocketTransport` with number 0 only."""
+    """Bytes in and out of numbered connections: `nri.mux.Trunk`, or `SocketTransport` with only number 0."""
 
     def fileno(self) -> int: ...
     def send(self, conn_id: int, message: list[bytes], deadline: float | None) -> None: ...
@@ -50,76 +50,75 @@ class Transport(Protocol):
 
 
 class Reporter(Protocol):
-    """Called at every step of an event, where and when it happens; for metrics, provenance and recorders.
+    """Called at every step of an event, for metrics and recorders.
 
-    Both sides tell the same steps in the same words. The runtime's side: `event_begins`; for each plugin that takes the
-    event `plugin_asked`, then `plugin_answered` and `reply_merged`, or `plugin_failed`; `event_ends`. The plugin's side
-    the same with itself as the only plugin, and without merging; an event that has no handler only begins and ends.
+    The runtime's side reports `event_begins`; for each plugin that gets the event `plugin_asked`, then
+    `plugin_answered` and `reply_merged`, or `plugin_failed`; then `event_ends`. The plugin's side reports the same with
+    itself as the only plugin, and without merging; an event without a handler only begins and ends.
 
-    A reporter of the runtime's side may also have `plugin_changed(plugin, state, about)`: a plugin is now "active",
-    "late", "open" (left out by its breaker) or "gone"; `about` has its kind, version, events, configuration and the
-    reason, as texts by name, those that are known.
+    A reporter on the runtime's side may also have `plugin_changed(plugin, state, about)`: a plugin is now "active",
+    "late", "open" (left out by its breaker) or "gone"; `about` has its known kind, version, events, configuration and
+    reason, as texts by name.
 
-    The methods are called on the hot path, on the runtime's side from several threads at once: they must be quick, must
-    not wait, and change nothing. Their errors are logged and go no further.
+    The methods are called on the hot path, on the runtime's side by several threads at once: they must be quick, must
+    not wait, and must change nothing. Their errors are only logged.
 
     Arguments:
         event: the RPC's name, `CreateContainer`; also `Configure`, `Synchronize`, `StateChange` and `Shutdown`, and on
-            the runtime's side `UpdateContainers`, which a plugin asks of the runtime by itself: `plugin_asked` says
-            which plugin, and the event ends with the runtime's reply.
-        serial: number of the event, from 1, unique for the side that tells; it holds together the steps of one event
-            while others overlap with it. Validators are asked with the serial of the creation.
+            the runtime's side `UpdateContainers`, a plugin's own request: `plugin_asked` has the plugin, and the event
+            ends with the runtime's reply.
+        serial: number of the event, from 1, unique on its side; it identifies the steps of overlapping events.
+            Validators are asked with the serial of the creation.
         plugin: ``NN-name``.
-        request, reply: the message as encoded for the wire, without envelope; empty where there is nothing to say. A
-            merged result is to be parsed, not compared byte by byte: its parts may be in any order, a message
-            in pieces, and beside them fields that this version does not know.
-        error: what went wrong, as it was raised; None if nothing did.
+        request, reply: the encoded message without its envelope; may be empty. Decode a merged result, do not compare
+            its bytes: its parts may be in any order, a message in pieces, with unknown fields in between.
+        error: the raised exception; None without one.
         duration_s: seconds since the plugin was asked, or since the event began.
     """
 
     def event_begins(self, event: str, serial: int, request: bytes) -> None:
-        """An event has come in: from the runtime's own code, or on the plugin's side over the wire.
+        """An event begins: called by the runtime's code, or on the plugin's side by a request.
 
-        On the runtime's side, where nothing delays it, this is called when the first plugin has the request already.
+        On the runtime's side, the first plugin may already have the request when this is called.
         """
 
     def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
-        """The plugin is asked now, with what plugins before it have done to the request."""
+        """The plugin is asked, with the changes of earlier plugins in the request."""
 
     def plugin_answered(self, plugin: str, event: str, serial: int, reply: bytes, duration_s: float) -> None:
-        """The plugin has answered: on the runtime's side nothing is merged yet, on its own side the reply is sent."""
+        """The plugin has answered: on the runtime's side before the merge, on its own side after sending."""
 
     def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
         """The plugin raised, answered with a status, was late, or its connection ended."""
 
     def reply_merged(self, plugin: str, event: str, serial: int, error: Exception | None) -> None:
-        """The plugin's reply is part of the result, or cannot be because of `error`: a conflict, a breach of policy."""
+        """The plugin's reply was merged, or could not be because of `error`: a conflict, a breach of policy."""
 
     def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
-        """The event is over: `reply` is the merged result, or what the plugin's side sent; empty with an `error`."""
+        """The event is over: `reply` is the merged result, or the plugin's reply; empty with an `error`."""
 
 
 class Waiting(Protocol):
-    """One that waits for a response: a call of `nri.ttrpc.waiters`, or a stream."""
+    """A waiting call of `nri.ttrpc.waiters`, or a stream."""
 
     response: Any
 
     def wake(self) -> None:
-        """Tell that the response is there, or that the connection has ended."""
+        """Report that the response has arrived, or that the connection has ended."""
 
     def nudge(self) -> bool:
-        """Have it look again: perhaps no thread is reading now. False if there is no thread to wake."""
+        """Wake it, so that it becomes the reader if there is none. False if there is no thread to wake."""
 
 
 class Receiving(Waiting, Protocol):
-    """One that gets the data of a stream: `nri.ttrpc.services.inbox.Inbox`."""
+    """A receiver of a stream's data: `nri.ttrpc.services.inbox.Inbox`."""
 
     def arrived(self, data: Any) -> None:
-        """Take in a message, or the end of the peer's half: a `nri.ttrpc.halves.Data`."""
+        """Store a message, or the end of the peer's half: a `nri.ttrpc.halves.Data`."""
 
 
 class Watcher(Protocol):
-    """One that learns whether the descriptor of a connection is read: `nri.ttrpc.monitor.IdleWatcher`."""
+    """An object that is told whether a thread reads a connection: `nri.ttrpc.monitor.IdleWatcher`."""
 
     armed: bool
     resting: bool
@@ -128,4 +127,4 @@ class Watcher(Protocol):
 
     def busy(self) -> None: ...
     def idle(self) -> None: ...
-    def rest(self, now: float) -> None: ...
+    def release(self, now: float) -> None: ...

@@ -1,4 +1,4 @@
-"""Packages whose names load when they are first used (PEP 562): a program pays for those alone that it uses."""
+"""Packages whose names are imported on first use (PEP 562), so that a program imports only what it uses."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def lazy(
     """Return `__getattr__` and `__dir__` of a package.
 
     Args:
-        package: its `globals()`, where a name stays once it is loaded.
-        names: by module below the package, the names that it has, with spaces between.
+        package: its `globals()`, where imported names are stored.
+        names: the names of each module below the package, separated by spaces.
     """
     homes = {name: module for module, its_names in names.items() for name in its_names.split()}
 

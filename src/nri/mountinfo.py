@@ -1,8 +1,4 @@
-"""Mount tables in the form of `/proc/PID/mountinfo` (proc(5)): text in, one `Mount` for each line out.
-
-Rules: pure; a line of another form is passed over. Next: `nri.oci.propagation` and `nri.host.cgroups.hierarchies`,
-which ask such tables.
-"""
+"""Parse mount tables in the form of `/proc/PID/mountinfo` (proc(5)). Lines of another form are skipped."""
 
 from __future__ import annotations
 
@@ -26,9 +22,9 @@ class Mount(NamedTuple):
     Attributes:
         device: numbers of the device, `8:1`.
         path: the mount point.
-        tags: the optional fields, such as `shared:12`.
-        kind: of the file system: `ext4`, `cgroup2`; "" if the line does not say.
-        options: those of the file system, `rw` and `nsdelegate` among them.
+        tags: the optional fields, for example `shared:12`.
+        kind: type of the file system: `ext4`, `cgroup2`; "" if the line lacks it.
+        options: options of the file system, for example `rw` and `nsdelegate`.
     """
 
     device: str
@@ -39,7 +35,7 @@ class Mount(NamedTuple):
 
 
 def parse(lines: Iterable[str]) -> Iterator[Mount]:
-    """Take the lines of a table apart, one after the other."""
+    """Yield the mounts of a table's lines."""
     for line in lines:
         before, _, after = line.rstrip("\n").partition(" - ")
         fields = before.split(" ")

@@ -1,9 +1,8 @@
-"""The differences from the reference, one named attribute each, in one frozen value.
+"""The differences from the reference: one attribute each, in one frozen value.
 
-Rules of this file: an attribute is False in `Rules.REFERENCE` and True in `Rules.DEFAULT`; its name says what holds
-when it is True; code asks for the attribute and never for the mode. Every attribute is one row of
-``docs/deviations.md``, which gives the reason, and has a test in both modes; a test matches attributes to rows.
-Next: `nri.adaptation.merge`.
+An attribute is False in `Rules.REFERENCE` and True in `Rules.DEFAULT`; its name says what is the case if it is True.
+Code checks the attribute, never the mode. Every attribute has a row in ``docs/deviations.md`` with the reason, and
+tests in both modes.
 """
 
 from __future__ import annotations

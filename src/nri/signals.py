@@ -1,8 +1,8 @@
-"""Signals: the moment at which they get in before a wait that has no end, and the stop that they ask for.
+"""Signals: when handlers run before a long wait, and the stop that signals request.
 
 The interpreter runs a signal's handler between two of its own instructions. Compiled modules (`docs/howto/fast.md`)
-have none: a SIGTERM that comes while they work would wait until the next read returns, which may be never. This module
-is never compiled, so a call of `check_signals` is such a moment. Next: `nri.stream`, which calls it.
+have none: a SIGTERM during their work would wait until the next read returns, perhaps for ever. This module is never
+compiled, so a call of `check_signals` runs the handlers.
 """
 
 import os
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 __all__ = ["Stop", "check_signals", "wake_fd"]
 
-# The pipe into which the interpreter writes a byte for each signal that comes, and the thread that listens to them: one
-# for the process, as there is one set of handlers. A signal that comes in the instant before a wait does not interrupt
-# it; but its byte is there, so that a wait for this pipe need not look up now and then.
+# The pipe into which the interpreter writes a byte for each signal, and the thread that handles them: one for the
+# process, as there is one set of handlers. A signal just before a wait does not interrupt the wait, but its byte does
+# if the wait includes this pipe.
 _pipe: "tuple[int, int] | None" = None
 _listener = 0
 
 
 def check_signals() -> None:
-    """Run the handlers of signals that have come, if this is the main thread."""
+    """Run the handlers of pending signals, if this is the main thread."""
 
 
 def wake_fd() -> int:
-    """The descriptor that can be read once a signal has come; -1 in a thread that has not called `Stop.listen`.
+    """The descriptor that is readable after a signal; -1 in a thread that has not called `Stop.listen`.
 
-    A waiting thread reads what is there, and then calls `check_signals`.
+    A waiting thread reads its bytes, and then calls `check_signals`.
     """
     return _pipe[0] if _pipe is not None and _listener == get_ident() else -1
 
@@ -43,14 +43,14 @@ def _wake_pipe() -> tuple[int, int]:
 
 
 class Stop:
-    """Whether a program is to end, and by which signal. The first one that comes counts.
+    """Whether a program has to end, and by which signal. The first signal counts.
 
     Args:
         on_stop: called in the signal's handler, in the main thread between two of its instructions.
         second_ends: a second signal ends the process at once, with exit code 1.
 
     Attributes:
-        signal: number of the first signal that came, or 0.
+        signal: number of the first signal, or 0.
     """
 
     __slots__ = ("_listens", "_on_stop", "_second_ends", "_wake", "signal")
@@ -66,7 +66,7 @@ class Stop:
         return self.signal != 0
 
     def listen(self, *more: int) -> None:
-        """Take SIGTERM, SIGINT and `more` from now on. Only in the main thread, as Python wants it."""
+        """Handle SIGTERM, SIGINT and `more`. Only in the main thread, as Python requires."""
         global _listener  # noqa: PLW0603 - see `_pipe`
         signal.set_wakeup_fd(_wake_pipe()[1], warn_on_full_buffer=False)
         _listener = get_ident()
@@ -75,7 +75,7 @@ class Stop:
             signal.signal(number, self.take)
 
     def take(self, number: int, _: object = None) -> None:
-        """Stop, as this signal would; from any thread."""
+        """Stop, as for this signal; from any thread."""
         if self.signal and self._second_ends:
             os._exit(1)
         self.signal = self.signal or number
@@ -86,14 +86,14 @@ class Stop:
             if _pipe is not None:
                 os.write(_pipe[1], b"\0")
         except (RuntimeError, BlockingIOError):
-            pass  # it was stopped before, or by another thread just now; a full pipe wakes as well
+            pass  # stopped before; a full pipe wakes the thread as well
 
     def wait(self, seconds: float) -> None:
-        """Wait so many seconds, or until stopped. For one thread."""
+        """Wait `seconds`, or until stopped. For one thread."""
         self._wake.acquire(timeout=seconds)
 
     def wait_for_signal(self) -> int:
-        """Wait until stopped, however long; return the signal's number. For one thread."""
+        """Wait until stopped; returns the signal's number. For one thread."""
         woken = _wake_pipe()[0]
         while not self:
             os.read(woken, 64)
@@ -102,8 +102,8 @@ class Stop:
     def end_process_in(self, seconds: float, report: "Callable[[str], object]") -> None:
         """End the process with `exit_code` this many seconds from now, unless it has ended by then.
 
-        The end of a process waits for all threads that are not daemons, and one of them may wait for another program.
-        `report` gets the names of these threads first. Nothing happens in a process that does not `listen`.
+        The end of a process waits for all threads that are not daemons, which may wait for other programs.
+        `report` gets the names of these threads first. Without `listen` this has no effect.
         """
         if not self._listens:
             return
@@ -122,5 +122,5 @@ class Stop:
 
     @property
     def exit_code(self) -> int:
-        """Exit code of a program that was stopped: 130 after SIGINT, as shells have it, else 0."""
+        """Exit code of a stopped program: 130 after SIGINT, as in shells, else 0."""
         return 130 if self.signal == signal.SIGINT else 0

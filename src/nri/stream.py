@@ -1,17 +1,17 @@
-"""A connected stream socket whose every read and write has a deadline. Knows no frames: those are `mux` and `ttrpc`.
+"""A connected stream socket whose every read and write has a deadline.
 
-Why not `socket.settimeout`: it makes the interpreter poll before every call, also where the data is there. Why not
-SO_RCVTIMEO: a signal, or a stop and a continue, begins its time again, so a process that gets many would wait for ever.
-Here a write is tried first, and a read that has a deadline waits in `poll`, whose time goes on.
-Why `_socket`: importing `socket` costs a plugin's start 12 ms, and nothing here needs it.
+`socket.settimeout` is not used: it makes the interpreter poll before every call, even if data has arrived. Nor is
+SO_RCVTIMEO for deadlines: a signal restarts its time, so a process with many signals would wait for ever. Here a write
+is tried first, and a read with a deadline waits in `poll`. `_socket` is used because importing `socket` would slow a
+plugin's start by 12 ms.
 
-Why a read may poll for a moment before it sleeps: where both sides of a connection answer within some microseconds,
-most of the time goes into putting a core to sleep and waking it again. So a read whose predecessors were short looks
-again and again for at most `BUSY_POLL_S`, and one that did so in vain puts the next ones off, longer each time. A
-connection that is idle, and a peer that takes its time, cost nothing; nor is there any polling with one core only.
+**Busy polling.** If both sides of a connection answer within microseconds, most of the time is spent on putting a core
+to sleep and waking it. So a read after short waits polls repeatedly for at most `BUSY_POLL_S`; polling in vain
+suppresses it for the next reads, longer each time. An idle connection and a slow peer cost nothing, and a machine with
+one core never polls.
 
-Deadlines are absolute, in seconds of `time.monotonic()`; None waits for ever and is for idle loops only, which another
-thread or a signal handler ends with `shut()`. One thread reads at a time, and one writes: the callers see to that.
+Deadlines are absolute, in seconds of `time.monotonic()`; None waits for ever, for idle loops that another thread or a
+signal handler ends with `shut()`. Callers ensure that one thread reads at a time, and one writes.
 """
 
 from __future__ import annotations
@@ -33,35 +33,34 @@ if TYPE_CHECKING:
 
 __all__ = ["SentInPart", "Stream", "connect_unix"]
 
-# So many short waits in a row, and the next one polls; polling in vain asks for twice as many, up to a limit.
-_FEW, _MANY = 2, 256
-# Found in this part of the time, polling has paid, and is forgiven earlier failures. A peer that mostly takes longer
-# needs the cores itself.
-_QUICKLY: Final = 0.6
+# After this many short waits in a row a read polls; polling in vain doubles the number, up to the limit.
+_SHORT_WAITS, _MAX_SHORT_WAITS = 2, 256
+# If data arrives within this share of the time, polling was worth it, and the number of short waits is halved. A peer
+# that mostly takes longer needs the cores itself.
+_QUICK_SHARE: Final = 0.6
 
-# Bytes that have arrived by the deadline may still be taken so much later, in seconds; a peer that never stops sending
-# does not keep its reader beyond.
+# How long after the deadline arrived bytes may still be read, in seconds: limited, in case a peer never stops sending.
 _GRACE_S: Final = 0.05
 _NOW: Final = _socket.MSG_NOSIGNAL | _socket.MSG_DONTWAIT
-# The longest wait in one `poll`, in milliseconds: a signal that came in the instant before does not interrupt it.
-_LOOK_UP_MS: Final = 1000
+# The longest wait in one `poll`, in milliseconds: a signal just before it does not interrupt it.
+_MAX_POLL_MS: Final = 1000
 _CONNECT_TIMEOUT_S = 5
-# So long after the last message a read of the thread that listens to signals waits where those wake it for sure.
+# How long a read of the thread that handles signals waits in the kernel before it waits in `poll`, in seconds.
 _BUSY_S: Final = 4
 
 
 def busy_poll_from_environment() -> float:
-    """Read `NRI_BUSY_POLL_US`: microseconds, 0 for no polling; 300 if it is not set or not a number up to 1000."""
+    """Read `NRI_BUSY_POLL_US`: microseconds, 0 for no polling; 300 if it is unset or not a number up to 1000."""
     text = environ.get(b"NRI_BUSY_POLL_US", b"")
     return int(text) * 1e-6 if text.isdigit() and int(text) <= 1000 else 0.0003
 
 
-#: How long a read looks for data before it sleeps, in seconds, if the last ones took no longer.
+#: How long a read polls for data before it sleeps, in seconds, if the last reads were as short.
 BUSY_POLL_S = busy_poll_from_environment()
 
 
 def connect_unix(path: str) -> _socket.socket:
-    """Connect to a unix stream socket; OSError as the kernel says it. It waits only while the backlog is full."""
+    """Connect to a unix stream socket; OSError from the kernel. It waits only while the backlog is full."""
     sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         patience = _CONNECT_TIMEOUT_S.to_bytes(8, sys.byteorder) + bytes(8)  # struct timeval: two native longs
@@ -84,16 +83,16 @@ def _poll_for(sock: Socket, *, reading: bool, wake_fd: int = -1) -> Any:
 
 
 def _wait(poll: Any, deadline: float | None, wake_fd: int = -1) -> bool:
-    """Wait until there is something, which may be the end; False at the deadline."""
-    most_ms = _LOOK_UP_MS if wake_fd < 0 else -1
+    """Wait for data or the end of the connection; False at the deadline."""
+    timeout_ms = _MAX_POLL_MS if wake_fd < 0 else -1
     while True:
         if deadline is not None:
-            left_s = deadline - monotonic()
-            if left_s <= 0:
+            remaining_s = deadline - monotonic()
+            if remaining_s <= 0:
                 return False
-            if left_s < 1.0 or wake_fd >= 0:
-                most_ms = int(left_s * 1e3) + 1
-        ready = poll(most_ms)
+            if remaining_s < 1.0 or wake_fd >= 0:
+                timeout_ms = int(remaining_s * 1e3) + 1
+        ready = poll(timeout_ms)
         if ready and (wake_fd < 0 or len(ready) > 1 or ready[0][0] != wake_fd):
             return True
         if ready:
@@ -102,38 +101,39 @@ def _wait(poll: Any, deadline: float | None, wake_fd: int = -1) -> bool:
 
 
 class SentInPart(DeadlineExceeded):
-    """A write missed its deadline half-way: the rest goes out before the next write, or with `flush`."""
+    """A write reached its deadline half-way: the rest is written before the next write, or by `flush`."""
 
 
 class Stream:
-    """Bytes in and out of one connected stream socket, with deadlines. The base of transports.
+    """One connected stream socket with deadlines; the base of transports.
 
-    A write that misses its deadline half-way leaves the peer in the middle of a frame. The rest is then kept and goes
-    out before the next write, so that one late reader costs one message and not the connection.
+    A write that reaches its deadline half-way leaves the peer in the middle of a frame. The rest is stored and written
+    before the next write, so that a late reader loses one message and not the connection.
     """
 
     __slots__ = ("_busy_poll_s", "_credit", "_debt", "_poll", "_sock", "_wake_fd", "fileno", "unsent")
 
     def __init__(self, sock: Socket, *, busy_poll_s: float = BUSY_POLL_S, wake_fd: int = -1) -> None:
-        """Take a connected socket.
+        """Use a connected socket.
 
         Args:
             busy_poll_s: how long a read may poll before it sleeps, in seconds; 0 for not at all.
-            wake_fd: `nri.signals.wake_fd()`, where the thread that listens to signals reads, and no other: a read
-                without a deadline then never misses a signal, and needs not look up now and then. -1 for none.
+            wake_fd: `nri.signals.wake_fd()` if only the thread that handles signals reads: a read without a deadline
+                then notices every signal at once. -1 for none.
         """
         sock.setblocking(True)
         if wake_fd >= 0:
-            # A read begins in the kernel's own wait, which is one system call less, and goes on in `poll` after this.
+            # A read begins in the kernel's own wait, which saves a system call, and continues in `poll` after this
+            # time.
             sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, _BUSY_S.to_bytes(8, sys.byteorder) + bytes(8))
         self._wake_fd = wake_fd
         self._busy_poll_s = busy_poll_s if len(sched_getaffinity(0)) > 1 else 0.0
-        self._credit, self._debt = -_FEW, _FEW  # a read polls when the credit is not negative
+        self._credit, self._debt = -_SHORT_WAITS, _SHORT_WAITS  # a read polls when the credit is not negative
         self._poll: Any = None
         self._sock = sock
-        #: The rest of a write that missed its deadline half-way.
+        #: The rest of a write that reached its deadline half-way.
         self.unsent: bytes = b""
-        #: Tells the descriptor; -1 once closed.
+        #: Returns the descriptor; -1 once closed.
         self.fileno: Callable[[], int] = sock.fileno
 
     def read(self, size: int, deadline: float | None) -> bytes:
@@ -144,9 +144,9 @@ class Stream:
             flags = _socket.MSG_DONTWAIT
             if deadline <= began - _GRACE_S:
                 raise DeadlineExceeded("data")
-        if self._credit >= 0 and self._look(began):
+        if self._credit >= 0 and self._busy_poll(began):
             if self._wake_fd >= 0:
-                check_signals()  # it may be a signal that was found
+                check_signals()  # poll may have returned for a signal
         else:
             check_signals()
             if flags:
@@ -160,11 +160,11 @@ class Stream:
         if not data:
             raise ConnectionClosed
         if self._credit < 0:
-            self._count(monotonic() - began)
+            self._record_wait(monotonic() - began)
         return data
 
     def _read_on(self, size: int, deadline: float | None) -> bytes:
-        """Read on after a look or a first wait that found nothing, or a signal alone."""
+        """Continue a read after a poll or a first wait without data."""
         while _wait(self._poll or self._polling(), deadline, self._wake_fd):
             try:
                 return self._sock.recv(size, _socket.MSG_DONTWAIT)
@@ -175,32 +175,32 @@ class Stream:
         raise DeadlineExceeded("data")
 
     def _polling(self) -> Any:
-        """The kernel's poll for our descriptor, kept for next time: there is one reader at a time."""
+        """The kernel's poll for our descriptor, stored for later reads: there is one reader at a time."""
         poll = self._poll = _poll_for(self._sock, reading=True, wake_fd=self._wake_fd)
         return poll
 
-    def _look(self, began: float) -> bool:
-        """Poll until there is something to read. In vain: not again before as many short waits as `_debt` says."""
+    def _busy_poll(self, began: float) -> bool:
+        """Poll until there is something to read. In vain: not again before `_debt` short waits."""
         poll = self._poll or self._polling()
         until = began + self._busy_poll_s
         while not poll(0):
             if monotonic() > until:
                 self._credit = -self._debt
-                self._debt = min(self._debt * 2, _MANY)
+                self._debt = min(self._debt * 2, _MAX_SHORT_WAITS)
                 return False
-        if self._debt > _FEW and monotonic() - began < self._busy_poll_s * _QUICKLY:
+        if self._debt > _SHORT_WAITS and monotonic() - began < self._busy_poll_s * _QUICK_SHARE:
             self._debt //= 2
         return True
 
-    def _count(self, waited_s: float) -> None:
-        """Take note of a wait without polling: would polling have paid?"""
+    def _record_wait(self, waited_s: float) -> None:
+        """Record a wait without polling, and whether polling would have been worth it."""
         if waited_s < self._busy_poll_s:
             self._credit += 1
-        elif self._credit > -_FEW:
-            self._credit = -_FEW
+        elif self._credit > -_SHORT_WAITS:
+            self._credit = -_SHORT_WAITS
 
     def read_now(self, size: int, what: str = "data") -> bytes:
-        """Read what is there already; DeadlineExceeded if nothing is."""
+        """Read arrived bytes; DeadlineExceeded if there are none."""
         try:
             data = self._sock.recv(size, _socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -212,11 +212,11 @@ class Stream:
         return data
 
     def write(self, data: bytes, deadline: float | None) -> None:
-        """Write all of `data`. DeadlineExceeded: nothing of it was written, the peer does not read; or SentInPart."""
+        """Write all of `data`. DeadlineExceeded: the peer does not read, nothing is written; SentInPart: a part is."""
         if self.unsent:
             self.flush(deadline)
         try:
-            sent = self._sock.send(data, _NOW)  # nearly always all of it, and then no deadline is needed
+            sent = self._sock.send(data, _NOW)  # the usual case writes everything, without a deadline
         except BlockingIOError:
             sent = 0
         except OSError as error:
@@ -225,21 +225,21 @@ class Stream:
             self._write_rest(data, sent, deadline)
 
     def _write_rest(self, data: bytes, sent: int, deadline: float | None) -> None:
-        """Write what is left of `data`; what cannot be written, because of the deadline or a signal, is `unsent`."""
+        """Write the rest of `data`; at the deadline or a signal, the unwritten rest becomes `unsent`."""
         size = len(data)
         view = memoryview(data)
         try:
             while sent < size:
-                taken = self._send_until(view[sent:], deadline)
-                if taken == 0:
+                written = self._send_until(view[sent:], deadline)
+                if written == 0:
                     raise (SentInPart if sent else DeadlineExceeded)("the peer to read")
-                sent += taken
+                sent += written
         finally:
             if 0 < sent < size:
                 self.unsent = data[sent:]
 
     def flush(self, deadline: float | None) -> None:
-        """Write what earlier writes have left. DeadlineExceeded: some of it is left still."""
+        """Write the rest of earlier writes. DeadlineExceeded: a part remains."""
         while self.unsent:
             sent = self._send_until(self.unsent, deadline)
             if sent == 0:
@@ -247,7 +247,7 @@ class Stream:
             self.unsent = self.unsent[sent:]
 
     def _send_now(self, data: bytes | memoryview) -> int:
-        """Write what the kernel takes; returns how many bytes that was."""
+        """Write what the kernel accepts at once; returns the number of bytes."""
         try:
             return self._sock.send(data, _NOW)
         except BlockingIOError:
@@ -256,7 +256,7 @@ class Stream:
             raise ConnectionClosed(f"closed ({error.strerror or error})") from None
 
     def _send_until(self, data: bytes | memoryview, deadline: float | None) -> int:
-        """Write what the kernel takes before the deadline; returns how many bytes that was."""
+        """Write what the kernel accepts before the deadline; returns the number of bytes."""
         poll: Any = None
         while True:
             sent = self._send_now(data)
@@ -268,21 +268,21 @@ class Stream:
                 return self._send_now(data)
 
     def shut(self) -> None:
-        """End both directions now: a thread that waits in `read` gets ConnectionClosed. Safe in a signal handler."""
+        """End both directions: a thread that waits in `read` gets ConnectionClosed. Safe in a signal handler."""
         try:
             self._sock.shutdown(_socket.SHUT_RDWR)
         except OSError:
-            pass  # already gone, which is what was asked for
+            pass  # already ended
 
     def shut_reading(self) -> None:
-        """End reading only: the reply to the request at hand still goes out. Safe in a signal handler."""
+        """End reading: the reply to the present request can still be written. Safe in a signal handler."""
         try:
             self._sock.shutdown(_socket.SHUT_RD)
         except OSError:
-            pass  # already gone, which is what was asked for
+            pass  # already ended
 
     def close(self) -> None:
-        """End both directions and give the descriptor back. Only when no other thread is inside a call."""
+        """End both directions and close the descriptor. Only when no other thread is inside a call."""
         self.shut()
         self._sock.close()
         self.unsent = b""

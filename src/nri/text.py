@@ -1,13 +1,13 @@
-"""Texts of others, made fit to be one short line of a log or a terminal. Pure, and imports nothing.
+"""Make foreign texts fit for one short line of a log or a terminal.
 
-Names, versions, reasons, error texts and file names come from plugins, runtimes and people; what they hold must not
-steer a terminal, forge a line of a log, or fill either. So they go through `plain` once, where they come in, and are
-passed on as they are from there. Texts that have to stay exact (messages for a plugin's or runtime's code, JSON) do
-not: there the one printer escapes it (`nri.cli.output`, the formatter of `nri.stub.support.logs`).
+Names, versions, reasons, error texts and file names come from plugins, runtimes and people. They must not control a
+terminal, forge a log line, or fill either. So they pass through `plain` once, when they come in. Texts that must stay
+exact (messages for code of plugins or runtimes, JSON) do not; there the printer escapes them (`nri.cli.output`, the
+formatter of `nri.stub.support.logs`).
 
-Fit is what `str.isprintable` says: no control characters (C0, C1, DEL, ESC), no ends of lines or paragraphs, no
-marks that turn the direction of writing or cannot be seen, no halves of surrogates, no blank but the one of ASCII.
-A text that is fit stays the same, so `plain` may be passed twice.
+A text is fit if `str.isprintable` is true: no control characters (C0, C1, DEL, ESC), no line or paragraph separators,
+no invisible or bidirectional marks, no lone surrogates, no blank except the ASCII one. `plain` does not change such a
+text, so it may be applied twice.
 """
 
 from __future__ import annotations
@@ -18,46 +18,46 @@ if TYPE_CHECKING:
 
 __all__ = ["LINE_LENGTH", "count", "cut", "escape", "json_text", "lines", "plain", "quote", "size"]
 
-#: Characters of a text of others in an error or a line of a log, if nothing else is said.
+#: The default limit of characters of a foreign text in an error or a log line.
 LINE_LENGTH: Final = 1024
 
-_NAMED: Final = dict(zip("\a\b\f\n\r\t\v", ("\\a", "\\b", "\\f", "\\n", "\\r", "\\t", "\\v"), strict=True))
+_NAMED_ESCAPES: Final = dict(zip("\a\b\f\n\r\t\v", ("\\a", "\\b", "\\f", "\\n", "\\r", "\\t", "\\v"), strict=True))
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _QUOTED: Final = {'"': '\\"', "\\": "\\\\"}
 
 
 def plain(text: str, length: int = LINE_LENGTH) -> str:
-    """A text as one line of at most `length` characters: `escape` and `cut`, at a cost that `length` bounds."""
+    """Convert a text to one line of at most `length` characters: `escape` and `cut`, in time limited by `length`."""
     if len(text) <= length and text.isprintable():
         return text
     return _cut(escape(text[:length]), len(text), length)
 
 
 def escape(text: str) -> str:
-    r"""A text on one line: what does not print is written as Python and Go write it, `\n`, `\x1b`, `\u202e`."""
+    r"""Convert a text to one line: unprintable characters as in Python and Go, `\n`, `\x1b`, `\u202e`."""
     return text if text.isprintable() else "".join(map(_escape, text))
 
 
 def cut(text: str, length: int = LINE_LENGTH) -> str:
-    """A text of at most `length` characters, which says at its end if it was cut, and how long it was."""
+    """Cut a text to `length` characters, with a note of its original length at the end."""
     return _cut(text[: length + 1], len(text), length)
 
 
 def lines(text: str, length: int = LINE_LENGTH) -> str:
-    """A text of several lines, each of them `plain`. Only a line feed ends a line."""
+    """Make each line of a text `plain`. Only a line feed ends a line."""
     return "\n".join([plain(line, length) for line in text.split("\n")])
 
 
 def json_text(text: str) -> str:
-    r"""JSON in which what does not print is escaped as JSON has it, so that it holds the same data; lines stay lines.
+    r"""Escape unprintable characters in JSON by JSON's own rules, except line feeds: the data stay the same.
 
-    JSON's own writers escape the control characters below 32, or else all that is not ASCII.
+    Writers of JSON escape only the control characters below 32, or everything that is not ASCII.
     """
     return text if text.isprintable() else "".join(map(_escape_in_json, text))
 
 
 def size(number: float) -> str:
-    """A number of bytes in three digits or so: ``12 GiB``, ``1.5 MiB``."""
+    """Format a number of bytes in about three digits: ``12 GiB``, ``1.5 MiB``."""
     power = 0
     while abs(number) >= 1024 and power < len(_UNITS) - 1:
         number, power = number / 1024, power + 1
@@ -65,21 +65,21 @@ def size(number: float) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """A number with its noun: ``1 pod``, ``2 pods``."""
+    """Format a number with its noun: ``1 pod``, ``2 pods``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def quote(text: str) -> str:
-    """Quote a name as the reference prints it: double quotes, and escapes for what does not print."""
+    """Quote a name as the reference does: double quotes, and escapes for unprintable characters."""
     return f'"{text}"' if text.isalnum() else '"' + "".join([_QUOTED.get(char) or _escape(char) for char in text]) + '"'
 
 
-def _cut(shown: str, whole: int, length: int) -> str:
-    """`shown`, the beginning of a text of `whole` characters, in `length` of them; with a mark if that is not all."""
-    if len(shown) <= length and whole <= length:
-        return shown
-    mark = f"... (cut: {whole} characters)"
-    return shown[: max(0, length - len(mark))] + mark
+def _cut(beginning: str, length_before: int, length: int) -> str:
+    """Cut the beginning of a text of `length_before` characters to `length`, with a note if something is missing."""
+    if len(beginning) <= length and length_before <= length:
+        return beginning
+    mark = f"... (cut: {length_before} characters)"
+    return beginning[: max(0, length - len(mark))] + mark
 
 
 def _escape_in_json(char: str) -> str:
@@ -96,9 +96,9 @@ def _escape(char: str) -> str:
     if char.isprintable():
         return char
     code = ord(char)
-    named = _NAMED.get(char)
-    if named is not None:
-        return named
+    escape_ = _NAMED_ESCAPES.get(char)
+    if escape_ is not None:
+        return escape_
     if code < 0x80:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

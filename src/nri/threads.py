@@ -13,10 +13,10 @@ __all__ = ["run_all", "run_on_new_thread"]
 
 
 def run_all(calls: Iterable[Callable[[], object]], name: str) -> None:
-    """Run calls at the same time, each on a thread of this name, and wait for all of them.
+    """Run calls at the same time, each on a thread with this name, and wait for all of them.
 
     A call for which no thread can be started runs on the calling thread. Raises the error of a call that failed,
-    whatever its class; the errors of other calls are notes of it.
+    whatever its class, with the errors of other calls as notes.
     """
     errors: list[BaseException] = []
     threads = []
@@ -29,7 +29,7 @@ def run_all(calls: Iterable[Callable[[], object]], name: str) -> None:
 
 
 def run_on_new_thread(call: Callable[[], object], name: str) -> None:
-    """Run a call on a thread that ends with it, as a call must that changes the namespaces of its thread.
+    """Run a call on a thread that ends with it, for a call that changes the namespaces of its thread.
 
     Raises the call's error, whatever its class; OSError if no thread can be started.
     """
@@ -58,7 +58,7 @@ def _join(threads: Iterable[threading.Thread], errors: list[BaseException]) -> N
     for thread in threads:
         thread.join()
     if errors:
-        first, *others = errors
-        for other in others:
-            first.add_note(f"and {type(other).__name__}: {other}")
+        first, *further = errors
+        for error in further:
+            first.add_note(f"and {type(error).__name__}: {error}")
         raise first

@@ -1,13 +1,10 @@
-"""Unix sockets to listen on: how one is made, takes the place of a dead one and is removed, and who connects to it.
+"""Unix sockets to listen on: creation, replacement of dead ones, removal, and the credentials of clients.
 
-Rules of this file:
-- a socket that a process listens on stays; one that a dead process has left behind is replaced; other files stay;
-- a socket never has a wider mode than it was asked for, not for a moment;
-- what is removed in the end is the socket that was made here, and not another one that has taken its place.
+- A socket on which a process listens stays; one of a dead process is replaced; other files stay.
+- A socket never has a wider mode than requested, not for a moment.
+- `close` removes only the socket that was created here, not another one that has replaced it.
 
-How connections are accepted is up to the two that listen: `nri.ttrpc.services.server` and
-`nri.adaptation.registration.listener`. gRPC binds by itself: out of sight, and then the socket is moved to its
-place (`put_in_place`).
+gRPC binds sockets by itself; its socket is moved to its place afterwards (`put_in_place`).
 """
 
 from __future__ import annotations
@@ -34,19 +31,19 @@ __all__ = [
     "remove_own",
 ]
 
-#: How long a start waits for another one in the same folder, in seconds; no start takes so long.
+#: How long a start waits for another one in the same folder, in seconds: longer than any start.
 LOCK_S = 1.0
-#: How often it looks whether that one is through, in seconds.
+#: The interval of checks while it waits, in seconds.
 LOOK_S = 0.005
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _UCRED = struct.Struct("3i")
-#: The identity of a file, which another that takes its place has not: its device and inode.
+#: The identity of a file, to tell it from its replacement: device and inode.
 Identity = tuple[int, int]
 
 
 class Credentials(NamedTuple):
-    """The process at the other end, as the kernel tells; pid 0 if it is in another namespace."""
+    """The process at the other end, from the kernel; pid 0 if it is in another namespace."""
 
     pid: int
     uid: int
@@ -59,9 +56,9 @@ def credentials(sock: socket.socket) -> Credentials:
 
 
 def make_folder(path: str, mode: int) -> None:
-    """Make the folder for a socket at `path`, with exactly this mode; one that is there stays as it is.
+    """Create the folder for a socket at `path`, with exactly this mode; an existing folder stays unchanged.
 
-    Folders above it that are missing get mode 0755. None of them is wider for a moment, whatever the umask is.
+    Missing folders above it get mode 0755. None of them has a wider mode for a moment, whatever the umask is.
     """
     above = os.path.dirname(os.path.abspath(path))
     missing: list[str] = []
@@ -74,30 +71,30 @@ def make_folder(path: str, mode: int) -> None:
     try:
         for place, name in enumerate(reversed(missing), 1):
             above = os.path.join(above, name)
-            with suppress(FileExistsError):  # another start has just made it
+            with suppress(FileExistsError):  # another start has just created it
                 os.mkdir(name, 0o700, dir_fd=folder)
                 os.chmod(name, mode if place == len(missing) else 0o755, dir_fd=folder)
             above_it, folder = folder, os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
             os.close(above_it)
     except OSError as error:
-        error.filename = above  # the kernel got its last part only
+        error.filename = above  # the error has only the last part
         raise
     finally:
         os.close(folder)
 
 
 class UnixListener:
-    """A stream socket that listens at a path, from when it is made until `close`.
+    """A stream socket that listens at a path until `close`.
 
     Args:
-        path: where; its folder must be there (`make_folder`).
+        path: the socket; its folder must exist (`make_folder`).
         mode: the socket's permissions, whatever the umask is.
-        backlog: connections that may wait to be accepted.
-        replace_live: take the path also from a process that listens there, which then hears nothing any more.
+        backlog: the most connections that wait to be accepted.
+        replace_live: replace the socket even if another process listens on it, which gets no connections any more.
 
     Raises:
-        OSError: EADDRINUSE if a process listens there, or if what is there is not a socket; ENAMETOOLONG if no socket
-            can have the path; else as the kernel says.
+        OSError: EADDRINUSE if a process listens on it, or if the path is not a socket; ENAMETOOLONG for a path that is
+            too long for a socket; else from the kernel.
     """
 
     __slots__ = ("_identity", "path", "socket")
@@ -107,11 +104,11 @@ class UnixListener:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._identity: Identity | None = None
         try:
-            # A socket that is bound and does not listen yet looks dead to others, so they have to wait outside.
+            # A bound socket that does not listen yet looks dead to other starts, so they have to wait.
             lock = _lock(os.path.dirname(path) or ".")
             try:
                 _remove_dead(path, replace_live)
-                os.fchmod(self.socket.fileno(), mode & 0o600)  # bind takes it over, less the umask
+                os.fchmod(self.socket.fileno(), mode & 0o600)  # bind uses it, without the umask's bits
                 self._bind(path)
                 self._identity = _identity(path)
                 self.socket.listen(backlog)
@@ -132,7 +129,7 @@ class UnixListener:
             raise OSError(errno.ENAMETOOLONG, f"{path}: {error}; a socket's path has at most 107 bytes") from None
 
     def close(self) -> None:
-        """Remove the socket, if the one at the path is still this one, and stop listening."""
+        """Remove the socket, unless it was replaced, and stop listening."""
         # In this order: as long as it is open, no other file can have its inode number.
         if self._identity is not None:
             remove_own(self.path, self._identity)
@@ -140,16 +137,16 @@ class UnixListener:
         self.socket.close()
 
 
-def put_in_place(made: str, path: str) -> Identity | None:
-    """Move a socket that listens already to `path`, as `UnixListener` would make it there; returns its identity.
+def put_in_place(temporary: str, path: str) -> Identity | None:
+    """Move a listening socket to `path`, as `UnixListener` would create it there; returns its identity.
 
-    Both are on one file system. Raises OSError: EADDRINUSE as `UnixListener`; else as the kernel says.
+    Both are on one file system. OSError: EADDRINUSE as `UnixListener`; else from the kernel.
     """
     lock = _lock(os.path.dirname(path) or ".")
     try:
         _remove_dead(path)
-        identity = _identity(made)
-        os.rename(made, path)
+        identity = _identity(temporary)
+        os.rename(temporary, path)
         return identity
     finally:
         if lock >= 0:
@@ -157,16 +154,16 @@ def put_in_place(made: str, path: str) -> Identity | None:
 
 
 def remove_own(path: str, identity: Identity) -> None:
-    """Remove a socket, if the one at the path is still this one. Call it while the socket is open."""
+    """Remove a socket, unless it was replaced. Call it while the socket is open."""
     if _identity(path) == identity:
         with suppress(FileNotFoundError):
             os.unlink(path)
 
 
 def check_free(path: str, *, replace_live: bool = False) -> bool:
-    """Whether a dead socket is at a path, to be replaced. Raises OSError (EADDRINUSE) for anything else that is there.
+    """Whether a path is a dead socket, to be replaced. OSError (EADDRINUSE) for any other existing file.
 
-    For those that cannot undo what they do before `put_in_place`, which looks again.
+    For callers that cannot undo their steps before `put_in_place`, which checks again.
     """
     try:
         mode = os.lstat(path).st_mode
@@ -180,13 +177,13 @@ def check_free(path: str, *, replace_live: bool = False) -> bool:
 
 
 def _remove_dead(path: str, replace_live: bool = False) -> None:
-    """Make room for a socket: take away a dead one. Raises OSError (EADDRINUSE) for anything else."""
+    """Remove a dead socket. OSError (EADDRINUSE) for any other existing file."""
     if check_free(path, replace_live=replace_live):
         os.unlink(path)
 
 
 def is_live(path: str) -> bool:
-    """Whether a process has the socket open. One that cannot be asked counts as well: it is another user's."""
+    """Whether a process listens on the socket. True also if that is unknown, because it is another user's."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
@@ -194,23 +191,23 @@ def is_live(path: str) -> bool:
         except (ConnectionRefusedError, FileNotFoundError):
             return False
         except OSError:
-            pass  # its queue is full, it is of another kind, or we may not connect
+            pass  # its queue is full, it has another type, or we may not connect
     return True
 
 
 def _lock(folder: str) -> int:
-    """A descriptor that keeps other starts out of this folder until it is closed; -1 if that cannot be had."""
+    """Lock a folder against other starts until the returned descriptor is closed; -1 if that is not possible."""
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except PermissionError:
         return -1
-    looks = round(LOCK_S / LOOK_S)  # and not a time: others do not get on either while the machine is halted
+    attempts = round(LOCK_S / LOOK_S)  # not a time, because a suspended machine stops the other start as well
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if looks > 0:
-                looks -= 1
+            if attempts > 0:
+                attempts -= 1
                 sleep(LOOK_S)
                 continue
         except OSError:
@@ -219,9 +216,9 @@ def _lock(folder: str) -> int:
 
 
 def _identity(path: str) -> Identity | None:
-    """The identity of the file at a path, to tell it from another that takes its place; None if there is none."""
+    """The identity of the file at a path; None if there is none."""
     try:
-        found = os.lstat(path)
+        info = os.lstat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return info.st_dev, info.st_ino

@@ -1,8 +1,8 @@
-"""Protobuf's wire format, for bytes that are joined or read without a parse of the whole message. Pure.
+"""Protobuf's wire format, for bytes that are joined or read without decoding the whole message.
 
-Used where a message is too small or too hot for the protobuf runtime: the ttRPC envelope (`nri.ttrpc.envelope`), and
-requests that are put together from fields encoded before (`nri.adaptation.peers.event_request`). Rules of this file: no
-message names, no sockets; every read is bounded by the end of the buffer and fails with RemoteProtocolError.
+Used where the protobuf runtime is too slow: the ttRPC envelope (`nri.ttrpc.envelope`), and requests that are joined
+from encoded fields (`nri.adaptation.peers.event_request`). Every read is limited by the end of the buffer and fails
+with RemoteProtocolError.
 
 Wire types: 0 varint, 1 fixed64, 2 length-delimited, 5 fixed32. 3 and 4 (groups) do not occur in proto3 and are refused.
 """
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 __all__ = ["LENGTHS", "bytes_field", "iter_fields", "read_varint", "sole_field", "tag", "varint", "varint_field"]
 
-# So many lengths are kept: all that one node's messages have, in some 100 KB.
-_KEPT: Final = 1024
+# The most stored lengths: those of all messages of one node, in about 100 KB.
+_MAX_LENGTHS: Final = 1024
 
-#: Encoded lengths, those met lately: `LENGTHS.get(n) or varint(n)` spares a call for each field of a message.
+#: Recently encoded lengths: `LENGTHS.get(n) or varint(n)` saves a call for each field of a message.
 LENGTHS: Final[dict[int, bytes]] = {n: bytes((n,)) for n in range(128)}
 
 
 def varint(value: int) -> bytes:
-    """Encode 0 <= value < 2**64; a negative int64 is given as value + 2**64."""
-    if 0 <= value < 0x4000:  # nearly always: lengths
-        return LENGTHS.get(value) or _keep(value)
+    """Encode 0 <= value < 2**64; pass a negative int64 as value + 2**64."""
+    if 0 <= value < 0x4000:  # the usual case: lengths
+        return LENGTHS.get(value) or _encode_length(value)
     if value < 0:
         value += 1 << 64
     out = bytearray()
@@ -39,9 +39,9 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _keep(value: int) -> bytes:
-    """Encode a value of at most two bytes, and keep it."""
-    if len(LENGTHS) >= _KEPT:
+def _encode_length(value: int) -> bytes:
+    """Encode a value of at most two bytes, and store it."""
+    if len(LENGTHS) >= _MAX_LENGTHS:
         LENGTHS.clear()
     encoded = LENGTHS[value] = bytes((value,)) if value < 128 else bytes((value & 127 | 128, value >> 7))
     return encoded
@@ -58,7 +58,7 @@ def bytes_field(number: int, data: bytes) -> bytes:
 
 
 def varint_field(number: int, value: int) -> bytes:
-    """Encode an integer, bool or enum field; zero is left out, as proto3 does."""
+    """Encode an integer, bool or enum field; zero is omitted, as in proto3."""
     return varint(number << 3) + varint(value) if value else b""
 
 
@@ -80,14 +80,14 @@ def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
 
 
 def sole_field(data: bytes, number: int, start: int = 0) -> bytes | None:
-    """The value of a length-delimited field below 16 that is all there is from `start` on; None for anything else."""
+    """The value of a length-delimited field below 16 if it is the only field from `start`; else None."""
     length = len(data) - start - 2
     if length < 0 or data[start] != (number << 3 | 2):
         return None
     first = data[start + 1]
     if first < 128:
         return data[start + 2 :] if first == length else None
-    length -= 1  # of a length of two bytes, as nearly always
+    length -= 1  # a length of two bytes, the usual case
     if length > 0 and data[start + 2] < 128:
         return data[start + 3 :] if first + (data[start + 2] << 7) - 128 == length else None
     try:

@@ -35,13 +35,13 @@ def api() -> Iterator[ControlPlane]:
     """The API server."""
     with tempfile.TemporaryDirectory(prefix="nri-api-", dir="/tmp") as folder:
         try:
-            made = ControlPlane(Path(folder), print)
+            control_plane = ControlPlane(Path(folder), print)
         except MissingError as error:
             need(False, str(error))
             raise
-        with closing(made):
-            made.start()
-            yield made
+        with closing(control_plane):
+            control_plane.start()
+            yield control_plane
 
 
 @pytest.fixture(autouse=True)

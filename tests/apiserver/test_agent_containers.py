@@ -36,8 +36,8 @@ def suppressed(how: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[Containerd]:
     """A containerd."""
-    with containerd() as made:
-        yield made
+    with containerd() as runtime:
+        yield runtime
 
 
 @pytest.fixture
@@ -61,16 +61,16 @@ def agent_of(api: ControlPlane, ruled: Node) -> Iterator[AgentProgram]:
     kubeconfig = ruled.folder / "kubeconfig"
     token = api.kubectl("create", "token", "nri-agent", "-n", "kube-system").stdout.strip()
     kubeconfig.write_text(json.dumps(api.kubeconfig_of(token)))
-    made = AgentProgram(ruled, "nri,standalone", "[gates]\nBECPUSuppress = false\n")
+    program = AgentProgram(ruled, "nri,standalone", "[gates]\nBECPUSuppress = false\n")
     files = f'source = "files"\npath = "{ruled.rules}"'
-    text = made.settings_file.read_text()
+    text = program.settings_file.read_text()
     assert files in text
     rules = f'source = "apiserver"\nkubeconfig = "{kubeconfig}"\nnode_name = "{NODE}"'
-    made.settings_file.write_text(text.replace(files, rules))
+    program.settings_file.write_text(text.replace(files, rules))
     try:
-        yield made
+        yield program
     finally:
-        made.__exit__(None, None, None)
+        program.__exit__(None, None, None)
 
 
 def started(ruled: Node, name: str, kube_class: str, words: dict[str, Any]) -> int:

@@ -8,7 +8,7 @@ from tests.apiserver.conftest import Helm
 from tests.apiserver.following import comes, make_crds, may
 from tests.apiserver.test_helm import SYSTEM, manifests
 from tests.apiserver.test_kustomize import apply, contains
-from tests.deploy.rendered import DEPLOY, Json, charted, kustomized
+from tests.deploy.rendered import DEPLOY, Json, kustomized, rendered_chart
 from tests.deploy.test_agent_manifests import named
 from tests.kubernetes.control_plane import ControlPlane
 
@@ -42,17 +42,17 @@ def test_what_kustomize_makes_is_taken_as_it_stands_changed_and_taken_away(api: 
 
 def test_helm_makes_what_the_renderer_of_the_other_tests_makes(helm: Helm) -> None:
     for settings in ((), ("config.gates.OOMScoreAdj=true", "anolis=true")):
-        flags = [word for each in settings for word in ("--set", each)]
-        ours = named(charted("agent", *settings))
-        theirs = manifests(helm("template", *SYSTEM, "mine", CHART, *flags))
-        assert sorted(map(repr, theirs)) == sorted(map(repr, ours.values()))
+        flags = [word for setting in settings for word in ("--set", setting)]
+        actual = named(rendered_chart("agent", *settings))
+        original = manifests(helm("template", *SYSTEM, "mine", CHART, *flags))
+        assert sorted(map(repr, original)) == sorted(map(repr, actual.values()))
     assert "0 chart(s) failed" in helm("lint", "--strict", CHART)
 
 
 def test_a_chart_is_installed_a_strategy_opens_evictions_and_it_is_gone_again(helm: Helm, api: ControlPlane) -> None:
-    told = helm("install", *SYSTEM, "mine", CHART)
+    output = helm("install", *SYSTEM, "mine", CHART)
     try:
-        assert "STATUS: deployed" in told
+        assert "STATUS: deployed" in output
         before = daemon_set(api)["spec"]["template"]["metadata"]["annotations"]
         assert [row for row in ALLOWED if not comes(api, True, *row)] == []
         assert not may(api, "create", "pods/eviction")

@@ -35,8 +35,8 @@ def client(api: ControlPlane, tmp_path: Path) -> Iterator[Apiserver]:
     token = api.kubectl("create", "token", "nri-agent", "-n", "kube-system").stdout.strip()
     path = tmp_path / "kubeconfig"
     path.write_text(json.dumps(api.kubeconfig_of(token)))
-    with connect(path) as made:
-        yield made
+    with connect(path) as connection:
+        yield connection
 
 
 def allowed(api: ControlPlane) -> set[str]:
@@ -96,8 +96,8 @@ def test_what_the_agent_does_not_do_is_forbidden(client: Apiserver, ask: Callabl
     ids=" ".join,
 )
 def test_its_token_is_of_no_use_for_more(api: ControlPlane, words: tuple[str, ...]) -> None:
-    done = api.kubectl(f"--as={ACCOUNT}", *words, check=False)
-    assert "is forbidden: User" in done.stderr, done.stderr
+    completed = api.kubectl(f"--as={ACCOUNT}", *words, check=False)
+    assert "is forbidden: User" in completed.stderr, completed.stderr
 
 
 def test_evictions_are_a_role_of_their_own(api: ControlPlane, client: Apiserver) -> None:
@@ -106,8 +106,8 @@ def test_evictions_are_a_role_of_their_own(api: ControlPlane, client: Apiserver)
         api.apply(pod("batch"))
         assert comes(api, True, "create", "pods/eviction")
         client.evict("default", "batch")
-        left = api.kubectl("get", "pod", "batch", "-o", "jsonpath={.metadata.deletionTimestamp}", check=False)
-        assert left.returncode == 1 or left.stdout, "it is there, and not about to end"
+        completed = api.kubectl("get", "pod", "batch", "-o", "jsonpath={.metadata.deletionTimestamp}", check=False)
+        assert completed.returncode == 1 or completed.stdout, "it is there, and not about to end"
         assert allowed(api) >= {"pods/eviction [] [] [create]"}
         refused = api.kubectl("delete", "pod", "some", f"--as={ACCOUNT}", check=False)
         assert "(Forbidden)" in refused.stderr
@@ -121,7 +121,7 @@ def test_the_kubelets_list_of_pods_is_a_role_of_its_own(api: ControlPlane) -> No
         assert comes(api, True, "get", "nodes/pods")
         assert allowed(api) >= {"nodes/pods [] [] [get]"}
         for part in ("proxy", "log", "metrics"):
-            done = api.kubectl("auth", "can-i", "get", f"nodes/{part}", f"--as={ACCOUNT}", check=False)
-            assert done.stdout.strip() == "no"
+            completed = api.kubectl("auth", "can-i", "get", f"nodes/{part}", f"--as={ACCOUNT}", check=False)
+            assert completed.stdout.strip() == "no"
     finally:
         api.kubectl("delete", "clusterrolebinding", "kubelet")

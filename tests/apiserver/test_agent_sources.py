@@ -73,10 +73,10 @@ def test_a_bad_rule_keeps_the_last_good_one_is_shown_and_can_be_mended(api: Cont
     wait_for(lambda: len(store.problems()) == 2, "problems")
     assert be(store) == -1
     assert store.node.cpus is not None and store.node.cpus.shared() == "0-1"
-    told = {problem.kind: (problem.source, problem.error) for problem in store.problems()}
-    assert told["NodeSLO"][0].startswith(f"NodeSLO {NODE} of https://")
-    assert told["NodeSLO"][1].startswith("spec.resourceQOSStrategy.beClass.cpuQOS.groupIdentity: ")
-    assert told["NodeResourceTopology"][1].startswith(f"annotation {ANNOTATION_SHARE_POOLS}: ")
+    message = {problem.kind: (problem.source, problem.error) for problem in store.problems()}
+    assert message["NodeSLO"][0].startswith(f"NodeSLO {NODE} of https://")
+    assert message["NodeSLO"][1].startswith("spec.resourceQOSStrategy.beClass.cpuQOS.groupIdentity: ")
+    assert message["NodeResourceTopology"][1].startswith(f"annotation {ANNOTATION_SHARE_POOLS}: ")
     api.apply(slo(identity(2)), topology({ANNOTATION_SHARE_POOLS: POOLS}))
     wait_for(lambda: be(store) == 2 and not store.problems(), "mended rules")
 
@@ -99,9 +99,9 @@ def test_pods_of_the_node_are_known(api: ControlPlane, settings: AgentSettings) 
     source.subscribe(lambda: calls.append(1))
     source.start()
     wait_for(lambda: source.synced, "first list")
-    (found,) = source.pods()
-    assert found["metadata"]["name"] == "ours"
-    assert found["status"]["qosClass"] == "BestEffort"
+    (actual,) = source.pods()
+    assert actual["metadata"]["name"] == "ours"
+    assert actual["status"]["qosClass"] == "BestEffort"
     api.kubectl("delete", "pod", "ours", "theirs", "--force", "--grace-period=0")
     wait_for(lambda: not source.pods(), "end of the pod")
     source.stop()

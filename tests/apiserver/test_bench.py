@@ -8,6 +8,6 @@ from bench.apiserver.tables import Cell
 
 def test_pods_of_each_place_on_the_grid_are_seen_in_all_ways() -> None:
     places = [Cell(1, 1, 512), Cell(3, 2, 512), Cell(2, 2, 4096), Cell(2, 1, 512, 0.2)]
-    told = grid.report(1, 2, print, places)  # a way that sees other pods than the list is an error
-    rows = [[each.strip() for each in line.split("|")[1:5]] for line in told.splitlines() if line.startswith("| ")]
+    message = grid.report(1, 2, print, places)  # a way that sees other pods than the list is an error
+    rows = [[row.strip() for row in line.split("|")[1:5]] for line in message.splitlines() if line.startswith("| ")]
     assert rows[2:] == [["1", "1", "0.5", "0"], ["3", "2", "0.5", "0"], ["2", "2", "4", "0"], ["2", "1", "0.5", "0.2"]]

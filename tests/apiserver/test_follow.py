@@ -29,25 +29,25 @@ def crds(api: ControlPlane) -> None:
 @pytest.fixture
 def client(api: ControlPlane) -> Iterator[Apiserver]:
     """The client, as the administrator."""
-    with connect(api.kubeconfig) as made:
-        yield made
+    with connect(api.kubeconfig) as connection:
+        yield connection
 
 
 @pytest.fixture
 def follow(client: Apiserver) -> Iterator[Follow]:
     """Start following."""
-    made: list[Follower] = []
+    followers: list[Follower] = []
 
     def start(kind: object, **options: object) -> tuple[Follower, Told]:
-        told = Told()
-        made.append(Follower(client, kind, told, **options))
-        made[-1].start()
-        wait_for(lambda: made[-1].synced or made[-1].problem, "list")
-        return made[-1], told
+        listener = Told()
+        followers.append(Follower(client, kind, listener, **options))
+        followers[-1].start()
+        wait_for(lambda: followers[-1].synced or followers[-1].problem, "list")
+        return followers[-1], listener
 
     yield start
-    for each in made:
-        each.stop()
+    for row in followers:
+        row.stop()
 
 
 @pytest.fixture
@@ -60,14 +60,14 @@ def pods(api: ControlPlane) -> Iterator[None]:
 @pytest.mark.usefixtures("pods")
 def test_the_pods_of_one_node_are_followed_from_their_birth_to_their_end(api: ControlPlane, follow: Follow) -> None:
     api.apply(pod("old"), pod("other", node="node-2"))
-    follower, told = follow(PODS, fields=f"spec.nodeName={NODE}")
-    assert told.last == {"old": "1"}
+    follower, listener = follow(PODS, fields=f"spec.nodeName={NODE}")
+    assert listener.last == {"old": "1"}
     api.apply(pod("new"), pod("another", node="node-2"))
-    wait_for(lambda: told.last == {"old": "1", "new": "1"}, "new pod")
+    wait_for(lambda: listener.last == {"old": "1", "new": "1"}, "new pod")
     api.apply(pod("old", v="2"))
-    wait_for(lambda: told.last == {"old": "2", "new": "1"}, "changed pod")
+    wait_for(lambda: listener.last == {"old": "2", "new": "1"}, "changed pod")
     api.kubectl("delete", "pod", "old", "--force", "--grace-period=0")
-    wait_for(lambda: told.last == {"new": "1"}, "end of the pod")
+    wait_for(lambda: listener.last == {"new": "1"}, "end of the pod")
     assert follower.problem == ""
 
 
@@ -83,54 +83,54 @@ def test_pods_of_megabytes_take_the_memory_of_what_is_used_and_one_of_short_text
         else:
             thing["metadata"]["labels"] |= {f"k{number}": "v" for number in range(20_000)}
         api.kubectl("create", "-f", "-", stdin=json.dumps(thing))
-    kept, _ = client.list(PODS, f"spec.nodeName={NODE}")
-    assert {name for _, name in kept.objects} == {"small", "large"}
-    assert "env" not in kept.objects["default", "large"]["spec"]["containers"][0]
-    assert kept.problem.startswith("1 object left out: default/costly: ") and "short texts" in kept.problem
-    follower, told = follow(PODS, fields=f"spec.nodeName={NODE}")
-    assert told.last == {"small": "1", "large": "1"} and "default/costly" in follower.left_out
+    objects, _ = client.list(PODS, f"spec.nodeName={NODE}")
+    assert {name for _, name in objects.objects} == {"small", "large"}
+    assert "env" not in objects.objects["default", "large"]["spec"]["containers"][0]
+    assert objects.problem.startswith("1 object left out: default/costly: ") and "short texts" in objects.problem
+    follower, listener = follow(PODS, fields=f"spec.nodeName={NODE}")
+    assert listener.last == {"small": "1", "large": "1"} and "default/costly" in follower.left_out
     api.kubectl("delete", "pod", "costly", "--force", "--grace-period=0")
     api.apply(pod("small", v="2"))
-    wait_for(lambda: told.last == {"small": "2", "large": "1"}, "changed pod")
+    wait_for(lambda: listener.last == {"small": "2", "large": "1"}, "changed pod")
     assert follower.left_out == ""
     patch = json.dumps({"metadata": {"labels": {f"k{number}": "v" for number in range(20_000)}}})
     (api.folder / "patch.json").write_text(patch)
     api.kubectl("patch", "pod", "small", "--patch-file", str(api.folder / "patch.json"))
-    wait_for(lambda: told.last == {"large": "1"}, "a pod that grew too costly")
+    wait_for(lambda: listener.last == {"large": "1"}, "a pod that grew too costly")
 
 
 def test_custom_resources_are_followed_by_name(api: ControlPlane, follow: Follow) -> None:
     api.apply(slo({}), slo({}, name="node-2"))
-    _, told = follow(NODE_SLOS, fields=f"metadata.name={NODE}")
-    assert told.last == {NODE: "1"}
+    _, listener = follow(NODE_SLOS, fields=f"metadata.name={NODE}")
+    assert listener.last == {NODE: "1"}
     api.apply(slo({}, v="2"), slo({}, name="node-2", v="2"))
-    wait_for(lambda: told.last == {NODE: "2"}, "changed resource")
+    wait_for(lambda: listener.last == {NODE: "2"}, "changed resource")
     api.kubectl("delete", "nodeslos", "--all")
-    wait_for(lambda: told.last == {}, "end of the resource")
+    wait_for(lambda: listener.last == {}, "end of the resource")
 
 
 def test_more_objects_than_a_page_has_are_all_listed(
     api: ControlPlane, client: Apiserver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri.kube.client.connection.PAGE", 20)
+    monkeypatch.setattr("nri.kube.client.connection.PAGE_OBJECTS", 20)
     api.apply(*(slo({}, name=f"many-{number}") for number in range(50)))
-    kept, version = client.list(NODE_SLOS)
-    assert len(kept.objects) == 50
+    objects, version = client.list(NODE_SLOS)
+    assert len(objects.objects) == 50
     assert version.isdigit()
-    assert all("managedFields" not in item["metadata"] for item in kept.objects.values())
+    assert all("managedFields" not in item["metadata"] for item in objects.objects.values())
     api.kubectl("delete", "--raw", "/apis/slo.koordinator.sh/v1alpha1/nodeslos")
 
 
 def test_a_killed_apiserver_is_found_again_and_nothing_is_missed(api: ControlPlane, follow: Follow) -> None:
     api.apply(node(v="1"))
-    follower, told = follow(NODES)
+    follower, listener = follow(NODES)
     api.kill_apiserver()
     wait_for(lambda: follower.problem, "problem")
     assert "127.0.0.1" in follower.problem
-    assert told.last == {NODE: "1"}
+    assert listener.last == {NODE: "1"}
     api.start_apiserver()
     api.apply(node(v="2"))
-    wait_for(lambda: told.last == {NODE: "2"}, "change after the restart")
+    wait_for(lambda: listener.last == {NODE: "2"}, "change after the restart")
     wait_for(lambda: not follower.problem, "end of the problem")
     api.kubectl("delete", "node", NODE)
 
@@ -149,7 +149,7 @@ def test_an_hour_without_an_apiserver_costs_patience_and_no_storm(
             over.set()
             up.wait(600)
 
-    follower, told = follow(NODES, clock=lambda: now[0], pause=pause)
+    follower, listener = follow(NODES, clock=lambda: now[0], pause=pause)
     caplog.set_level(logging.WARNING)
     api.kill_apiserver()
     assert over.wait(120)
@@ -157,10 +157,10 @@ def test_an_hour_without_an_apiserver_costs_patience_and_no_storm(
     up.set()
     assert 3600 / 30 <= len(pauses) < 600, "so often was the apiserver asked in an hour"
     assert max(pauses) <= 30
-    assert told.last == {NODE: "1"}
+    assert listener.last == {NODE: "1"}
     assert len([record for record in caplog.records if "stays in force" in record.message]) < 10
     api.apply(node(v="2"))
-    wait_for(lambda: told.last == {NODE: "2"} and not follower.problem, "change after the hour")
+    wait_for(lambda: listener.last == {NODE: "2"} and not follower.problem, "change after the hour")
     api.kubectl("delete", "node", NODE)
 
 
@@ -168,7 +168,7 @@ def test_what_changed_while_the_apiserver_forgot_its_history_is_listed_anew(api:
     api.apply(node("kept", v="1"), node("lost", v="1"))
     # It is kept away by a pause that ends when all has happened.
     gate = threading.Event()
-    follower, told = follow(NODES, pause=lambda seconds: gate.wait(600))
+    follower, listener = follow(NODES, pause=lambda seconds: gate.wait(600))
     api.kill_apiserver()
     wait_for(lambda: follower.problem, "problem")
     api.start_apiserver()
@@ -177,9 +177,9 @@ def test_what_changed_while_the_apiserver_forgot_its_history_is_listed_anew(api:
     compact(api)
     api.kill_apiserver()
     api.start_apiserver()
-    assert told.last == {"kept": "1", "lost": "1"}
+    assert listener.last == {"kept": "1", "lost": "1"}
     gate.set()
-    wait_for(lambda: told.last == {"kept": "2"}, "list after 410")
+    wait_for(lambda: listener.last == {"kept": "2"}, "list after 410")
     api.kubectl("delete", "node", "kept")
 
 
@@ -189,11 +189,11 @@ def compact(api: ControlPlane) -> None:
     def ask(path: str, body: dict[str, object]) -> dict[str, object]:
         request = urllib.request.Request(f"{api.etcd}{path}", json.dumps(body).encode())
         with urllib.request.urlopen(request, timeout=10) as answer:
-            found: dict[str, object] = json.load(answer)
-        return found
+            document: dict[str, object] = json.load(answer)
+        return document
 
-    found = ask("/v3/kv/range", {"key": base64.b64encode(b"none").decode()})
-    ask("/v3/kv/compaction", {"revision": found["header"]["revision"], "physical": True})
+    reply = ask("/v3/kv/range", {"key": base64.b64encode(b"none").decode()})
+    ask("/v3/kv/compaction", {"revision": reply["header"]["revision"], "physical": True})
 
 
 def test_a_version_that_is_forgotten_and_one_that_is_to_come_are_expired(api: ControlPlane, client: Apiserver) -> None:
@@ -236,10 +236,10 @@ class Followed:
 
 def test_an_etcd_of_an_older_day_is_believed_in_the_end(api: ControlPlane, client: Apiserver) -> None:
     api.apply(node(v="1"))
-    told, followed = Told(), Followed(client)
-    follower = Follower(followed, NODES, told, pause=lambda seconds: None)  # type: ignore[arg-type]
+    listener, followed = Told(), Followed(client)
+    follower = Follower(followed, NODES, listener, pause=lambda seconds: None)  # type: ignore[arg-type]
     follower.start()
-    wait_for(lambda: told.last == {NODE: "1"}, "list of what there is")
+    wait_for(lambda: listener.last == {NODE: "1"}, "list of what there is")
     follower.stop()
     assert followed.asked[:2] == ["0", LATER], "first it insists on what it knew"
     assert followed.asked[-1] == ""
@@ -250,12 +250,12 @@ def test_a_resource_that_the_cluster_does_not_have_is_told_and_asked_for_again(
     api: ControlPlane, client: Apiserver
 ) -> None:
     api.kubectl("delete", "crd", "nodeslos.slo.koordinator.sh")
-    told = Told()
-    follower = Follower(client, NODE_SLOS, told, pause=lambda seconds: None)
+    listener = Told()
+    follower = Follower(client, NODE_SLOS, listener, pause=lambda seconds: None)
     try:
         wait_for(lambda: follower.run_once() and follower.problem, "problem")
         assert "CustomResourceDefinition" in follower.problem
-        assert told.last is None
+        assert listener.last is None
     finally:
         make_crds(api)
     follower.start()
@@ -265,9 +265,9 @@ def test_a_resource_that_the_cluster_does_not_have_is_told_and_asked_for_again(
 
 def test_stopping_does_not_wait_for_the_end_of_a_watch(api: ControlPlane, follow: Follow) -> None:
     before = {*threading.enumerate()}
-    follower, told = follow(NODES)
+    follower, listener = follow(NODES)
     api.apply(node(v="1"))
-    wait_for(lambda: told.last == {NODE: "1"}, "watch")
+    wait_for(lambda: listener.last == {NODE: "1"}, "watch")
     (thread,) = {*threading.enumerate()} - before
     follower.stop()
     assert not thread.is_alive(), "it waits for the end of its watch"
@@ -275,12 +275,12 @@ def test_stopping_does_not_wait_for_the_end_of_a_watch(api: ControlPlane, follow
 
 
 def test_events_of_one_moment_are_told_in_order(api: ControlPlane, follow: Follow) -> None:
-    _, told = follow(NODES)
+    _, listener = follow(NODES)
     for version in range(2, 8):
         api.apply(node(v=str(version)))
-    wait_for(lambda: told.last == {NODE: "7"}, "last change")
-    seen = [each[NODE] for each in told.seen if NODE in each]
-    assert seen == sorted(seen)
+    wait_for(lambda: listener.last == {NODE: "7"}, "last change")
+    received = [row[NODE] for row in listener.seen if NODE in row]
+    assert received == sorted(received)
     api.kubectl("delete", "node", NODE)
 
 

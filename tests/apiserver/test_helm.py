@@ -1,4 +1,4 @@
-"""The charts with the real helm and a real API server: installed, changed, and gone; bad values are refused by name."""
+"""The plugins' chart with the real helm and a real API server: installed, changed, removed; bad values are refused."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from tests.deploy.rendered import DEPLOY, PLUGINS, charted
 from tests.kubernetes.control_plane import ControlPlane
 
 SYSTEM = ("-n", "kube-system")
+CHART = DEPLOY / "helm/nri-plugin"
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_helm_makes_what_the_renderer_of_the_other_tests_makes(helm: Helm, name: str) -> None:
-    text = helm("template", *SYSTEM, "mine", DEPLOY / "helm" / name)
-    ours = [each for each in yaml.safe_load_all(charted(name)) if each]
-    assert sorted(map(repr, manifests(text))) == sorted(map(repr, ours))
+def test_helm_prints_the_same_as_the_renderer_of_the_other_tests(helm: Helm, name: str) -> None:
+    text = helm("template", *SYSTEM, "mine", CHART, "-f", CHART / f"values/{name}.yaml")
+    objects = [object_ for object_ in yaml.safe_load_all(charted(name)) if object_]
+    assert sorted(map(repr, manifests(text))) == sorted(map(repr, objects))
 
 
 def manifests(text: str) -> list[object]:
-    """The objects that helm printed, after what it logs."""
-    return [each for each in yaml.safe_load_all(text[text.index("---\n") :]) if each]
-
-
-def test_helm_finds_nothing_wrong_in_any_chart(helm: Helm) -> None:
-    told = helm("lint", "--strict", *(DEPLOY / "helm" / name for name in PLUGINS))
-    assert f"{len(PLUGINS)} chart(s) linted, 0 chart(s) failed" in told
+    """The objects that helm printed after its log lines."""
+    return [object_ for object_ in yaml.safe_load_all(text[text.index("---\n") :]) if object_]
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_a_chart_is_installed_and_gone_again(helm: Helm, api: ControlPlane, name: str) -> None:
-    chart = DEPLOY / "helm" / name
-    told = helm("install", *SYSTEM, "mine", chart)
+def test_helm_finds_nothing_wrong_in_the_chart(helm: Helm, name: str) -> None:
+    assert "1 chart(s) linted, 0 chart(s) failed" in helm("lint", "--strict", CHART, "--set", f"plugin={name}")
+
+
+@pytest.mark.parametrize("name", PLUGINS)
+def test_a_plugin_is_installed_and_removed(helm: Helm, api: ControlPlane, name: str) -> None:
+    output = helm("install", *SYSTEM, "mine", CHART, "--set", f"plugin={name}")
     try:
-        assert "STATUS: deployed" in told
-        assert f"rollout status daemonset/nri-plugin-{name}" in told
+        assert "STATUS: deployed" in output
+        assert f"rollout status daemonset/nri-plugin-{name}" in output
         labels = api.get(*SYSTEM, "daemonset", f"nri-plugin-{name}")["metadata"]["labels"]
         assert labels["app.kubernetes.io/managed-by"] == "Helm"
     finally:
@@ -45,35 +45,38 @@ def test_a_chart_is_installed_and_gone_again(helm: Helm, api: ControlPlane, name
     assert api.kubectl("get", *SYSTEM, "daemonset", f"nri-plugin-{name}", check=False).returncode == 1
 
 
-def test_an_upgrade_changes_index_and_configuration_and_can_be_taken_back(helm: Helm, api: ControlPlane) -> None:
-    chart = DEPLOY / "helm/template"
+def test_an_upgrade_changes_index_and_configuration_and_a_rollback_restores_them(helm: Helm, api: ControlPlane) -> None:
+    def state() -> tuple[list[str], str | None]:
+        pod = api.get(*SYSTEM, "daemonset", "nri-plugin-template")["spec"]["template"]["spec"]
+        process = api.kubectl("get", *SYSTEM, "configmap", "nri-plugin-template", "-o", "yaml", check=False)
+        config = yaml.safe_load(process.stdout)["data"]["config.yaml"] if process.returncode == 0 else None
+        return pod["containers"][0]["args"][:2], config
 
-    def seen() -> tuple[list[str], str | None]:
-        found = api.get(*SYSTEM, "daemonset", "nri-plugin-template")["spec"]["template"]["spec"]["containers"][0]
-        done = api.kubectl("get", *SYSTEM, "configmap", "nri-plugin-template", "-o", "yaml", check=False)
-        text = yaml.safe_load(done.stdout)["data"]["config.yaml"] if done.returncode == 0 else None
-        return found["args"][:2], text
-
-    helm("install", *SYSTEM, "mine", chart)
+    template = ("mine", CHART, "--set", "plugin=template")
+    helm("install", *SYSTEM, *template)
     try:
-        assert seen() == (["-idx", "10"], None)
-        helm("upgrade", *SYSTEM, "mine", chart, "--set", "idx=35,config.cfgParam1=word")
-        assert seen() == (["-idx", "35"], "cfgParam1: word\n")
+        assert state() == (["-idx", "10"], None)
+        helm("upgrade", *SYSTEM, *template, "--set", "nri.plugin.index=35,config.cfgParam1=word")
+        assert state() == (["-idx", "35"], "cfgParam1: word\n")
         helm("rollback", *SYSTEM, "mine", "1")
-        assert seen() == (["-idx", "10"], None)
+        assert state() == (["-idx", "10"], None)
     finally:
         helm("uninstall", *SYSTEM, "mine")
 
 
-def test_a_bad_value_is_refused_by_its_name_before_anything_is_made(helm: Helm, api: ControlPlane) -> None:
-    with pytest.raises(AssertionError, match=r"'indx' not allowed"):
-        helm("install", *SYSTEM, "mine", DEPLOY / "helm/logger", "--set", "indx=10")
+@pytest.mark.parametrize(
+    ("setting", "message"), [("plugin=logger,indx=10", r"'indx' not allowed"), ("plugin=loger", r"at '/plugin'")]
+)
+def test_a_bad_value_is_refused_by_its_name_before_anything_is_created(
+    helm: Helm, api: ControlPlane, setting: str, message: str
+) -> None:
+    with pytest.raises(AssertionError, match=message):
+        helm("install", *SYSTEM, "mine", CHART, "--set", setting)
     assert api.get(*SYSTEM, "daemonset", "-l", "app.kubernetes.io/component=nri-plugin")["items"] == []
 
 
-def test_a_packed_chart_holds_all_that_it_needs(helm: Helm, tmp_path: Path) -> None:
-    helm("package", DEPLOY / "helm/hook-injector", "--destination", tmp_path)
-    (packed,) = tmp_path.glob("hook-injector-*.tgz")
-    assert manifests(helm("template", *SYSTEM, "mine", packed)) == manifests(
-        helm("template", *SYSTEM, "mine", DEPLOY / "helm/hook-injector")
-    )
+def test_a_packed_chart_is_complete(helm: Helm, tmp_path: Path) -> None:
+    helm("package", CHART, "--destination", tmp_path)
+    (package,) = tmp_path.glob("nri-plugin-*.tgz")
+    texts = [helm("template", *SYSTEM, "mine", chart, "--set", "plugin=hook-injector") for chart in (package, CHART)]
+    assert manifests(texts[0]) == manifests(texts[1])

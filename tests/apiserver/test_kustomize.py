@@ -13,26 +13,26 @@ SYSTEM = ("-n", "kube-system")
 
 def apply(api: ControlPlane, text: str) -> str:
     """Apply with strict validation, by which the server names every field that it does not know."""
-    done = api.kubectl("apply", "--validate=strict", "-f", "-", stdin=text)
-    assert "Warning" not in done.stderr, done.stderr
-    return done.stdout
+    completed = api.kubectl("apply", "--validate=strict", "-f", "-", stdin=text)
+    assert "Warning" not in completed.stderr, completed.stderr
+    return completed.stdout
 
 
-def contains(found: object, wanted: object, place: str = "") -> None:
+def contains(actual: object, expected: object, place: str = "") -> None:
     """Assert that an object of the API has all that was asked for; it has defaults besides."""
-    if isinstance(wanted, dict):
-        assert isinstance(found, dict), place
-        for key, value in wanted.items():
-            if value in ([], False) and key not in found:  # what is empty is left out
+    if isinstance(expected, dict):
+        assert isinstance(actual, dict), place
+        for key, value in expected.items():
+            if value in ([], False) and key not in actual:  # what is empty is left out
                 continue
-            assert key in found, f"{place}.{key} is gone"
-            contains(found[key], value, f"{place}.{key}")
-    elif isinstance(wanted, list):
-        assert isinstance(found, list) and len(found) == len(wanted), place
-        for number, value in enumerate(wanted):
-            contains(found[number], value, f"{place}[{number}]")
-    elif wanted is not False:  # what is false is left out by some types, as by hostPath's readOnly
-        assert found == wanted, place
+            assert key in actual, f"{place}.{key} is gone"
+            contains(actual[key], value, f"{place}.{key}")
+    elif isinstance(expected, list):
+        assert isinstance(actual, list) and len(actual) == len(expected), place
+        for number, value in enumerate(expected):
+            contains(actual[number], value, f"{place}[{number}]")
+    elif expected is not False:  # what is false is left out by some types, as by hostPath's readOnly
+        assert actual == expected, place
 
 
 @pytest.mark.parametrize("name", PLUGINS)
@@ -40,8 +40,8 @@ def test_a_plugin_is_taken_as_it_stands_changed_and_taken_away(api: ControlPlane
     text = kustomized(name)
     assert apply(api, text) == f"daemonset.apps/nri-plugin-{name} created\n"
     try:
-        found = api.get(*SYSTEM, "daemonset", f"nri-plugin-{name}")
-        contains(found, objects(text)["DaemonSet"])
+        actual = api.get(*SYSTEM, "daemonset", f"nri-plugin-{name}")
+        contains(actual, objects(text)["DaemonSet"])
         assert apply(api, text) == f"daemonset.apps/nri-plugin-{name} unchanged\n"
         # Selectors cannot be changed: an overlay that changed one could not be applied over another.
         assert apply(api, kustomized(f"{name}/unstable")) == f"daemonset.apps/nri-plugin-{name} configured\n"
@@ -65,27 +65,27 @@ def test_all_plugins_are_beside_each_other(api: ControlPlane) -> None:
     text = "---\n".join(kustomized(name) for name in PLUGINS)
     apply(api, text)
     try:
-        found = api.get(*SYSTEM, "daemonset", "-l", "app.kubernetes.io/component=nri-plugin")["items"]
-        assert sorted(each["metadata"]["name"] for each in found) == [f"nri-plugin-{name}" for name in PLUGINS]
+        actual = api.get(*SYSTEM, "daemonset", "-l", "app.kubernetes.io/component=nri-plugin")["items"]
+        assert sorted(row["metadata"]["name"] for row in actual) == [f"nri-plugin-{name}" for name in PLUGINS]
     finally:
         api.kubectl("delete", "--wait=false", "-f", "-", stdin=text)
 
 
 @pytest.mark.parametrize(
-    ("good", "bad", "told"),
+    ("good", "bad", "message"),
     [
         ("readOnlyRootFilesystem:", "readonlyRootFilesystem:", "unknown field"),
         ("path: /var/run/nri", "path: ../nri", "must not contain '..'"),
         ("allowPrivilegeEscalation: false", "allowPrivilegeEscalation: false\n          procMount: Odd", "procMount"),
     ],
 )
-def test_the_server_itself_notices_mistakes(api: ControlPlane, good: str, bad: str, told: str) -> None:
+def test_the_server_itself_notices_mistakes(api: ControlPlane, good: str, bad: str, message: str) -> None:
     text = kustomized("device-injector")
     assert good in text
     words = ("apply", "--validate=strict", "--dry-run=server", "-f", "-")
-    done = api.kubectl(*words, stdin=text.replace(good, bad, 1), check=False)
-    assert done.returncode == 1
-    assert told in done.stderr
+    completed = api.kubectl(*words, stdin=text.replace(good, bad, 1), check=False)
+    assert completed.returncode == 1
+    assert message in completed.stderr
 
 
 def pod(name: str) -> Json:
@@ -97,7 +97,9 @@ def pod(name: str) -> Json:
 
 @pytest.mark.parametrize("name", PLUGINS)
 def test_a_pod_of_it_is_admitted_and_has_its_priority(api: ControlPlane, name: str) -> None:
-    done = api.kubectl("create", "--dry-run=server", "-o", "yaml", "-f", "-", stdin=yaml.safe_dump(pod(name)))
-    found = yaml.safe_load(done.stdout)
-    assert found["spec"]["priority"] == 2_000_001_000, "system-node-critical"
-    contains(found["spec"]["containers"][0]["securityContext"], pod(name)["spec"]["containers"][0]["securityContext"])
+    completed = api.kubectl("create", "--dry-run=server", "-o", "yaml", "-f", "-", stdin=yaml.safe_dump(pod(name)))
+    document = yaml.safe_load(completed.stdout)
+    assert document["spec"]["priority"] == 2_000_001_000, "system-node-critical"
+    contains(
+        document["spec"]["containers"][0]["securityContext"], pod(name)["spec"]["containers"][0]["securityContext"]
+    )

@@ -70,16 +70,16 @@ def policy(name: str, folder: Path, **spec: Any) -> dict[str, Any]:
 
 
 def status(api: ControlPlane, name: str) -> dict[str, Any]:
-    found = json.loads(api.kubectl("get", "topologyawarepolicy", name, "-n", NAMESPACE, "-o", "json").stdout)
-    told: dict[str, Any] = found.get("status", {}).get("nodes", {}).get(NODE, {})
-    return told
+    completed = json.loads(api.kubectl("get", "topologyawarepolicy", name, "-n", NAMESPACE, "-o", "json").stdout)
+    message: dict[str, Any] = completed.get("status", {}).get("nodes", {}).get(NODE, {})
+    return message
 
 
 def as_account(api: ControlPlane, folder: Path) -> Path:
     """A kubeconfig of the account that deploy/placement has roles for, and of no other."""
     token = api.kubectl("create", "token", "nri-placement", "-n", NAMESPACE).stdout.strip()
     tree = json.loads(api.kubectl("config", "view", "--raw", "--flatten", "-o", "json").stdout)
-    tree["users"] = [{"name": each["name"], "user": {"token": token}} for each in tree["users"]]
+    tree["users"] = [{"name": user["name"], "user": {"token": token}} for user in tree["users"]]
     path = folder / "kubeconfig"
     path.write_text(json.dumps(tree))
     path.chmod(0o600)
@@ -101,21 +101,24 @@ def test_a_node_s_policy_reaches_its_plugin_and_status_and_zones_come_back(
     put(cluster, tmp_path, policy("default", tmp_path))
     put(cluster, tmp_path, policy("group.fast", tmp_path, preferSharedCPUs=True))
     first = follow(tmp_path, kubeconfig, "--once")
-    _, said = first.communicate(timeout=120)
-    assert first.returncode == 0, said
+    _, text = first.communicate(timeout=120)
+    assert first.returncode == 0, text
     file = state / "topology-aware.policy.json"
     assert json.loads(file.read_text())["spec"] == {"reservedResources": {"cpu": "cpuset:0"}}
-    own = json.loads(file.read_text())["spec"] | {"hostRoot": str(tmp_path), "stateDir": str(state)}
+    document = json.loads(file.read_text())["spec"] | {"hostRoot": str(tmp_path), "stateDir": str(state)}
     with FakeRuntime(real_time=False) as runtime:
         plugin = TopologyAwarePlugin()
-        runtime.add(plugin, idx="90", config=json.dumps(own))
+        runtime.add(plugin, idx="90", config=json.dumps(document))
         create(runtime, pod("own"), ask("own", 2000))
         following = follow(tmp_path, kubeconfig)
         try:
             wait_for(lambda: zones_of(cluster), "zones")
             zones = zones_of(cluster)
-            assert {"root", "NUMA node #3"} <= {each["name"] for each in zones}
-            free = {zone["name"]: {each["name"]: each["available"] for each in zone["resources"]} for zone in zones}
+            assert {"root", "NUMA node #3"} <= {resource["name"] for resource in zones}
+            free = {
+                zone["name"]: {resource["name"]: resource["available"] for resource in zone["resources"]}
+                for zone in zones
+            }
             pinned = next(zone for zone in zones if free[zone["name"]]["cpu"] == "2")
             assert pinned["type"] == "numa node"
             cluster.kubectl("label", "node", NODE, "config.nri/group=fast")
@@ -126,12 +129,14 @@ def test_a_node_s_policy_reaches_its_plugin_and_status_and_zones_come_back(
             assert status(cluster, "group.fast") == {}, "it is no longer this node's"
         finally:
             following.send_signal(signal.SIGTERM)
-            _, said = following.communicate(timeout=60)
-    assert following.returncode == 0, said
-    assert "Traceback" not in said
+            _, text = following.communicate(timeout=60)
+    assert following.returncode == 0, text
+    assert "Traceback" not in text
 
 
 def zones_of(api: ControlPlane) -> list[dict[str, Any]]:
-    found = api.kubectl("get", "noderesourcetopologies.v1alpha2.topology.node.k8s.io", NODE, "-o", "json", check=False)
-    zones: list[dict[str, Any]] = json.loads(found.stdout)["zones"] if found.returncode == 0 else []
+    completed = api.kubectl(
+        "get", "noderesourcetopologies.v1alpha2.topology.node.k8s.io", NODE, "-o", "json", check=False
+    )
+    zones: list[dict[str, Any]] = json.loads(completed.stdout)["zones"] if completed.returncode == 0 else []
     return zones

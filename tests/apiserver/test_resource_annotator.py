@@ -40,8 +40,8 @@ POD = {
 def of_chart(helm: Helm, folder: Path) -> str:
     """What the chart makes with the certificate of a folder."""
     files = {"Crt": "tls.crt", "Key": "tls.key"}
-    given = [f"service.base64{key}={b64encode((folder / name).read_bytes()).decode()}" for key, name in files.items()]
-    text = helm("template", "mine", CHART, "-n", "mine", "--set", ",".join(given))
+    values = [f"service.base64{key}={b64encode((folder / name).read_bytes()).decode()}" for key, name in files.items()]
+    text = helm("template", "mine", CHART, "-n", "mine", "--set", ",".join(values))
     return text[text.index("---\n") :]
 
 
@@ -55,8 +55,8 @@ def webhook(
         text = of_chart(helm, tmp_path)
     else:
         text = with_certificate(tmp_path, *((tmp_path / name).read_text() for name in ("tls.crt", "tls.key")))
-    objects = [each for each in yaml.safe_load_all(text) if each]
-    (hook,) = [each for each in objects if each["kind"] == "MutatingWebhookConfiguration"]
+    objects = [manifest for manifest in yaml.safe_load_all(text) if manifest]
+    (hook,) = [manifest for manifest in objects if manifest["kind"] == "MutatingWebhookConfiguration"]
     words = command("resource-annotator", "--port", "0", "--cert-file", str(tmp_path / "tls.crt"))
     with subprocess.Popen(
         [*words, "--key-file", str(tmp_path / "tls.key")], env=environment(), stderr=subprocess.PIPE, text=True
@@ -77,8 +77,8 @@ def webhook(
 
 def made(api: ControlPlane, pod: dict[str, Any]) -> dict[str, str]:
     api.apply(pod)
-    found: dict[str, str] = api.get("pod", pod["metadata"]["name"])["metadata"].get("annotations", {})
-    return found
+    actual: dict[str, str] = api.get("pod", pod["metadata"]["name"])["metadata"].get("annotations", {})
+    return actual
 
 
 def test_a_pod_is_annotated_with_what_it_asks_for_and_is_refused_without_the_webhook(
@@ -89,8 +89,8 @@ def test_a_pod_is_annotated_with_what_it_asks_for_and_is_refused_without_the_web
         assert annotated(annotations, "app") == Requests(200, 1000, 64 << 20, 0)
         assert json.loads(annotations[ANNOTATION])["initContainers"] == {"init": {}}
         api.kubectl("annotate", "pod", "annotated", f"{ANNOTATION}=mine", "--overwrite")
-        kept = api.get("pod", "annotated")["metadata"]["annotations"]
-        assert kept[ANNOTATION] == annotations[ANNOTATION], "nobody can say something else"
+        remaining = api.get("pod", "annotated")["metadata"]["annotations"]
+        assert remaining[ANNOTATION] == annotations[ANNOTATION], "nobody can say something else"
         webhook()
         other = {**POD, "metadata": {"name": "other", "namespace": "default"}}
         with pytest.raises(AssertionError, match="nri-resource-annotator"):

@@ -6,6 +6,7 @@ Next: `test_bundled_manifests`.
 from __future__ import annotations
 
 import functools
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -36,18 +37,31 @@ def built(folder: Path) -> str:
 
 
 def render(name: str, *settings: str) -> subprocess.CompletedProcess[str]:
-    """Render the chart of a plugin with settings such as ``idx=20`` and ``config={"key": "JSON"}``."""
-    flags = [("--set-json" if '={"' in each else "--set", each) for each in settings]
-    words = [str(programs.chart_renderer()), *(word for pair in flags for word in pair)]
-    words += ["mine", str(DEPLOY / "helm" / name)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    """Render the chart for a plugin with settings such as ``log.level=debug`` and ``config={"key": "JSON"}``."""
+    return render_chart("nri-plugin", f"plugin={name}", *settings)
+
+
+def render_chart(chart: str, *settings: str) -> subprocess.CompletedProcess[str]:
+    """Render a chart below deploy/helm."""
+    flags = [("--set-json" if re.search(r'={"|=\[\]', setting) else "--set", setting) for setting in settings]
+    command = [str(programs.chart_renderer()), *(word for flag in flags for word in flag)]
+    command += ["mine", str(DEPLOY / "helm" / chart)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 def charted(name: str, *settings: str) -> str:
-    """The manifests of the chart of a plugin."""
-    done = render(name, *settings)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    """The chart's manifests for a plugin."""
+    return _manifests(render(name, *settings))
+
+
+def rendered_chart(chart: str, *settings: str) -> str:
+    """The manifests of a chart below deploy/helm."""
+    return _manifests(render_chart(chart, *settings))
+
+
+def _manifests(process: subprocess.CompletedProcess[str]) -> str:
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 def objects(text: str) -> dict[str, Json]:

@@ -14,7 +14,7 @@ from nri.agent.rubik.evict import Evict
 from nri.agent.rubik.profile import SERVICES
 from nri.agent.settings import AGENT_SETTINGS, AgentSettings
 from tests.deploy import kubernetes
-from tests.deploy.rendered import DEPLOY, Json, built, charted, kustomized, render
+from tests.deploy.rendered import DEPLOY, Json, built, kustomized, render_chart, rendered_chart
 from tests.support.commands import run
 from tools.deployment.agent.table import IMAGE, Row, read, roles
 from tools.deployment.table import version
@@ -62,7 +62,7 @@ def overlay(folder: Path, *components: str) -> str:
 
 def both(row: Row, folder: Path) -> list[str]:
     """The manifests of both ways with one choice made."""
-    return [overlay(folder, row.name), charted("agent", SETTING[row.choice].format(row.value))]
+    return [overlay(folder, row.name), rendered_chart("agent", SETTING[row.choice].format(row.value))]
 
 
 def check(spec: Json, rows: list[Row]) -> None:
@@ -101,7 +101,7 @@ def bound(text: str) -> set[str]:
 
 
 def test_without_a_choice_both_ways_open_what_the_default_modes_need() -> None:
-    for text in (kustomized("agent"), charted("agent")):
+    for text in (kustomized("agent"), rendered_chart("agent")):
         check(spec_of(text), BASE)
         assert bound(text) == {"nri-agent"}
 
@@ -129,23 +129,25 @@ def test_all_components_fit_together(tmp_path: Path) -> None:
 
 def test_roles_are_those_of_the_file_and_are_for_reading(tmp_path: Path) -> None:
     written = {each["metadata"]["name"]: each["rules"] for each in roles() if each["kind"] == "ClusterRole"}
-    text = charted("agent", "config.gates.BECPUEvict=true", "config.pods.source=kubelet")
+    text = rendered_chart("agent", "config.gates.BECPUEvict=true", "config.pods.source=kubelet")
     assert {name: each["rules"] for (kind, name), each in named(text).items() if kind == "ClusterRole"} == written
     verbs = {verb for rule in written["nri-agent"] for verb in rule["verbs"]}
     assert verbs == {"list", "watch"}
-    assert not [kind for kind, _ in named(charted("agent", "rbac=false")) if kind.startswith(("Cluster", "Service"))]
+    assert not [
+        kind for kind, _ in named(rendered_chart("agent", "rbac=false")) if kind.startswith(("Cluster", "Service"))
+    ]
 
 
 def test_settings_of_both_ways_are_read_by_the_agent(tmp_path: Path) -> None:
     default = settings_of(kustomized("agent"), tmp_path)
-    assert default == settings_of(charted("agent"), tmp_path)
+    assert default == settings_of(rendered_chart("agent"), tmp_path)
     assert (default.modes, default.rules.source, default.pods.source) == (
         ("nri", "standalone"),
         "apiserver",
         "apiserver",
     )
     assert (str(default.root), default.socket) == ("/host", "/run/nri-agent/agent.sock")
-    changed = settings_of(charted("agent", "config.nri.index=07", "config.gates.Resctrl=true"), tmp_path)
+    changed = settings_of(rendered_chart("agent", "config.nri.index=07", "config.gates.Resctrl=true"), tmp_path)
     assert (changed.nri.index, changed.gates, changed.root) == ("07", {"Resctrl": True}, default.root)
 
 
@@ -162,15 +164,19 @@ def test_settings_of_both_ways_are_read_by_the_agent(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_value_is_refused_by_its_name(setting: str, named_as: str) -> None:
-    done = render("agent", setting)
+    done = render_chart("agent", setting)
     assert done.returncode == 1, done.stdout
     assert named_as in done.stderr
 
 
 def test_all_that_is_rendered_conforms_to_kubernetes_schema(tmp_path: Path) -> None:
-    texts = {"kustomize": kustomized("agent"), "unstable": kustomized("agent/unstable"), "chart": charted("agent")}
+    texts = {
+        "kustomize": kustomized("agent"),
+        "unstable": kustomized("agent/unstable"),
+        "chart": rendered_chart("agent"),
+    }
     gates = [f"config.gates.{row.value}=true" for row in OPENING if row.choice == "gate"]
-    texts["all"] = charted(
+    texts["all"] = rendered_chart(
         "agent", *gates, "config.pods.source=kubelet", "anolis=true", "args={-v}", "podLabels.team=node",
         "seLinuxOptions.type=spc_t", "imagePullSecrets[0].name=mine", f"image.digest=sha256:{'a1' * 32}",
     )  # fmt: skip
@@ -184,7 +190,7 @@ def test_all_that_is_rendered_conforms_to_kubernetes_schema(tmp_path: Path) -> N
 
 
 def test_the_image_cannot_be_a_stranger_s() -> None:
-    for text in (kustomized("agent"), charted("agent")):
+    for text in (kustomized("agent"), rendered_chart("agent")):
         (container,) = spec_of(text)["containers"]
         assert (container["image"], container["imagePullPolicy"]) == (f"{IMAGE}:{version()}", "IfNotPresent")
     assert IMAGE.startswith("localhost/"), "no registry has that name"

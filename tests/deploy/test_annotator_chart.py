@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.rendered import DEPLOY, built, charted, kustomized, render
+from tests.deploy.rendered import DEPLOY, built, kustomized, render_chart, rendered_chart
 
 pytestmark = pytest.mark.timeout(900)
 GIVEN = ("service.base64Crt=QQ==", "service.base64Key=QUI=")
 
 
 def objects(*settings: str) -> dict[str, dict]:
-    return {each["kind"]: each for each in yaml.safe_load_all(charted("resource-annotator", *settings)) if each}
+    return {each["kind"]: each for each in yaml.safe_load_all(rendered_chart("resource-annotator", *settings)) if each}
 
 
 def test_with_a_certificate_of_its_own_the_api_server_is_told_to_trust_it() -> None:
@@ -110,5 +110,5 @@ def test_kustomize_makes_what_the_chart_makes(tmp_path: Path, issued: bool) -> N
     ],
 )
 def test_what_it_cannot_mean_is_refused_by_name(setting: str, said: str) -> None:
-    done = render("resource-annotator", setting)
+    done = render_chart("resource-annotator", setting)
     assert done.returncode == 1 and said in done.stderr

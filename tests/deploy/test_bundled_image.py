@@ -62,7 +62,7 @@ def test_the_image_names_its_plugins_when_none_is_chosen(buildah: Buildah, made:
     words = [*buildah.argv, "run", "--isolation", "chroot", made, "--", *PYTHON, "-m", "nri.plugins"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
-    assert "no plugin is named; there are " in done.stderr
+    assert "the name of a plugin is required. Plugins: " in done.stderr
     assert "device-injector" in done.stderr
 
 

@@ -30,7 +30,7 @@ from tools.deployment.table import version
 pytestmark = pytest.mark.timeout(900)
 #: Everything that an operator can set in a chart, at once.
 ALL_SETTINGS = (
-    "image.repository=registry.example/nri",
+    "image.name=registry.example/nri",
     f"image.digest=sha256:{'a1' * 32}",
     "image.pullPolicy=Always",
     "imagePullSecrets[0].name=mine",
@@ -264,8 +264,10 @@ def test_a_chart_has_the_kind_the_default_resource_and_the_least_of_roles(name: 
     assert found[need.follows]["metadata"]["name"] == "default"
     assert found[need.follows]["spec"] == need.config
     assert found["NetworkPolicy"]["spec"]["policyTypes"] == ["Ingress"]
-    (crd,) = yaml.safe_load_all((DEPLOY / f"helm/{name}/crds/crd.yaml").read_text())
-    assert crd["spec"]["names"]["kind"] == need.follows and crd["spec"]["names"]["plural"] == need.followed
+    crds = yaml.safe_load_all((DEPLOY / "helm/nri-plugin/crds/crds.yaml").read_text())
+    assert {"kind": need.follows, "plural": need.followed}.items() <= next(
+        names.items() for crd in crds if (names := crd["spec"]["names"])["kind"] == need.follows
+    )
     least = {resource for rule in found["ClusterRole"]["rules"] for resource in rule["resources"]}
     assert least == {"nodes", need.followed, f"{need.followed}/status", "noderesourcetopologies"}
     by_hand = {each["kind"]: each for each in yaml.safe_load_all((DEPLOY / "placement/rbac.yaml").read_text())}
@@ -273,7 +275,7 @@ def test_a_chart_has_the_kind_the_default_resource_and_the_least_of_roles(name: 
         each["verbs"] for each in found["ClusterRole"]["rules"]
     ]
     digest = f"localhost/x@sha256:{'0f' * 32}"
-    text = charted(name, "follow.enabled=true", f"follow.image={digest}", "patchRuntimeConfig.enabled=true")
+    text = charted(name, "follow.enabled=true", f"follow.image={digest}", "nri.runtime.patchConfig=true")
     patched, first = pod(text)["initContainers"]
     assert (patched["name"], first["name"], first["image"]) == ("patch-runtime", "first", digest)
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from tools.deployment.readme import WHOLE, comments, leaves, readme
+from tools.deployment.readme import SINGLE_ROWS, comments, leaves, readme
 
 HELM = Path(__file__).resolve().parents[2] / "deploy/helm"
 CHARTS = sorted(path.parent for path in HELM.glob("*/values.schema.json"))
 ROW = re.compile(r"^\| `([^`]+)` \| (.+?) \| (.+?) \| (.+) \|$", re.MULTILINE)
-VALUES = "image: {repository: r/i}\n# How loud.\nlevel: info # debug, info\nother: {}\n"
+VALUES = "image: {name: r/i}\n# How loud.\nlevel: info # debug, info\nother: {}\n"
 SCHEMA: dict[str, Any] = {"properties": {"level": {"enum": ["debug", "info"]}, "global": {"type": "object"}}}
 
 
@@ -23,8 +23,8 @@ SCHEMA: dict[str, Any] = {"properties": {"level": {"enum": ["debug", "info"]}, "
 def test_every_value_that_can_be_set_has_a_row_with_a_meaning(chart: Path) -> None:
     rows = {path: meaning for path, _, _, meaning in ROW.findall((chart / "README.md").read_text())}
     schema = json.loads((chart / "values.schema.json").read_text())
-    assert set(rows) <= {path for path, _ in leaves(schema, {*WHOLE, *rows})}
-    top = {path.partition(".")[0] for path, _ in leaves(schema, WHOLE)}
+    assert set(rows) <= {path for path, _ in leaves(schema, {*SINGLE_ROWS, *rows})}
+    top = {path.partition(".")[0] for path, _ in leaves(schema, SINGLE_ROWS)}
     assert {path.partition(".")[0] for path in rows} == top
     assert all(rows.values())
 
@@ -33,7 +33,7 @@ def test_every_value_that_can_be_set_has_a_row_with_a_meaning(chart: Path) -> No
 def test_a_default_of_the_table_is_that_of_the_values(chart: Path) -> None:
     values = yaml.safe_load((chart / "values.yaml").read_text())
     rows = {path: default for path, _, default, _ in ROW.findall((chart / "README.md").read_text())}
-    assert rows["image.repository"] == f'`"{values["image"]["repository"]}"`'
+    assert rows["image.name"] == f'`"{values["image"]["name"]}"`'
     if "maxUnavailable" in values:  # a DaemonSet
         assert rows["maxUnavailable"] == f"`{values['maxUnavailable']}`"
 
@@ -51,5 +51,5 @@ def test_a_row_has_type_default_and_meaning() -> None:
 
 def test_a_value_that_nothing_explains_is_an_error() -> None:
     schema = {"properties": {**SCHEMA["properties"], "odd": {"type": "string"}}}
-    with pytest.raises(LookupError, match="n: nothing says what the value odd means"):
+    with pytest.raises(LookupError, match="n: the value odd has no meaning"):
         readme({"name": "n", "description": ""}, "", "", VALUES, schema, {})

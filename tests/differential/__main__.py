@@ -48,10 +48,10 @@ def both(seed: int, count: int | None) -> Iterator[Case]:
 KINDS = {"merge": cases, "spec": spec_cases, "both": both}
 
 
-def explore(oracle: Oracle, second: Oracle, drawn: Iterable[Case], most: int) -> int:
+def explore(oracle: Oracle, second: Oracle, drawn: Iterable[Case], limit: int) -> int:
     """Compare cases until they run out or so many differ. `second` answers the questions about a finding."""
     counts: Counter[str] = Counter()
-    known: set[str] = set()
+    names: set[str] = set()
     began = reported = time.monotonic()
     try:
         for case, expect in oracle.stream(drawn):
@@ -62,25 +62,25 @@ def explore(oracle: Oracle, second: Oracle, drawn: Iterable[Case], most: int) ->
                 if find(second, case) is None:
                     counts["left to chance"] += 1
                 else:
-                    _report(second, case, known)
-                if len(known) >= most:
+                    _report(second, case, names)
+                if len(names) >= limit:
                     break
             if time.monotonic() - reported > 5:
                 reported = time.monotonic()
-                _progress(counts, len(known), reported - began)
+                _progress(counts, len(names), reported - began)
     finally:
-        _progress(counts, len(known), time.monotonic() - began)
-    return 1 if known else 0
+        _progress(counts, len(names), time.monotonic() - began)
+    return 1 if names else 0
 
 
-def _report(oracle: Oracle, case: Case, known: set[str]) -> None:
+def _report(oracle: Oracle, case: Case, names: set[str]) -> None:
     small = shrink(case, lambda candidate: find(oracle, candidate, 8) is not None)
-    found = find(oracle, small, TIMES) or find(oracle, case, TIMES)
-    if found is None or (shape := _shape(small)) in known:
+    matches = find(oracle, small, TIMES) or find(oracle, case, TIMES)
+    if matches is None or (shape := _shape(small)) in names:
         return
-    known.add(shape)
-    print(json.dumps(found.case), flush=True)
-    print(f"{found.diff}\n({', '.join(found.parts)})\n", file=sys.stderr, flush=True)
+    names.add(shape)
+    print(json.dumps(matches.case), flush=True)
+    print(f"{matches.diff}\n({', '.join(matches.parts)})\n", file=sys.stderr, flush=True)
 
 
 def _shape(value: Any) -> str:
@@ -90,10 +90,10 @@ def _shape(value: Any) -> str:
     return "[" + ",".join(map(_shape, value)) + "]" if isinstance(value, list) else ""
 
 
-def _progress(counts: Counter[str], found: int, seconds: float) -> None:
+def _progress(counts: Counter[str], matches: int, seconds: float) -> None:
     rate = counts["cases"] / max(seconds, 0.001)
     parts = ", ".join(f"{number} {name}" for name, number in counts.items())
-    print(f"{parts}; {found} findings; {rate:.0f} cases/s", file=sys.stderr, flush=True)
+    print(f"{parts}; {matches} findings; {rate:.0f} cases/s", file=sys.stderr, flush=True)
 
 
 def write(oracle: Oracle, path: Path, drawn: Iterable[Case], count: int) -> None:

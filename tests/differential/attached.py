@@ -54,9 +54,9 @@ class Records:
         """Take in what has been written."""
         for kind, path in self._paths.items():
             for line in map(json.loads, path.read_text().splitlines()):
-                event, data = line["event"], [b64decode(each or "") for each in line["seen"]]
+                event, data = line["event"], [b64decode(entry or "") for entry in line["seen"]]
                 types = SHOWN.get(event, (m.PodSandbox if event.endswith("Sandbox") else m.Container,))
-                shown = tuple(kind.FromString(each) for kind, each in zip(types, data, strict=True))
+                shown = tuple(kind.FromString(entry) for kind, entry in zip(types, data, strict=True))
                 self.seen[kind, line["request"], event] = shown
 
 
@@ -92,7 +92,7 @@ def in_threads(works: Sequence[Callable[[], None]]) -> None:
 
 def tell(side: Side, seed: int, threads: int, requests: int, *, tame: bool, late: int) -> list[list[Exchange]]:
     """The stories of one seed as they go at a side, each in a thread of its own."""
-    told: list[list[Exchange]] = [[] for _ in range(threads)]
+    messages: list[list[Exchange]] = [[] for _ in range(threads)]
     with ExitStack() as stack:
         stories = [
             Story(
@@ -112,16 +112,16 @@ def tell(side: Side, seed: int, threads: int, requests: int, *, tame: bool, late
                 story.done(request, outcome)
                 exchanges.append(Exchange(request, outcome))
 
-        in_threads([lambda pair=pair: work(*pair) for pair in zip(stories, told, strict=True)])  # type: ignore[misc]
-    return told
+        in_threads([lambda pair=pair: work(*pair) for pair in zip(stories, messages, strict=True)])  # type: ignore[misc]
+    return messages
 
 
-def retell(side: Side, told: list[list[Exchange]]) -> list[list[Outcome]]:
+def retell(side: Side, messages: list[list[Exchange]]) -> list[list[Outcome]]:
     """The same requests at another side."""
-    outcomes: list[list[Outcome]] = [[] for _ in told]
+    outcomes: list[list[Outcome]] = [[] for _ in messages]
 
     def work(exchanges: list[Exchange], results: list[Outcome]) -> None:
         results += [side.send(exchange.request) for exchange in exchanges]
 
-    in_threads([lambda pair=pair: work(*pair) for pair in zip(told, outcomes, strict=True)])  # type: ignore[misc]
+    in_threads([lambda pair=pair: work(*pair) for pair in zip(messages, outcomes, strict=True)])  # type: ignore[misc]
     return outcomes

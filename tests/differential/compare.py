@@ -62,7 +62,7 @@ def _agree(part: str, answers: list[Expect]) -> bool:
 def _settled(value: object) -> object:
     """The value with its lists sorted: an order alone makes no two answers."""
     if isinstance(value, dict):
-        return {key: _settled(each) for key, each in value.items()}
+        return {key: _settled(entry) for key, entry in value.items()}
     if isinstance(value, list):
-        return sorted((_settled(each) for each in value), key=lambda each: json.dumps(each, sort_keys=True))
+        return sorted((_settled(entry) for entry in value), key=lambda entry: json.dumps(entry, sort_keys=True))
     return value

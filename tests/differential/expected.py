@@ -24,24 +24,24 @@ class Expected:
         rules: counts what was put right.
     """
 
-    def __init__(self, mode: Mode, known: frozenset[str], silent: frozenset[str], rules: Counter[str]) -> None:
+    def __init__(self, mode: Mode, names: frozenset[str], silent: frozenset[str], rules: Counter[str]) -> None:
         self._default = mode == "default"
-        self._known, self._silent, self._rules = known, silent, rules
+        self._known, self._silent, self._rules = names, silent, rules
 
-    def error(self, theirs: str | None, ours: str | None) -> str | None:
+    def error(self, remote: str | None, local: str | None) -> str | None:
         """The reference's error as ours must be; default mode names the plugin, and may word the rest otherwise."""
-        if not self._default or theirs is None or ours is None:
-            return theirs
-        if theirs != ours and escape(theirs) == ours:
+        if not self._default or remote is None or local is None:
+            return remote
+        if remote != local and escape(remote) == local:
             self._rules["conflict_keys_escaped"] += 1
-            return ours
-        if not _NAMED.match(ours):
-            return theirs
-        _, status, said = theirs.partition(" desc = ")
-        if not status or said not in ours:
-            return theirs
+            return local
+        if not _NAMED.match(local):
+            return remote
+        _, status, output = remote.partition(" desc = ")
+        if not status or output not in local:
+            return remote
         self._rules["errors_name_plugin"] += 1
-        return ours
+        return local
 
     def reply(self, message: Any) -> Any:
         """The reference's reply as ours must be."""
@@ -73,11 +73,11 @@ class Expected:
 
     def _only_known_targets(self, message: Any) -> None:
         # The empty one is the request's own, which nobody has changed.
-        kept = [each for each in message.update if each.container_id in self._known or not each.ByteSize()]
-        if len(kept) < len(message.update):
+        remaining = [update for update in message.update if update.container_id in self._known or not update.ByteSize()]
+        if len(remaining) < len(message.update):
             self._rules["absent_containers_left_out"] += 1
             del message.update[:]
-            message.update.extend(kept)
+            message.update.extend(remaining)
 
     def _only_known_owners(self, message: m.ValidateContainerAdjustmentRequest) -> None:
         for target in list(message.owners.owners):
@@ -86,7 +86,7 @@ class Expected:
                 del message.owners.owners[target]
 
     def _only_answerers(self, message: m.ValidateContainerAdjustmentRequest) -> None:
-        answered = [each for each in message.plugins if each.name not in self._silent]
+        answered = [plugin for plugin in message.plugins if plugin.name not in self._silent]
         if len(answered) < len(message.plugins):
             self._rules["validators_see_answerers"] += 1
             del message.plugins[:]
@@ -104,10 +104,10 @@ class Expected:
             adjust.linux.ClearField("rdt")
 
 
-def follow(known: set[str], request: Request, outcome: Outcome) -> None:
+def follow(names: set[str], request: Request, outcome: Outcome) -> None:
     """Keep track of which containers there are."""
     name = "" if request.container is None else request.container.id
     if request.event == "CreateContainer" and outcome.error is None:
-        known.add(name)
+        names.add(name)
     elif request.event == "RemoveContainer":
-        known.discard(name)
+        names.discard(name)

@@ -101,14 +101,14 @@ class Draw:
         if kind is not None and kind.GetOptions().map_entry:
             value = kind.fields_by_name["value"]
             return {
-                self._marked(name, self._map_key(name)): self._value(value, name) for _ in range(self._count(most=3))
+                self._marked(name, self._map_key(name)): self._value(value, name) for _ in range(self._count(limit=3))
             }
         if field.is_repeated:
-            return [self._value(field, name) for _ in range(self._count(most=4))]
+            return [self._value(field, name) for _ in range(self._count(limit=4))]
         return self._value(field, name)
 
-    def _count(self, most: int) -> int:
-        return 0 if self.chance(0.04) else 1 + self.random.randrange(most)
+    def _count(self, limit: int) -> int:
+        return 0 if self.chance(0.04) else 1 + self.random.randrange(limit)
 
     def _map_key(self, name: str) -> str:
         return str(self.one(WILD_KEYS if self.wild and self.chance(0.5) else MAP_KEYS.get(name, TEXTS)))
@@ -134,10 +134,10 @@ class Draw:
         value = self.one(TAME.get(name) or PLAIN[kind])
         return self._marked(name, value) if name in KEYS else value
 
-    def updates(self, targets: tuple[str, ...], most: int) -> list[Any]:
+    def updates(self, targets: tuple[str, ...], limit: int) -> list[Any]:
         """What a plugin asks for other containers, and for this one."""
         drawn = []
-        for _ in range(1 + self.random.randrange(most)):
+        for _ in range(1 + self.random.randrange(limit)):
             update: dict[str, Any] = {}
             if not self.wild or self.chance(0.97):
                 update["container_id"] = self.one(targets)
@@ -156,16 +156,16 @@ class Draw:
         finally:
             self.in_adjustment = False
 
-    def plugins(self, op: str, own: str) -> list[Any]:
+    def plugins(self, op: str, own_entry: str) -> list[Any]:
         """The plugins, in no order; some share an index, a few a name too."""
         count = self.one((1, 2, 2, 2, 3, 3, 4, 5))
         names = list(WILD_PLUGINS if self.wild else PLUGINS)
         indices = [f"{self.random.randrange(100):02}" for _ in range(2 if self.chance(0.2) else count)]
-        others: tuple[str, ...] = ("other1", "other2")
+        other_entries: tuple[str, ...] = ("other1", "other2")
         if self.wild and self.chance(0.3):
-            others = (*others, "", 'o"1')
+            other_entries = (*other_entries, "", 'o"1')
         # Asking for an update of the container being created ends a case: seldom.
-        targets = others if op == "create" and not self.chance(0.1) else (*others, own)
+        targets = other_entries if op == "create" and not self.chance(0.1) else (*other_entries, own_entry)
         drawn = []
         for _ in range(count):
             name = names.pop(self.random.randrange(len(names)))
@@ -188,7 +188,7 @@ def draw_case(random: Random, name: str) -> Case:
     """Draw one case. `name` becomes its id."""
     draw = Draw(random)
     op = draw.one(("create", "create", "create", "update", "update", "stop"))
-    own = "" if draw.wild and draw.chance(0.03) else "ctr"
+    own_entry = "" if draw.wild and draw.chance(0.03) else "ctr"
     case: Case = {"id": name, "op": op, "pod": {"id": "pod", "name": "p", "uid": "u", "namespace": "default"}}
     if draw.wild and draw.chance(0.05):
         del case["pod"]
@@ -196,11 +196,11 @@ def draw_case(random: Random, name: str) -> Case:
         case["pod"] = draw.message(m.PodSandbox.DESCRIPTOR)
     density = draw.one((0.03, 0.1, 0.3, 0.7)) if op != "stop" else 0.05
     before, draw.density = draw.density, density
-    case["container"] = {**draw.message(m.Container.DESCRIPTOR), "id": own, "pod_sandbox_id": "pod", "name": "c"}
+    case["container"] = {**draw.message(m.Container.DESCRIPTOR), "id": own_entry, "pod_sandbox_id": "pod", "name": "c"}
     if draw.chance(0.15):
         case["container"].pop("linux", None)
     if op == "update" and draw.chance(0.85):
         case["resources"] = draw.message(m.LinuxResources.DESCRIPTOR)
     draw.density = before
-    case["plugins"] = draw.plugins(op, own)
+    case["plugins"] = draw.plugins(op, own_entry)
     return case

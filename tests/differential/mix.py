@@ -34,8 +34,8 @@ def mix_case(random: Random, name: str) -> Case:
     case = copy.deepcopy(random.choice(cases))
     case["id"] = name
     del case["expect"]
-    own = case["container"]["id"]
-    case["plugins"] = [_plugin(random, cases, own) for _ in range(random.choice((1, 2, 2, 3, 3, 4, 5)))]
+    own_entry = case["container"]["id"]
+    case["plugins"] = [_plugin(random, cases, own_entry) for _ in range(random.choice((1, 2, 2, 3, 3, 4, 5)))]
     if random.random() < 0.15:
         for plugin in case["plugins"]:
             plugin["index"] = case["plugins"][0]["index"]
@@ -44,11 +44,11 @@ def mix_case(random: Random, name: str) -> Case:
     return case
 
 
-def _plugin(random: Random, cases: list[Case], own: str) -> dict[str, Any]:
+def _plugin(random: Random, cases: list[Case], own_entry: str) -> dict[str, Any]:
     source = random.choice(cases)
     plugin: dict[str, Any] = copy.deepcopy(random.choice(source["plugins"]))
     plugin["index"] = f"{random.randrange(100):02}"
     for part in (*plugin.get("update", ()), *plugin.get("evict", ())):
         if part.get("container_id") == source["container"]["id"]:
-            part["container_id"] = own
+            part["container_id"] = own_entry
     return plugin

@@ -88,8 +88,8 @@ class Oracle:
 
     def answers(self, case: Case, times: int) -> list[Expect]:
         """The different answers to one case among so many."""
-        seen = {json.dumps(self.ask(case), sort_keys=True) for _ in range(times)}
-        return [json.loads(text) for text in sorted(seen)]
+        calls = {json.dumps(self.ask(case), sort_keys=True) for _ in range(times)}
+        return [json.loads(text) for text in sorted(calls)]
 
     def stream(self, cases: Iterable[Case]) -> Iterator[tuple[Case, Expect]]:
         """Each case with its answer. The iterable runs in a thread of its own, `AHEAD` cases before the caller."""
@@ -120,9 +120,9 @@ class Oracle:
             # Questions under way are read to the end, so that the next one gets its own answer.
             while feeder.is_alive() or not sent.empty():
                 with contextlib.suppress(queue.Empty, OracleError, ValueError):  # the latter two: closed already
-                    rest = sent.get(timeout=0.05)
-                    if isinstance(rest, dict):
-                        self._receive(rest)
+                    remainder = sent.get(timeout=0.05)
+                    if isinstance(remainder, dict):
+                        self._receive(remainder)
 
     def _send(self, case: Case) -> None:
         assert self._process.stdin is not None

@@ -20,41 +20,41 @@ Taken = set[tuple[str, ...]]
 
 def settle(plugins: list[Any], random: Random) -> None:
     """Change the replies in place."""
-    taken: Taken = set()
-    for plugin in sorted(plugins, key=lambda each: str(each["index"])):
+    accepted: Taken = set()
+    for plugin in sorted(plugins, key=lambda entry: str(entry["index"])):
         if "adjust" in plugin:
-            _message(plugin["adjust"], m.ContainerAdjustment.DESCRIPTOR, ("adjust",), taken, random)
+            _message(plugin["adjust"], m.ContainerAdjustment.DESCRIPTOR, ("adjust",), accepted, random)
         for update in plugin.get("update", ()):
             resources = update.get("linux", {}).get("resources")
             if resources is not None:
                 # A key cannot be taken over in an update, only left out.
                 target = ("update", update.get("container_id", ""))
-                _message(resources, m.LinuxResources.DESCRIPTOR, target, taken, random)
+                _message(resources, m.LinuxResources.DESCRIPTOR, target, accepted, random)
 
 
-def _message(data: dict[str, Any], descriptor: Any, above: tuple[str, ...], taken: Taken, random: Random) -> None:
+def _message(data: dict[str, Any], descriptor: Any, above: tuple[str, ...], accepted: Taken, random: Random) -> None:
     for name in list(data):
         field, path = descriptor.fields_by_name[name], (*above, name)
         key = _key_of(descriptor, field)
         if name == "rdt" and random.random() < 0.3:
             data[name]["remove"] = True  # takes all of it over
-        elif name == "args" and path in taken and random.random() < 0.7:
+        elif name == "args" and path in accepted and random.random() < 0.7:
             data[name] = ["", *data[name]]
         elif name in _BRANCHES:
-            _message(data[name], field.message_type, path, taken, random)
+            _message(data[name], field.message_type, path, accepted, random)
         elif isinstance(data[name], dict) and key is not None:
-            entries = [(each, value) for each, value in data[name].items()]
-            data[name] = dict(_entries(entries, path, taken, random))
+            entries = [(entry, value) for entry, value in data[name].items()]
+            data[name] = dict(_entries(entries, path, accepted, random))
         elif key:
             pairs = [(str(element.get(key, "")), element) for element in data[name]]
             data[name] = [
                 {**element, key: text} if text or key in element else element
-                for text, element in _entries(pairs, path, taken, random)
+                for text, element in _entries(pairs, path, accepted, random)
             ]
         elif name not in _FREE:
-            if path in taken and random.random() < 0.97:
+            if path in accepted and random.random() < 0.97:
                 del data[name]
-            taken.add(path)
+            accepted.add(path)
 
 
 def _key_of(descriptor: Any, field: Any) -> str | None:
@@ -64,21 +64,21 @@ def _key_of(descriptor: Any, field: Any) -> str | None:
     kind = field.message_type
     if kind is None or not field.is_repeated:
         return None
-    return next((each.name for each in kind.fields if f"{kind.name}.{each.name}" in KEYS), None)
+    return next((entry.name for entry in kind.fields if f"{kind.name}.{entry.name}" in KEYS), None)
 
 
 def _entries(
-    entries: list[tuple[str, Any]], path: tuple[str, ...], taken: Taken, random: Random
+    entries: list[tuple[str, Any]], path: tuple[str, ...], accepted: Taken, random: Random
 ) -> list[tuple[str, Any]]:
-    kept: list[tuple[str, Any]] = []
+    remaining: list[tuple[str, Any]] = []
     for key, value in entries:
-        again = key in [other for other, _ in kept]
-        if again and random.random() < 0.95:
+        second = key in [other for other, _ in remaining]
+        if second and random.random() < 0.95:
             continue
-        if (*path, key) in taken and not key.startswith("-") and random.random() < 0.97:
+        if (*path, key) in accepted and not key.startswith("-") and random.random() < 0.97:
             if path[0] == "update" or random.random() < 0.2:
                 continue
-            kept.insert(random.randrange(len(kept) + 1), ("-" + key, value))
-        taken.add((*path, key))
-        kept.append((key, value))
-    return kept
+            remaining.insert(random.randrange(len(remaining) + 1), ("-" + key, value))
+        accepted.add((*path, key))
+        remaining.append((key, value))
+    return remaining

@@ -41,32 +41,32 @@ class Finding(NamedTuple):
     def __str__(self) -> str:
         """For a person: what was asked, and the difference."""
         request = self.request
-        asked = (_text(each) for each in (request.pod, request.container, request.resources))
+        requests = (_text(entry) for entry in (request.pod, request.container, request.resources))
         diff = difflib.unified_diff(_lines(self.reference), _lines(self.ours), "reference", "ours", lineterm="", n=2)
         head = f"{request.event} {request.pod.annotations['request.test/id']}: {self.part}"
-        return "\n".join((head, *(f"  asked: {each}" for each in asked), *(f"  {line}" for line in diff)))
+        return "\n".join((head, *(f"  asked: {entry}" for entry in requests), *(f"  {line}" for line in diff)))
 
 
 def compare(
-    mode: Mode, told: list[list[Exchange]], outcomes: list[list[Outcome]], theirs: Records, ours: Records
+    mode: Mode, messages: list[list[Exchange]], outcomes: list[list[Outcome]], remote: Records, local: Records
 ) -> tuple[list[Finding], Counter[str]]:
     """All differences, and how often each rule of the default mode explains one."""
     findings: list[Finding] = []
     rules: Counter[str] = Counter()
     requests: dict[str, tuple[Exchange, Expected]] = {}
-    for exchanges, results in zip(told, outcomes, strict=True):
-        known: set[str] = set()
+    for exchanges, results in zip(messages, outcomes, strict=True):
+        names: set[str] = set()
         for exchange, result in zip(exchanges, results, strict=True):
-            expected = Expected(mode, frozenset(known), _silent(exchange.request), rules)
+            expected = Expected(mode, frozenset(names), _silent(exchange.request), rules)
             requests[exchange.request.pod.annotations["request.test/id"]] = exchange, expected
             findings += _compare_outcomes(exchange, result, expected)
-            follow(known, *exchange)
+            follow(names, *exchange)
     wrong = {finding.request.pod.annotations["request.test/id"] for finding in findings}
-    for key in sorted(theirs.seen.keys() | ours.seen.keys()):
+    for key in sorted(remote.seen.keys() | local.seen.keys()):
         plugin, number, event = key
         if number not in wrong:
             exchange, expected = requests[number]
-            want, got = theirs.seen.get(key), ours.seen.get(key)
+            want, got = remote.seen.get(key), local.seen.get(key)
             failed = exchange.outcome.error is not None
             if want is None and got is not None and expected.shown_to_more(event, failed=failed):
                 continue
@@ -88,11 +88,11 @@ def _compare_outcomes(exchange: Exchange, result: Outcome, expected: Expected) -
         yield Finding(exchange.request, "reply", reply, result.reply)
 
 
-def _compare_shown(request: Request, part: str, expected: Expected, theirs: Any, ours: Any) -> Iterator[Finding]:
-    if theirs is None or ours is None:
-        yield Finding(request, part, theirs is not None, ours is not None)
+def _compare_shown(request: Request, part: str, expected: Expected, remote: Any, local: Any) -> Iterator[Finding]:
+    if remote is None or local is None:
+        yield Finding(request, part, remote is not None, local is not None)
         return
-    for want, got in zip(map(expected.shown, theirs), ours, strict=True):
+    for want, got in zip(map(expected.shown, remote), local, strict=True):
         if want != got:
             yield Finding(request, part, want, got)
 
@@ -139,16 +139,16 @@ def run(mode: Mode, *, requests: int, threads: int, seed: int, late: int = 0) ->
     """Tell the stories of a seed to both sides, and compare."""
     with tempfile.TemporaryDirectory(prefix="nri-sides-") as name:
         folder = Path(name)
-        with GoSide(folder, request_timeout_s=TIMEOUT_S) as go, attached(go, folder / "go", threads) as theirs:
-            told = tell(go, seed, threads, requests, tame=mode == "default", late=late)
-        with OurSide(folder, mode, request_timeout_s=TIMEOUT_S) as us, attached(us, folder / "ours", threads) as ours:
-            outcomes = retell(us, told)
-        findings, rules = compare(mode, told, outcomes, theirs, ours)
+        with GoSide(folder, request_timeout_s=TIMEOUT_S) as go, attached(go, folder / "go", threads) as remote:
+            messages = tell(go, seed, threads, requests, tame=mode == "default", late=late)
+        with OurSide(folder, mode, request_timeout_s=TIMEOUT_S) as us, attached(us, folder / "ours", threads) as local:
+            outcomes = retell(us, messages)
+        findings, rules = compare(mode, messages, outcomes, remote, local)
     with Oracle() as oracle:
         certain = [finding for finding in findings if not by_chance(oracle, finding.request)]
     rules["left to chance"] = len(findings) - len(certain)
-    failures = sum(exchange.outcome.error is not None for exchanges in told for exchange in exchanges)
-    return Result(sum(map(len, told)), failures, certain, rules)
+    failures = sum(exchange.outcome.error is not None for exchanges in messages for exchange in exchanges)
+    return Result(sum(map(len, messages)), failures, certain, rules)
 
 
 def main() -> int:

@@ -110,7 +110,7 @@ class Story:
 
     def done(self, request: Request, outcome: Outcome) -> None:
         """What became of the request that `next` gave."""
-        pod = next(each for each in self._pods if each.base.id == request.pod.id)
+        pod = next(entry for entry in self._pods if entry.base.id == request.pod.id)
         if request.container is None:
             pod.last = request.event
             if request.event == "RemovePodSandbox":
@@ -182,16 +182,16 @@ class Story:
                 yield tame_case(case, self._alive()) if self._tame else case
 
     def _alive(self) -> set[str]:
-        return {name for pod in self._pods for name, each in pod.containers.items() if each.last}
+        return {name for pod in self._pods for name, entry in pod.containers.items() if entry.last}
 
     def _fitted(self, case: Case, container: _Container) -> Case:
         """The case with our plugins, and with our containers in place of those that it names."""
-        others = sorted(self._alive())
+        other_entries = sorted(self._alive())
         # The allocator still names some that are gone: in default mode that is no conflict.
-        gone = [self._never] if self._tame else self._gone
+        removed = [self._never] if self._tame else self._gone
         names = {case["container"]["id"]: container.name, "": ""}
-        names |= {f"other{n}": self._random.choice([*others, *others, *gone]) for n in (1, 2)}
-        plugins = sorted(case["plugins"], key=lambda each: each["index"])[: len(ANSWERING)]
+        names |= {f"other{n}": self._random.choice([*other_entries, *other_entries, *removed]) for n in (1, 2)}
+        plugins = sorted(case["plugins"], key=lambda entry: entry["index"])[: len(ANSWERING)]
         indices = sorted(self._random.sample(sorted(ANSWERING), len(plugins)))
         for plugin, index in zip(plugins, indices, strict=True):
             plugin["index"], plugin["name"] = index, ANSWERING[index]

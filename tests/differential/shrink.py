@@ -16,7 +16,7 @@ Path = tuple[str | int, ...]
 _NEEDED = ("id", "op", "plugins", "name", "index", "spec")
 
 
-def shrink(case: Case, still_differs: Callable[[Case], bool], most: int = 3000) -> Case:
+def shrink(case: Case, still_differs: Callable[[Case], bool], limit: int = 3000) -> Case:
     """The smallest case found with at most so many tries; `case` itself is not changed."""
     best = {key: value for key, value in case.items() if key != "expect"}
     tries = 0
@@ -25,7 +25,7 @@ def shrink(case: Case, still_differs: Callable[[Case], bool], most: int = 3000) 
         smaller = False
         for candidate in _candidates(best):
             tries += 1
-            if tries > most:
+            if tries > limit:
                 return best
             if still_differs(candidate):
                 best, smaller = candidate, True
@@ -58,9 +58,9 @@ def _simpler(value: Any, path: Path) -> list[Any]:
 
 def _paths(value: Any, path: Path) -> Iterator[Path]:
     inner: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, each in inner:
+    for key, entry in inner:
         yield (*path, key)
-        yield from _paths(each, (*path, key))
+        yield from _paths(entry, (*path, key))
 
 
 def _at(case: Any, path: Path) -> Any:

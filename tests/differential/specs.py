@@ -48,21 +48,21 @@ class _DrawSpec(Draw):
     """A spec in the making; what to adjust is drawn by the base."""
 
     def object(self, kind: str, density: float) -> dict[str, Any]:
-        made = {}
+        created = {}
         for key, field in fields_of(kind).items():
             likely = 0.85 if key in ("process", "linux", "resources") else 0.97 if key in _ALWAYS else density
             if self.chance(likely):
-                made[key] = self._part(f"{kind}.{key}", field, density)
+                created[key] = self._part(f"{kind}.{key}", field, density)
             elif self.wild and self.chance(0.02):
-                made[key] = None
-        return made
+                created[key] = None
+        return created
 
     def _part(self, name: str, field: Field, density: float) -> Any:
-        if field.many == "[":
-            return [self._one_of(name, field.kind, density) for _ in range(self._count(most=4))]
-        if field.many == "{":
+        if field.container == "[":
+            return [self._one_of(name, field.kind, density) for _ in range(self._count(limit=4))]
+        if field.container == "{":
             keys = WILD_KEYS if self.wild and self.chance(0.3) else SPEC_KEYS.get(name, TEXTS)
-            return {self.one(keys): self._one_of(name, field.kind, density) for _ in range(self._count(most=3))}
+            return {self.one(keys): self._one_of(name, field.kind, density) for _ in range(self._count(limit=3))}
         return self._one_of(name, field.kind, density)
 
     def _one_of(self, name: str, kind: str, density: float) -> Any:

@@ -49,8 +49,8 @@ def _tame_updates(updates: list[Any], targets: set[str] | None) -> Iterator[Any]
     for update in updates:
         target = update.get("container_id", "")
         resources = _keyed(_without(update.get("linux", {}).get("resources", {}), (*_LIMITS, "devices")))
-        there = target and (targets is None or target in targets)
-        if there and target not in named and _says_something(resources):
+        existing = target and (targets is None or target in targets)
+        if existing and target not in named and _says_something(resources):
             named.add(target)
             yield {"container_id": target, "linux": {"resources": resources}}
 
@@ -76,5 +76,5 @@ def _keyed(tree: Any, key_name: str = "") -> Any:
         return {key: _keyed(value, _KEYS.get(key, "")) for key, value in tree.items() if not key.startswith("-")}
     if not isinstance(tree, list) or not key_name:
         return tree
-    kept = {element.get(key_name, ""): element for element in tree}
-    return [element for key, element in kept.items() if not key.startswith("-")]
+    remaining = {element.get(key_name, ""): element for element in tree}
+    return [element for key, element in remaining.items() if not key.startswith("-")]

@@ -51,8 +51,8 @@ def answered(oracle: Oracle) -> list[tuple[dict[str, object], Expect]]:
 def report(oracle: Oracle, case: dict[str, object]) -> str:
     """A finding as a person wants it: small, with its diff, and as a line for the file of regressions."""
     small = shrink(case, lambda candidate: find(oracle, candidate, 8) is not None)
-    found = find(oracle, small) or find(oracle, case)
-    return f"{found.diff}\nas a line: {json.dumps(found.case)}" if found else f"seldom: {json.dumps(case)}"
+    matches = find(oracle, small) or find(oracle, case)
+    return f"{matches.diff}\nas a line: {json.dumps(matches.case)}" if matches else f"seldom: {json.dumps(case)}"
 
 
 # Hypothesis would shrink the choices behind a case; `shrink` works on the case itself and gets further.
@@ -87,9 +87,9 @@ def test_a_single_deviation_is_found_and_made_small(
 ) -> None:
     """The test of the test: were one rule of the merge not the reference's, the cases would show it."""
     monkeypatch.setattr(Rules, "REFERENCE", dataclasses.replace(Rules.REFERENCE, **{rule: True}))
-    found = next((case for case, expect in answered if differs(case, expect) and find(oracle, case, 4)), None)
-    assert found is not None, f"no case shows {rule}"
-    small = shrink(found, lambda candidate: find(oracle, candidate, 4) is not None)
+    entry = next((case for case, expect in answered if differs(case, expect) and find(oracle, case, 4)), None)
+    assert entry is not None, f"no case shows {rule}"
+    small = shrink(entry, lambda candidate: find(oracle, candidate, 4) is not None)
     assert len(json.dumps(small)) < 600, f"a finding should be small: {json.dumps(small)}"
 
 

@@ -48,9 +48,9 @@ def test_specs_of_a_seed_come_out_as_in_the_reference(oracle: Oracle, answered: 
     for case, expect in answered:
         if differs(case, expect, oracle.mounts) and find(oracle, case) is not None:
             small = shrink(case, lambda candidate: find(oracle, candidate, 8) is not None)
-            found = find(oracle, small) or find(oracle, case)
-            assert found is not None
-            pytest.fail(f"{found.diff}\nas a line: {json.dumps(found.case)}", pytrace=False)
+            matches = find(oracle, small) or find(oracle, case)
+            assert matches is not None
+            pytest.fail(f"{matches.diff}\nas a line: {json.dumps(matches.case)}", pytrace=False)
 
 
 @pytest.mark.parametrize("rule", SPEC_RULES)
@@ -59,8 +59,8 @@ def test_a_single_deviation_is_found(
 ) -> None:
     """The test of the test: were one rule of the generator not the reference's, the cases would show it."""
     monkeypatch.setattr(Rules, "REFERENCE", dataclasses.replace(Rules.REFERENCE, **{rule: True}))
-    found = next((c for c, expect in answered if differs(c, expect, oracle.mounts) and find(oracle, c, 4)), None)
-    assert found is not None, f"no case shows {rule}"
+    entry = next((c for c, expect in answered if differs(c, expect, oracle.mounts) and find(oracle, c, 4)), None)
+    assert entry is not None, f"no case shows {rule}"
 
 
 def test_a_seed_draws_the_same_specs_again() -> None:
@@ -75,5 +75,5 @@ def test_most_cases_succeed_and_all_kinds_of_mounts_are_met(oracle: Oracle, answ
     assert 'is "", not' in errors
     if {mount.propagation for mount in oracle.mounts.mounts} > {""}:  # as root
         assert 'is "rslave", not "rshared"' in errors
-        found = {spec.get("linux", {}).get("rootfsPropagation") for spec in succeeded}
-        assert found >= {"rshared", "rslave"}
+        matches = {spec.get("linux", {}).get("rootfsPropagation") for spec in succeeded}
+        assert matches >= {"rshared", "rslave"}

@@ -40,11 +40,11 @@ Outcome = Iterable[tuple[str, Any]]
 
 def same(case: Case, run: Callable[[Case, list[Any]], Outcome]) -> None:
     """Fail if the merge alone comes out otherwise than `run`, or shows plugins something else than that puts down."""
-    seen: list[Any] = []
+    calls: list[Any] = []
     try:
-        expect = {**dict(run(case, seen)), "seen": seen}
+        expect = {**dict(run(case, calls)), "seen": calls}
     except NriError as error:
-        expect = {"error": error.whole_text, "seen": seen}
+        expect = {"error": error.whole_text, "seen": calls}
     if failure := run_merge_case({**case, "expect": expect}):
         pytest.fail(f"case {case}\n{failure}", pytrace=False)
 
@@ -55,19 +55,19 @@ def test_the_bytes_that_plugins_are_sent_are_what_the_merge_shows() -> None:
             same(case, _create if case["op"] == "create" else _update)
 
 
-def _create(case: Case, seen: list[Any]) -> Outcome:
+def _create(case: Case, calls: list[Any]) -> Outcome:
     pod, container = read(case.get("pod"), m.PodSandbox()), read(case.get("container"), m.Container())
     state = CreateMerge(m.CreateContainerRequest(pod=pod, container=container), Rules.REFERENCE)
     question = CreateRequest(BY_METHOD["create_container"], pod, container, state)
     for plugin in _in_order(case):
         question.refresh()
-        seen.append(written(m.CreateContainerRequest.FromString(question.encoded()).container))
+        calls.append(written(m.CreateContainerRequest.FromString(question.encoded()).container))
         state.apply(f"{plugin['index']}-{plugin['name']}", _answer(plugin, m.CreateContainerResponse()))
     reply = state.reply()
     return [("adjust", written(reply.adjust)), ("update", [*map(written, reply.update)])]
 
 
-def _update(case: Case, seen: list[Any]) -> Outcome:
+def _update(case: Case, calls: list[Any]) -> Outcome:
     pod, container = read(case.get("pod"), m.PodSandbox()), read(case.get("container"), m.Container())
     resources = read(case.get("resources"), m.LinuxResources())
     request = m.UpdateContainerRequest(pod=pod, container=container, linux_resources=resources)
@@ -75,7 +75,7 @@ def _update(case: Case, seen: list[Any]) -> Outcome:
     question = UpdateRequest(BY_METHOD["update_container"], pod, container, state)
     for plugin in _in_order(case):
         question.refresh()
-        seen.append(written(m.UpdateContainerRequest.FromString(question.encoded()).linux_resources))
+        calls.append(written(m.UpdateContainerRequest.FromString(question.encoded()).linux_resources))
         state.apply(f"{plugin['index']}-{plugin['name']}", _answer(plugin, m.UpdateContainerResponse()))
     return [("update", [*map(written, state.reply().update)])]
 
@@ -86,17 +86,17 @@ def _in_order(case: Case) -> list[dict[str, Any]]:
 
 
 def _answer(plugin: dict[str, Any], answer: Any) -> Any:
-    known = answer.DESCRIPTOR.fields_by_name
-    return read({key: value for key, value in plugin.items() if key in known and value is not None}, answer)
+    fields_by_name = answer.DESCRIPTOR.fields_by_name
+    return read({key: value for key, value in plugin.items() if key in fields_by_name and value is not None}, answer)
 
 
 class _Scripted:
     """A plugin that notes what it sees and answers what its script says."""
 
-    def __init__(self, script: Case, seen: list[Any]) -> None:
+    def __init__(self, script: Case, calls: list[Any]) -> None:
         self.adjust = read(script["adjust"], m.ContainerAdjustment()) if script.get("adjust") is not None else None
-        self.updates = [read(each, m.ContainerUpdate()) for each in script.get("update") or ()]
-        self.seen = seen
+        self.updates = [read(entry, m.ContainerUpdate()) for entry in script.get("update") or ()]
+        self.seen = calls
 
     def create_container(self, _pod: Any, container: Any) -> Any:
         self.seen.append(written(container))
@@ -110,10 +110,10 @@ class _Scripted:
         return self.updates
 
 
-def _whole(case: Case, seen: list[Any]) -> Outcome:
+def _whole(case: Case, calls: list[Any]) -> Outcome:
     """Put the case through an adaptation. Raises NriError."""
     pod, container = read(case.get("pod"), m.PodSandbox()), read(case.get("container"), m.Container())
-    plugins = [BuiltinPlugin(each["index"], each["name"], _Scripted(each, seen)) for each in case["plugins"]]
+    plugins = [BuiltinPlugin(entry["index"], entry["name"], _Scripted(entry, calls)) for entry in case["plugins"]]
     adaptation = Adaptation(
         "differential",
         "v1",
@@ -144,7 +144,7 @@ def _whole(case: Case, seen: list[Any]) -> Outcome:
 def test_the_whole_adaptation_answers_as_the_merge() -> None:
     tried = 0
     for case in CASES[:1000]:
-        labels = [(each["index"], each["name"]) for each in case["plugins"]]
+        labels = [(entry["index"], entry["name"]) for entry in case["plugins"]]
         if len(set(labels)) < len(labels) or not all(name.isidentifier() and name.isascii() for _, name in labels):
             continue  # names that plugins may not have
         same(case, _whole)

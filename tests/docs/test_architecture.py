@@ -30,9 +30,9 @@ def is_folder(module: str) -> bool:
 
 
 def test_every_room_has_its_row() -> None:
-    there = {f"nri.{path.stem}" for path in (SOURCE / "nri").iterdir() if path.suffix == ".py" or path.is_dir()}
+    modules = {f"nri.{path.stem}" for path in (SOURCE / "nri").iterdir() if path.suffix == ".py" or path.is_dir()}
     rows = first_cells("The rooms")
-    assert sorted(there - {"nri.__init__", "nri.__main__", "nri.__pycache__"} - set(rows)) == []
+    assert sorted(modules - {"nri.__init__", "nri.__main__", "nri.__pycache__"} - set(rows)) == []
     assert len(rows) == len(set(rows))
 
 

@@ -27,12 +27,12 @@ OPERATORS = {"|", "||", "&&", ">", "<", ";", "2>/dev/null"}
 def shown_commands(page: Path) -> list[str]:
     """Command lines of console blocks, and those between backticks."""
     text = page.read_text(encoding="utf-8")
-    found = SPAN.findall(text)
+    matches = SPAN.findall(text)
     for block in read_blocks(page):
         if block.language == "console":
             joined = block.text.replace("\\\n", " ")
-            found += [line[2:] for line in joined.splitlines() if line.startswith("$ ")]
-    return [line.removeprefix("sudo ") for line in found]
+            matches += [line[2:] for line in joined.splitlines() if line.startswith("$ ")]
+    return [line.removeprefix("sudo ") for line in matches]
 
 
 def words_of(line: str) -> list[str]:
@@ -50,15 +50,15 @@ def check_nri(words: list[str]) -> None:
     while True:
         if isinstance(command, Run):
             words, _ = command.split(context, words)
-        _, rest, _ = command.make_parser(context).parse_args(list(words))
-        if not isinstance(command, click.Group) or not rest:
+        _, arguments, _ = command.make_parser(context).parse_args(list(words))
+        if not isinstance(command, click.Group) or not arguments:
             return
-        _, found, words = command.resolve_command(context, rest)
-        assert found is not None
+        _, commands, words = command.resolve_command(context, arguments)
+        assert commands is not None
         context = click.Context(
-            found, parent=context, obj=settings, **{"info_name": found.name, **found.context_settings}
+            commands, parent=context, obj=settings, **{"info_name": commands.name, **commands.context_settings}
         )
-        command = found
+        command = commands
 
 
 COMMANDS = sorted(
@@ -97,7 +97,7 @@ def sections_of(text: str) -> list[str]:
 
 
 def documents_of(text: str) -> list[object] | None:
-    return [each for each in yaml.safe_load_all(text) if each is not None] or None
+    return [document for document in yaml.safe_load_all(text) if document is not None] or None
 
 
 LANGUAGES = {"yaml": documents_of, "toml": tomllib.loads, "json": json.loads, "ini": sections_of}

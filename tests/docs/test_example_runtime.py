@@ -39,17 +39,17 @@ def example(tmp_path: Path) -> Iterator[Any]:
     runtime.folder.cleanup()
 
 
-def test_what_a_later_answer_has_set_stays_when_an_earlier_one_is_carried_out_after_it(example: Any) -> None:
+def test_an_earlier_answer_applied_late_keeps_later_values(example: Any) -> None:
     pod, container = m.PodSandbox(id="p"), m.Container(id="c", pod_sandbox_id="p")
 
     def update(shares: int, number: int) -> str:
-        asked = nri.Update("c").set_cpu_shares(shares).message
-        (result,) = example.update(OrderedUpdates([asked], Numbers(number)))
+        message = nri.Update("c").set_cpu_shares(shares).message
+        (result,) = example.update(OrderedUpdates([message], Numbers(number)))
         return "".join(row.outcome for row in result.fields)
 
     def shares() -> int:
-        found: int = example.specs["c"].spec["linux"]["resources"]["cpu"]["shares"]
-        return found
+        cpu_shares: int = example.specs["c"].spec["linux"]["resources"]["cpu"]["shares"]
+        return cpu_shares
 
     example.run_pod(pod)
     before = next(ARRIVALS)

@@ -27,7 +27,7 @@ class Page:
     def run(self, argv: list[str], where: str) -> tuple[str, str]:
         """Run a command in the page's folder; returns its output, and what is wrong if it failed."""
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-        done = subprocess.run(
+        process = subprocess.run(
             argv,
             cwd=self.folder,
             env={**os.environ, "PATH": path, "NO_COLOR": "1", "COLUMNS": "100"},
@@ -38,7 +38,10 @@ class Page:
             timeout=100,
             check=False,
         )
-        return done.stdout, f"{where} ended with {done.returncode}:\n{done.stdout}" if done.returncode else ""
+        return (
+            process.stdout,
+            f"{where} ended with {process.returncode}:\n{process.stdout}" if process.returncode else "",
+        )
 
     def run_python(self, name: str, text: str, where: str) -> str:
         """Save `text` under `name` and run it; returns what is wrong."""
@@ -83,8 +86,8 @@ class Page:
 
 def tried(block: Block) -> bool:
     """Whether the tests do something with this block."""
-    kept = block.action.startswith("file=")
-    return kept or block.language == "python" or (block.language, block.action) == ("console", "run")
+    cache = block.action.startswith("file=")
+    return cache or block.language == "python" or (block.language, block.action) == ("console", "run")
 
 
 PAGES_TO_TRY = [path for path in PAGES if any(map(tried, read_blocks(path)))]

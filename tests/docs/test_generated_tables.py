@@ -17,5 +17,5 @@ def test_the_tables_of_the_page_are_those_of_the_code(page: Path) -> None:
 
 
 def test_every_table_is_on_a_page() -> None:
-    shown = {found["name"] for page in PAGES for found in generate_docs.REGION.finditer(page.read_text("utf-8"))}
+    shown = {match["name"] for page in PAGES for match in generate_docs.REGION.finditer(page.read_text("utf-8"))}
     assert shown == set(generate_docs.REGIONS)

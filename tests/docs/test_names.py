@@ -2,7 +2,6 @@
 
 import ast
 import re
-import tomllib
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.names import Source
+from tools.pictures.layers import layers_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Source(ROOT / "src")
@@ -49,34 +49,33 @@ def spans(path: Path) -> list[str]:
 @cache
 def planned() -> tuple[str, ...]:
     """Packages that have their place in the list of layers, and may be spoken of before they come."""
-    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
-    return tuple(f"nri.{name}" for layer in contract["layers"] for name in re.findall(r"\w+", layer))
+    return tuple(f"nri.{name}" for layer in layers_of("nri") for name in layer)
 
 
-def gone(names: Iterable[tuple[Path, str]]) -> list[str]:
+def missing_names(names: Iterable[tuple[Path, str]]) -> list[str]:
     """Names that lead nowhere, each with the file that has them."""
     return sorted({f"{path.relative_to(ROOT).as_posix()}: {name}" for path, name in names})
 
 
 def test_a_dotted_name_leads_to_something() -> None:
     names = [
-        (path, found[0])
+        (path, match[0])
         for path in [*PAGES, *CODE]
         for span in spans(path)
-        if (found := DOTTED.match(span)) and not span.startswith(OTHERS)
+        if (match := DOTTED.match(span)) and not span.startswith(OTHERS)
     ]
     assert len(names) > 200
-    assert not gone((path, name) for path, name in names if not SOURCE.resolve(name) and name not in planned())
+    assert not missing_names((path, name) for path, name in names if not SOURCE.resolve(name) and name not in planned())
 
 
 def test_a_path_of_this_tree_exists() -> None:
     paths = [(path, span) for path in [*PAGES, *CODE] for span in spans(path) if PATH.fullmatch(span)]
     assert len(paths) > 20
-    assert not gone((path, span) for path, span in paths if not (ROOT / span).exists())
+    assert not missing_names((path, span) for path, span in paths if not (ROOT / span).exists())
 
 
 @pytest.mark.parametrize(
-    ("name", "there"),
+    ("name", "exists"),
     [
         ("nri.api.events", True),
         ("nri.api.event", False),
@@ -89,5 +88,5 @@ def test_a_path_of_this_tree_exists() -> None:
         ("nri.adaptation.Pipeline", False),
     ],
 )
-def test_names_are_looked_up_in_the_source(name: str, there: bool) -> None:
-    assert SOURCE.resolve(name) is there
+def test_names_are_looked_up_in_the_source(name: str, exists: bool) -> None:
+    assert SOURCE.resolve(name) is exists

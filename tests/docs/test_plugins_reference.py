@@ -50,5 +50,5 @@ def test_a_readme_names_every_flag_annotation_and_key(entry) -> None:
 
 def test_every_folder_of_a_plugin_is_registered_under_its_name() -> None:
     registered_as = {entry.module: entry.name for entry in BUNDLED}
-    wanted = {f"nri.plugins.{folder.name}.plugin": folder.name.replace("_", "-") for folder in FOLDERS}
-    assert registered_as == wanted
+    expected = {f"nri.plugins.{folder.name}.plugin": folder.name.replace("_", "-") for folder in FOLDERS}
+    assert registered_as == expected

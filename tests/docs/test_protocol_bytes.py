@@ -79,9 +79,9 @@ def written(text: str) -> bytes:
     for line in text.splitlines():
         if not line.strip():
             continue
-        found = LINE.fullmatch(line)
-        assert found, f"not hex digits and then words: {line!r}"
-        data += bytes.fromhex(found["hex"])
+        match = LINE.fullmatch(line)
+        assert match, f"not hex digits and then words: {line!r}"
+        data += bytes.fromhex(match["hex"])
     return data
 
 
@@ -106,12 +106,12 @@ def test_the_bytes_on_the_page_are_those_of_the_library(name: str) -> None:
 @pytest.mark.parametrize("name", MESSAGES)
 def test_the_bytes_on_the_page_are_read_whatever_their_pieces(name: str) -> None:
     demux, reader = Demux((1, 2)), frames.FrameReader()
-    found = []
+    messages = []
     for byte in MESSAGES[name]:
         for _, chunk in demux.receive(bytes([byte])):
-            found += reader.receive(chunk)
-    assert len(found) == 1, f"{name} is {len(found)} ttRPC messages, not one"
-    _, kind, flags, data, _ = found[0]
+            messages += reader.receive(chunk)
+    assert len(messages) == 1, f"{name} is {len(messages)} ttRPC messages, not one"
+    _, kind, flags, data, _ = messages[0]
     assert flags == 0
     decoded = envelope.decode_request(data) if kind == frames.REQUEST else envelope.decode_response(data)
     assert decoded.payload in MESSAGES[name]

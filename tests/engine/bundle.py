@@ -1,6 +1,6 @@
 """Containers that an OCI runtime runs from our specs, and what they print: no engine around them.
 
-Rules: everything has a name of its own and is gone afterwards: container, cgroup, folders.
+Everything has a name of its own and is gone afterwards: container, cgroup, folders.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.machine import find_devices, look, with_features
+from nri.engine.machine import detect_machine, find_devices, with_features
 from nri.engine.spec import Account, ImageConfig, Machine, Options, Pod, container_spec
 from tests.engine.registry import extract
 from tests.support.needs import need_root, need_tool
@@ -31,15 +31,15 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 def rootfs(folder: Path) -> Path:
     """A busybox root file system below a folder."""
-    made = folder / "rootfs"
+    rootfs_ = folder / "rootfs"
     with tarfile.open(image_archive(print)) as outer:
         for name in outer.getnames():
             blob = outer.extractfile(name) if "sha256/" in name else None
             if blob is not None and blob.read(2) == b"\x1f\x8b":
                 blob.seek(0)
                 with tarfile.open(fileobj=blob) as layer:
-                    extract(layer, made)
-    return made
+                    extract(layer, rootfs_)
+    return rootfs_
 
 
 def host_options(**more: bool) -> pb.NamespaceOption:
@@ -57,7 +57,9 @@ class Bundles:
         self.rootfs = rootfs(folder)
         self.parent = f"nri-spec-{uuid.uuid4().hex[:8]}"
         features = subprocess.run([self.binary, "features"], capture_output=True, check=False)
-        self.machine: Machine = with_features(look(), json.loads(features.stdout) if not features.returncode else {})
+        self.machine: Machine = with_features(
+            detect_machine(), json.loads(features.stdout) if not features.returncode else {}
+        )
         self.started: list[str] = []
 
     def close(self) -> None:
@@ -66,13 +68,13 @@ class Bundles:
             self.call("delete", "--force", container, check=False)
         deadline = time.monotonic() + 20 * PATIENCE
         while time.monotonic() < deadline:
-            left = [path for path in CGROUPS.glob(f"**/{self.parent}") if path.is_dir()]
-            for path in left:
+            glob = [path for path in CGROUPS.glob(f"**/{self.parent}") if path.is_dir()]
+            for path in glob:
                 try:
                     os.rmdir(path)
                 except OSError:
                     time.sleep(0.02)  # a process of it is still ending
-            if not left:
+            if not glob:
                 return
         raise AssertionError(f"cgroups are left: {self.parent}")
 
@@ -81,7 +83,7 @@ class Bundles:
         command = [self.binary, "--root", str(self.folder / "state"), *words]
         # A file and no pipe: a container in the background holds it open.
         with tempfile.TemporaryFile("w+") as out:
-            done = subprocess.run(
+            process = subprocess.run(
                 command,
                 stdout=out,
                 stderr=out,
@@ -92,8 +94,8 @@ class Bundles:
             )
             out.seek(0)
             printed = out.read()
-        if check and done.returncode:
-            raise AssertionError(f"{words[0]}: exit code {done.returncode}: {printed}")
+        if check and process.returncode:
+            raise AssertionError(f"{words[0]}: exit code {process.returncode}: {printed}")
         return printed
 
     def pod(self, **config: Any) -> Pod:
@@ -110,14 +112,14 @@ class Bundles:
         image = options.pop("image", IMAGE)
         account = options.pop("account", Account())
         paths = [device.host_path for device in config.devices] + (["/dev"] if security.privileged else [])
-        asked = Options(
+        options_ = Options(
             container_id=f"c{uuid.uuid4().hex[:12]}",
             rootfs=str(self.rootfs),
             account=account,
             machine=options.pop("machine", self.machine),
             devices={path: find_devices(path) for path in paths},
         )
-        return container_spec(pod or self.pod(), config, image, replace(asked, **options)).spec
+        return container_spec(pod or self.pod(), config, image, replace(options_, **options)).spec
 
     def run(self, spec: dict[str, Any], *words: str) -> str:
         """Run a container to its end, or with ``-d`` in the background; returns what it prints, or its id."""
@@ -133,10 +135,10 @@ class Bundles:
         self, script: str, pod: Pod | None = None, config: pb.ContainerConfig | None = None, **options: Any
     ) -> str:
         """Run a script in a container with this configuration; returns what it prints, stripped."""
-        made = pb.ContainerConfig(command=[*SHELL, script])
+        container_config = pb.ContainerConfig(command=[*SHELL, script])
         if config is not None:
-            made.MergeFrom(config)
-        return self.run(self.spec(made, pod, **options)).strip()
+            container_config.MergeFrom(config)
+        return self.run(self.spec(container_config, pod, **options)).strip()
 
     def pid(self, container: str) -> int:
         """The process id of a container that runs."""

@@ -14,11 +14,11 @@ from tools.runtimes.engine import Engine
 
 @pytest.fixture
 def machine() -> Iterator[Machine]:
-    made = Machine()
+    machine_ = Machine()
     try:
-        yield made
+        yield machine_
     finally:
-        made.close()
+        machine_.close()
 
 
 @pytest.fixture(scope="session")
@@ -28,11 +28,11 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def node(machine: Machine, images: Path) -> Iterator[Node]:
-    made = Node(machine, images)
+    node_ = Node(machine, images)
     try:
-        yield made
+        yield node_
     finally:
-        made.close()
+        node_.close()
 
 
 @pytest.fixture(scope="module")
@@ -41,19 +41,19 @@ def engine() -> Iterator[Engine]:
     need_root()
     for tool in ("runc", "conmon", "skopeo", "umoci"):
         need_tool(tool)
-    made = Engine(say=lambda _: None)
+    engine_ = Engine(say=lambda _: None)
     try:
-        made.start()
-        yield made
+        engine_.start()
+        yield engine_
     finally:
-        made.close()
+        engine_.close()
 
 
 @pytest.fixture
 def verbs(engine: Engine, tmp_path: Path) -> Iterator[Verbs]:
     """`nri pod` on the engine; its pods are gone afterwards."""
-    made = Verbs(engine.cri_socket, engine.run_dir.name, tmp_path)
+    verbs_ = Verbs(engine.cri_socket, engine.run_dir.name, tmp_path)
     try:
-        yield made
+        yield verbs_
     finally:
-        made("rm", "-f", "--all", "--grace", "0")
+        verbs_("rm", "-f", "--all", "--grace", "0")

@@ -1,6 +1,6 @@
 """An engine that is served over its socket, with a busybox image and a bridge of its own, for tests of calls.
 
-One job: :class:`Live`. Rules: all that it puts onto the machine carries the machine's name, so that `Machine.close`
+One job: :class:`Live`. All that it puts onto the machine carries the machine's name, so that `Machine.close`
 finds what a test leaves behind.
 """
 
@@ -99,8 +99,8 @@ class Live:
     def pod(self, name: str, handler: str = "", **more: Any) -> str:
         """A pod that runs; its id."""
         config = self.pod_config(name, **more)
-        made: str = self.cri.call("RunPodSandbox", config=config, runtime_handler=handler).pod_sandbox_id
-        return made
+        pod_sandbox_id: str = self.cri.call("RunPodSandbox", config=config, runtime_handler=handler).pod_sandbox_id
+        return pod_sandbox_id
 
     def container_config(self, name: str, command: Sequence[str] = FOREVER, **more: Any) -> pb.ContainerConfig:
         return pb.ContainerConfig(
@@ -118,13 +118,13 @@ class Live:
 
     def run(self, pod_id: str, name: str, command: Sequence[str] = FOREVER, **more: Any) -> str:
         """A container that runs; its id."""
-        made = self.create(pod_id, name, command, **more)
-        self.cri.call("StartContainer", container_id=made)
-        return made
+        container_id = self.create(pod_id, name, command, **more)
+        self.cri.call("StartContainer", container_id=container_id)
+        return container_id
 
     def status(self, container_id: str) -> pb.ContainerStatus:
-        found: pb.ContainerStatus = self.cri.call("ContainerStatus", container_id=container_id).status
-        return found
+        container_status: pb.ContainerStatus = self.cri.call("ContainerStatus", container_id=container_id).status
+        return container_status
 
     def wait_exited(self, container_id: str) -> pb.ContainerStatus:
         self.machine.wait_for(lambda: self.status(container_id).state == pb.CONTAINER_EXITED, "its end")

@@ -1,6 +1,6 @@
 """What the engine's tests put onto the machine, and what must be gone after each: counted before and after.
 
-One job: :class:`Machine`, a folder of a test's own with bundles of a busybox container. Rules: each container's id,
+One job: :class:`Machine`, a folder of a test's own with bundles of a busybox container. Each container's id,
 cgroup and bundle has the folder's name in it, so that all of it is found by that name, also after a failure.
 """
 
@@ -87,9 +87,9 @@ class Machine:
         }
 
     def process_of(self, bundle: Path) -> dict[str, Any]:
-        found = json.loads((bundle / "config.json").read_text())["process"]
-        assert isinstance(found, dict)
-        return found
+        process_spec = json.loads((bundle / "config.json").read_text())["process"]
+        assert isinstance(process_spec, dict)
+        return process_spec
 
     def leftovers(self) -> list[str]:
         """All on this machine that has the folder's name: mounts, cgroups, processes."""
@@ -103,7 +103,7 @@ class Machine:
 
     def processes(self) -> list[tuple[int, str]]:
         """Number and command line of each process with the folder's name in that, or in its cgroup."""
-        found = []
+        actual = []
         for entry in Path("/proc").glob("[0-9]*"):
             try:
                 line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -111,13 +111,13 @@ class Machine:
             except OSError:
                 continue
             if (self.name in line or inside) and int(entry.name) != os.getpid():
-                found.append((int(entry.name), line))
-        return found
+                actual.append((int(entry.name), line))
+        return actual
 
     def _opened(self) -> list[str]:
         """All open descriptors if they are more than at the start: gRPC closes a few of its own a moment late."""
-        found = [f"{path.name}: {os.readlink(path)}" for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
-        return found if len(os.listdir("/proc/self/fd")) > self._descriptors else []
+        iterdir = [f"{path.name}: {os.readlink(path)}" for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+        return iterdir if len(os.listdir("/proc/self/fd")) > self._descriptors else []
 
     def wait_for(self, condition: Callable[[], object], what: str, timeout_s: float = 20) -> None:
         wait_for(condition, what, timeout_s)
@@ -126,7 +126,7 @@ class Machine:
         """Take away all that has the folder's name, and say what a test should not have left."""
         for watcher in self._watchers:
             watcher.close()
-        left = settled(self.leftovers)
+        leftovers = settled(self.leftovers)
         deadline = time.monotonic() + 10
         while self.processes() and time.monotonic() < deadline:
             for pid, _ in self.processes():
@@ -149,7 +149,7 @@ class Machine:
                     time.sleep(0.02)
         with contextlib.suppress(OSError):  # something of it is still mounted, and told below
             remove_tree(self.folder)
-        assert left == [], "this was left behind:\n" + "\n".join(left)
+        assert leftovers == [], "this was left behind:\n" + "\n".join(leftovers)
         opened = settled(self._opened)
         assert opened == [], "these descriptors were left open:\n" + "\n".join(opened)
 
@@ -157,6 +157,6 @@ class Machine:
 def settled(leftovers: Callable[[], list[str]]) -> list[str]:
     """What is left once the kernel has had a moment to end what was killed."""
     deadline = time.monotonic() + 20 * PATIENCE
-    while (left := leftovers()) and time.monotonic() < deadline:
+    while (leftovers_ := leftovers()) and time.monotonic() < deadline:
         time.sleep(0.02)
-    return left
+    return leftovers_

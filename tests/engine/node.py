@@ -1,6 +1,6 @@
 """An engine with plugins in a test's hands: its folder, its lives one after another, and what is left in the end.
 
-One job: :class:`Node`. Rules: one image for all tests of a run, unpacked once and copied; every pod, cgroup and mount
+One job: :class:`Node`. One image for all tests of a run, unpacked once and copied; every pod, cgroup and mount
 has the machine's name; what plugins are told is written down by `Recorder`, in the order in which they are told.
 """
 
@@ -172,14 +172,14 @@ class Node:
         return self._engine or self.start()
 
     def start(self, config: EngineConfig | None = None, **more: Any) -> Engine:
-        made = Engine(config or self.config, **more)
-        made.start()
-        self._engine = made
-        return made
+        engine = Engine(config or self.config, **more)
+        engine.start()
+        self._engine = engine
+        return engine
 
     def stop(self) -> None:
-        for each in self._attached:
-            each.stop()
+        for entry in self._attached:
+            entry.stop()
         self._attached = []
         if self._engine is not None:
             self._engine.stop()
@@ -227,9 +227,9 @@ class Node:
         return self.engine.container_creation.create(pod, self.container_config(name, command, **more))
 
     def run(self, pod: str, name: str = "c", command: Sequence[str] = FOREVER, **more: Any) -> str:
-        made = self.create(pod, name, command, **more)
-        self.engine.container_start.start(made)
-        return made
+        container_id = self.create(pod, name, command, **more)
+        self.engine.container_start.start(container_id)
+        return container_id
 
     def remove(self, *pods: str) -> None:
         for pod in pods:
@@ -256,18 +256,18 @@ class Node:
 
     # --- what is left ---
 
-    def left(self) -> list[str]:
+    def leftovers(self) -> list[str]:
         """All that pods and containers have put onto this machine and that is still there."""
         folders = ["state/pods", "state/bundles", "state/netns", "state/runtimes/runc"]
         folders += ["state/runtimes/crun", "root/images/snapshots", "root/records/pods", "root/records/containers"]
         folders += ["root/networks"]
-        found = [str(path) for folder in folders for path in (self.folder / folder).glob("*")]
-        found += [str(path) for path in (self.folder / "ipam").rglob("10.*")]
-        return [*self.machine.leftovers(), *found]
+        actual = [str(path) for folder in folders for path in (self.folder / folder).glob("*")]
+        actual += [str(path) for path in (self.folder / "ipam").rglob("10.*")]
+        return [*self.machine.leftovers(), *actual]
 
     def assert_nothing_left(self) -> None:
-        left = settled(self.left)
-        assert left == [], "this is left:\n" + "\n".join(left)
+        leftovers = settled(self.leftovers)
+        assert leftovers == [], "this is left:\n" + "\n".join(leftovers)
 
     def close(self) -> None:
         try:

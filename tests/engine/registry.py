@@ -76,7 +76,7 @@ class RegistryProcess:
             )  # fmt: skip
             (self.folder / "certs").mkdir()
             (self.folder / "certs/ca.crt").write_bytes((self.folder / "ca.crt").read_bytes())
-        found: dict[str, object] = {
+        actual: dict[str, object] = {
             "version": "0.1",
             "log": {"level": "warn"},
             "storage": {"filesystem": {"rootdirectory": str(self.folder / "blobs")}, "delete": {"enabled": True}},
@@ -84,8 +84,8 @@ class RegistryProcess:
         }
         if self._password:
             (self.folder / "htpasswd").write_text(HTPASSWD)
-            found["auth"] = {"htpasswd": {"realm": "tests", "path": str(self.folder / "htpasswd")}}
-        return found
+            actual["auth"] = {"htpasswd": {"realm": "tests", "path": str(self.folder / "htpasswd")}}
+        return actual
 
     def push(self, name: str, source: str = "", *options: str) -> str:
         """Put an image in; the busybox of all our tests unless another one is named. Returns its full name."""
@@ -93,8 +93,8 @@ class RegistryProcess:
         credentials = ["--dest-creds=me:secret"] if self._password else []
         argv = [need_tool("skopeo"), "--insecure-policy", "copy", "--quiet", "--dest-tls-verify=false", *credentials,
                 *options, source, f"docker://{self.host}/{name}"]  # fmt: skip
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
-        assert done.returncode == 0, done.stderr
+        process = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+        assert process.returncode == 0, process.stderr
         return f"{self.host}/{name}"
 
     def pause(self, stop: bool) -> None:

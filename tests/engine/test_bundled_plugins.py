@@ -36,7 +36,9 @@ def bundled(node: Node, name: str, *flags: str) -> Iterator[PluginProgram]:
     try:
         # By its process: one of the same name that was killed a moment ago may not be gone yet.
         it = (f"10-{name}", program.process.pid, "active")
-        wait_for(lambda: it in [(each.plugin, each.pid, each.state) for each in adaptation.plugins], program.text)
+        wait_for(
+            lambda: it in [(plugin.plugin, plugin.pid, plugin.state) for plugin in adaptation.plugins], program.text
+        )
         yield program
     finally:
         program.stop()
@@ -51,16 +53,16 @@ def test_hooks_run_with_the_container_s_state_and_new_ones_without_a_restart(nod
         pod = node.pod(handler=handler)
         other = node.run(pod, "other", ("sh", "-c", "sleep 1000"))
         assert not any(state.exists() for state in states.values()), "hooks of other containers"
-        made = node.run(pod, "app", ("sleep", "1000"))
-        node.engine.container_removal.stop(made)
-        node.engine.container_removal.remove(made)
+        container_id = node.run(pod, "app", ("sleep", "1000"))
+        node.engine.container_removal.stop(container_id)
+        node.engine.container_removal.remove(container_id)
         for stage, state in states.items():
             node.wait_for(state.exists, f"the hook of {stage}")
-            told = json.loads(state.read_text())
-            assert told["id"] == made and told["status"] in STATES[stage], stage
+            document = json.loads(state.read_text())
+            assert document["id"] == container_id and document["status"] in STATES[stage], stage
             state.unlink()
         (folder / "poststop.json").write_text("{")  # a mistake takes no hook away
-        plugin.wait_text("all hooks stay what they were")
+        plugin.wait_text("the previous hooks stay in force")
         node.run(pod, "again", ("sleep", "1000"))
         node.wait_for(states["poststart"].exists, "the hook after a mistake in another file")
         node.engine.container_removal.remove(other)
@@ -100,8 +102,8 @@ class Beside:
         self.node.remove(pod)
 
     def address(self, pod: str) -> str:
-        (found,) = self.node.engine.inventory.pod(pod).record.ips
-        return found
+        (ip,) = self.node.engine.inventory.pod(pod).record.ips
+        return ip
 
 
 @pytest.fixture
@@ -136,15 +138,15 @@ def programs_of(node: Node, which: Iterable[shared.Program] = shared.PROGRAMS) -
 def test_each_plugin_has_the_effect_that_the_table_says(beside: Beside) -> None:
     wrong = {}
     for handler in RUNTIMES["nri"]:
-        found = shared.measure(beside, handler, beside.node.folder, beside.before[handler])
-        wrong[handler] = differences("nri", handler, found)
+        measure = shared.measure(beside, handler, beside.node.folder, beside.before[handler])
+        wrong[handler] = differences("nri", handler, measure)
     assert wrong == {handler: {} for handler in RUNTIMES["nri"]}
     assert shared.ended(beside.programs) == set()
     for policy, program in shared.POLICIES.items():
         with programs_of(beside.node, program):
             for handler in RUNTIMES["nri"]:
-                found = shared.measure_policy(beside, handler, beside.node.folder, beside.before[handler], policy)
-                assert differences("nri", handler, found, found) == {}, policy
+                measure = shared.measure_policy(beside, handler, beside.node.folder, beside.before[handler], policy)
+                assert differences("nri", handler, measure, measure) == {}, policy
 
 
 def test_bad_annotations_refuse_and_are_named_and_plugins_that_watch_tell_what_they_see(beside: Beside) -> None:

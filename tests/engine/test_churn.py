@@ -28,12 +28,12 @@ class Allocator(nri.Plugin):
         assert container.id not in self.held and container.id not in self.freed
         self.next += 1
         self.held[container.id] = self.next
-        others = random.sample(self.running, min(2, len(self.running)))
-        for other in others:
+        sample = random.sample(self.running, min(2, len(self.running)))
+        for other in sample:
             self.held[other] += 1000
         return (
             nri.Adjustment().set_cpu_shares(self.next),
-            [nri.Update(other).set_cpu_shares(self.held[other]) for other in others],
+            [nri.Update(other).set_cpu_shares(self.held[other]) for other in sample],
         )
 
     def post_create_container(self, pod: Any, container: Any) -> None:
@@ -54,25 +54,29 @@ def test_twenty_pods_of_four_threads_come_and_go_and_the_kernel_has_what_the_plu
 
     def live(number: int) -> None:
         pod = node.pod(f"p{number}", network=pb.POD if number % 2 else pb.NODE)
-        made = node.run(pod, "long")
+        container_id = node.run(pod, "long")
         short = node.run(pod, "short", ("sh", "-c", f"exit {number}"))
         node.wait_exited(short)
         assert node.engine.inventory.container(short).record.exit_code == number
         if number % 4 == 0:
-            stay.append((pod, made))
+            stay.append((pod, container_id))
             return
         if number % 4 == 1:
-            node.engine.container_removal.stop(made, 0)
+            node.engine.container_removal.stop(container_id, 0)
         if number % 4 != 3:
             node.engine.pod_removal.stop(pod)
         node.engine.pod_removal.remove(pod)
 
     _in_threads(live, PODS, errors)
     assert errors == [], errors
-    node.wait_for(lambda: sorted(plugin.held) == sorted(made for _, made in stay), "the end of all others")
-    for _, made in stay:
-        assert node.cgroup(made, "cpu", "cpu.shares") == str(plugin.held[made])
-        assert node.engine.inventory.container(made).record.resources["cpu_shares"] == str(plugin.held[made])
+    node.wait_for(
+        lambda: sorted(plugin.held) == sorted(container_id for _, container_id in stay), "the end of all others"
+    )
+    for _, container_id in stay:
+        assert node.cgroup(container_id, "cpu", "cpu.shares") == str(plugin.held[container_id])
+        assert node.engine.inventory.container(container_id).record.resources["cpu_shares"] == str(
+            plugin.held[container_id]
+        )
     assert len(plugin.freed) == 2 * PODS - len(stay)
     node.remove(*(pod for pod, _ in stay))
     assert plugin.held == {}
@@ -122,11 +126,11 @@ def test_of_updates_by_creations_that_overlap_the_last_answer_is_in_force(node: 
     plugin: Raiser = node.plugin(Raiser(), "10", "raiser")
     pod = node.pod()
     first = node.run(pod, "first")
-    others = [node.pod(f"p{number}") for number in range(8)]
+    pod_ids = [node.pod(f"p{number}") for number in range(8)]
     for turn in range(12):
         errors: list[BaseException] = []
-        _in_threads(lambda number, turn=turn: node.create(others[number], f"c{turn}"), len(others), errors)  # type: ignore[misc]
+        _in_threads(lambda number, turn=turn: node.create(pod_ids[number], f"c{turn}"), len(pod_ids), errors)  # type: ignore[misc]
         assert errors == [], errors
         assert node.cgroup(first, "cpu", "cpu.shares") == str(plugin.shares), f"turn {turn}"
         assert node.engine.inventory.container(first).record.resources["cpu_shares"] == str(plugin.shares)
-    node.remove(pod, *others)
+    node.remove(pod, *pod_ids)

@@ -120,10 +120,10 @@ class Rig:
         """A container with the adjustments of some cases, and other ones."""
 
         def adjust(pod: Any, _: Any) -> nri.Adjustment:
-            made = call(nri.Adjustment(), setters or {})
+            adjustment = call(nri.Adjustment(), setters or {})
             for case in cases:
-                made.message.MergeFrom(case.adjust(pod).message)
-            return made
+                adjustment.message.MergeFrom(case.adjust(pod).message)
+            return adjustment
 
         self.plugin.on["create"] = adjust
         limit = pb.LinuxContainerConfig(resources=pb.LinuxContainerResources(memory_limit_in_bytes=128 * MIB))
@@ -137,12 +137,12 @@ class Rig:
     def said(self, view: EngineView, controls: dict[str, Control], part: str) -> dict[str, str]:
         """What the controls' files of a container say; of several lines the one that is expected, if it is there."""
         path = self.node.engine.inventory.container(view.id).record.cgroup_path.lstrip("/")
-        found = {}
+        actual = {}
         for name, control in controls.items():
             controller, _, file = control.file.partition("/")
             text = (CGROUPS / controller / path / file).read_text().strip()
-            found[name] = wanted if (wanted := getattr(control, part)) in text.splitlines() else text
-        return found
+            actual[name] = expected_line if (expected_line := getattr(control, part)) in text.splitlines() else text
+        return actual
 
 
 def without(names: set[str]) -> dict[str, Control]:
@@ -160,26 +160,26 @@ def test_every_control_that_a_plugin_sets_is_the_containers(node: Node, handler:
     plain = rig.run("plain", [])
     same = [name for name in cases if name != _LAST and cases[name].read(plain) == cases[name].effect]
     assert same == [], "a container that nobody adjusts reads the same"
-    made = rig.run("made", [*cases.values()], together("setters", CONTROLS))
-    done = without(PASSED_OVER[handler])
-    assert rig.said(made, done, "text") == texts(done, "text")
-    seen = {name: case.read(made) for name, case in cases.items() if name != _LAST}
-    assert seen == {name: case.effect for name, case in cases.items() if name != _LAST}
+    target = rig.run("made", [*cases.values()], together("setters", CONTROLS))
+    process = without(PASSED_OVER[handler])
+    assert rig.said(target, process, "text") == texts(process, "text")
+    readings = {name: case.read(target) for name, case in cases.items() if name != _LAST}
+    assert readings == {name: case.effect for name, case in cases.items() if name != _LAST}
 
     # A request that the plugin changes.
     rig.plugin.on["update"] = lambda _, container: [call(nri.Update(container.id), together("update", CONTROLS))]
-    node.engine.resource_updates.update_container(made.id, pb.LinuxContainerResources(memory_limit_in_bytes=94 * MIB))
+    node.engine.resource_updates.update_container(target.id, pb.LinuxContainerResources(memory_limit_in_bytes=94 * MIB))
     changed = without(NOT_UPDATED[handler] | NOT_IN_ANSWERS)
-    assert rig.said(made, changed, "updated") == texts(changed, "updated")
+    assert rig.said(target, changed, "updated") == texts(changed, "updated")
 
     # One that it makes by itself, of a container whose OOM killer is off by now, and of one that has none of it.
-    (result,) = node.engine.nri.update(unsolicited(nri.Update(made.id).set_memory_disable_oom_killer(False).message))
+    (result,) = node.engine.nri.update(unsolicited(nri.Update(target.id).set_memory_disable_oom_killer(False).message))
     assert [row.outcome for row in result.fields] == ["unsupported"]
     (result,) = node.engine.nri.update(unsolicited(call(nri.Update(plain.id), together("update", CONTROLS)).message))
     changed = without(NOT_UPDATED[handler])
     assert rig.said(plain, changed, "updated") == texts(changed, "updated")
     assert {row.field for row in result.fields if row.reason} == (set() if handler == "crun" else FIELDS)
-    assert cases[_LAST].read(made) == cases[_LAST].effect
+    assert cases[_LAST].read(target) == cases[_LAST].effect
 
 
 @pytest.mark.parametrize("handler", RUNTIMES)
@@ -204,7 +204,7 @@ def loop(tmp_path: Path) -> Iterator[str]:
     disk = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=20).stdout.strip()
     need_machine(disk, "free loop device")
     scheduler = Path("/sys/block", Path(disk).name, "queue/scheduler")
-    before = next(each for each in scheduler.read_text().split() if each.startswith("[")).strip("[]")
+    before = next(entry for entry in scheduler.read_text().split() if entry.startswith("[")).strip("[]")
     try:
         need_machine("bfq" in scheduler.read_text(), "bfq scheduler")
         scheduler.write_text("bfq")

@@ -54,12 +54,12 @@ def cri(live: Live) -> CriClient:
 def test_the_engine_says_what_it_is_and_that_it_is_ready(cri: CriClient) -> None:
     version = cri.call("Version", version="v1")
     assert (version.version, version.runtime_name, version.runtime_api_version) == ("0.1.0", "nri-engine", "v1")
-    found = cri.call("Status", verbose=True)
-    conditions = {row.type: row for row in found.status.conditions}
+    response = cri.call("Status", verbose=True)
+    conditions = {row.type: row for row in response.status.conditions}
     assert conditions["RuntimeReady"].status and conditions["NetworkReady"].status
-    assert {row.name for row in found.runtime_handlers} == {"", "runc", "crun"}
-    assert found.features.supplemental_groups_policy
-    assert json.loads(found.info["config"])["default_runtime"] == "runc"
+    assert {row.name for row in response.runtime_handlers} == {"", "runc", "crun"}
+    assert response.features.supplemental_groups_policy
+    assert json.loads(response.info["config"])["default_runtime"] == "runc"
     assert not cri.call("Status").info
 
 
@@ -97,23 +97,23 @@ def test_a_pod_lives_and_is_told_about(live: Live, handler: str) -> None:
     config = live.pod_config("web", network=pb.POD, labels={"app": "web"}, annotations={"note": "é"}, hostname="web-0")
     config.metadata.attempt = 3
     pod_id = cri.call("RunPodSandbox", config=config, runtime_handler=handler).pod_sandbox_id
-    found = cri.call("PodSandboxStatus", pod_sandbox_id=pod_id, verbose=True)
-    status = found.status
+    response = cri.call("PodSandboxStatus", pod_sandbox_id=pod_id, verbose=True)
+    status = response.status
     assert status.id == pod_id and len(pod_id) == 64
     assert (status.metadata, status.state) == (config.metadata, pb.SANDBOX_READY)
-    assert before < status.created_at < time.time_ns() and status.created_at <= found.timestamp
+    assert before < status.created_at < time.time_ns() and status.created_at <= response.timestamp
     assert (status.labels, status.annotations) == ({"app": "web"}, {"note": "é"})
     assert status.network.ip.startswith("10.231.78.")
     assert status.linux.namespaces.options == config.linux.security_context.namespace_options
     assert status.runtime_handler == (handler or "runc")
-    info = json.loads(found.info["info"])
+    info = json.loads(response.info["info"])
     assert info["config"]["hostname"] == "web-0" and info["runtimeHandler"] == (handler or "runc")
     assert "network" in info["namespaces"] and info["cniResult"]["ips"]
     container = live.run(pod_id, "app", ["sh", "-c", "hostname; exec sleep 1000000"])
     text = live.logs / "web/app.log"
     live.machine.wait_for(lambda: text.exists() and "web-0" in text.read_text(), "the name in the log")
-    known = cri.call("PodSandboxStatus", pod_sandbox_id=pod_id).containers_statuses
-    assert [each.id for each in known] == [container]
+    containers_statuses = cri.call("PodSandboxStatus", pod_sandbox_id=pod_id).containers_statuses
+    assert [entry.id for entry in containers_statuses] == [container]
     for _ in range(2):
         cri.call("StopPodSandbox", pod_sandbox_id=pod_id)
     status = cri.call("PodSandboxStatus", pod_sandbox_id=pod_id).status
@@ -126,8 +126,8 @@ def test_a_pod_lives_and_is_told_about(live: Live, handler: str) -> None:
 
 
 def test_a_pod_on_the_nodes_network_has_no_address(live: Live) -> None:
-    found = live.cri.call("PodSandboxStatus", pod_sandbox_id=live.pod("node")).status
-    assert found.network.ip == "" and found.linux.namespaces.options.network == pb.NODE
+    status = live.cri.call("PodSandboxStatus", pod_sandbox_id=live.pod("node")).status
+    assert status.network.ip == "" and status.linux.namespaces.options.network == pb.NODE
 
 
 def test_the_name_of_a_pod_is_taken_until_the_pod_is_removed(live: Live) -> None:
@@ -177,9 +177,9 @@ def test_a_name_or_path_that_the_kernel_has_not_is_refused_by_field(live: Live, 
     assert (code, text.startswith(field)) == (Code.INVALID_ARGUMENT, True), text
     pod_id = live.pod("good")
     for path in ("/etc/x", "../x", "a" * 300, "a\nb"):
-        made = live.container_config("c")
-        made.log_path = path
-        code, text = live.cri.refused("CreateContainer", pod_sandbox_id=pod_id, config=made)
+        pod_config = live.container_config("c")
+        pod_config.log_path = path
+        code, text = live.cri.refused("CreateContainer", pod_sandbox_id=pod_id, config=pod_config)
         assert (code, text.startswith("log_path")) == (Code.INVALID_ARGUMENT, True), text
     assert not live.cri.call("ListContainers").containers
 
@@ -213,11 +213,11 @@ def test_pods_are_listed_by_id_state_and_labels(live: Live) -> None:
     second = live.pod("b", labels={"app": "x"})
     cri.call("StopPodSandbox", pod_sandbox_id=second)
 
-    def listed(**wanted: object) -> list[str]:
-        found = cri.call("ListPodSandbox", filter=pb.PodSandboxFilter(**wanted)).items  # type: ignore[arg-type]
-        streamed = cri.stream("StreamPodSandboxes", filter=pb.PodSandboxFilter(**wanted))  # type: ignore[arg-type]
-        assert [each for part in streamed for each in part.pod_sandboxes] == list(found)
-        return [each.id for each in found]
+    def listed(**filters: object) -> list[str]:
+        items = cri.call("ListPodSandbox", filter=pb.PodSandboxFilter(**filters)).items  # type: ignore[arg-type]
+        streamed = cri.stream("StreamPodSandboxes", filter=pb.PodSandboxFilter(**filters))  # type: ignore[arg-type]
+        assert [pod_sandbox for part in streamed for pod_sandbox in part.pod_sandboxes] == list(items)
+        return [pod_sandbox.id for pod_sandbox in items]
 
     assert listed() == [first, second]
     assert listed(id=first) == listed(id=first[:13]) == listed(label_selector={"tier": "1"}) == [first]
@@ -256,8 +256,8 @@ def test_a_container_is_created_started_stopped_and_removed(live: Live, handler:
     assert (created.state, created.started_at, created.finished_at) == (pb.CONTAINER_CREATED, 0, 0)
     assert before < created.created_at < time.time_ns()
     cri.call("StartContainer", container_id=container)
-    found = cri.call("ContainerStatus", container_id=container[:12], verbose=True)
-    running, info = found.status, json.loads(found.info["info"])
+    response = cri.call("ContainerStatus", container_id=container[:12], verbose=True)
+    running, info = response.status, json.loads(response.info["info"])
     assert running.state == pb.CONTAINER_RUNNING and created.created_at <= running.started_at < time.time_ns()
     assert (running.metadata.name, running.labels, running.annotations) == ("c", {"a": "b"}, {"n": "1"})
     assert running.image.image == IMAGE and running.image_id.startswith("sha256:") and "@sha256:" in running.image_ref
@@ -353,11 +353,11 @@ def test_containers_are_listed_by_id_pod_state_and_labels(live: Live) -> None:
     second = live.create(pod, "two", labels={"app": "x", "tier": "2"})
     third = live.create(other, "three")
 
-    def listed(**wanted: object) -> list[str]:
-        found = cri.call("ListContainers", filter=pb.ContainerFilter(**wanted)).containers  # type: ignore[arg-type]
-        streamed = cri.stream("StreamContainers", filter=pb.ContainerFilter(**wanted))  # type: ignore[arg-type]
-        assert [each for part in streamed for each in part.containers] == list(found)
-        return [each.id for each in found]
+    def listed(**filters: object) -> list[str]:
+        containers = cri.call("ListContainers", filter=pb.ContainerFilter(**filters)).containers  # type: ignore[arg-type]
+        streamed = cri.stream("StreamContainers", filter=pb.ContainerFilter(**filters))  # type: ignore[arg-type]
+        assert [container for part in streamed for container in part.containers] == list(containers)
+        return [container.id for container in containers]
 
     assert listed() == [first, second, third]
     assert listed(id=second) == listed(id=second[:9]) == listed(label_selector={"tier": "2"}) == [second]
@@ -375,8 +375,8 @@ def test_containers_are_listed_by_id_pod_state_and_labels(live: Live) -> None:
 def test_an_image_is_mounted_and_the_status_says_which(live: Live) -> None:
     mount = pb.Mount(container_path="/m", image=pb.ImageSpec(image=IMAGE), image_sub_path="bin", readonly=True)
     container = live.run(live.pod("p"), "c", mounts=[mount])
-    (told,) = live.status(container).mounts
-    assert told.image.image == IMAGE and told.image.image_ref == live.status(container).image_id
+    (mount_,) = live.status(container).mounts
+    assert mount_.image.image == IMAGE and mount_.image.image_ref == live.status(container).image_id
     words = ["sh", "-c", "/m/busybox echo runs; touch /m/x"]
     reply = live.cri.call("ExecSync", container_id=container, cmd=words)
     assert reply.stdout == b"runs\n" and b"Read-only file system" in reply.stderr
@@ -401,22 +401,22 @@ def test_a_pods_own_seccomp_profile_is_read_from_the_node(live: Live) -> None:
     config.metadata.attempt = 1
     config.linux.security_context.seccomp.localhost_ref = "/etc/hostname"
     code, text = live.cri.refused("RunPodSandbox", config=config)
-    assert code is Code.INVALID_ARGUMENT and "localhost_ref" in text and "is not below" in text
+    assert code is Code.INVALID_ARGUMENT and "localhost_ref" in text and "must be below" in text
 
 
 def test_resources_change_in_the_cgroup_and_in_the_status(live: Live) -> None:
     container = live.run(live.pod("p"), "c")
-    wanted = pb.LinuxContainerResources(cpu_shares=300, memory_limit_in_bytes=96 << 20)
-    live.cri.call("UpdateContainerResources", container_id=container, linux=wanted)
-    found = live.status(container).resources.linux
-    assert (found.cpu_shares, found.memory_limit_in_bytes) == (300, 96 << 20)
-    files, said = (
+    linux_container_resources = pb.LinuxContainerResources(cpu_shares=300, memory_limit_in_bytes=96 << 20)
+    live.cri.call("UpdateContainerResources", container_id=container, linux=linux_container_resources)
+    proc_status = live.status(container).resources.linux
+    assert (proc_status.cpu_shares, proc_status.memory_limit_in_bytes) == (300, 96 << 20)
+    files, answer = (
         ("memory/memory.limit_in_bytes cpu/cpu.shares", b"300") if not V2 else ("memory.max cpu.weight", b"12")
     )
     script = f"cd /sys/fs/cgroup && cat {files}"
     reply = live.cri.call("ExecSync", container_id=container, cmd=["sh", "-c", script])
-    assert reply.stdout.split() == [str(96 << 20).encode(), said], reply
-    code, _ = live.cri.refused("UpdateContainerResources", container_id=NOBODY, linux=wanted)
+    assert reply.stdout.split() == [str(96 << 20).encode(), answer], reply
+    code, _ = live.cri.refused("UpdateContainerResources", container_id=NOBODY, linux=linux_container_resources)
     assert code is Code.NOT_FOUND
 
 
@@ -480,9 +480,9 @@ def test_a_container_in_a_pod_that_is_not_there_or_has_stopped_is_refused(live: 
 
 def test_an_id_that_begins_several_has_to_be_longer(live: Live) -> None:
     pods = [live.pod(f"p{number}") for number in range(17)]  # of 17 ids two begin with the same digit
-    first = next(one[0] for one in pods if sum(each[0] == one[0] for each in pods) > 1)
+    first = next(one[0] for one in pods if sum(pod[0] == one[0] for pod in pods) > 1)
     code, text = live.cri.refused("PodSandboxStatus", pod_sandbox_id=first)
-    assert code is Code.INVALID_ARGUMENT and "give more of the id" in text
+    assert code is Code.INVALID_ARGUMENT and "use a longer prefix of the id" in text
 
 
 def test_what_does_not_run_has_nothing_run_in_it(live: Live) -> None:
@@ -525,10 +525,10 @@ def test_a_program_that_takes_too_long_is_ended_also_when_its_client_goes(live: 
     container = live.run(live.pod("p"), "c")
 
     def sleepers() -> bytes:
-        found: bytes = live.cri.call(
+        stdout: bytes = live.cri.call(
             "ExecSync", container_id=container, cmd=["sh", "-c", "pgrep -f 4321 || true"]
         ).stdout
-        return found
+        return stdout
 
     code, text = live.cri.refused("ExecSync", container_id=container, cmd=["sleep", "4321"], timeout=1)
     assert code is Code.DEADLINE_EXCEEDED, text
@@ -543,8 +543,8 @@ def test_a_program_that_was_killed_leaves_no_zombie(live: Live) -> None:
     code, _ = live.cri.refused("ExecSync", container_id=container, cmd=["sleep", "4321"], timeout=1)
     assert code is Code.DEADLINE_EXCEEDED
     words = ["sh", "-c", "cat /proc/[0-9]*/stat"]
-    found = live.cri.call("ExecSync", container_id=container, cmd=words).stdout.decode()
-    assert " Z " not in found
+    output = live.cri.call("ExecSync", container_id=container, cmd=words).stdout.decode()
+    assert " Z " not in output
 
 
 @pytest.mark.parametrize("handler", ["runc", "crun"])
@@ -553,16 +553,16 @@ def test_a_quick_program_with_a_terminal_loses_none_of_its_output(live: Live, ha
     for _ in range(15):
         execution = live.engine.running_containers.exec(container, ["echo", "hello"], tty=True, stdin=True)
         assert execution.stdout is not None
-        seen = b""
+        output = b""
         try:
             while data := os.read(execution.stdout, 4096):
-                seen += data
+                output += data
         except OSError:
             pass  # how the end of a terminal reads
         code = execution.wait(10)
         execution.close()
         # runc may set its terminals up when the program has written already, and then there is a return too much.
-        assert (seen.replace(b"\r", b""), code) == (b"hello\n", 0)
+        assert (output.replace(b"\r", b""), code) == (b"hello\n", 0)
     execution = live.engine.running_containers.exec(container, ["/no/such"], tty=True)
     with pytest.raises(CommandFailed, match="/no/such"):
         execution.wait(10)
@@ -612,8 +612,8 @@ def test_what_is_used_is_told_for_containers_and_pods(live: Live) -> None:
     live.machine.wait_for(lambda: "written" in (live.logs / "p/busy.log").read_text(), "all that it writes")
 
     def used() -> pb.ContainerStats:
-        found: pb.ContainerStats = cri.call("ContainerStats", container_id=busy[:20]).stats
-        return found
+        container_stats: pb.ContainerStats = cri.call("ContainerStats", container_id=busy[:20]).stats
+        return container_stats
 
     # A rate takes two readings that are half a second apart.
     live.machine.wait_for(lambda: used().cpu.usage_nano_cores.value > 1_000_000, "a rate of what it uses")
@@ -625,35 +625,48 @@ def test_what_is_used_is_told_for_containers_and_pods(live: Live) -> None:
     assert stats.writable_layer.used_bytes.value >= 300 << 10 and stats.writable_layer.inodes_used.value > 0
     assert abs(stats.cpu.timestamp - time.time_ns()) < 60e9
     listed = cri.call("ListContainerStats").stats
-    assert [each.attributes.id for each in listed] == [busy, idle]
+    assert [container_stat.attributes.id for container_stat in listed] == [busy, idle]
     assert not listed[1].HasField("cpu") and listed[1].HasField("writable_layer")
     one = pb.ContainerStatsFilter(label_selector={"app": "x"}, pod_sandbox_id=pod_id[:12])
-    assert [each.attributes.id for each in cri.call("ListContainerStats", filter=one).stats] == [busy]
-    streamed = [each for part in cri.stream("StreamContainerStats") for each in part.container_stats]
-    assert [each.attributes.id for each in streamed] == [busy, idle]
+    assert [container_stat.attributes.id for container_stat in cri.call("ListContainerStats", filter=one).stats] == [
+        busy
+    ]
+    streamed = [
+        container_stat for part in cri.stream("StreamContainerStats") for container_stat in part.container_stats
+    ]
+    assert [container_stat.attributes.id for container_stat in streamed] == [busy, idle]
     pod = cri.call("PodSandboxStats", pod_sandbox_id=pod_id).stats
     assert pod.attributes.metadata.name == "p" and len(pod.linux.containers) == 2
     assert pod.linux.cpu.usage_core_nano_seconds.value >= stats.cpu.usage_core_nano_seconds.value
     assert pod.linux.memory.working_set_bytes.value > 0 and pod.linux.process.process_count.value >= 1
     assert pod.linux.network.default_interface.name == "eth0"
-    wanted = pb.PodSandboxStatsFilter(label_selector={"app": "x"})
-    assert len(cri.call("ListPodSandboxStats", filter=wanted).stats) == 1
+    pod_sandbox_stats_filter = pb.PodSandboxStatsFilter(label_selector={"app": "x"})
+    assert len(cri.call("ListPodSandboxStats", filter=pod_sandbox_stats_filter).stats) == 1
     assert not cri.call("ListPodSandboxStats", filter=pb.PodSandboxStatsFilter(id=NOBODY)).stats
-    assert len([each for part in cri.stream("StreamPodSandboxStats") for each in part.pod_sandbox_stats]) == 1
+    assert (
+        len(
+            [
+                container_stat
+                for part in cri.stream("StreamPodSandboxStats")
+                for container_stat in part.pod_sandbox_stats
+            ]
+        )
+        == 1
+    )
 
 
 def test_every_metric_has_a_descriptor_and_its_labels(live: Live) -> None:
     cri = live.cri
     pod_id = live.pod("p", network=pb.POD)
     container = live.run(pod_id, "c")
-    known = {row.name: row for row in cri.call("ListMetricDescriptors").descriptors}
-    assert all(row.help for row in known.values())
+    rows = {row.name: row for row in cri.call("ListMetricDescriptors").descriptors}
+    assert all(row.help for row in rows.values())
     (pod,) = cri.call("ListPodSandboxMetrics").pod_metrics
     assert pod.pod_sandbox_id == pod_id
     (of_container,) = pod.container_metrics
     assert of_container.container_id == container
     for metric in [*pod.metrics, *of_container.metrics]:
-        assert len(metric.label_values) == len(known[metric.name].label_keys), metric.name
+        assert len(metric.label_values) == len(rows[metric.name].label_keys), metric.name
         assert metric.timestamp > 0
     assert {row.name for row in [*pod.metrics, *of_container.metrics]} >= {
         "container_cpu_usage_seconds_total", "container_memory_working_set_bytes", "container_start_time_seconds",
@@ -661,9 +674,13 @@ def test_every_metric_has_a_descriptor_and_its_labels(live: Live) -> None:
         "container_threads", "container_memory_cache", "container_cpu_user_seconds_total", "container_file_descriptors",
         "container_memory_failures_total", "container_oom_events_total", "container_spec_cpu_shares",
     }  # fmt: skip
-    labels = dict(zip(known["container_processes"].label_keys, of_container.metrics[0].label_values, strict=True))
+    labels = dict(zip(rows["container_processes"].label_keys, of_container.metrics[0].label_values, strict=True))
     assert (labels["container"], labels["pod"], labels["namespace"], labels["id"]) == ("c", "p", "tests", container)
-    (streamed,) = [each for part in cri.stream("StreamPodSandboxMetrics") for each in part.pod_sandbox_metrics]
+    (streamed,) = [
+        pod_sandbox_metric
+        for part in cri.stream("StreamPodSandboxMetrics")
+        for pod_sandbox_metric in part.pod_sandbox_metrics
+    ]
     assert streamed.pod_sandbox_id == pod_id
 
 
@@ -672,8 +689,8 @@ def test_every_metric_has_a_descriptor_and_its_labels(live: Live) -> None:
 
 def test_what_happens_is_told_to_those_who_listen(live: Live) -> None:
     stream = live.cri.stream("GetContainerEvents", timeout_s=60)
-    seen: list[pb.ContainerEventResponse] = []
-    reader = threading.Thread(target=lambda: _collect(stream, seen))
+    events: list[pb.ContainerEventResponse] = []
+    reader = threading.Thread(target=lambda: _collect(stream, events))
     reader.start()
     live.machine.wait_for(lambda: _listeners(live) == 1, "the listener")
     pod_id = live.pod("p")
@@ -682,21 +699,23 @@ def test_what_happens_is_told_to_those_who_listen(live: Live) -> None:
     live.cri.call("RemoveContainer", container_id=container)
     live.cri.call("RemovePodSandbox", pod_sandbox_id=pod_id)
     deleted = (pod_id, pb.CONTAINER_DELETED_EVENT)
-    live.machine.wait_for(lambda: deleted in [(row.container_id, row.container_event_type) for row in seen], "the end")
+    live.machine.wait_for(
+        lambda: deleted in [(row.container_id, row.container_event_type) for row in events], "the end"
+    )
     stream.cancel()
     reader.join(20)
-    mine = [row.container_event_type for row in seen if row.container_id == container]
-    assert mine == [
+    container_event_types = [row.container_event_type for row in events if row.container_id == container]
+    assert container_event_types == [
         pb.CONTAINER_CREATED_EVENT, pb.CONTAINER_STARTED_EVENT, pb.CONTAINER_STOPPED_EVENT, pb.CONTAINER_DELETED_EVENT,
     ]  # fmt: skip
-    first = next(row for row in seen if row.container_id == container)
+    first = next(row for row in events if row.container_id == container)
     assert first.pod_sandbox_status.id == pod_id and first.containers_statuses[0].id == container
     assert abs(first.created_at - time.time_ns()) < 60e9
 
 
-def _collect(stream: Iterator[pb.ContainerEventResponse], seen: list[pb.ContainerEventResponse]) -> None:
+def _collect(stream: Iterator[pb.ContainerEventResponse], events: list[pb.ContainerEventResponse]) -> None:
     try:
-        seen.extend(iter(stream))
+        events.extend(iter(stream))
     except grpc.RpcError as error:
         assert error.code() is Code.CANCELLED
         return

@@ -59,17 +59,17 @@ def test_an_image_is_pulled_listed_told_and_removed(cri: CriClient, registry: Re
     assert cri.call("ListImages").images == [] and next(iter(cri.stream("StreamImages"))).images == []
     ref = cri.call("PullImage", image=spec(name), auth=login()).image_ref
     assert ref.startswith("sha256:")
-    found = cri.call("ImageStatus", image=spec(name), verbose=True)
-    image = found.image
+    response = cri.call("ImageStatus", image=spec(name), verbose=True)
+    image = response.image
     assert (image.id, image.repo_tags, image.size > 500_000) == (ref, [name], True)
     assert image.repo_digests[0].startswith(f"{registry.host}/team/app@sha256:")
-    assert json.loads(found.info["info"])["imageSpec"]["config"]["Env"] == ["PATH=/bin"]
+    assert json.loads(response.info["info"])["imageSpec"]["config"]["Env"] == ["PATH=/bin"]
     assert not cri.call("ImageStatus", image=spec(ref)).info
-    for asked in (name, ref, ref[7:20], image.repo_digests[0]):
-        filtered = cri.call("ListImages", filter=pb.ImageFilter(image=spec(asked))).images
-        assert [each.id for each in filtered] == [ref], asked
+    for image_name in (name, ref, ref[7:20], image.repo_digests[0]):
+        filtered = cri.call("ListImages", filter=pb.ImageFilter(image=spec(image_name))).images
+        assert [entry.id for entry in filtered] == [ref], image_name
     assert not cri.call("ListImages", filter=pb.ImageFilter(image=spec("elsewhere:1"))).images
-    assert [each.id for part in cri.stream("StreamImages") for each in part.images] == [ref]
+    assert [entry.id for part in cri.stream("StreamImages") for entry in part.images] == [ref]
     usage = cri.call("ImageFsInfo")
     (images,), (containers,) = usage.image_filesystems, usage.container_filesystems
     assert images.used_bytes.value == image.size and images.inodes_used.value > 10 and images.timestamp > 1e18
@@ -97,11 +97,11 @@ def test_logins_of_every_form_are_used(cri: CriClient, registry: RegistryProcess
         ("{host}/team/app:1", None, Code.UNKNOWN, "authentication required"),
         ("{host}/team/app:1", pb.AuthConfig(username="me", password="wrong"), Code.UNKNOWN, "authentication required"),
         ("{host}/team/app:1", login(server_address="other.example"), Code.UNKNOWN, "authentication required"),
-        ("{host}/team/app:1", pb.AuthConfig(auth="?"), Code.INVALID_ARGUMENT, "no base64"),
+        ("{host}/team/app:1", pb.AuthConfig(auth="?"), Code.INVALID_ARGUMENT, "not valid base64"),
         ("{host}/team/app:1", pb.AuthConfig(registry_token="t"), Code.INVALID_ARGUMENT, "auth.registry_token"),
         ("{host}/team/none:1", login(), Code.NOT_FOUND, "team/none:1"),
-        ("UPPER", None, Code.INVALID_ARGUMENT, "names no image"),
-        ("", None, Code.INVALID_ARGUMENT, "an image has to be named"),
+        ("UPPER", None, Code.INVALID_ARGUMENT, "is not an image name"),
+        ("", None, Code.INVALID_ARGUMENT, "an image is required"),
         ("localhost:1/team/app:1", None, Code.UNKNOWN, "RegistryUnavailable: "),
         (
             "localhost:1/team/app:1",
@@ -149,7 +149,7 @@ def test_a_dead_socket_is_replaced_and_a_folder_of_others_refused(machine: Machi
     shared.mkdir()
     shared.chmod(0o777)
     server = Server(shared / "cri.sock", [])
-    with pytest.raises(EngineError, match="can be written by others"):
+    with pytest.raises(EngineError, match="writable by others"):
         server.start()
     server.stop(0)
     assert os.listdir(shared) == []

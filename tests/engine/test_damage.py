@@ -116,8 +116,8 @@ def test_a_pod_with_a_damaged_file_is_removed_and_nothing_remains(node: Node, fi
         node.engine.pod_removal.stop(pod)
         node.engine.pod_removal.remove(pod)
         assert time.monotonic() - began < 20, kind
-        left = [line for line in node.machine.leftovers() if pod in line or container in line]
-        assert left == [], kind
+        leftovers = [line for line in node.machine.leftovers() if pod in line or container in line]
+        assert leftovers == [], kind
     assert (node.engine.inventory.pods(), node.engine.inventory.containers()) == ([], [])
     if file.startswith("root/networks"):  # which addresses the pod has is known from there alone
         remove_tree(node.folder / "ipam")
@@ -182,7 +182,7 @@ def test_an_unexpected_error_while_a_container_is_ended_fails_the_stop_of_its_po
             node.engine.pod_removal.stop(pod)
     with monkeypatch.context() as context:
         context.setattr(node.engine.domain, "stop", broken)
-        with pytest.raises(EngineError, match="plugins could not be notified of it: LookupError: no such zone"):
+        with pytest.raises(EngineError, match="plugins could not be notified: LookupError: no such zone"):
             node.engine.pod_removal.stop(pod)
     node.engine.pod_removal.stop(pod)
     node.remove(pod)
@@ -196,6 +196,6 @@ def test_a_second_engine_on_the_same_folders_changes_nothing_in_them(node: Node)
     settings.write_text(f'root = "{node.config.root}"\nstate = "{node.config.state}"\nsocket = "{node.folder}/s"\n')
     argv = [sys.executable, "-m", "nri", "engine", "serve", "--config", str(settings)]
     second = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-    assert second.returncode == 1 and f"another engine has {node.config.root}" in second.stderr
+    assert second.returncode == 1 and f"another engine uses {node.config.root}" in second.stderr
     assert [folder.stat().st_mode & 0o777 for folder in (node.config.root, node.config.state)] == [0o711, 0o711]
     node.remove(pod)

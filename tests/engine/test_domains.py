@@ -59,7 +59,7 @@ def memory(live: Live, container: str) -> int:
 
 
 def names(live: Live) -> list[str]:
-    return [each.metadata.name for each in live.cri.call("ListContainers").containers]
+    return [container.metadata.name for container in live.cri.call("ListContainers").containers]
 
 
 def test_two_clients_have_pods_of_their_own_and_the_same_plugins(domains: tuple[Live, Live]) -> None:
@@ -68,12 +68,12 @@ def test_two_clients_have_pods_of_their_own_and_the_same_plugins(domains: tuple[
     plugin.on["create"] = lambda pod, container: nri.Adjustment().add_env("BY", f"plugin-{container.name}")
     with attached(k8s.engine, plugin):
         config = k8s.pod_config("web", network=pb.POD)
-        pods = [each.cri.call("RunPodSandbox", config=config).pod_sandbox_id for each in domains]
+        pods = [domain.cri.call("RunPodSandbox", config=config).pod_sandbox_id for domain in domains]
         first, second = k8s.run(pods[0], "a"), moby.run(pods[1], "b")
         assert (names(k8s), names(moby)) == (["a"], ["b"]), "a name, namespace and uid are one pod in each domain"
-        for live, name, own, foreign in ((k8s, "a", first, second), (moby, "b", second, first)):
-            found = live.cri.call("ExecSync", container_id=own, cmd=["sh", "-c", "echo $BY"], timeout=20).stdout
-            assert found.decode() == f"plugin-{name}\n"
+        for live, name, own_id, foreign in ((k8s, "a", first, second), (moby, "b", second, first)):
+            output = live.cri.call("ExecSync", container_id=own_id, cmd=["sh", "-c", "echo $BY"], timeout=20).stdout
+            assert output.decode() == f"plugin-{name}\n"
             assert live.cri.refused("ExecSync", container_id=foreign, cmd=["true"])[0] is grpc.StatusCode.NOT_FOUND
             live.cri.call("StopContainer", container_id=foreign)
         assert {k8s.status(first).state, moby.status(second).state} == {pb.CONTAINER_RUNNING}, (
@@ -94,14 +94,14 @@ def test_two_clients_have_pods_of_their_own_and_the_same_plugins(domains: tuple[
 
 def test_a_restart_finds_the_pods_of_both_and_tells_plugins_of_all_at_once(domains: tuple[Live, Live]) -> None:
     k8s, moby = domains
-    made = [live.run(live.pod(name), name) for live, name in zip(domains, "ab", strict=True)]
+    container_id = [live.run(live.pod(name), name) for live, name in zip(domains, "ab", strict=True)]
     k8s.daemon.stop()
     k8s.daemon = Daemon(k8s.config)
     k8s.engine, moby.engine = k8s.daemon.engine, k8s.daemon.engine.domains["moby"]
     k8s.daemon.start()
     with attached(k8s.engine, Recorder()) as plugin:
-        assert [sorted(each) for each in plugin.synchronized[0]] == [["a", "b"], ["a", "b"]]
-        for live, container in zip(domains, made, strict=True):
+        assert [sorted(entry) for entry in plugin.synchronized[0]] == [["a", "b"], ["a", "b"]]
+        for live, container in zip(domains, container_id, strict=True):
             assert live.status(container).state == pb.CONTAINER_RUNNING
             live.cri.call("StopContainer", container_id=container)
         assert [name for event, name in plugin.events if event == "stop"] == ["a", "b"]

@@ -43,12 +43,12 @@ _OVER = (ContainerState.EXITED, ContainerState.REMOVING, ContainerState.CREATING
 class Life:
     """One pod and its container on an engine; what it does is drawn from its number."""
 
-    def __init__(self, node: Node, number: int, *, told: bool = False) -> None:
+    def __init__(self, node: Node, number: int, *, told_: bool = False) -> None:
         self.node, self.name, self._random = node, f"life{number:04}", Random(number)
-        self._told = told
+        self._told = told_
         self.refused = {
             event
-            for event, percent in (TOLD_REFUSALS if told else REFUSALS).items()
+            for event, percent in (TOLD_REFUSALS if told_ else REFUSALS).items()
             if self._random.randrange(100) < percent
         }
         self.failures: dict[str, str] = {}
@@ -152,13 +152,13 @@ class Crowd:
     def _differing(self) -> list[str]:
         """What is not as the allocator says, container by container."""
         has = self._allocator.events("has")
-        said = has[-1]["containers"] if has else {}
+        containers = has[-1]["containers"] if has else {}
         records = [entry.record for entry in self.node.engine.inventory.containers() if entry.record.state not in _OVER]
-        if sorted(said) != sorted(each.id for each in records):
-            return [f"the allocator has {sorted(said)}, the engine {sorted(each.id for each in records)}"]
-        found = []
+        if sorted(containers) != sorted(record_.id for record_ in records):
+            return [f"the allocator has {sorted(containers)}, the engine {sorted(record_.id for record_ in records)}"]
+        actual = []
         for record in records:
-            cpus, owner = said[record.id]
+            cpus, owner = containers[record.id]
             views = {
                 "the kernel": self._kernel(record.id),
                 "provenance": _plain(self._provenance(record.id)),
@@ -166,12 +166,12 @@ class Crowd:
             }
             wrong = [f"{who}: {view}" for who, view in views.items() if view != cpus]
             if wrong:
-                found.append(
+                actual.append(
                     f"{record.id} has {cpus} ({owner}); {', '.join(wrong)}; {self._explained(record.id).notes}"
                 )
             self.exclusive += owner == "exclusive"
             self.compared += 1
-        return found
+        return actual
 
     def _kernel(self, container: str) -> str:
         try:
@@ -211,15 +211,15 @@ class _Joining:
 
 
 @pytest.mark.timeout(max(300, LIVES * 2))
-@pytest.mark.parametrize("told", [False, True], ids=["not told", "told"])
-def test_lives_under_plugins_in_go_leave_kernel_provenance_and_the_plugins_books_alike(node: Node, told: bool) -> None:
-    node.config = replace(node.config, nri=replace(node.config.nri, tell_refused=told))
+@pytest.mark.parametrize("told_", [False, True], ids=["not told", "told"])
+def test_lives_under_plugins_in_go_leave_kernel_provenance_and_the_plugins_books_alike(node: Node, told_: bool) -> None:
+    node.config = replace(node.config, nri=replace(node.config.nri, tell_refused=told_))
     node.start()
     kinds = (("20", "allocator"), ("30", "agent"), ("40", "refuser"))
-    options = {"cpus": CPUS, "shared": 1, "tell": True, "unsolicited": True, "believe": told}
+    options = {"cpus": CPUS, "shared": 1, "tell": True, "unsolicited": True, "believe": told_}
     with crew(_Joining(node), kinds, allocator=options) as running:  # type: ignore[arg-type]
         crowd = Crowd(node, running["allocator"])
-        lives = [Life(node, number, told=told) for number in range(LIVES)]
+        lives = [Life(node, number, told_=told_) for number in range(LIVES)]
         began = time.monotonic()
         crowd.run(lives)
         took = time.monotonic() - began
@@ -229,7 +229,7 @@ def test_lives_under_plugins_in_go_leave_kernel_provenance_and_the_plugins_books
         allocator = running["allocator"]
         assert allocator.events("has")[-1]["containers"] == {}, "the allocator has not got everything back"
         # Of forty lives it may be that none met a CPU that was free when its update was refused.
-        assert not told or CPUS < 2 or LIVES < 200 or allocator.events("took_back"), "no grant was refused"
+        assert not told_ or CPUS < 2 or LIVES < 200 or allocator.events("took_back"), "no grant was refused"
         assert crowd.rests == LIVES // THREADS and crowd.compared > LIVES
         assert CPUS < 2 or crowd.exclusive >= LIVES // 40, "hardly any CPU was given away"
     counted = f"{crowd.compared} comparisons, {crowd.exclusive} with CPUs of their own"

@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from nri.engine.images import ImageStore, Registry, Transport
-from nri.engine.images.room import Limits
+from nri.engine.images.space_budget import Limits
 from nri.engine.support.errors import EngineError, InvalidRequest
 from tests.engine.machine import Machine
 from tests.engine.registry import RegistryProcess
@@ -40,9 +40,9 @@ def store(machine: Machine, registry: RegistryProcess) -> ImageStore:
 
 def files(store: ImageStore, name: str) -> list[str]:
     root = store.mount(store.get(name), "c1")
-    found = sorted(path.name for path in (root / "etc").iterdir())
+    actual = sorted(path.name for path in (root / "etc").iterdir())
     store.unmount("c1")
-    return found
+    return actual
 
 
 LIES = {
@@ -69,7 +69,7 @@ def test_a_manifest_without_the_layers_of_its_configuration_takes_no_images_plac
     image = store.pull(trusted)
     assert files(store, trusted) == ["base", "guard"]
     if len(LIES[lie]) != 2:  # what else could differ does not change what this id has
-        with pytest.raises(InvalidRequest, match="layers and its configuration 2"):
+        with pytest.raises(InvalidRequest, match="layers, its configuration 2"):
             bring(name)
     assert list(store.list()) == [image]
     assert list(ImageStore(store.root, store.transport).list()) == [image]
@@ -78,8 +78,8 @@ def test_a_manifest_without_the_layers_of_its_configuration_takes_no_images_plac
 @pytest.mark.parametrize("lie", ["some", "other order"])
 def test_nor_does_one_in_dockers_format(store: ImageStore, registry: RegistryProcess, lie: str) -> None:
     folder = store.root.parent
-    made = layout(folder / "docker", [BASE, GUARD])
-    name = registry.push("docker:1", made, "--format=v2s2")
+    layout_folder = layout(folder / "docker", [BASE, GUARD])
+    name = registry.push("docker:1", layout_folder, "--format=v2s2")
     image = store.pull(name)
     assert files(store, name) == ["base", "guard"]
     store.remove(name)
@@ -107,9 +107,9 @@ def test_an_image_without_layers_and_one_with_a_layer_twice_are_images(store: Im
 @pytest.mark.parametrize(
     ("changed", "problem"),
     [
-        ({"config": {"User": 7}}, "config.User is 7, and has to be a text"),
-        ({"config": {"Env": "PATH=/bin"}}, "config.Env is 'PATH=/bin', and has to be a list"),
-        ({"config": {"Labels": {"a": 1}}}, r"config.Labels\[0\] is 1, and has to be a text"),
+        ({"config": {"User": 7}}, "config.User is 7; it must be text"),
+        ({"config": {"Env": "PATH=/bin"}}, "config.Env is 'PATH=/bin'; it must be a list"),
+        ({"config": {"Labels": {"a": 1}}}, r"config.Labels\[0\] is 1; it must be text"),
     ],
 )
 def test_a_configuration_of_wrong_types_fails_that_pull_by_name(
@@ -129,18 +129,18 @@ def test_layers_of_zstd_are_unpacked_and_the_id_stays(store: ImageStore, registr
     rewrite(folder, lambda manifest: manifest["layers"][1].update(
         mediaType=f"{MEDIA}.layer.v1.tar+zstd", digest=digest(packed), size=len(packed)
     ))  # fmt: skip
-    wanted = manifest_of(folder)["config"]["digest"]
+    digest_ = manifest_of(folder)["config"]["digest"]
     name = registry.push("zstd:1", source)
-    assert store.pull(name).id == wanted
+    assert store.pull(name).id == digest_
     assert files(store, name) == ["base", "guard"]
     store.remove(name)
-    assert store.load(source, "zstd:1").id == wanted
+    assert store.load(source, "zstd:1").id == digest_
 
 
 def manifest_of(folder: Path) -> dict[str, Any]:
     index = json.loads((folder / "index.json").read_text())
-    found: dict[str, Any] = json.loads((folder / "blobs/sha256" / index["manifests"][0]["digest"][7:]).read_bytes())
-    return found
+    document: dict[str, Any] = json.loads((folder / "blobs/sha256" / index["manifests"][0]["digest"][7:]).read_bytes())
+    return document
 
 
 def rewrite(folder: Path, change: Any) -> None:
@@ -161,10 +161,10 @@ def sparse(size_bytes: int) -> bytes:
                        "GNU.sparse.realsize": str(size_bytes)}  # fmt: skip
     holes = b"0\n".ljust(512, b"\0")
     row.size = len(holes)
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
+    bytes_io = io.BytesIO()
+    with tarfile.open(fileobj=bytes_io, mode="w", format=tarfile.PAX_FORMAT) as archive:
         archive.addfile(row, io.BytesIO(holes))
-    return made.getvalue()
+    return bytes_io.getvalue()
 
 
 BOMBS = {

@@ -24,10 +24,10 @@ def test_a_sysctl_does_not_lead_out_of_the_pods_namespaces(node: Node, name: str
     before = SWAPPINESS.read_text()
     config = node.pod_config(network=pb.POD)
     config.linux.sysctls[name] = "1" if before.strip() != "1" else "2"
-    with pytest.raises(RequestError, match="is a setting of the whole node") as caught:
+    with pytest.raises(RequestError, match="is not a sysctl") as caught:
         node.engine.pod_creation.run(config)
     assert (caught.value.field, SWAPPINESS.read_text()) == (f"linux.sysctls[{name}]", before)
-    assert node.left() == []
+    assert node.leftovers() == []
 
 
 def test_sysctls_of_a_pod_are_its_own_in_either_form(node: Node) -> None:
@@ -38,13 +38,13 @@ def test_sysctls_of_a_pod_are_its_own_in_either_form(node: Node) -> None:
     })  # fmt: skip
     files = ("net/ipv4/conf/lo/log_martians", "net/ipv4/ip_default_ttl", "kernel/msgmax", "fs/mqueue/msg_max",
              "net/ipv4/ip_local_port_range")  # fmt: skip
-    paths = [f"/proc/sys/{each}" for each in files]
-    before = [Path(each).read_text() for each in paths if Path(each).exists()]
+    paths = [f"/proc/sys/{file}" for file in files]
+    before = [Path(file).read_text() for file in paths if Path(file).exists()]
     pod = node.engine.pod_creation.run(config)
-    made = node.run(pod)
-    found = node.engine.running_containers.exec_sync(made, ("cat", *paths), 20).stdout.decode()
-    assert found.replace("\t", " ").splitlines() == ["1", "33", "4096", "7", "2000 3000"]
-    assert [Path(each).read_text() for each in paths if Path(each).exists()] == before
+    container_id = node.run(pod)
+    output = node.engine.running_containers.exec_sync(container_id, ("cat", *paths), 20).stdout.decode()
+    assert output.replace("\t", " ").splitlines() == ["1", "33", "4096", "7", "2000 3000"]
+    assert [Path(file).read_text() for file in paths if Path(file).exists()] == before
     node.remove(pod)
 
 
@@ -64,4 +64,4 @@ def test_a_sysctl_that_the_kernel_refuses_is_named_and_the_pod_is_undone(
     with pytest.raises(RequestError, match=problem) as caught:
         node.engine.pod_creation.run(config)
     assert caught.value.field == f"linux.sysctls[{name}]"
-    assert (node.left(), node.engine.inventory.pods()) == ([], [])
+    assert (node.leftovers(), node.engine.inventory.pods()) == ([], [])

@@ -35,10 +35,10 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryProce
 
 @pytest.fixture
 def store(machine: Machine, registry: RegistryProcess) -> ImageStore:
-    return made(machine, Registry(registry.host, insecure=True))
+    return new_store(machine, Registry(registry.host, insecure=True))
 
 
-def made(machine: Machine, *registries: Registry, **options: str) -> ImageStore:
+def new_store(machine: Machine, *registries: Registry, **options: str) -> ImageStore:
     need_tool("umoci")
     return ImageStore(machine.folder / "images", Transport(need_tool("skopeo"), registries), **options)  # type: ignore[arg-type]
 
@@ -52,20 +52,20 @@ def left_over(store: ImageStore) -> list[str]:
 
 
 def test_an_image_is_pulled_and_there_after_a_restart(store: ImageStore, registry: RegistryProcess) -> None:
-    seen: list[Progress] = []
-    image = store.pull(f"{registry.host}/team/app:1", progress=seen.append)
+    progress: list[Progress] = []
+    image = store.pull(f"{registry.host}/team/app:1", progress=progress.append)
     assert image.repo_tags == (f"{registry.host}/team/app:1",)
     assert len(image.repo_digests) == 1 and image.repo_digests[0].startswith(f"{registry.host}/team/app@sha256:")
     assert image.id.startswith("sha256:") and image.size_bytes > 500_000
     assert image.entrypoint + image.cmd and any(word.startswith("PATH=") for word in image.env)
-    assert seen[-1].done_bytes == seen[-1].total_bytes > 100_000
-    again = reopened(store)
-    assert again.complaints == []
-    assert list(again.list()) == [image]
+    assert progress[-1].done_bytes == progress[-1].total_bytes > 100_000
+    reopened_store = reopened(store)
+    assert reopened_store.complaints == []
+    assert list(reopened_store.list()) == [image]
     for name in (image.id, image.id[7:], image.id[7:20], image.repo_tags[0], image.repo_digests[0]):
-        assert again.get(name) == image
+        assert reopened_store.get(name) == image
     assert left_over(store) == []
-    assert again.fs_info().size_bytes == image.size_bytes
+    assert reopened_store.fs_info().size_bytes == image.size_bytes
 
 
 def test_the_digest_is_the_registrys_own(store: ImageStore, registry: RegistryProcess) -> None:
@@ -125,14 +125,14 @@ def test_two_pulls_at_once_bring_the_image_once(store: ImageStore, registry: Reg
             real(self, source, *arguments, **options)  # type: ignore[arg-type]
 
     store.transport = Counting(store.transport.skopeo, list(store.transport.registries.values()))
-    found: list[str] = []
+    actual: list[str] = []
     names = [f"{registry.host}/team/app:1"] * 3 + [registry.push("elsewhere:9")]
-    threads = [threading.Thread(target=lambda name=name: found.append(store.pull(name).id)) for name in names]  # type: ignore[misc]
+    threads = [threading.Thread(target=lambda name=name: actual.append(store.pull(name).id)) for name in names]  # type: ignore[misc]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 4 and len(set(found)) == 1 and len(copies) == 1
+    assert len(actual) == 4 and len(set(actual)) == 1 and len(copies) == 1
 
 
 @pytest.mark.parametrize("kind", ["oci-archive", "docker-archive", "oci"])
@@ -158,7 +158,7 @@ def test_archives_are_loaded(store: ImageStore, kind: str) -> None:
 
 def test_a_source_that_is_no_archive_is_refused(store: ImageStore) -> None:
     for source in ("docker://evil/x", "oci-archive:relative", "dir:/etc", "-h"):
-        with pytest.raises(InvalidRequest, match="is no archive"):
+        with pytest.raises(InvalidRequest, match="is not an archive"):
             store.load(source, "app")
 
 
@@ -168,18 +168,18 @@ def test_a_source_that_is_no_archive_is_refused(store: ImageStore) -> None:
 def test_credentials_open_a_registry_and_stand_on_no_command_line(machine: Machine, tmp_path: Path) -> None:
     with RegistryProcess(tmp_path / "r", password=True) as registry:
         name = registry.push("private:1")
-        store = made(machine, Registry(registry.host, insecure=True))
+        store = new_store(machine, Registry(registry.host, insecure=True))
         for wrong in (None, Credentials("me", "wrong")):
             with pytest.raises(CommandFailed, match=r"authentication required|unauthorized"):
                 store.pull(name, wrong)
-        seen: list[str] = []
+        names: list[str] = []
         spy = machine.folder / "skopeo"
         spy.write_text(f'#!/bin/sh\necho "$@" >> {machine.folder}/argv\nexec {store.transport.skopeo} "$@"\n')
         spy.chmod(0o755)
         store.transport.skopeo = str(spy)
         assert store.pull(name, ME).repo_tags == (name,)
-        seen = (machine.folder / "argv").read_text().splitlines()
-        assert len(seen) == 2 and not any("secret" in line or "bWU6" in line for line in seen)
+        names = (machine.folder / "argv").read_text().splitlines()
+        assert len(names) == 2 and not any("secret" in line or "bWU6" in line for line in names)
         assert store.pull(name, Credentials(auth="bWU6c2VjcmV0")).repo_tags == (name,)
         assert left_over(store) == []
 
@@ -188,8 +188,8 @@ def test_a_registry_with_its_own_certificate_needs_that_to_be_named(machine: Mac
     with RegistryProcess(tmp_path / "r", tls=True) as registry:
         name = registry.push("app:1")
         with pytest.raises(CommandFailed, match="certificate"):
-            made(machine).pull(name)
-        trusting = made(machine, Registry(registry.host, certificates=str(tmp_path / "r/certs")))
+            new_store(machine).pull(name)
+        trusting = new_store(machine, Registry(registry.host, certificates=str(tmp_path / "r/certs")))
         assert trusting.pull(name).repo_tags == (name,)
 
 
@@ -197,7 +197,7 @@ def test_a_mirror_is_asked_in_place_of_a_registry_that_is_not_there(
     machine: Machine, registry: RegistryProcess
 ) -> None:
     absent = Registry("registry.example.invalid", mirrors=(f"http://{registry.host}",))
-    image = made(machine, absent).pull("registry.example.invalid/team/app:1")
+    image = new_store(machine, absent).pull("registry.example.invalid/team/app:1")
     assert image.repo_tags == ("registry.example.invalid/team/app:1",)
 
 
@@ -217,13 +217,13 @@ def test_lists_in_a_list_are_gone_through_to_the_image_for_this_machine(machine:
         registry.push("team/mine:1", layout(tmp_path / "mine", [base_layer()]))
         alien = {"os": "linux", "architecture": "alien", "rootfs": {"type": "layers", "diff_ids": []}}
         registry.push("team/alien:1", layout(tmp_path / "alien", [], whole_config=alien))
-        others = put("team/others:1", row("team/alien:1", platform={"os": "linux", "architecture": "alien"}))
+        other_platforms = put("team/others:1", row("team/alien:1", platform={"os": "linux", "architecture": "alien"}))
         unsaid = put("team/unsaid:1", row("team/alien:1"), row("team/mine:1"))
-        put("team/all:1", others, unsaid)
-        store = made(machine, Registry(registry.host, insecure=True))
+        put("team/all:1", other_platforms, unsaid)
+        store = new_store(machine, Registry(registry.host, insecure=True))
         image = store.pull(f"{registry.host}/team/all:1")
         assert image.id == json.loads(registry.tags["team/mine:1"][1])["config"]["digest"]
-        with pytest.raises(InvalidRequest, match=r"is not for linux/.*; there is linux/alien"):
+        with pytest.raises(InvalidRequest, match=r"is not for linux/.*; it is for linux/alien"):
             store.pull(f"{registry.host}/team/others:1")
         assert left_over(store) == []
 
@@ -245,7 +245,7 @@ def test_a_registry_that_is_not_there_is_named(store: ImageStore) -> None:
 def test_a_registry_that_stands_still_is_given_up(machine: Machine, tmp_path: Path) -> None:
     with RegistryProcess(tmp_path / "r") as registry:
         name = registry.push("app:1")
-        store = made(machine, Registry(registry.host, insecure=True))
+        store = new_store(machine, Registry(registry.host, insecure=True))
         store.transport.stall_s = 1
         registry.pause(True)
         with pytest.raises(CommandTimeout, match=name):
@@ -291,10 +291,10 @@ def test_what_a_kill_left_is_removed_at_the_start(store: ImageStore, registry: R
     (store.root / "pulls/half/layout").mkdir(parents=True)
     torn = store.root / "images" / ("0" * 64)
     (torn / "rootfs").mkdir(parents=True)
-    again = reopened(store)
-    assert [line for line in again.complaints if str(torn) in line and "pulled again" in line]
-    assert (left_over(again), torn.exists()) == ([], False)
-    assert list(again.list()) == [image]
+    reopened_store = reopened(store)
+    assert [line for line in reopened_store.complaints if str(torn) in line and "pulled again" in line]
+    assert (left_over(reopened_store), torn.exists()) == ([], False)
+    assert list(reopened_store.list()) == [image]
 
 
 PULL = """
@@ -324,17 +324,17 @@ def test_an_engine_killed_in_a_pull_leaves_nothing_to_the_next_one(
     machine.wait_for((machine.folder / "reached").exists, moment)
     engine.kill()
     engine.wait()
-    again = reopened(store)
-    assert (again.complaints, left_over(again), list(again.list())) == ([], [], [])
-    assert again.pull(name).repo_tags == (name,)
+    reopened_store = reopened(store)
+    assert (reopened_store.complaints, left_over(reopened_store), list(reopened_store.list())) == ([], [], [])
+    assert reopened_store.pull(name).repo_tags == (name,)
 
 
 def test_names_that_cannot_be_read_leave_the_images(store: ImageStore, registry: RegistryProcess) -> None:
     image = store.pull(f"{registry.host}/team/app:1")
     (store.root / "names.json").write_text("{")
-    again = reopened(store)
-    assert "without names" in again.complaints[0]
-    assert again.get(image.id).repo_tags == ()
+    reopened_store = reopened(store)
+    assert "without names" in reopened_store.complaints[0]
+    assert reopened_store.get(image.id).repo_tags == ()
 
 
 # --- removal ------------------------------------------------------------------------------------------------------
@@ -358,11 +358,11 @@ def test_what_a_container_uses_stays_until_the_container_is_gone(store: ImageSto
     with pytest.raises(NotFound):
         store.get(image.id)
     assert (rootfs / "bin/busybox").exists()
-    again = reopened(store)
-    assert list(again.list()) == [] and (rootfs / "bin/busybox").exists()
-    again.unmount("c1")
+    reopened_store = reopened(store)
+    assert list(reopened_store.list()) == [] and (rootfs / "bin/busybox").exists()
+    reopened_store.unmount("c1")
     assert list((store.root / "images").iterdir()) == []
-    assert again.pull(f"{registry.host}/team/app:1").id == image.id
+    assert reopened_store.pull(f"{registry.host}/team/app:1").id == image.id
 
 
 def test_an_image_pulled_again_while_its_removal_waits_is_there(store: ImageStore, registry: RegistryProcess) -> None:
@@ -384,7 +384,7 @@ def driver(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def with_driver(machine: Machine, registry: RegistryProcess, driver: str) -> ImageStore:
-    return made(machine, Registry(registry.host, insecure=True), driver=driver)
+    return new_store(machine, Registry(registry.host, insecure=True), driver=driver)
 
 
 def test_each_container_writes_for_itself(with_driver: ImageStore, registry: RegistryProcess) -> None:
@@ -410,10 +410,10 @@ def test_what_was_written_is_there_after_a_restart_of_the_machine(
     image = store.pull(f"{registry.host}/team/app:1")
     (store.mount(image, "c1") / "kept").write_text("x")
     store.snapshots.detach("c1")
-    again = ImageStore(store.root, store.transport)
-    assert again.snapshots.images() == {"c1": image.id}
-    assert (again.mount(image, "c1") / "kept").read_text() == "x"
-    again.unmount("c1")
+    reopened_store = ImageStore(store.root, store.transport)
+    assert reopened_store.snapshots.images() == {"c1": image.id}
+    assert (reopened_store.mount(image, "c1") / "kept").read_text() == "x"
+    reopened_store.unmount("c1")
 
 
 def test_the_root_folder_has_the_images_mode_and_special_files_are_copied(
@@ -427,8 +427,8 @@ def test_the_root_folder_has_the_images_mode_and_special_files_are_copied(
     (lower / "link").symlink_to("/etc")
     os.setxattr(lower / "null", "trusted.x", b"1")
     merged = with_driver.snapshots.mount(lower, "c1")
-    found = merged.stat()
-    assert (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid) == (0o751, 12, 34)
+    status = merged.stat()
+    assert (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid) == (0o751, 12, 34)
     assert stat.S_ISCHR((merged / "null").stat().st_mode) and os.readlink(merged / "link") == "/etc"
     assert os.getxattr(merged / "null", "trusted.x") == b"1"
     with_driver.unmount("c1")

@@ -48,16 +48,18 @@ def engine() -> Iterator[Engine]:
     for tool in ("runc", "conmon", "skopeo", "umoci"):
         need_tool(tool)
     need(Path("/usr/lib/cni/bridge").exists(), "the CNI plugins (containernetworking-plugins)")
-    made = Engine(say=lambda _: None)
-    made.settings.write_text(made.settings.read_text() + f'\n[domains.moby]\nsocket = "{made.run_dir}/moby.sock"\n')
+    engine_ = Engine(say=lambda _: None)
+    engine_.settings.write_text(
+        engine_.settings.read_text() + f'\n[domains.moby]\nsocket = "{engine_.run_dir}/moby.sock"\n'
+    )
     try:
-        made.enable_pod_network()
-        images = ImageStore(made.run_dir / "root/domains/moby/images")
+        engine_.enable_pod_network()
+        images = ImageStore(engine_.run_dir / "root/domains/moby/images")
         images.load(f"oci-archive:{image_archive(lambda _: None)}:{BUSYBOX}", BUSYBOX)
-        made.start()
-        yield made
+        engine_.start()
+        yield engine_
     finally:
-        made.close()
+        engine_.close()
 
 
 def client(engine: Engine, domain: str) -> Cri:
@@ -115,20 +117,20 @@ class Lives:
         pod = cri.run_pod(f"{self._prefix}{self.whole + self.cut}", own_network=draw.random() < 0.5)
         for name in ("a", "b")[: draw.randint(1, 2)]:
             command = ("sh", "-c", "sleep 0.1") if draw.random() < 0.3 else ("sleep", "1000000")
-            made = cri.create(pod, name, command, memory_limit_in_bytes=64 << 20)
-            cri.start(made)
+            container_id = cri.create(pod, name, command, memory_limit_in_bytes=64 << 20)
+            cri.start(container_id)
             if draw.random() < 0.3 and command[0] == "sleep":
-                cri.update(made, memory_limit_in_bytes=48 << 20)
+                cri.update(container_id, memory_limit_in_bytes=48 << 20)
             if draw.random() < 0.5:
-                cri.stop(made)
-                cri.remove(made)
+                cri.stop(container_id)
+                cri.remove(container_id)
         cri.remove_pod(pod.id)
 
     def _clear(self) -> None:
         """Remove what is there of the thread's pods."""
-        for each in self._cri.call("ListPodSandbox", pb.ListPodSandboxRequest()).items:
-            if each.metadata.name.startswith(self._prefix):
-                self._cri.remove_pod(each.id)
+        for item in self._cri.call("ListPodSandbox", pb.ListPodSandboxRequest()).items:
+            if item.metadata.name.startswith(self._prefix):
+                self._cri.remove_pod(item.id)
 
 
 class Steady:
@@ -140,8 +142,8 @@ class Steady:
         self.pods: list[tuple[Pod, str, int]] = []
         for number in range(STEADY):
             pod = cri.run_pod(f"steady-{domain or 'k8s'}-{number}", own_network=number % 2 == 0)
-            made = cri.run(pod, f"{domain or 'k8s'}{number}")
-            self.pods.append((pod, made, cri.info(made)["pid"]))
+            container_id = cri.run(pod, f"{domain or 'k8s'}{number}")
+            self.pods.append((pod, container_id, cri.info(container_id)["pid"]))
         cri.close()
 
     def check(self) -> None:
@@ -167,8 +169,8 @@ class Steady:
 def kill(engine: Engine) -> None:
     """End it, look at what it has said, and start it again."""
     engine.kill()
-    said = engine.log.read_text(errors="replace")
-    assert "Traceback" not in said, said[said.index("Traceback") :][:3000]
+    text = engine.log.read_text(errors="replace")
+    assert "Traceback" not in text, text[text.index("Traceback") :][:3000]
     engine.restart()
 
 
@@ -187,21 +189,21 @@ def test_pods_outlive_kills_of_their_engine_and_nothing_is_left_of_those_that_we
     over = threading.Event()
     lives = [Lives(engine, domain, number, over) for domain in ("", "moby") for number in range(THREADS)]
     with PluginProcess(engine.nri_socket) as plugin:
-        for each in lives:
-            each.thread.start()
+        for live in lives:
+            live.thread.start()
         until = time.monotonic() + 60 * MINUTES
         while kills < KILLS or time.monotonic() < until:
             time.sleep(draw.uniform(0.0, LONGEST_S))
             kill(engine)
             kills += 1
-            for each in steady:
-                each.check()
-            assert not [line for each in lives for line in each.wrong], engine.log.read_text()[-4000:]
+            for live in steady:
+                live.check()
+            assert not [line for live in lives for line in live.wrong], engine.log.read_text()[-4000:]
         over.set()
-        for each in lives:
-            each.thread.join(BACK_S * 4)
-        assert not [each.thread.name for each in lives if each.thread.is_alive()], "a life hangs"
-        wrong = [line for each in lives for line in each.wrong]
+        for live in lives:
+            live.thread.join(BACK_S * 4)
+        assert not [live.thread.name for live in lives if live.thread.is_alive()], "a life hangs"
+        wrong = [line for live in lives for line in live.wrong]
         assert not wrong, "\n".join(wrong)
         wait_for(lambda: synchronized(plugin) is not None, "the plugin's return", BACK_S)
         ended = len(plugin.lines("Closed"))
@@ -209,10 +211,10 @@ def test_pods_outlive_kills_of_their_engine_and_nothing_is_left_of_those_that_we
         wait_for(lambda: len(plugin.lines("Closed")) > ended, "the end of the plugin's connection", BACK_S)
         wait_for(lambda: synchronized(plugin) is not None, "the plugin's return", BACK_S)
         assert synchronized(plugin) == sorted(f"{domain}{n}" for domain in ("k8s", "moby") for n in range(STEADY))
-        for each in steady:
-            each.check()
-            each.remove()
-    left = settled(lambda: sorted({*traces(engine.run_dir)} - empty))
-    assert not left, "\n".join(left)
-    whole, cut = (sum(getattr(each, name) for each in lives) for name in ("whole", "cut"))
-    print(f"\n{kills} kills, {whole} lives whole, {cut} cut off")
+        for live in steady:
+            live.check()
+            live.remove()
+    leftovers = settled(lambda: sorted({*traces(engine.run_dir)} - empty))
+    assert not leftovers, "\n".join(leftovers)
+    complete, cut = (sum(getattr(live, name) for live in lives) for name in ("whole", "cut"))
+    print(f"\n{kills} kills, {complete} lives whole, {cut} cut off")

@@ -34,13 +34,13 @@ def engine() -> Iterator[Engine]:
     for tool in ("runc", "conmon", "skopeo", "umoci"):
         need_tool(tool)
     need(Path("/usr/lib/cni/bridge").exists(), "the CNI plugins (containernetworking-plugins)")
-    made = Engine(say=lambda _: None)
+    engine_ = Engine(say=lambda _: None)
     try:
-        made.enable_pod_network()
-        made.start()
-        yield made
+        engine_.enable_pod_network()
+        engine_.start()
+        yield engine_
     finally:
-        made.close()
+        engine_.close()
 
 
 class Use(NamedTuple):

@@ -34,14 +34,14 @@ def leases(node: Node) -> int:
 def test_a_pods_events_come_while_its_network_is_there(node: Node) -> None:
     plugin: Recorder = node.plugin()
     engine = node.engine
-    seen: dict[str, Any] = {}
+    messages: dict[str, Any] = {}
 
     def look(event: str) -> Any:
         def see(pod: Any, _: Any) -> None:
             paths = {row.type: row.path for row in pod.linux.namespaces}
-            known = [entry.record.state for entry in engine.inventory.pods() if entry.id == pod.id]
+            states = [entry.record.state for entry in engine.inventory.pods() if entry.id == pod.id]
             on_disk = (node.config.root / "records/pods" / f"{pod.id}.json").exists()
-            seen[event] = (list(pod.ips), sorted(paths), leases(node), known, on_disk)
+            messages[event] = (list(pod.ips), sorted(paths), leases(node), states, on_disk)
             assert all(is_mount_point(Path(path)) for path in paths.values())
 
         return see
@@ -55,9 +55,9 @@ def test_a_pods_events_come_while_its_network_is_there(node: Node) -> None:
     assert len(ips) == 1 and ips[0].startswith("10.231.79.")
     engine.pod_removal.stop(pod)
     engine.pod_removal.remove(pod)
-    assert seen["run_pod"] == (ips, ["ipc", "network", "uts"], 1, [], True)
-    assert seen["stop_pod"] == (ips, ["ipc", "network", "uts"], 1, [PodState.STOPPING], True)
-    assert seen["remove_pod"] == (ips, [], 0, [PodState.REMOVING], True)
+    assert messages["run_pod"] == (ips, ["ipc", "network", "uts"], 1, [], True)
+    assert messages["stop_pod"] == (ips, ["ipc", "network", "uts"], 1, [PodState.STOPPING], True)
+    assert messages["remove_pod"] == (ips, [], 0, [PodState.REMOVING], True)
     assert plugin.of("pod") == ["run_pod", "stop_pod", "remove_pod"]
     order = [event for event, _ in plugin.events]
     assert order.index("remove") > order.index("stop_pod") > order.index("stop")
@@ -68,14 +68,14 @@ def test_a_pods_events_come_while_its_network_is_there(node: Node) -> None:
 def test_a_containers_events_come_at_their_moments(node: Node, handler: str) -> None:
     plugin: Recorder = node.plugin()
     engine = node.engine
-    seen: dict[str, dict[str, Any]] = {}
+    messages: dict[str, dict[str, Any]] = {}
 
     def look(event: str) -> Any:
         def see(pod: Any, container: Any) -> None:
             bundle = node.config.state / "bundles" / container.id
             rows = [entry.record for entry in engine.inventory.containers() if entry.id == container.id]
             log = node.folder / "logs/pod/c.log"
-            seen[event] = {
+            messages[event] = {
                 "id": container.id,
                 "pod": container.pod_sandbox_id,
                 "config.json": (bundle / "config.json").exists(),
@@ -93,17 +93,19 @@ def test_a_containers_events_come_at_their_moments(node: Node, handler: str) -> 
     for event in WHOLE_LIFE:
         plugin.on[event] = look(event)
     pod = node.pod(handler=handler)
-    made = node.run(pod, command=POLITE)
+    container_id = node.run(pod, command=POLITE)
     node.wait_for(lambda: "ready" in (node.folder / "logs/pod/c.log").read_text(), "the container's first word")
-    engine.container_removal.stop(made, 20)
-    assert engine.inventory.container(made).record.exit_code == 3
-    engine.container_removal.remove(made)
+    engine.container_removal.stop(container_id, 20)
+    assert engine.inventory.container(container_id).record.exit_code == 3
+    engine.container_removal.remove(container_id)
     node.remove(pod)
     assert plugin.of("c") == WHOLE_LIFE
-    assert {row["id"] for row in seen.values()} == {made} and {row["pod"] for row in seen.values()} == {pod}
+    assert {row["id"] for row in messages.values()} == {container_id} and {row["pod"] for row in messages.values()} == {
+        pod
+    }
 
     def of(event: str, *keys: str) -> tuple[Any, ...]:
-        return tuple(seen[event][key] for key in keys)
+        return tuple(messages[event][key] for key in keys)
 
     # On the whole spec, before anything of the runtime exists.
     assert of("create", "args", "root", "config.json", "runtime", "state") == (list(POLITE), True, False, None, None)
@@ -133,12 +135,12 @@ def test_what_a_plugin_adjusts_is_in_the_container(node: Node) -> None:
         nri.Adjustment().add_env("POD", pod.name).set_memory_limit(48 << 20).add_annotation("who", "me")
     )
     pod = node.pod()
-    made = node.run(pod, command=("sh", "-c", "echo pod=$POD; sleep 1000"))
+    container_id = node.run(pod, command=("sh", "-c", "echo pod=$POD; sleep 1000"))
     log = node.folder / "logs/pod/c.log"
     node.wait_for(lambda: "stdout F pod=pod" in log.read_text(), "what the container says")
-    assert node.cgroup(made, "memory", "memory.limit_in_bytes") == str(48 << 20)
-    assert node.engine.inventory.container(made).record.resources["memory_limit_in_bytes"] == str(48 << 20)
-    spec = json.loads((node.config.state / "bundles" / made / "config.json").read_text())
+    assert node.cgroup(container_id, "memory", "memory.limit_in_bytes") == str(48 << 20)
+    assert node.engine.inventory.container(container_id).record.resources["memory_limit_in_bytes"] == str(48 << 20)
+    spec = json.loads((node.config.state / "bundles" / container_id / "config.json").read_text())
     assert spec["annotations"]["who"] == "me" and "POD=pod" in spec["process"]["env"]
 
 
@@ -197,15 +199,15 @@ def test_a_plugin_that_refuses_a_start_ends_the_container(node: Node) -> None:
 
     plugin.on["start"] = refuse
     pod = node.pod()
-    made = node.create(pod, command=("sh", "-c", "echo ran"))
+    container_id = node.create(pod, command=("sh", "-c", "echo ran"))
     with pytest.raises(NriError, match="not now"):
-        node.engine.container_start.start(made)
-    record = node.engine.inventory.container(made).record
+        node.engine.container_start.start(container_id)
+    record = node.engine.inventory.container(container_id).record
     assert (record.state, record.exit_code, record.reason) == (ContainerState.EXITED, 128, "StartError")
     assert "not now" in record.message
     assert (node.folder / "logs/pod/c.log").read_text() == ""
     assert plugin.of("c") == ["create", "post_create", "start", "stop"]
-    node.engine.container_removal.remove(made)
+    node.engine.container_removal.remove(container_id)
     assert plugin.of("c")[-2:] == ["stop", "remove"]
 
 
@@ -218,9 +220,9 @@ def test_an_error_after_the_fact_stops_nothing(node: Node, event: str) -> None:
 
     plugin.on[event] = fail
     pod = node.pod()
-    made = node.run(pod)
-    node.engine.container_removal.stop(made)
-    node.engine.container_removal.remove(made)
+    container_id = node.run(pod)
+    node.engine.container_removal.stop(container_id)
+    node.engine.container_removal.remove(container_id)
     node.remove(pod)
     assert plugin.of("c") == WHOLE_LIFE and plugin.of("pod") == ["run_pod", "stop_pod", "remove_pod"]
 
@@ -228,14 +230,16 @@ def test_an_error_after_the_fact_stops_nothing(node: Node, event: str) -> None:
 def test_an_update_is_asked_for_before_and_told_after(node: Node) -> None:
     plugin: Recorder = node.plugin()
     pod = node.pod()
-    made = node.run(pod)
-    seen: list[str] = []
+    container_id = node.run(pod)
+    names: list[str] = []
     for event in ("update", "post_update"):
-        plugin.on[event] = lambda *_: seen.append(node.cgroup(made, "memory", "memory.limit_in_bytes"))
-    before = node.cgroup(made, "memory", "memory.limit_in_bytes")
-    node.engine.resource_updates.update_container(made, pb.LinuxContainerResources(memory_limit_in_bytes=64 << 20))
-    assert seen == [before, str(64 << 20)]
-    assert node.engine.inventory.container(made).record.resources["memory_limit_in_bytes"] == str(64 << 20)
+        plugin.on[event] = lambda *_: names.append(node.cgroup(container_id, "memory", "memory.limit_in_bytes"))
+    before = node.cgroup(container_id, "memory", "memory.limit_in_bytes")
+    node.engine.resource_updates.update_container(
+        container_id, pb.LinuxContainerResources(memory_limit_in_bytes=64 << 20)
+    )
+    assert names == [before, str(64 << 20)]
+    assert node.engine.inventory.container(container_id).record.resources["memory_limit_in_bytes"] == str(64 << 20)
 
 
 def test_an_update_that_is_refused_changes_nothing(node: Node) -> None:
@@ -245,32 +249,34 @@ def test_an_update_that_is_refused_changes_nothing(node: Node) -> None:
         raise nri.Reject("keep it")
 
     plugin.on["update"] = refuse
-    made = node.run(node.pod())
-    before = node.cgroup(made, "memory", "memory.limit_in_bytes")
+    container_id = node.run(node.pod())
+    before = node.cgroup(container_id, "memory", "memory.limit_in_bytes")
     with pytest.raises(NriError, match="keep it"):
-        node.engine.resource_updates.update_container(made, pb.LinuxContainerResources(memory_limit_in_bytes=64 << 20))
-    assert node.cgroup(made, "memory", "memory.limit_in_bytes") == before
+        node.engine.resource_updates.update_container(
+            container_id, pb.LinuxContainerResources(memory_limit_in_bytes=64 << 20)
+        )
+    assert node.cgroup(container_id, "memory", "memory.limit_in_bytes") == before
     assert "post_update" not in plugin.of("c")
 
 
 def test_an_update_that_the_runtime_refuses_is_an_error_and_is_not_told_as_done(node: Node) -> None:
     plugin: Recorder = node.plugin()
-    made = node.run(node.pod())
+    container_id = node.run(node.pod())
     with pytest.raises(CommandFailed, match="runc update"):
-        node.engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpuset_cpus="4000"))
+        node.engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpuset_cpus="4000"))
     assert plugin.of("c")[-1] == "update"
-    assert "cpuset_cpus" not in node.engine.inventory.container(made).record.resources
+    assert "cpuset_cpus" not in node.engine.inventory.container(container_id).record.resources
 
 
 def test_resources_of_a_pod_are_asked_for_kept_and_told(node: Node) -> None:
     plugin: Recorder = node.plugin()
     pod = node.pod()
-    kept: list[Any] = []
-    plugin.on["update_pod"] = lambda *_: kept.append(dict(node.engine.inventory.pod(pod).record.resources))
-    plugin.on["post_update_pod"] = lambda shown, _: kept.append(shown.linux.pod_resources.memory.limit.value)
-    wanted = pb.LinuxContainerResources(memory_limit_in_bytes=1 << 30)
-    node.engine.resource_updates.update_pod(pod, None, wanted)
-    assert kept == [{}, 1 << 30]
+    anys: list[Any] = []
+    plugin.on["update_pod"] = lambda *_: anys.append(dict(node.engine.inventory.pod(pod).record.resources))
+    plugin.on["post_update_pod"] = lambda shown, _: anys.append(shown.linux.pod_resources.memory.limit.value)
+    linux_container_resources = pb.LinuxContainerResources(memory_limit_in_bytes=1 << 30)
+    node.engine.resource_updates.update_pod(pod, None, linux_container_resources)
+    assert anys == [{}, 1 << 30]
     assert node.engine.inventory.pod(pod).record.resources == {"resources": {"memory_limit_in_bytes": str(1 << 30)}}
 
 
@@ -326,9 +332,9 @@ def test_a_program_that_is_over_at_once_has_its_events_in_order(node: Node) -> N
     runtime = node.engine.machinery.runtime("runc")
     start = runtime.start
     runtime.start = lambda identity: (start(identity), pause(0.5))[0]  # type: ignore[method-assign,func-returns-value]
-    made = node.run(pod, command=("true",))
-    node.wait_exited(made)
-    record = node.engine.inventory.container(made).record
+    container_id = node.run(pod, command=("true",))
+    node.wait_exited(container_id)
+    record = node.engine.inventory.container(container_id).record
     assert (record.exit_code, record.reason) == (
         0,
         "Completed",
@@ -340,17 +346,17 @@ def test_programs_that_are_over_before_their_start_is_are_started(node: Node) ->
     plugin: Recorder = node.plugin()
     pod = node.pod()
     for number in range(12):
-        made = node.run(pod, f"c{number}", ("true",))
-        node.wait_exited(made)
-        assert node.engine.inventory.container(made).record.reason == "Completed"
+        container_id = node.run(pod, f"c{number}", ("true",))
+        node.wait_exited(container_id)
+        assert node.engine.inventory.container(container_id).record.reason == "Completed"
         assert plugin.of(f"c{number}") == ["create", "post_create", "start", "post_start", "stop"]
 
 
 def test_without_plugins_nothing_is_asked_and_requests_pass_as_they_are(node: Node) -> None:
     engine = node.start(replace(node.config, nri=replace(node.config.nri, disable=True)))
     assert not os.path.exists(node.config.nri.socket_path)
-    made = node.run(node.pod(), command=("sh", "-c", "exit 4"))
-    node.wait_exited(made)
+    container_id = node.run(node.pod(), command=("sh", "-c", "exit 4"))
+    node.wait_exited(container_id)
     other = node.run(engine.inventory.pods()[0].id, "other")
     engine.resource_updates.update_container(
         other, pb.LinuxContainerResources(cpu_shares=512, memory_limit_in_bytes=1 << 26)
@@ -361,12 +367,12 @@ def test_without_plugins_nothing_is_asked_and_requests_pass_as_they_are(node: No
 
 def test_an_update_that_no_plugin_answers_is_done_as_it_came(node: Node) -> None:
     node.plugin()
-    made = node.run(node.pod())
-    asked = pb.LinuxContainerResources(cpu_shares=300, cpu_quota=50000, cpu_period=100000, cpuset_cpus="0")
-    node.engine.resource_updates.update_container(made, asked)
-    assert node.cgroup(made, "cpu", "cpu.shares") == "300"
-    assert node.cgroup(made, "cpu", "cpu.cfs_quota_us") == "50000"
-    assert node.cgroup(made, "cpuset", "cpuset.cpus") == "0"
+    container_id = node.run(node.pod())
+    requested = pb.LinuxContainerResources(cpu_shares=300, cpu_quota=50000, cpu_period=100000, cpuset_cpus="0")
+    node.engine.resource_updates.update_container(container_id, requested)
+    assert node.cgroup(container_id, "cpu", "cpu.shares") == "300"
+    assert node.cgroup(container_id, "cpu", "cpu.cfs_quota_us") == "50000"
+    assert node.cgroup(container_id, "cpuset", "cpuset.cpus") == "0"
 
 
 def test_a_pod_whose_containers_share_processes_shows_them_to_each_other(node: Node) -> None:
@@ -375,14 +381,14 @@ def test_a_pod_whose_containers_share_processes_shows_them_to_each_other(node: N
     two = node.run(pod, "two", ("sh", "-c", "(sleep 0.5 &); sleep 1000"))
 
     def both() -> bool:
-        seen = node.engine.running_containers.exec_sync(two, ["ps"], 20).stdout
-        return seen.count(b"sleep 1000000") == 1 and b"/pause" in seen
+        stdout = node.engine.running_containers.exec_sync(two, ["ps"], 20).stdout
+        return stdout.count(b"sleep 1000000") == 1 and b"/pause" in stdout
 
     node.wait_for(both, "the programs of both, in place of the runtime's own process")
 
     def orphan() -> bool:
-        seen = node.engine.running_containers.exec_sync(two, ["ps"], 20).stdout
-        return b"sleep 0.5" in seen or b"[sleep]" in seen  # as a zombie, which no one else takes away
+        stdout = node.engine.running_containers.exec_sync(two, ["ps"], 20).stdout
+        return b"sleep 0.5" in stdout or b"[sleep]" in stdout  # as a zombie, which no one else takes away
 
     node.wait_for(lambda: not orphan(), "the orphan's end")
     os.kill(node.engine.inventory.pod(pod).record.pid, 9)
@@ -410,10 +416,10 @@ def test_what_holds_a_pod_has_ended_when_the_runtime_is_to_delete_it(node: Node)
 def test_a_second_pod_or_container_of_one_name_is_refused(node: Node) -> None:
     config = node.pod_config()
     pod = node.engine.pod_creation.run(config)
-    with pytest.raises(NriError, match="taken by pod"):
+    with pytest.raises(NriError, match="already used by pod"):
         node.engine.pod_creation.run(config)
     node.create(pod)
-    with pytest.raises(NriError, match="taken by container"):
+    with pytest.raises(NriError, match="already used by container"):
         node.create(pod)
     assert len(node.engine.inventory.pods()) == len(node.engine.inventory.containers()) == 1
 
@@ -425,12 +431,12 @@ def test_calls_of_the_field_that_come_twice_are_no_errors(node: Node) -> None:
         node.engine.container_removal.stop("abcdef")
         node.engine.container_removal.remove("abcdef")
     pod = node.pod()
-    made = node.run(pod, command=FOREVER)
+    container_id = node.run(pod, command=FOREVER)
     for _ in range(2):
-        node.engine.container_removal.stop(made, 0.1)
+        node.engine.container_removal.stop(container_id, 0.1)
         node.engine.pod_removal.stop(pod)
     for _ in range(2):
-        node.engine.container_removal.remove(made)
+        node.engine.container_removal.remove(container_id)
         node.engine.pod_removal.remove(pod)
     node.assert_nothing_left()
 
@@ -438,9 +444,9 @@ def test_calls_of_the_field_that_come_twice_are_no_errors(node: Node) -> None:
 def test_a_frozen_container_is_stopped(node: Node) -> None:
     plugin: Recorder = node.plugin()
     pod = node.pod()
-    made = node.run(pod)
+    container_id = node.run(pod)
     runtime = node.engine.machinery.runtime("runc")
-    subprocess.run([runtime.binary, "--root", str(runtime.root), "pause", made], check=True, timeout=20)
-    node.engine.container_removal.stop(made)
-    assert node.engine.inventory.container(made).record.exit_code == 137 and plugin.of("c")[-1] == "stop"
+    subprocess.run([runtime.binary, "--root", str(runtime.root), "pause", container_id], check=True, timeout=20)
+    node.engine.container_removal.stop(container_id)
+    assert node.engine.inventory.container(container_id).record.exit_code == 137 and plugin.of("c")[-1] == "stop"
     node.remove(pod)

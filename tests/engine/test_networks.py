@@ -67,22 +67,22 @@ class Networks:
 def networks(machine: Machine) -> Iterator[Networks]:
     forward = Path("/proc/sys/net/ipv4/ip_forward")
     before = forward.read_text()
-    made = Networks(machine)
+    networks_ = Networks(machine)
     try:
-        yield made
+        yield networks_
     finally:
-        made.close()
+        networks_.close()
         forward.write_text(before)  # the bridge plugin turns it on for its gateway
 
 
 def inside(namespace: Path, action: object) -> object:
     """What a function gives in a namespace, on a thread that ends there."""
-    found: list[object] = []
+    actual: list[object] = []
     failed: list[BaseException] = []
 
     def go() -> None:
         try:
-            found.append(gone_there())
+            actual.append(gone_there())
         except BaseException as error:
             failed.append(error)
 
@@ -97,7 +97,7 @@ def inside(namespace: Path, action: object) -> object:
     thread.join()
     if failed:
         raise failed[0]
-    return found[0]
+    return actual[0]
 
 
 def test_a_namespace_lives_without_a_process_and_has_its_loopback_up(networks: Networks) -> None:
@@ -142,10 +142,10 @@ def test_a_pod_is_detached_after_a_restart_with_the_configuration_of_its_day(net
     path = networks.namespaces.create("pod1")
     networks.cni.add(networks.write(), "pod1", path)
     (networks.folder / "10-net.conflist").unlink()
-    again = Cni([PLUGINS], networks.cni.cache)
-    assert again.attached() == ["pod1"]
-    again.delete("pod1")
-    assert (networks.links(), networks.leases(), again.attached()) == ([], [], [])
+    cni = Cni([PLUGINS], networks.cni.cache)
+    assert cni.attached() == ["pod1"]
+    cni.delete("pod1")
+    assert (networks.links(), networks.leases(), cni.attached()) == ([], [], [])
 
 
 def test_a_pod_whose_namespace_is_gone_gives_its_address_back(networks: Networks) -> None:
@@ -204,10 +204,10 @@ def test_ports_and_arguments_reach_the_plugins(networks: Networks) -> None:
     assert (
         networks.folder / "calls"
     ).read_text() == "ADD IgnoreUnknown=1;K8S_POD_NAME=web\nDEL IgnoreUnknown=1;K8S_POD_NAME=web\n"
-    told = json.loads((networks.folder / "ADD").read_text())
-    assert told["runtimeConfig"] == {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}
-    assert told["prevResult"]["ips"] and told["name"] == "pods"
-    assert json.loads((networks.folder / "DEL").read_text())["runtimeConfig"] == told["runtimeConfig"]
+    document = json.loads((networks.folder / "ADD").read_text())
+    assert document["runtimeConfig"] == {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}
+    assert document["prevResult"]["ips"] and document["name"] == "pods"
+    assert json.loads((networks.folder / "DEL").read_text())["runtimeConfig"] == document["runtimeConfig"]
 
 
 def test_a_port_of_the_host_leads_to_the_pod(networks: Networks) -> None:

@@ -54,8 +54,8 @@ def inside(node: Node, container: str) -> Sets:
 def pod(node: Node, name: str, cpu: str) -> str:
     """A Guaranteed pod whose container c asks for so much CPU."""
     config: pb.PodSandboxConfig = node.pod_config(name)
-    asked = {"cpu": cpu, "memory": "16Mi"}
-    config.annotations[ANNOTATION] = json.dumps({"containers": {"c": {"requests": asked, "limits": asked}}})
+    resources = {"cpu": cpu, "memory": "16Mi"}
+    config.annotations[ANNOTATION] = json.dumps({"containers": {"c": {"requests": resources, "limits": resources}}})
     return node.engine.pod_creation.run(config, "")
 
 
@@ -63,8 +63,8 @@ def pod(node: Node, name: str, cpu: str) -> str:
 def test_a_cpu_of_one_s_own_is_kept_over_restarts_of_plugin_and_runtime(node: Node, name: str) -> None:
     with beside(node, name) as plugin:
         own_pod = pod(node, "own", "1")
-        own = node.run(own_pod, "c")
-        cpus, mems = inside(node, own)
+        container_id = node.run(own_pod, "c")
+        cpus, mems = inside(node, container_id)
         assert len(cpus) == 1 and cpus < ALL[0] and mems <= ALL[1]
         if name == "topology-aware":
             assert cpus != {CPUS[0]}, "the reserved CPU"
@@ -74,12 +74,12 @@ def test_a_cpu_of_one_s_own_is_kept_over_restarts_of_plugin_and_runtime(node: No
         os.kill(plugin.process.pid, 9)
         plugin.process.wait()
     with beside(node, name):
-        assert inside(node, own) == (cpus, mems), "after the plugin was killed"
+        assert inside(node, container_id) == (cpus, mems), "after the plugin was killed"
         with pytest.raises(NriError, match="no place for tests/second/c: "):
             node.run(second_pod, "c")
     node.restart()
     with beside(node, name):
-        assert inside(node, own) == (cpus, mems), "after the runtime was started again"
+        assert inside(node, container_id) == (cpus, mems), "after the runtime was started again"
         with pytest.raises(NriError, match="no place for tests/second/c: "):
             node.run(second_pod, "c")
         node.remove(own_pod)
@@ -94,12 +94,12 @@ def engine() -> Iterator[Engine]:
     need_root()
     for tool in PACKAGES:
         need_tool(tool)
-    made = Engine(say=lambda _: None, request_timeout_s=10 * PATIENCE)
+    engine_ = Engine(say=lambda _: None, request_timeout_s=10 * PATIENCE)
     try:
-        made.start()
-        yield made
+        engine_.start()
+        yield engine_
     finally:
-        made.close()
+        engine_.close()
 
 
 @pytest.mark.parametrize("name", list(CONFIGS))
@@ -115,16 +115,16 @@ def test_a_configuration_that_changes_is_found_inside_and_a_broken_one_is_not(
     with placing(engine, name, tmp_path) as beside:
         program = beside.start()
         assert beside.create("own")
-        own = beside.inside("own")
-        assert own[0] < ALL[0]
+        cpus = beside.inside("own")
+        assert cpus[0] < ALL[0]
         beside.configure(pinCPU=False)
         wait_for(lambda: beside.inside("own")[0] == ALL[0], "all CPUs")
         beside.configure()
-        wait_for(lambda: beside.inside("own") == own, "its own CPUs again")
+        wait_for(lambda: beside.inside("own") == cpus, "its own CPUs again")
         beside.configure("{")
         program.wait_text("configuration not changed: ")
         beside.restart_runtime()
-        assert beside.inside("own") == own
+        assert beside.inside("own") == cpus
         assert program.process.poll() is None, "it ended over a file that it had refused before"
 
 

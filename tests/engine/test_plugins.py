@@ -68,21 +68,24 @@ def test_an_update_of_another_container_is_not_done_if_the_creation_fails(node: 
 def test_a_plugin_updates_containers_by_itself(node: Node) -> None:
     plugin: Recorder = node.plugin()
     pod = node.pod()
-    made, over = node.run(pod, "one"), node.run(pod, "over", ("true",))
+    container_id, over = node.run(pod, "one"), node.run(pod, "over", ("true",))
     node.wait_exited(over)
-    failed = plugin.runtime.update(nri.Update(made).set_cpu_shares(256).set_memory_limit(80 << 20)).result(10)
+    failed = plugin.runtime.update(nri.Update(container_id).set_cpu_shares(256).set_memory_limit(80 << 20)).result(10)
     assert failed == []
-    assert (shares(node, made), node.cgroup(made, "memory", "memory.limit_in_bytes")) == ("256", str(80 << 20))
-    assert node.engine.inventory.container(made).record.resources["memory_limit_in_bytes"] == str(80 << 20)
-    for gone in (over, "nonesuch"):
-        failed = plugin.runtime.update(nri.Update(gone).set_cpu_shares(256)).result(10)
-        assert [row.container_id for row in failed] == [gone]
+    assert (shares(node, container_id), node.cgroup(container_id, "memory", "memory.limit_in_bytes")) == (
+        "256",
+        str(80 << 20),
+    )
+    assert node.engine.inventory.container(container_id).record.resources["memory_limit_in_bytes"] == str(80 << 20)
+    for missing_id in (over, "nonesuch"):
+        failed = plugin.runtime.update(nri.Update(missing_id).set_cpu_shares(256)).result(10)
+        assert [row.container_id for row in failed] == [missing_id]
     assert "update" not in plugin.of("one")
     node.restart()  # what was updated is what is known
-    again: Recorder = node.plugin()
+    recorder: Recorder = node.plugin()
     shown: list[Any] = []
-    again.on["stop"] = lambda _, container: shown.append(container.linux.resources.cpu.shares.value)
-    node.engine.container_removal.stop(made)
+    recorder.on["stop"] = lambda _, container: shown.append(container.linux.resources.cpu.shares.value)
+    node.engine.container_removal.stop(container_id)
     assert shown == [256]
 
 
@@ -90,46 +93,46 @@ def test_a_plugin_updates_containers_by_itself(node: Node) -> None:
 def test_a_plugin_lowers_and_raises_a_limit_of_memory_with_that_of_swap(node: Node, handler: str) -> None:
     plugin: Recorder = node.plugin()
     resources = pb.LinuxContainerResources(memory_limit_in_bytes=64 << 20)
-    made = node.run(node.pod(handler=handler), linux=pb.LinuxContainerConfig(resources=resources))
+    container_id = node.run(node.pod(handler=handler), linux=pb.LinuxContainerConfig(resources=resources))
     for size in (48 << 20, 128 << 20):
-        assert plugin.runtime.update(nri.Update(made).set_memory_limit(size)).result(10) == []
-        assert node.cgroup(made, "memory", "memory.limit_in_bytes") == str(size)
-        assert node.cgroup(made, "memory", "memory.memsw.limit_in_bytes") == str(size)
+        assert plugin.runtime.update(nri.Update(container_id).set_memory_limit(size)).result(10) == []
+        assert node.cgroup(container_id, "memory", "memory.limit_in_bytes") == str(size)
+        assert node.cgroup(container_id, "memory", "memory.memsw.limit_in_bytes") == str(size)
 
 
 def test_what_cannot_be_done_is_said_by_field_and_the_rest_is_done(node: Node) -> None:
     node.plugin()
-    made = node.run(node.pod())
-    update = m.ContainerUpdate(container_id=made)
+    container_id = node.run(node.pod())
+    update = m.ContainerUpdate(container_id=container_id)
     update.linux.resources.cpu.shares.value = 600
     update.linux.resources.rdt_class.value = "gold"
     update.linux.resources.memory.swappiness.value = 5
     (result,) = node.engine.nri.update(unsolicited(update))
     rows = {row.field: row.outcome for row in result.fields}
     assert rows == {"cpu.shares": "applied", "memory.swappiness": "unsupported", "rdt_class": "unsupported"}
-    assert shares(node, made) == "600" and result.failed
+    assert shares(node, container_id) == "600" and result.failed
 
 
 def test_what_a_plugin_answers_to_synchronize_is_done(node: Node) -> None:
-    made = node.run(node.pod())
+    container_id = node.run(node.pod())
     plugin = Recorder()
     plugin.on["synchronize"] = lambda _, containers: [nri.Update(one.id).set_cpu_shares(333) for one in containers]
     node.plugin(plugin)
     assert plugin.synchronized == [(["pod"], ["c"])]
-    node.wait_for(lambda: shares(node, made) == "333", "the update")
+    node.wait_for(lambda: shares(node, container_id) == "333", "the update")
 
 
 def test_a_plugin_changes_the_request_of_an_update(node: Node) -> None:
     plugin: Recorder = node.plugin()
     pod = node.pod()
-    made, other = node.run(pod), node.run(pod, "other")
+    container_id, other = node.run(pod), node.run(pod, "other")
     plugin.on["update"] = lambda _, container: [
         nri.Update(container.id).set_cpu_shares(700), nri.Update(other).set_cpu_shares(800)
     ]  # fmt: skip
-    asked = pb.LinuxContainerResources(cpu_shares=100, memory_limit_in_bytes=96 << 20)
-    node.engine.resource_updates.update_container(made, asked)
-    assert (shares(node, made), shares(node, other)) == ("700", "800")
-    assert node.cgroup(made, "memory", "memory.limit_in_bytes") == str(96 << 20)
+    requested = pb.LinuxContainerResources(cpu_shares=100, memory_limit_in_bytes=96 << 20)
+    node.engine.resource_updates.update_container(container_id, requested)
+    assert (shares(node, container_id), shares(node, other)) == ("700", "800")
+    assert node.cgroup(container_id, "memory", "memory.limit_in_bytes") == str(96 << 20)
     assert plugin.of("c")[-2:] == ["update", "post_update"] and "update" not in plugin.of("other")
 
 
@@ -146,18 +149,18 @@ def test_a_plugin_is_told_that_another_one_refused_what_it_had_granted(node: Nod
     plugin: Recorder = node.plugin()
     refusing: Recorder = node.plugin(index="20", name="refusing")
     pod = node.pod()
-    made = node.run(pod)
-    before = shares(node, made)
-    plugin.on["update"] = lambda *_: [nri.Update(made).set_cpu_shares(300)]
-    plugin.on["create"] = lambda *_: (None, [nri.Update(made).set_cpu_shares(300)])
+    container_id = node.run(pod)
+    before = shares(node, container_id)
+    plugin.on["update"] = lambda *_: [nri.Update(container_id).set_cpu_shares(300)]
+    plugin.on["create"] = lambda *_: (None, [nri.Update(container_id).set_cpu_shares(300)])
     refusing.on["create"] = refusing.on["update"] = refuse
     with pytest.raises(NriError, match="20-refusing"):
         node.create(pod, "second")
     with pytest.raises(NriError, match="20-refusing"):
-        node.engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpu_shares=100))
+        node.engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpu_shares=100))
     assert plugin.of("second") == ["create", "stop", "remove"]
     assert plugin.of("c")[-2:] == ["update", "post_update"]
-    assert shares(node, made) == before
+    assert shares(node, container_id) == before
 
 
 def refuse(*_: object) -> None:
@@ -166,11 +169,11 @@ def refuse(*_: object) -> None:
 
 def test_a_plugin_evicts_a_container_by_itself(node: Node) -> None:
     plugin: Recorder = node.plugin()
-    made = node.run(node.pod(), command=POLITE)
+    container_id = node.run(node.pod(), command=POLITE)
     node.wait_for(lambda: "ready" in (node.folder / "logs/pod/c.log").read_text(), "the first word")
-    plugin.runtime.evict(made, "too loud").result(10)
-    node.wait_exited(made)
-    record = node.engine.inventory.container(made).record
+    plugin.runtime.evict(container_id, "too loud").result(10)
+    node.wait_exited(container_id)
+    record = node.engine.inventory.container(container_id).record
     assert (record.state, record.exit_code) == (ContainerState.EXITED, 3)
     assert "too loud" in record.message
     assert plugin.of("c") == ["create", "post_create", "start", "post_start", "stop"]
@@ -190,12 +193,12 @@ def test_updates_by_plugins_and_requests_for_the_same_containers_do_not_lock_eac
     def change(container: str) -> None:
         try:
             for number in range(5):
-                asked = pb.LinuxContainerResources(memory_limit_in_bytes=(64 + number) << 20)
-                node.engine.resource_updates.update_container(container, asked)
+                linux_container_resources = pb.LinuxContainerResources(memory_limit_in_bytes=(64 + number) << 20)
+                node.engine.resource_updates.update_container(container, linux_container_resources)
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=change, args=(each,)) for each in (one, two)]
+    threads = [threading.Thread(target=change, args=(listener_,)) for listener_ in (one, two)]
     for thread in threads:
         thread.start()
     for _ in range(5):
@@ -222,12 +225,12 @@ def test_all_that_one_plugin_wants_is_done(node: Node) -> None:
     mark = node.folder / "hook-ran"
 
     def adjust(_: Any, container: Any) -> nri.Adjustment:
-        made = nri.Adjustment()
-        made.add_env("ADDED", "new").add_env("KEPT", "changed").remove_env("GONE")
-        made.add_rlimit("RLIMIT_NOFILE", soft=100, hard=200)
-        made.remove_mount("/data/b").set_cpu_shares(321)
-        made.add_hook("create_runtime", "/bin/touch", ["touch", str(mark)])
-        return made
+        adjustment = nri.Adjustment()
+        adjustment.add_env("ADDED", "new").add_env("KEPT", "changed").remove_env("GONE")
+        adjustment.add_rlimit("RLIMIT_NOFILE", soft=100, hard=200)
+        adjustment.remove_mount("/data/b").set_cpu_shares(321)
+        adjustment.add_hook("create_runtime", "/bin/touch", ["touch", str(mark)])
+        return adjustment
 
     plugin.on["create"] = adjust
     for name in ("a", "b"):
@@ -242,9 +245,9 @@ def test_all_that_one_plugin_wants_is_done(node: Node) -> None:
     )
     log = node.folder / "logs/pod/c.log"
     node.wait_for(lambda: log.read_text().endswith(" a\n"), "all that the container says")
-    said = [line.split(" ", 3)[3] for line in log.read_text().splitlines()]
-    assert {"ADDED=new", "KEPT=changed"} <= {*said} and not [line for line in said if line.startswith("GONE")]
-    assert said[-3:] == ["100", "200", "a"]
+    lines = [line.split(" ", 3)[3] for line in log.read_text().splitlines()]
+    assert {"ADDED=new", "KEPT=changed"} <= {*lines} and not [line for line in lines if line.startswith("GONE")]
+    assert lines[-3:] == ["100", "200", "a"]
     assert mark.exists() and shares(node, made) == "321"
 
 
@@ -297,8 +300,8 @@ def test_installed_and_connected_plugins_are_asked_by_index_and_launched_ones_en
             return nri.Adjustment().add_env(f"PLACE_{letter}", str(len(before)))
 
         plugin.on["create"] = add
-    made = node.create(pod)
-    places = [row for row in spec_of(node, made)["process"]["env"] if row.startswith("PLACE_")]
+    container_id = node.create(pod)
+    places = [row for row in spec_of(node, container_id)["process"]["env"] if row.startswith("PLACE_")]
     assert places == ["PLACE_a=0", "PLACE_b=1", "PLACE_c=2", "PLACE_d=3"]
     assert "fallback" in (folder / "configured").read_text()
     pids = [int((path / "pid").read_text()) for path in (folder, bare)]
@@ -367,8 +370,8 @@ def test_a_plugin_that_dies_leaves_nothing_and_the_others_go_on(node: Node) -> N
         pod = node.pod()
         before = spec_of(node, node.create(pod, "before"))["process"]["env"]
         assert {"DYING=was-here", "STAYING=yes"} <= {*before}
-        made = node.create(pod, "fatal")  # it failed, and fails nothing
-        env = spec_of(node, made)["process"]["env"]
+        container_id = node.create(pod, "fatal")  # it failed, and fails nothing
+        env = spec_of(node, container_id)["process"]["env"]
         assert "STAYING=yes" in env and "DYING=was-here" not in env
         assert dying.process.wait(20) == -signal.SIGKILL
         node.wait_for(lambda: not adaptation.ready(["10-dying"]), "its leaving")
@@ -391,11 +394,11 @@ def test_a_second_plugin_of_one_name_is_refused_and_the_first_goes_on(node: Node
 
 def test_a_plugin_that_joins_while_containers_are_made_misses_none(node: Node) -> None:
     pod = node.pod()
-    made: list[str] = []
+    container_ids: list[str] = []
 
     def make() -> None:
         for number in range(8):
-            made.append(f"c{number}")
+            container_ids.append(f"c{number}")
             node.create(pod, f"c{number}")
 
     thread = threading.Thread(target=make)
@@ -406,17 +409,17 @@ def test_a_plugin_that_joins_while_containers_are_made_misses_none(node: Node) -
         joined.append(node.plugin(index=f"{20 + number}", name=f"late{number}"))
     thread.join(60)
     for plugin in joined:
-        ((_, known),) = plugin.synchronized
-        told = [name for event, name in plugin.events if event == "create"]
-        assert sorted([*known, *told]) == made, (known, told)
+        ((_, containers),) = plugin.synchronized
+        events = [name for event, name in plugin.events if event == "create"]
+        assert sorted([*containers, *events]) == container_ids, (containers, events)
 
 
 def test_an_update_without_an_id_is_left_out_and_fails_nothing(node: Node) -> None:
     plugin: Recorder = node.plugin()
     plugin.on["update"] = lambda *_: [_without_id()]
-    made = node.run(node.pod())
-    node.engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpu_shares=100))
-    assert shares(node, made) == "100"
+    container_id = node.run(node.pod())
+    node.engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpu_shares=100))
+    assert shares(node, container_id) == "100"
 
 
 def _without_id() -> m.ContainerUpdate:

@@ -15,45 +15,47 @@ from tools.runtimes.images import BUSYBOX
 
 
 def test_a_manifest_runs_as_it_says_and_what_is_left_out_is_named(verbs: Verbs) -> None:
-    done = verbs.run(WEB)
-    assert done.returncode == 0, done.stderr
-    assert b"pod.yaml:24: spec.containers[0].livenessProbe is left out: nothing probes here" in done.stderr
+    process = verbs.run(WEB)
+    assert process.returncode == 0, process.stderr
+    assert b"pod.yaml:24: spec.containers[0].livenessProbe is left out: nothing probes here" in process.stderr
     rows = [line.split()[:4] for line in verbs("ps").stdout.decode().splitlines()[1:]]
     assert rows == [["default/web", "ready", name, state]
                     for name, state in (("prepare", "exited"), ("app", "running"), ("shell", "running"))]  # fmt: skip
     wait_for(lambda: verbs("logs", "web/app").stdout == b"hello web\nready\n", "its log")
     ids = verbs("exec", "default/web/app", "sh", "-c", "id -u; touch /x; grep ^CapEff /proc/self/status; ls /host")
     assert ids.stdout.split()[0::2] == [b"1000", b"0000000000000000"] and b"Read-only" in ids.stderr
-    found = json.loads(verbs("inspect", "web/app").stdout)["info"]
-    assert found["runtimeSpec"]["linux"]["resources"]["memory"]["limit"] == 64 << 20
-    assert found["runtimeSpec"]["linux"]["resources"]["cpu"]["quota"] == 50000
+    document = json.loads(verbs("inspect", "web/app").stdout)["info"]
+    assert document["runtimeSpec"]["linux"]["resources"]["memory"]["limit"] == 64 << 20
+    assert document["runtimeSpec"]["linux"]["resources"]["cpu"]["quota"] == 50000
     pod = json.loads(verbs("inspect", "web").stdout)
     assert pod["status"]["annotations"] == {"example.org/a": "b"} and len(pod["containers"]) == 3
-    assert f"/kubepods/burstable/pod{pod['status']['metadata']['uid']}/" in found["cgroupPath"]
+    assert f"/kubepods/burstable/pod{pod['status']['metadata']['uid']}/" in document["cgroupPath"]
     used = {row.split()[1]: row.split()[2:4] for row in verbs("stats", "web").stdout.decode().splitlines()[1:]}
     assert used["app"][0].startswith("0.") and used["app"][1].endswith("iB")
 
 
 def test_a_program_gets_its_input_to_the_end_and_gives_its_exit_code(verbs: Verbs) -> None:
     assert verbs.run(WEB, "-q").returncode == 0
-    done = verbs("exec", "-i", "web/app", "sh", "-c", "cat; echo bad >&2; exit 7", stdin=b"x" * 3_000_000)
-    assert (done.returncode, len(done.stdout), done.stderr) == (7, 3_000_000, b"bad\n")
+    process = verbs("exec", "-i", "web/app", "sh", "-c", "cat; echo bad >&2; exit 7", stdin=b"x" * 3_000_000)
+    assert (process.returncode, len(process.stdout), process.stderr) == (7, 3_000_000, b"bad\n")
     missing = verbs("exec", "web/app", "no-such-program")
     assert missing.returncode and b"no-such-program" in missing.stderr
     assert b'"app" may be' not in verbs("exec", "app", "true").stderr
-    assert verbs("exec", "-it", "web/app", "sh").stderr.startswith(b"error: command line: -t: needs -i and a terminal")
+    assert verbs("exec", "-it", "web/app", "sh").stderr.startswith(
+        b"error: command line: -t: requires -i and a terminal"
+    )
 
 
 def test_a_person_types_at_a_terminal_that_has_a_size_and_leaves(verbs: Verbs) -> None:
     assert verbs.run(WEB, "-q").returncode == 0
     inside = verbs.in_terminal("exec", "-it", "web/app", "sh")
-    inside.until(lambda said: "$ " in said)
+    inside.until(lambda text: "$ " in text)
     inside.type("stty size; exit 4\n")
     assert inside.ended() == 4
     assert "24 80" in inside.said, "the size of a terminal that nobody has set"
     beside = verbs.in_terminal("attach", "-it", "web/shell")
     beside.type("echo $((6 * 7))\n")
-    beside.until(lambda said: "42" in said)
+    beside.until(lambda text: "42" in text)
     beside.type("\x10\x11")
     assert beside.ended() == 0
     assert json.loads(verbs("inspect", "web/shell").stdout)["status"]["state"] == "CONTAINER_RUNNING"
@@ -77,7 +79,10 @@ def test_a_pod_that_is_stopped_says_goodbye_and_one_that_is_removed_leaves_nothi
 def test_a_pod_that_cannot_run_whole_is_removed_and_the_error_says_where(verbs: Verbs) -> None:
     bad = verbs.run(WEB.replace("echo ready > /data/file", "echo no luck; exit 9"))
     assert bad.returncode == 1
-    assert b"pod.yaml:11: container prepare: exit code 9; it said: no luck. Pod default/web was removed" in bad.stderr
+    assert (
+        b"pod.yaml:11: container prepare: exit code 9; its log ends with: no luck. Pod default/web was removed"
+        in bad.stderr
+    )
     bad = verbs.run(WEB.replace("command: [sh, -c]", "command: [nothing-here]"))
     assert bad.returncode == 1 and b"container app: " in bad.stderr and b"nothing-here" in bad.stderr
     assert verbs("ps", "-aq").stdout == b"" and verbs.cgroups() == []
@@ -91,9 +96,9 @@ def test_a_pod_runs_from_an_archive_without_a_registry(verbs: Verbs, engine: Eng
             tar.add(file, file.relative_to(layout), recursive=False)
     for source, name in (("app.tar", "nowhere.example/tar:1"), ("busybox", "nowhere.example/layout:1")):
         load = [*NRI[:-1], "engine", "load", source, name, "--cri-socket", str(engine.cri_socket)]
-        done = subprocess.run(load, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.startswith(f"{name}: sha256:")
+        process = subprocess.run(load, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        assert process.returncode == 0, process.stderr
+        assert process.stdout.startswith(f"{name}: sha256:")
         text = WEB.replace(BUSYBOX, name)
         assert name in text
         assert verbs.run(text, "-q").returncode == 0

@@ -43,10 +43,12 @@ spec:
 
 @pytest.mark.parametrize("mount", ["subPath: x", "subPathExpr: $(PART)", "subPath: x/etc", "subPath: x/nri-new/deep"])
 def test_a_link_that_a_container_puts_in_the_place_of_a_part_of_its_volume_is_refused(verbs: Verbs, mount: str) -> None:
-    done = verbs.run(manifest("emptyDir: {}", mount, "ln -s / /data/x"))
-    assert done.returncode == 1
-    assert b"pod.yaml:16: volumeMounts.subPath: x" in done.stderr and b"leads out of the volume, to /" in done.stderr
-    assert b"Pod default/web was removed again" in done.stderr
+    process = verbs.run(manifest("emptyDir: {}", mount, "ln -s / /data/x"))
+    assert process.returncode == 1
+    assert (
+        b"pod.yaml:16: volumeMounts.subPath: x" in process.stderr and b"leads out of the volume, to /" in process.stderr
+    )
+    assert b"Pod default/web was removed" in process.stderr
     assert [*(verbs.folder / "pods").iterdir()] == [] and not Path("/nri-new").exists()
 
 
@@ -56,14 +58,14 @@ def test_a_link_that_was_left_in_a_folder_of_the_node_is_refused(verbs: Verbs) -
     (verbs.folder / "host/x").symlink_to(verbs.folder / "outside")
     (verbs.folder / "host/shadow").symlink_to("/etc/shadow")
     for part in ("x", "x/new", "shadow"):
-        done = verbs.run(manifest("hostPath: {path: HOST}", f"subPath: {part}"))
-        assert done.returncode == 1 and b"leads out of the volume" in done.stderr
+        process = verbs.run(manifest("hostPath: {path: HOST}", f"subPath: {part}"))
+        assert process.returncode == 1 and b"leads out of the volume" in process.stderr
     assert [*(verbs.folder / "outside").iterdir()] == []
 
 
 def test_a_part_of_a_volume_is_the_containers_and_no_mount_is_left(verbs: Verbs) -> None:
-    done = verbs.run(manifest("emptyDir: {}", "subPath: x/y", "mkdir /data/x; ln -s x /data/z"))
-    assert done.returncode == 0, done.stderr
+    process = verbs.run(manifest("emptyDir: {}", "subPath: x/y", "mkdir /data/x; ln -s x /data/z"))
+    assert process.returncode == 0, process.stderr
     assert verbs("exec", "web/app", "sh", "-c", "touch /mnt/file; stat -c %a /mnt").stdout == b"777\n"
     (volume,) = (verbs.folder / "pods").glob("*/volumes/data")
     assert (volume / "x/y/file").exists()
@@ -79,13 +81,13 @@ def test_no_other_user_of_the_node_reads_or_changes_volumes_or_logs(verbs: Verbs
     assert verbs.run(manifest("emptyDir: {}", "subPath: x", "echo precious > /data/f")).returncode == 0
     (pod,) = (verbs.folder / "pods").iterdir()
     attack = f"cat {pod}/volumes/data/f; echo > {pod}/volumes/data/g; rm -f {pod}/volumes/data/f; ls {pod}/logs"
-    done = subprocess.run(
+    process = subprocess.run(
         ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "sh", "-c", attack],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.stdout == "" and done.stderr.count("Permission denied") == 4
+    assert process.stdout == "" and process.stderr.count("Permission denied") == 4
     assert sorted(os.listdir(pod / "volumes/data")) == ["f", "x"]
 
 
@@ -96,9 +98,9 @@ def test_a_second_pod_of_a_uid_is_refused_and_the_first_one_keeps_its_volume_and
 
     assert verbs.run(with_uid("first")).returncode == 0
     for name, image in (("second", "localhost/nothing:1"), ("third", BUSYBOX)):
-        done = verbs.run(with_uid(name, image))
-        assert done.returncode == 1
-        assert f"pod default/{name}: pod default/first already has the uid {UID}".encode() in done.stderr
+        process = verbs.run(with_uid(name, image))
+        assert process.returncode == 1
+        assert f"pod default/{name}: pod default/first already has the uid {UID}".encode() in process.stderr
     assert (verbs.folder / "pods" / UID / "volumes/data/x-file").read_text() == "precious\n"
     assert len([*(verbs.folder / "pods" / UID / "logs").iterdir()]) == 2
     assert verbs("exec", "first/app", "true").returncode == 0
@@ -150,12 +152,12 @@ def test_mounts_that_a_container_has_passed_to_the_node_in_its_volume_go_with_th
     text = text.replace("    env:", "    securityContext: {privileged: true}\n    env:")
     pods = verbs.folder / "pods"
     with shared_tmpfs(pods):
-        done = verbs.run(text)
-        assert done.returncode == 0, done.stderr
+        process = verbs.run(text)
+        assert process.returncode == 0, process.stderr
         wait_for(lambda: any(pods.glob("*/volumes/data/**/done")), "the mounts of the container")
         assert any(path.endswith("/m") for path in mounts_below(pods))
-        done = verbs("rm", "-f", "web")
-        assert done.returncode == 0, done.stderr
+        process = verbs("rm", "-f", "web")
+        assert process.returncode == 0, process.stderr
         assert mounts_below(pods) == [] and [*pods.iterdir()] == []
 
 

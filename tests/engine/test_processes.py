@@ -55,8 +55,8 @@ class Container:
     def ended(self) -> Exit:
         """How it ended, once that was told."""
         self.machine.wait_for(lambda: [row for row in self.machine.exits if row.container_id == self.id], "its end")
-        (found,) = [row for row in self.machine.exits if row.container_id == self.id]
-        return found
+        (exit_,) = [row for row in self.machine.exits if row.container_id == self.id]
+        return exit_
 
     def watch(self) -> Container:
         self.machine.watcher().watch(self.id, self.bundle, self.runtime)
@@ -75,15 +75,15 @@ Make = Callable[..., Container]
 @pytest.fixture(params=["runc", "crun"])
 def make(machine: Machine, request: pytest.FixtureRequest):  # type: ignore[no-untyped-def]
     runtime = machine.runtime(request.param)
-    made: list[Container] = []
+    containers: list[Container] = []
 
     def make_one(script: str, name: str = "a", **options: bool) -> Container:
-        made.append(Container(machine, runtime, name, script, **options))
-        return made[-1]
+        containers.append(Container(machine, runtime, name, script, **options))
+        return containers[-1]
 
     yield make_one
-    for each in made:
-        runtime.delete(each.id)
+    for entry in containers:
+        runtime.delete(entry.id)
 
 
 def test_a_container_waits_for_its_start_and_its_log_and_end_are_told(make: Make) -> None:
@@ -216,18 +216,18 @@ def test_a_program_has_a_terminal_that_changes_its_size(make: Make) -> None:
     container = make("sleep 300").start()
     process = exec_process(container.machine.process_of(container.bundle), ["sh"], tty=True)
     execution = Execution(container.runtime, container.id, process)
-    seen = b""
+    output = b""
     try:
         assert execution.stdin is not None
-        seen += os.read(execution.stdout, 4096)  # its prompt
+        output += os.read(execution.stdout, 4096)  # its prompt
         execution.resize(101, 42)
         deadline = time.monotonic() + 20
-        while b"42 101" not in seen and time.monotonic() < deadline:
+        while b"42 101" not in output and time.monotonic() < deadline:
             execution.resize(101, 42)
             os.write(execution.stdin, b"stty size\n")
             time.sleep(0.1)
-            seen += os.read(execution.stdout, 4096)
-        assert b"42 101" in seen
+            output += os.read(execution.stdout, 4096)
+        assert b"42 101" in output
         os.write(execution.stdin, b"exit 6\n")
         assert execution.wait(20) == 6
     finally:
@@ -319,7 +319,7 @@ def test_resources_are_updated_and_what_is_used_is_read(make: Make) -> None:
     assert stats.cpu_usage_ns and stats.memory_usage_bytes and stats.rss_bytes is not None
     assert stats.working_set_bytes is not None and 0 < stats.working_set_bytes <= stats.memory_usage_bytes
     assert stats.processes is not None and stats.processes >= 1
-    assert [each.name for each in read_interfaces(container.pid)] == ["lo"]
+    assert [interface.name for interface in read_interfaces(container.pid)] == ["lo"]
 
 
 def test_conmon_is_put_in_its_place_before_the_container_is_made(machine: Machine) -> None:
@@ -353,11 +353,11 @@ def _removed(cgroup: Path) -> bool:
 def refused(machine: Machine, match: str, change: Callable[[Path], None], runtime: str = "runc") -> None:
     bundle = machine.bundle("bad", "sleep", "300")
     change(bundle)
-    made = machine.runtime(runtime)
+    runtime_ = machine.runtime(runtime)
     with pytest.raises(CommandFailed, match=match):
-        machine.conmon().create(made, machine.container_id("bad"), bundle)
+        machine.conmon().create(runtime_, machine.container_id("bad"), bundle)
     with pytest.raises(NotFound):
-        made.state(machine.container_id("bad"))
+        runtime_.state(machine.container_id("bad"))
     machine.wait_for(lambda: not find_conmon(bundle, machine.container_id("bad")), "conmon's end")
 
 

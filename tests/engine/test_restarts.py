@@ -41,12 +41,12 @@ def die_after(name: str, thing: str) -> None:
     """Have this process killed after a step of making a pod or a container; "" is before the first one."""
     step = Undo.step
 
-    def dying(self: Undo, found: str, do: Callable[[], Any], undo: Callable[[], Any]) -> Any:
-        mine = self._thing.startswith(thing)
-        if mine and not name:
+    def dying(self: Undo, actual: str, do: Callable[[], Any], undo: Callable[[], Any]) -> Any:
+        startswith = self._thing.startswith(thing)
+        if startswith and not name:
             die()
-        result = step(self, found, do, undo)
-        if mine and found == name:
+        result = step(self, actual, do, undo)
+        if startswith and actual == name:
             die()
         return result
 
@@ -67,7 +67,7 @@ def test_an_engine_killed_after_each_step_of_a_pod_leaves_nothing(node: Node) ->
 def test_an_engine_killed_after_each_step_of_a_container_leaves_its_pod_alone(node: Node) -> None:
     pod = node.pod(network=pb.POD)
     node.engine.container_removal.remove(node.create(pod))  # with the first container there is a cgroup of the pod
-    before = sorted(node.left())
+    before = sorted(node.leftovers())
     for name in CONTAINER_STEPS:
         killed_while(
             node,
@@ -78,10 +78,10 @@ def test_an_engine_killed_after_each_step_of_a_container_leaves_its_pod_alone(no
         )
         engine = node.start()
         assert (engine.inventory.containers(), engine.complaints) == ([], []), name
-        left = settled(lambda: sorted(set(node.left()) - set(before)))
-        assert left == [], name
-    made = node.run(pod)
-    assert node.engine.inventory.container(made).record.state is ContainerState.RUNNING
+        leftovers = settled(lambda: sorted(set(node.leftovers()) - set(before)))
+        assert leftovers == [], name
+    container_id = node.run(pod)
+    assert node.engine.inventory.container(container_id).record.state is ContainerState.RUNNING
 
 
 def killer(node: Node, path: Path, program: str, condition: str, late_s: int = 0) -> str:
@@ -109,7 +109,7 @@ def test_an_engine_killed_while_the_runtime_makes_a_container_leaves_nothing_of_
     for handler in ("runc", "crun"):
         pod = node.pod(f"of-{handler}", network=pb.POD, handler=handler)
         node.engine.container_removal.remove(node.create(pod))
-        before = sorted(node.left())
+        before = sorted(node.leftovers())
         binary = str(node.folder / "crun") if handler == "crun" else "runc"
         program = killer(
             node, node.folder / f"killer-{handler}", binary, 'case " $* " in *" create "*) ;; *) false;; esac'
@@ -123,7 +123,7 @@ def test_an_engine_killed_while_the_runtime_makes_a_container_leaves_nothing_of_
         node.config = config
         engine = node.start()
         assert (engine.inventory.containers(), engine.complaints) == ([], [])
-        assert settled(lambda before=before: sorted(set(node.left()) - set(before))) == []
+        assert settled(lambda before=before: sorted(set(node.leftovers()) - set(before))) == []
         node.remove(pod)
     node.assert_nothing_left()
 
@@ -131,7 +131,7 @@ def test_an_engine_killed_while_the_runtime_makes_a_container_leaves_nothing_of_
 def test_an_engine_killed_before_its_conmon_begins_leaves_nothing_of_a_container(node: Node) -> None:
     pod = node.pod()
     node.engine.container_removal.remove(node.create(pod))
-    before = sorted(node.left())
+    before = sorted(node.leftovers())
     usual = node.config
     node.config = replace(usual, conmon=killer(node, node.folder / "late", "conmon", "true", late_s=1))
     killed_while(node, _with_pid(node, lambda engine: engine.container_creation.create(pod, node.container_config())))
@@ -140,7 +140,7 @@ def test_an_engine_killed_before_its_conmon_begins_leaves_nothing_of_a_container
     assert (engine.inventory.containers(), engine.complaints) == ([], [])
     _wait_gone(node, "conmon")
     _wait_gone(node, f"{node.folder}/late")
-    assert settled(lambda: sorted(set(node.left()) - set(before))) == []
+    assert settled(lambda: sorted(set(node.leftovers()) - set(before))) == []
     node.remove(pod)
 
 
@@ -224,23 +224,23 @@ def _after_it_counts(engine: Engine) -> None:
 )
 def test_an_engine_killed_during_a_start_knows_what_runs(node: Node, kill: Any, states: list[ContainerState]) -> None:
     pod = node.pod()
-    made = node.create(pod)
-    killed_while(node, lambda engine: (kill(engine), engine.container_start.start(made)))  # type: ignore[func-returns-value]
+    container_id = node.create(pod)
+    killed_while(node, lambda engine: (kill(engine), engine.container_start.start(container_id)))  # type: ignore[func-returns-value]
     node.start()
-    assert [node.engine.inventory.container(made).record.state] == states
+    assert [node.engine.inventory.container(container_id).record.state] == states
     if states == [ContainerState.CREATED]:
-        node.engine.container_start.start(made)
-    assert node.engine.running_containers.exec_sync(made, ["true"], 20).code == 0
-    node.engine.container_removal.stop(made, 0)
+        node.engine.container_start.start(container_id)
+    assert node.engine.running_containers.exec_sync(container_id, ["true"], 20).code == 0
+    node.engine.container_removal.stop(container_id, 0)
 
 
 @pytest.mark.parametrize("step", ["stop", "remove", "stop_pod", "remove_pod"])
 def test_an_engine_killed_while_it_ends_something_ends_it_when_it_is_asked_again(node: Node, step: str) -> None:
     pod = node.pod(network=pb.POD)
-    made = node.run(pod)
+    container_id = node.run(pod)
     calls: dict[str, Callable[[Engine], None]] = {
-        "stop": lambda engine: engine.container_removal.stop(made),
-        "remove": lambda engine: engine.container_removal.remove(made),
+        "stop": lambda engine: engine.container_removal.stop(container_id),
+        "remove": lambda engine: engine.container_removal.remove(container_id),
         "stop_pod": lambda engine: engine.pod_removal.stop(pod),
         "remove_pod": lambda engine: engine.pod_removal.remove(pod),
     }
@@ -262,40 +262,40 @@ def test_an_engine_killed_while_it_ends_something_ends_it_when_it_is_asked_again
 
 def test_an_engine_killed_when_it_has_cleared_away_what_ended_still_knows_its_code(node: Node) -> None:
     pod = node.pod()
-    made = node.run(pod, "c", POLITE)
+    container_id = node.run(pod, "c", POLITE)
     node.wait_for(lambda: "ready" in (node.folder / "logs/pod/c.log").read_text(), "its trap")
 
     def work(engine: Engine) -> None:
         clear = Processes.remove
         Processes.remove = lambda *arguments: (clear(*arguments), die())  # type: ignore[method-assign,func-returns-value,assign]
-        engine.container_removal.stop(made, 20)
+        engine.container_removal.stop(container_id, 20)
 
     killed_while(node, work)
     node.start()
-    node.wait_exited(made)
-    record = node.engine.inventory.container(made).record
+    node.wait_exited(container_id)
+    record = node.engine.inventory.container(container_id).record
     assert (record.exit_code, record.reason) == (3, "Error")
 
 
 def test_what_runs_runs_on_over_a_kill_of_the_engine_and_what_ended_is_told_once(node: Node) -> None:
     pod = node.pod(network=pb.POD, pid=pb.POD)
-    made = {name: node.run(pod, name, POLITE) for name in ("on", "ended", "later")}
+    runs_on = {name: node.run(pod, name, POLITE) for name in ("on", "ended", "later")}
     node.wait_for(lambda: "ready" in (node.folder / "logs/pod/later.log").read_text(), "its trap")
     with pytest.raises(NriError, match="nonesuch"):
         node.create(pod, "never", ("/nonesuch",))
     killed_while(node, lambda _: die())
     assert node.machine.leftovers(), "everything is gone"
-    ended = [pid for pid, line in node.machine.processes() if made["ended"] in line]
+    ended = [pid for pid, line in node.machine.processes() if runs_on["ended"] in line]
     _kill_child(ended)
     plugin = Recorder()
     node.start(builtin=[_builtin(plugin)])
-    node.wait_exited(made["ended"])
-    assert {container.id for container in node.engine.inventory.containers()} == set(made.values())
-    assert node.engine.inventory.container(made["ended"]).record.exit_code == 137
-    assert node.engine.running_containers.exec_sync(made["on"], ["true"], 20).code == 0
+    node.wait_exited(runs_on["ended"])
+    assert {container.id for container in node.engine.inventory.containers()} == set(runs_on.values())
+    assert node.engine.inventory.container(runs_on["ended"]).record.exit_code == 137
+    assert node.engine.running_containers.exec_sync(runs_on["on"], ["true"], 20).code == 0
     assert plugin.synchronized == [(["pod"], ["on", "ended", "later"])]  # plugins that missed the end see it come
-    node.engine.container_removal.stop(made["later"], 20)
-    assert node.engine.inventory.container(made["later"]).record.exit_code == 3
+    node.engine.container_removal.stop(runs_on["later"], 20)
+    assert node.engine.inventory.container(runs_on["later"]).record.exit_code == 3
     node.engine.pod_removal.remove(pod)
     assert plugin.of("ended") == plugin.of("later") == plugin.of("on") == ["stop", "remove"]
     assert plugin.of("pod") == ["stop_pod", "remove_pod"]
@@ -337,8 +337,8 @@ Watch.main()
 
 def test_a_plugin_of_its_own_comes_back_and_is_told_what_it_missed(node: Node) -> None:
     pod = node.pod()
-    made = node.run(pod, "gone", ("sh", "-c", "while [ ! -e /tmp/end ]; do sleep 0.05; done"))
-    rootfs = Path(node.engine.inventory.container(made).record.rootfs)
+    container_id = node.run(pod, "gone", ("sh", "-c", "while [ ! -e /tmp/end ]; do sleep 0.05; done"))
+    rootfs = Path(node.engine.inventory.container(container_id).record.rootfs)
     node.stop()
     program = node.folder / "watch.py"
     program.write_text(PROGRAM)
@@ -348,13 +348,15 @@ def test_a_plugin_of_its_own_comes_back_and_is_told_what_it_missed(node: Node) -
     try:
         killed_while(node, lambda _: _until_it_is_noted(node))
         (rootfs / "tmp/end").touch()
-        node.wait_for(lambda: not [pid for pid, line in node.machine.processes() if made in line], "conmon's end")
+        node.wait_for(
+            lambda: not [pid for pid, line in node.machine.processes() if container_id in line], "conmon's end"
+        )
         node.start()
-        node.wait_exited(made)
-        node.engine.container_removal.remove(made)
+        node.wait_exited(container_id)
+        node.engine.container_removal.remove(container_id)
         node.wait_for(lambda: "remove gone" in watch.text(), "the last event")
-        said = [line for line in watch.text().splitlines() if " INFO " not in line and " WARNING " not in line]
-        assert said == ["synchronized gone", "synchronized gone", "stop gone", "remove gone"]
+        lines = [line for line in watch.text().splitlines() if " INFO " not in line and " WARNING " not in line]
+        assert lines == ["synchronized gone", "synchronized gone", "stop gone", "remove gone"]
     finally:
         watch.process.kill()
         watch.process.wait()
@@ -368,25 +370,25 @@ def _until_it_is_noted(node: Node) -> None:
 
 def test_updates_and_names_outlive_a_restart(node: Node) -> None:
     pod = node.pod()
-    made = node.run(pod)
-    node.engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpu_shares=200))
+    container_id = node.run(pod)
+    node.engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpu_shares=200))
     node.restart()
     plugin: Recorder = node.plugin()
     shown: list[int] = []
     plugin.on["update"] = lambda _, container: shown.append(container.linux.resources.cpu.shares.value)
-    node.engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpu_shares=400))
-    assert shown == [200] and node.cgroup(made, "cpu", "cpu.shares") == "400"
-    with pytest.raises(NriError, match="taken by"):
+    node.engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpu_shares=400))
+    assert shown == [200] and node.cgroup(container_id, "cpu", "cpu.shares") == "400"
+    with pytest.raises(NriError, match="already used by"):
         node.create(pod)
-    assert node.engine.inventory.container(made[:10]).record.id == made
+    assert node.engine.inventory.container(container_id[:10]).record.id == container_id
 
 
 def test_a_container_whose_conmon_is_killed_is_ended_and_told(node: Node) -> None:
     plugin: Recorder = node.plugin()
-    made = node.run(node.pod())
-    os.kill(node.engine.inventory.container(made).record.conmon_pid, signal.SIGKILL)
-    node.wait_exited(made)
-    record = node.engine.inventory.container(made).record
+    container_id = node.run(node.pod())
+    os.kill(node.engine.inventory.container(container_id).record.conmon_pid, signal.SIGKILL)
+    node.wait_exited(container_id)
+    record = node.engine.inventory.container(container_id).record
     assert (record.exit_code, record.reason) == (137, "MonitorLost")
     assert plugin.of("c") == ["create", "post_create", "start", "post_start", "stop"]
 
@@ -410,7 +412,7 @@ def test_what_a_runtime_that_was_killed_has_left_running_is_ended(node: Node, pi
     )
     wrapper.chmod(0o755)
     node.start(replace(node.config, runtimes={"runc": OciRuntime("runc"), "crun": OciRuntime(str(wrapper))}))
-    with pytest.raises(EngineError, match=r"killed|without a word"):
+    with pytest.raises(EngineError, match=r"killed|without an error message"):
         node.create(node.pod(pid=pid, handler="crun"))
     for pod in node.engine.inventory.pods():
         node.engine.pod_removal.remove(pod.id)
@@ -438,7 +440,7 @@ def test_a_runtime_that_is_killed_while_it_makes_a_container_is_an_error_and_lea
     plugin: Recorder = node.plugin()
     pod = node.pod()
     mortal("create")
-    with pytest.raises(EngineError, match=r"killed|without a word"):
+    with pytest.raises(EngineError, match=r"killed|without an error message"):
         node.create(pod)
     assert plugin.of("c") == ["create", "stop", "remove"]
     mortal("")
@@ -449,11 +451,11 @@ def test_a_runtime_that_is_killed_while_it_makes_a_container_is_an_error_and_lea
 
 def test_a_runtime_that_is_killed_during_a_start_ends_the_container(node: Node, mortal: Callable[[str], None]) -> None:
     plugin: Recorder = node.plugin()
-    made = node.create(node.pod())
+    container_id = node.create(node.pod())
     mortal("start")
     with pytest.raises(EngineError, match="start"):
-        node.engine.container_start.start(made)
-    record = node.engine.inventory.container(made).record
+        node.engine.container_start.start(container_id)
+    record = node.engine.inventory.container(container_id).record
     assert (record.state, record.reason) == (ContainerState.EXITED, "StartError")
     assert plugin.of("c") == ["create", "post_create", "start", "stop"]
 
@@ -466,29 +468,29 @@ def test_a_call_whose_runtime_is_killed_can_be_made_again(
     monkeypatch.setattr("nri.engine.lifecycle.processes.send", lambda *_: False)
     plugin: Recorder = node.plugin()
     pod = node.pod()
-    made = node.run(pod)
+    container_id = node.run(pod)
     engine = node.engine
     mortal(command)
     if command == "update":
         with pytest.raises(EngineError, match="update"):
-            engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpu_shares=200))
+            engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpu_shares=200))
         mortal("")
-        engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpu_shares=200))
-        assert node.cgroup(made, "cpu", "cpu.shares") == "200"
+        engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpu_shares=200))
+        assert node.cgroup(container_id, "cpu", "cpu.shares") == "200"
     elif command == "kill":
         with pytest.raises(EngineError, match="kill"):
-            engine.container_removal.stop(made)
-        assert engine.inventory.container(made).record.state is ContainerState.RUNNING
+            engine.container_removal.stop(container_id)
+        assert engine.inventory.container(container_id).record.state is ContainerState.RUNNING
         mortal("")
-        engine.container_removal.stop(made)
+        engine.container_removal.stop(container_id)
     else:
         monkeypatch.setattr(engine.machinery.runtime("runc"), "timeout_s", 2)  # it tries so long
-        engine.container_removal.stop(made)
+        engine.container_removal.stop(container_id)
         with pytest.raises(EngineError, match="delete"):
-            engine.container_removal.remove(made)
+            engine.container_removal.remove(container_id)
         monkeypatch.undo()
         mortal("")
-        engine.container_removal.remove(made)
+        engine.container_removal.remove(container_id)
     node.remove(pod)
     assert plugin.of("c")[-2:] == ["stop", "remove"] and plugin.of("c").count("stop") == 1
     node.assert_nothing_left()
@@ -530,7 +532,7 @@ def test_a_conmon_that_is_killed_while_it_makes_a_container_is_an_error_and_leav
 
 def test_after_the_machine_was_started_anew_all_has_ended(node: Node) -> None:
     pod = node.pod(network=pb.POD)
-    made = node.run(pod)
+    container_id = node.run(pod)
     node.stop()
     # What a restart of the machine takes: processes, mounts, and all below /run.
     for pid, _ in node.machine.processes():
@@ -541,9 +543,9 @@ def test_after_the_machine_was_started_anew_all_has_ended(node: Node) -> None:
             subprocess.run(["umount", "-l", line.split()[4]], check=True, timeout=20)
     subprocess.run(["rm", "-rf", str(node.config.state)], check=True, timeout=20)
     node.start()
-    node.wait_exited(made)
+    node.wait_exited(container_id)
     assert node.engine.inventory.pod(pod).record.state is PodState.STOPPING
-    assert node.engine.inventory.container(made).record.state is ContainerState.EXITED
+    assert node.engine.inventory.container(container_id).record.state is ContainerState.EXITED
     node.remove(pod)
 
 
@@ -570,7 +572,7 @@ def test_a_disk_that_is_full_is_an_error_that_says_so_and_leaves_nothing(node: N
         filler.unlink()
         node.engine.container_removal.remove(node.run(pod))
         node.remove(pod)
-        assert settled(lambda: [line for line in node.left() if " - tmpfs small " not in line]) == []
+        assert settled(lambda: [line for line in node.leftovers() if " - tmpfs small " not in line]) == []
     finally:
         node.stop()
         subprocess.run(["umount", "-l", str(root)], check=True, timeout=20)
@@ -634,16 +636,16 @@ def test_a_record_that_cannot_be_written_when_all_is_made_undoes_all(node: Node)
 def test_what_has_no_record_any_more_is_taken_away(node: Node) -> None:
     pod = node.pod("lost", network=pb.POD, pid=pb.POD)
     node.run(pod, "lost")
-    kept = node.run(node.pod("kept"), "kept")
+    kept_id = node.run(node.pod("kept"), "kept")
     node.stop()
     for path in (node.config.root / "records").rglob("*.json"):
         if '"lost"' in path.read_text():
             path.unlink()  # a machine's sudden end can do that
     node.start()
-    assert [container.id for container in node.engine.inventory.containers()] == [kept]
-    assert node.engine.running_containers.exec_sync(kept, ["true"], 20).code == 0
+    assert [container.id for container in node.engine.inventory.containers()] == [kept_id]
+    assert node.engine.running_containers.exec_sync(kept_id, ["true"], 20).code == 0
     assert node.engine.complaints == []
-    assert settled(lambda: [line for line in node.left() if pod in line]) == []
+    assert settled(lambda: [line for line in node.leftovers() if pod in line]) == []
     node.run(node.pod("lost", network=pb.POD), "lost")
 
 

@@ -54,14 +54,14 @@ def test_pods_and_containers_are_listed(engine: Engine, pod: Pod, talker: str) -
 def running(engine: Engine) -> list[str]:
     """The containers that run, by what people ask."""
     pods = json.loads(nri("pod", "ps", "-o", "json", "--cri-socket", engine.cri_socket).stdout)
-    return [one["id"] for each in pods for one in each["containers"] if one["state"] == "CONTAINER_RUNNING"]
+    return [one["id"] for entry in pods for one in entry["containers"] if one["state"] == "CONTAINER_RUNNING"]
 
 
 def test_lines_that_conmon_wrote_in_parts_are_whole_and_streams_apart(engine: Engine, talker: str) -> None:
     wait_for(lambda: "tick 2" in log_of(engine, talker).read_text())
-    done = nri("pod", "logs", "talker", "--cri-socket", engine.cri_socket)
-    assert done.stdout.splitlines()[:3] == ["half line", "tick 1", "tick 2"]
-    assert done.stderr == "bad\n"
+    process = nri("pod", "logs", "talker", "--cri-socket", engine.cri_socket)
+    assert process.stdout.splitlines()[:3] == ["half line", "tick 1", "tick 2"]
+    assert process.stderr == "bad\n"
     last = nri("pod", "logs", "--tail", "1", "-t", "serve/talker", "--cri-socket", engine.cri_socket).stdout
     assert last.count("\n") == 1
     assert " tick " in last
@@ -73,16 +73,16 @@ def test_following_goes_on_when_the_log_is_rotated_and_ends_with_the_container(
     container = engine.cri.run(pod, "rotated", ["/bin/sh", "-c", TALK])
     log = log_of(engine, container)
     wait_for(lambda: log.exists() and "tick 1" in log.read_text())
-    seen = tmp_path / "seen"
+    marker = tmp_path / "seen"
     command = [*NRI, "pod", "logs", "-f", "--cri-socket", str(engine.cri_socket), container]
-    with seen.open("w") as out, subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL) as follower:
-        wait_for(lambda: "half line" in seen.read_text())
+    with marker.open("w") as out, subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL) as follower:
+        wait_for(lambda: "half line" in marker.read_text())
         os.rename(log, log.with_suffix(".old"))
         engine.cri.call("ReopenContainerLog", pb.ReopenContainerLogRequest(container_id=container))
         wait_for(lambda: "tick" in log.read_text())
         engine.cri.stop(container)
         assert follower.wait(TIMEOUT_S) == 0
-    ticks = [int(line.split()[1]) for line in seen.read_text().splitlines()[1:]]
+    ticks = [int(line.split()[1]) for line in marker.read_text().splitlines()[1:]]
     assert ticks == list(range(1, len(ticks) + 1)), "a line is missing, or twice"
     assert f"tick {ticks[-1]}" in log.read_text()
 

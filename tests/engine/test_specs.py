@@ -27,9 +27,9 @@ def bundles() -> Iterator[Bundles]:
     # Below a folder that others may pass: the ids of a user namespace are not root, and TMPDIR may be closed to them.
     with tempfile.TemporaryDirectory(prefix="nri-spec-", dir="/run") as folder:
         os.chmod(folder, 0o755)
-        made = Bundles(Path(folder))
-        yield made
-        made.close()
+        bundles_ = Bundles(Path(folder))
+        yield bundles_
+        bundles_.close()
 
 
 def security(**fields: object) -> pb.ContainerConfig:
@@ -51,8 +51,8 @@ def test_the_command_environment_and_working_directory(bundles: Bundles) -> None
         envs=[pb.KeyValue(key="GREETING", value="hällo =".encode())],
         working_dir="/var/new",
     )
-    found = bundles.shell('echo "$0 $1 $GREETING $PATH"; pwd', config=config)
-    assert found.splitlines() == ["one two hällo = /bin", "/var/new"]
+    output = bundles.shell('echo "$0 $1 $GREETING $PATH"; pwd', config=config)
+    assert output.splitlines() == ["one two hällo = /bin", "/var/new"]
 
 
 def test_user_groups_and_no_new_privileges(bundles: Bundles) -> None:
@@ -61,10 +61,10 @@ def test_user_groups_and_no_new_privileges(bundles: Bundles) -> None:
         supplemental_groups=[7, 8],
         no_new_privs=True,
     )
-    found = status(bundles.shell(STATUS, config=config, account=Account(1000, 5, (9,))))
-    assert (found["Uid"].split()[0], found["Gid"].split()[0]) == ("1000", "5")
-    assert sorted(map(int, found["Groups"].split())) == [5, 7, 8, 9]
-    assert found["NoNewPrivs"] == "1"
+    proc_status = status(bundles.shell(STATUS, config=config, account=Account(1000, 5, (9,))))
+    assert (proc_status["Uid"].split()[0], proc_status["Gid"].split()[0]) == ("1000", "5")
+    assert sorted(map(int, proc_status["Groups"].split())) == [5, 7, 8, 9]
+    assert proc_status["NoNewPrivs"] == "1"
 
 
 @pytest.mark.parametrize(
@@ -76,22 +76,22 @@ def test_user_groups_and_no_new_privileges(bundles: Bundles) -> None:
     ],
 )
 def test_capabilities(bundles: Bundles, capability: dict, expected: str) -> None:
-    found = status(bundles.shell(STATUS, config=security(capabilities=pb.Capability(**capability))))
-    assert {found["CapBnd"], found["CapEff"], found["CapPrm"]} == {expected}
-    assert {found["CapInh"], found["CapAmb"]} == {"0" * 16}
+    proc_status = status(bundles.shell(STATUS, config=security(capabilities=pb.Capability(**capability))))
+    assert {proc_status["CapBnd"], proc_status["CapEff"], proc_status["CapPrm"]} == {expected}
+    assert {proc_status["CapInh"], proc_status["CapAmb"]} == {"0" * 16}
 
 
 def test_ambient_capabilities_reach_a_user_who_is_not_root(bundles: Bundles) -> None:
     capability = pb.Capability(drop_capabilities=["ALL"], add_ambient_capabilities=["NET_BIND_SERVICE"])
-    found = status(bundles.shell(STATUS, config=security(capabilities=capability), account=Account(1000, 1000)))
-    assert (found["CapAmb"], found["CapEff"]) == ("0000000000000400", "0000000000000400")
+    proc_status = status(bundles.shell(STATUS, config=security(capabilities=capability), account=Account(1000, 1000)))
+    assert (proc_status["CapAmb"], proc_status["CapEff"]) == ("0000000000000400", "0000000000000400")
 
 
 def test_all_capabilities_are_those_that_the_engine_has(bundles: Bundles) -> None:
     config = security(capabilities=pb.Capability(add_capabilities=["ALL"], drop_capabilities=["MKNOD"]))
-    found = status(bundles.shell(STATUS, config=config))
-    own = int(status(Path("/proc/self/status").read_text())["CapBnd"], 16)
-    assert int(found["CapEff"], 16) == own & ~(1 << 27) & ((1 << 41) - 1)
+    proc_status = status(bundles.shell(STATUS, config=config))
+    engine_capabilities = int(status(Path("/proc/self/status").read_text())["CapBnd"], 16)
+    assert int(proc_status["CapEff"], 16) == engine_capabilities & ~(1 << 27) & ((1 << 41) - 1)
 
 
 def test_mounts_are_bound_read_only_and_recursively_so(bundles: Bundles, tmp_path: Path) -> None:
@@ -108,11 +108,11 @@ def test_mounts_are_bound_read_only_and_recursively_so(bundles: Bundles, tmp_pat
         ]
     )
     script = "cat /etc/one; echo; touch /rw/new && echo new; for d in ro rro; do touch /$d/x 2>&1; done; cat /proc/self/mountinfo"  # noqa: E501
-    found = bundles.shell(script, config=config)
-    assert found.startswith("content\nnew\n")
-    assert found.count("Read-only file system") == 2
+    output = bundles.shell(script, config=config)
+    assert output.startswith("content\nnew\n")
+    assert output.count("Read-only file system") == 2
     assert (tmp_path / "new").exists()
-    options = {line.split()[4]: line.split()[5].split(",") for line in found.splitlines() if " - " in line}
+    options = {line.split()[4]: line.split()[5].split(",") for line in output.splitlines() if " - " in line}
     assert "rw" in options["/rw"] and "ro" in options["/ro"] and "ro" in options["/rro"]
     assert {"noexec", "nosuid"} <= set(options["/safe"])
 
@@ -129,8 +129,8 @@ def test_mounts_spread_as_asked(bundles: Bundles, tmp_path: Path, propagation: i
         config = pb.ContainerConfig(
             mounts=[pb.Mount(container_path="/shared", host_path=str(shared), propagation=propagation)]
         )
-        found = bundles.shell("grep ' /shared ' /proc/self/mountinfo", config=config)
-        assert tag in found.partition(" - ")[0]
+        output = bundles.shell("grep ' /shared ' /proc/self/mountinfo", config=config)
+        assert tag in output.partition(" - ")[0]
     finally:
         subprocess.run(["umount", "-R", str(shared)], check=True)
 
@@ -141,11 +141,11 @@ def test_the_root_file_system_is_read_only(bundles: Bundles) -> None:
 
 def test_masked_and_read_only_paths(bundles: Bundles) -> None:
     config = security(masked_paths=["/proc/keys", "/etc"], readonly_paths=["/proc/sys"])
-    found = bundles.shell(
+    output = bundles.shell(
         "cat /proc/keys | wc -c; ls /etc | wc -l; echo x 2>&1 >/proc/sys/kernel/domainname || true", config=config
     )
-    assert found.splitlines()[:2] == ["0", "0"]
-    assert "Read-only file system" in found
+    assert output.splitlines()[:2] == ["0", "0"]
+    assert "Read-only file system" in output
 
 
 def test_devices_are_there_with_their_permissions_and_others_are_forbidden(bundles: Bundles) -> None:
@@ -160,10 +160,10 @@ def test_devices_are_there_with_their_permissions_and_others_are_forbidden(bundl
         "head -c3 /dev/mine | wc -c; ls -l /dev/tunnel | tr -s ' ' | cut -d' ' -f5,6;"
         "mknod /dev/mem c 1 1 && head -c1 /dev/mem 2>&1 || true; echo > /dev/null && echo fine"
     )
-    found = bundles.shell(script, config=config)
-    assert found.splitlines()[:2] == ["3", "10, 200"]
-    assert "not permitted" in found
-    assert found.endswith("fine")
+    output = bundles.shell(script, config=config)
+    assert output.splitlines()[:2] == ["3", "10, 200"]
+    assert "not permitted" in output
+    assert output.endswith("fine")
 
 
 def test_a_privileged_container_has_the_devices_of_the_host_and_is_not_confined(bundles: Bundles) -> None:
@@ -174,13 +174,13 @@ def test_a_privileged_container_has_the_devices_of_the_host_and_is_not_confined(
         f"{STATUS}; echo devices: $(find /dev -type c -o -type b | wc -l); echo keys: $(head -c1 /proc/keys | wc -c);"
         "grep ' /sys/fs/cgroup ' /proc/mounts; mknod /dev/anything b 7 0 && rm /dev/anything && echo made: yes"
     )
-    found = bundles.shell(script, pod, config)
-    lines = status(found)
+    output = bundles.shell(script, pod, config)
+    lines = status(output)
     assert (lines["Seccomp"], lines["CapBnd"]) == ("0", status(Path("/proc/self/status").read_text())["CapBnd"])
-    wanted = [device for device in find_devices("/dev") if not device.path.startswith(("/dev/pts/", "/dev/shm/"))]
-    assert int(lines["devices"]) >= len(wanted) - 3  # console, ptmx and tty are its own
+    devices = [device for device in find_devices("/dev") if not device.path.startswith(("/dev/pts/", "/dev/shm/"))]
+    assert int(lines["devices"]) >= len(devices) - 3  # console, ptmx and tty are its own
     assert (lines["keys"], lines["made"]) == ("1", "yes")
-    assert " rw," in found
+    assert " rw," in output
 
 
 def test_resources_are_in_the_cgroup_and_an_update_changes_them(bundles: Bundles) -> None:
@@ -204,9 +204,9 @@ def test_resources_are_in_the_cgroup_and_an_update_changes_them(bundles: Bundles
         assert Path(f"/proc/{pid}/oom_score_adj").read_text().strip() == "500"
         assert f"/{bundles.parent}/c" in Path(f"/proc/{pid}/cgroup").read_text()
         change = pb.LinuxContainerResources(memory_limit_in_bytes=48 << 20, cpu_shares=222)
-        wanted = bundles.folder / "update.json"
-        wanted.write_text(json.dumps(container_resources(change, bundles.machine, [])))
-        bundles.call("update", "--resources", str(wanted), container)
+        update_file = bundles.folder / "update.json"
+        update_file.write_text(json.dumps(container_resources(change, bundles.machine, [])))
+        bundles.call("update", "--resources", str(update_file), container)
         assert read(pid, "memory", "memory.limit_in_bytes", "memory.max") == str(48 << 20)
         if not bundles.machine.cgroup_v2:
             assert read(pid, "cpu", "cpu.shares", "") == "222"
@@ -226,13 +226,13 @@ def test_the_default_profile_lets_programs_work_and_refuses_what_it_should(bundl
         f"{STATUS}; unshare -U true 2>&1; mount -t tmpfs x /tmp 2>&1; date >/dev/null && ls / >/dev/null && echo works;"
         "(sleep 0 & wait) && echo forks; chroot / /bin/true && echo chroots; hostname x 2>&1 || true"
     )
-    found = bundles.shell(script, config=security(seccomp=DEFAULT_PROFILE))
-    lines = status(found)
+    output = bundles.shell(script, config=security(seccomp=DEFAULT_PROFILE))
+    lines = status(output)
     assert lines["Seccomp"] == "2"
     assert lines["unshare"].endswith("Operation not permitted")
     assert lines["mount"].lower().endswith(("permission denied (are you root?)", "operation not permitted"))
     assert lines["hostname"].endswith("Operation not permitted")
-    assert {"works", "forks", "chroots"} <= set(found.splitlines())
+    assert {"works", "forks", "chroots"} <= set(output.splitlines())
 
 
 def test_under_the_default_profile_a_big_program_has_threads_children_sockets_and_files(bundles: Bundles) -> None:
@@ -260,9 +260,9 @@ def test_under_the_default_profile_a_big_program_has_threads_children_sockets_an
 def test_the_default_profile_follows_capabilities(bundles: Bundles) -> None:
     capability = pb.Capability(add_capabilities=["SYS_ADMIN"], drop_capabilities=["SYS_CHROOT"])
     config = security(seccomp=DEFAULT_PROFILE, capabilities=capability)
-    found = bundles.shell("mount -t tmpfs x /tmp && echo mounted; chroot / /bin/true 2>&1 || true", config=config)
-    assert "mounted" in found
-    assert "not permitted" in found
+    output = bundles.shell("mount -t tmpfs x /tmp && echo mounted; chroot / /bin/true 2>&1 || true", config=config)
+    assert "mounted" in output
+    assert "not permitted" in output
 
 
 def test_without_a_profile_nothing_is_filtered(bundles: Bundles) -> None:
@@ -274,9 +274,11 @@ def test_a_profile_of_the_host_is_applied(bundles: Bundles) -> None:
         "defaultAction": "SCMP_ACT_ALLOW",
         "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 28}],
     }
-    asked = pb.SecurityProfile(profile_type=pb.SecurityProfile.Localhost, localhost_ref="/p.json")
-    found = bundles.shell("mkdir /tmp/x 2>&1 || true", config=security(seccomp=asked), localhost_seccomp=profile)
-    assert found.endswith("No space left on device")
+    security_profile = pb.SecurityProfile(profile_type=pb.SecurityProfile.Localhost, localhost_ref="/p.json")
+    output = bundles.shell(
+        "mkdir /tmp/x 2>&1 || true", config=security(seccomp=security_profile), localhost_seccomp=profile
+    )
+    assert output.endswith("No space left on device")
 
 
 def test_containers_of_a_pod_share_its_namespaces_name_sysctls_and_files(bundles: Bundles, tmp_path: Path) -> None:
@@ -305,15 +307,17 @@ def test_containers_of_a_pod_share_its_namespaces_name_sysctls_and_files(bundles
             "hostname; echo $HOSTNAME; cat /proc/sys/net/ipv4/ip_forward /proc/sys/kernel/shm_rmid_forced /etc/hosts;"
             "ls /dev/shm; tr '\\0' ' ' < /proc/1/cmdline; echo; readlink /proc/self/ns/net"
         )
-        found = bundles.shell(script, pod, shares).splitlines()
-        assert found[:6] == ["web", "web", "1", "1", "10.9.8.7 other", "there"]
-        assert found[6].strip() == "/bin/sleep 60"
-        assert found[7] == os.readlink(f"/proc/{pid}/ns/net") != os.readlink("/proc/self/ns/net")
+        output = bundles.shell(script, pod, shares).splitlines()
+        assert output[:6] == ["web", "web", "1", "1", "10.9.8.7 other", "there"]
+        assert output[6].strip() == "/bin/sleep 60"
+        assert output[7] == os.readlink(f"/proc/{pid}/ns/net") != os.readlink("/proc/self/ns/net")
         alone = security(namespace_options=pb.NamespaceOption(pid=pb.CONTAINER))
         assert bundles.shell("echo $$", pod, alone) == "1"
         target = security(namespace_options=pb.NamespaceOption(pid=pb.TARGET, target_id="c1"))
-        seen = bundles.shell("tr '\\0' ' ' < /proc/1/cmdline", pod, target, target_pid_namespace=f"/proc/{pid}/ns/pid")
-        assert seen.strip() == "/bin/sleep 60"
+        output_ = bundles.shell(
+            "tr '\\0' ' ' < /proc/1/cmdline", pod, target, target_pid_namespace=f"/proc/{pid}/ns/pid"
+        )
+        assert output_.strip() == "/bin/sleep 60"
         assert status(Path(f"/proc/{pid}/status").read_text())["CapBnd"] == "0" * 16
     finally:
         bundles.call("delete", "--force", pause)
@@ -333,13 +337,13 @@ def test_a_user_namespace_of_the_pod_maps_its_containers_ids(bundles: Bundles) -
         kinds = {"network": "net", "ipc": "ipc", "uts": "uts", "user": "user"}
         pod = Pod("p1", config, {kind: f"/proc/{pid}/ns/{name}" for kind, name in kinds.items()})
         inside = security(namespace_options=linux.security_context.namespace_options)
-        found = bundles.shell("id -u; cat /proc/self/uid_map", pod, inside).split()
-        assert found == ["0", "0", "100000", "65536"]
+        output = bundles.shell("id -u; cat /proc/self/uid_map", pod, inside).split()
+        assert output == ["0", "0", "100000", "65536"]
     finally:
         bundles.call("delete", "--force", pause)
 
 
 def test_a_container_that_joins_no_pod_namespace_has_none(bundles: Bundles) -> None:
     config = security(namespace_options=pb.NamespaceOption(network=pb.POD, ipc=pb.NODE, pid=pb.CONTAINER))
-    with pytest.raises(RequestError, match=r'network: "POD": pod p1 has no network namespace of its own'):
+    with pytest.raises(RequestError, match=r'network: "POD": pod p1 has no separate network namespace'):
         bundles.shell("true", config=config)

@@ -107,13 +107,13 @@ class World:
         return connect_port(self.namespace, port)
 
     def run(self, over: str, *argv: str, **options: Any) -> Session:
-        asked: dict[str, Any] = {"stdout": True, "stderr": not options.get("tty", False), **options}
-        more = {"protocols": asked.pop("protocols")} if "protocols" in asked else {}
-        return self.client.begin("run", self.server.exec_url(self.id, argv, **asked), over, **asked, **more)
+        fields: dict[str, Any] = {"stdout": True, "stderr": not options.get("tty", False), **options}
+        more = {"protocols": fields.pop("protocols")} if "protocols" in fields else {}
+        return self.client.begin("run", self.server.exec_url(self.id, argv, **fields), over, **fields, **more)
 
     def attached(self, over: str, **options: Any) -> Session:
-        asked: dict[str, Any] = {"stdout": True, "stderr": not options.get("tty", False), **options}
-        return self.client.begin("run", self.server.attach_url(self.id, **asked), over, **asked)
+        fields: dict[str, Any] = {"stdout": True, "stderr": not options.get("tty", False), **options}
+        return self.client.begin("run", self.server.attach_url(self.id, **fields), over, **fields)
 
     def forward(self, over: str, *ports: int) -> Session:
         url = self.server.port_forward_url("pod", ports)
@@ -129,17 +129,17 @@ class World:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with Client() as made:
-        yield made
+    with Client() as client_:
+        yield client_
 
 
 @pytest.fixture
 def world(client: Client, machine: Machine) -> Iterator[World]:
-    made = World(machine, client)
+    world_ = World(machine, client)
     try:
-        yield made
+        yield world_
     finally:
-        made.close()
+        world_.close()
 
 
 # --- exec ---------------------------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ def test_a_program_whose_client_leaves_is_killed(world: World, over: str) -> Non
 
 def _running(world: World, line: str) -> list[int]:
     """The processes of this command line in the cgroups of the test's own containers."""
-    return [pid for pid, found in world.machine.processes() if found.strip() == line]
+    return [pid for pid, command in world.machine.processes() if command.strip() == line]
 
 
 def _line(path: Path) -> str:
@@ -350,8 +350,8 @@ class Listener:
 
     def _make(self) -> None:
         if self._namespace is not None:
-            with self._namespace.open() as held:
-                setns(held.fileno(), CLONE_NEWNET)
+            with self._namespace.open() as connection_:
+                setns(connection_.fileno(), CLONE_NEWNET)
         family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
         self._socket = socket.create_server((self._address, 0), family=family)
 
@@ -389,10 +389,10 @@ def talk(port: int, data: bytes) -> bytes:
     with socket.create_connection(("127.0.0.1", port), 20) as connection:
         connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
-        found = b""
+        received = b""
         while piece := connection.recv(65536):
-            found += piece
-    return found
+            received += piece
+    return received
 
 
 @pytest.mark.parametrize("over", OVER)
@@ -403,10 +403,10 @@ def test_ports_of_a_pod_are_reached_by_many_connections_at_once(world: World, ov
     other = Listener(world.namespace, address, lambda connection: connection.sendall(b"other"))
     session = world.forward(over, listener.port, other.port)
     first, second = session.ports()
-    found: dict[int, bytes] = {}
+    received: dict[int, bytes] = {}
 
     def one(number: int) -> None:
-        found[number] = talk(first, bytes([number]) * (number * 100_000 + 1))
+        received[number] = talk(first, bytes([number]) * (number * 100_000 + 1))
 
     threads = [threading.Thread(target=one, args=(number,)) for number in range(8)]
     for thread in threads:
@@ -414,8 +414,8 @@ def test_ports_of_a_pod_are_reached_by_many_connections_at_once(world: World, ov
     assert talk(second, b"") == b"other"
     for thread in threads:
         thread.join(60)
-    assert {number: len(data) for number, data in found.items()} == {n: n * 100_000 + 1 for n in range(8)}
-    assert all(data == bytes([number]) * len(data) for number, data in found.items())
+    assert {number: len(data) for number, data in received.items()} == {n: n * 100_000 + 1 for n in range(8)}
+    assert all(data == bytes([number]) * len(data) for number, data in received.items())
     session.tell("leave")
     session.end()
     listener.close()
@@ -436,14 +436,14 @@ def test_a_connection_of_the_pod_that_ends_ends_that_of_the_client_alone(world: 
     listener = Listener(world.namespace, "127.0.0.1", hold)
     session = world.forward(over, listener.port)
     (port,) = session.ports()
-    with socket.create_connection(("127.0.0.1", port), 20) as held:
-        held.sendall(b"hold")
+    with socket.create_connection(("127.0.0.1", port), 20) as connection_:
+        connection_.sendall(b"hold")
         assert begun.wait(20)
         with socket.create_connection(("127.0.0.1", port), 20) as short:
             short.sendall(b"away")
             assert short.recv(10) == b""
-        held.sendall(b"still here")
-        assert held.recv(100) == b"still here"
+        connection_.sendall(b"still here")
+        assert connection_.recv(100) == b"still here"
     session.tell("leave")
     session.end()
     listener.close()
@@ -494,6 +494,6 @@ def test_addresses_of_the_cri_lead_to_programs_streams_and_ports(client: Client,
 
 def _listens(live: Live, container: str, port: int) -> bool:
     """Whether something listens on this port in a container's network."""
-    done = live.cri.call("ExecSync", container_id=container, cmd=["cat", "/proc/net/tcp", "/proc/net/tcp6"])
-    rows = [line.split() for line in done.stdout.decode().splitlines()]
+    response = live.cri.call("ExecSync", container_id=container, cmd=["cat", "/proc/net/tcp", "/proc/net/tcp6"])
+    rows = [line.split() for line in response.stdout.decode().splitlines()]
     return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)

@@ -1,6 +1,6 @@
 """The engine's column of docs/reference/runtimes.md, cell by cell, by `nri conformance runtime` and by plugins.
 
-Rules: the outcome is measured first and then compared, so what stops working and what starts to work both fail.
+The outcome is measured first and then compared, so what stops working and what starts to work both fail.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
-def found() -> Iterator[Found]:
+def findings() -> Iterator[Found]:
     """What the command finds out about an engine of its own, with a folder of CDI devices."""
     need_root()
     need_machine(not V2, "cgroups of version 1, with which the other columns were measured")
-    made = Engine(say=lambda _: None)
+    engine = Engine(say=lambda _: None)
     try:
-        devices = made.run_dir / "cdi"
+        devices = engine.run_dir / "cdi"
         devices.mkdir()
-        made.settings.write_text(f'{made.settings.read_text()}[containers]\ncdi_dirs = ["{devices}"]\n')
-        made.start()
-        yield tried(made, devices)
+        engine.settings.write_text(f'{engine.settings.read_text()}[containers]\ncdi_dirs = ["{devices}"]\n')
+        engine.start()
+        yield tried(engine, devices)
     finally:
-        made.close()
+        engine.close()
 
 
-def test_the_command_finds_the_adjustments_as_the_table_says(found: Found) -> None:
+def test_the_command_finds_the_adjustments_as_the_table_says(findings: Found) -> None:
     expected = {case.text: engine_matrix.ADJUSTMENTS.get(name, APPLIED) for name, case in CASES.items()}
     expected = {name: IGNORED if cell == engine_matrix.LEFT_OUT else cell for name, cell in expected.items()}
-    seen = {name: cell.partition(":")[0] for name, cell in of(found, "Adjustments").items()}
-    assert seen == expected
+    cells = {name: cell.partition(":")[0] for name, cell in of(findings, "Adjustments").items()}
+    assert cells == expected
 
 
-def test_the_command_finds_every_event_update_and_eviction(found: Found) -> None:
-    assert {*of(found, "Events").values()} == {"yes"}
-    assert {*of(found, "Updates").values()} == {APPLIED}
-    late = of(found, "Late")
+def test_the_command_finds_every_event_update_and_eviction(findings: Found) -> None:
+    assert {*of(findings, "Events").values()} == {"yes"}
+    assert {*of(findings, "Updates").values()} == {APPLIED}
+    late = of(findings, "Late")
     assert late["late, with fail_request and keep_connected: the creation"] == "fails"
     assert late["late in Synchronize: a creation at the same time"] == "succeeds"
-    assert of(found, "Configure")[FACTS["split-sync"].name] == engine_matrix.FACTS["split-sync"][0]
+    assert of(findings, "Configure")[FACTS["split-sync"].name] == engine_matrix.FACTS["split-sync"][0]
 
 
 def test_what_cannot_be_applied_here_is_told_and_not_only_left_out(node: Node) -> None:
@@ -65,24 +65,24 @@ def test_what_cannot_be_applied_here_is_told_and_not_only_left_out(node: Node) -
     pod = node.pod()
     for name in (name for name, cell in engine_matrix.ADJUSTMENTS.items() if cell == engine_matrix.LEFT_OUT):
         plugin.on["create"] = lambda about, _, case=CASES[name]: case.adjust(about)
-        made = node.create(pod, name)
+        container_id = node.create(pod, name)
         adaptation = node.engine.nri.adaptation
         assert adaptation is not None and adaptation.provenance is not None
-        explanation = adaptation.provenance.explain(made)
+        explanation = adaptation.provenance.explain(container_id)
         assert explanation is not None and any(" unsupported: " in text for _, text in explanation.notes), name
 
 
 def test_each_update_by_a_plugin_has_the_effect_that_the_table_says(node: Node) -> None:
     need_machine(not V2, "cgroups of version 1, with which the other columns were measured")
     node.plugin()
-    made = EngineView(node, node.run(node.pod()), node.folder)
+    container = EngineView(node, node.run(node.pod()), node.folder)
     outcomes = {}
     for setter, (value, controller, file, v2_file, text) in SETTERS.items():
-        update = nri.Update(made.id)
+        update = nri.Update(container.id)
         getattr(update, setter)(value)
         (result,) = node.engine.nri.update(unsolicited(update.message))
-        seen = made.cgroup(controller, file, v2_file).split()[0]
-        outcomes[setter] = APPLIED if seen == text else IGNORED
+        number = container.cgroup(controller, file, v2_file).split()[0]
+        outcomes[setter] = APPLIED if number == text else IGNORED
         assert (outcomes[setter] == APPLIED) == (not result.failed), f"{setter}: {result.fields}"
     assert outcomes == engine_matrix.UPDATES
 

@@ -44,9 +44,9 @@ def test_a_pod_runs_in_a_scope_of_its_own_over_a_restart_and_is_gone_after_its_e
     shutil.copy(image_archive(print), tmp_path / "image.tar")
 
     def done(*words: str) -> str:
-        made = node.run(*words)
-        assert made.returncode == 0, made.stdout + made.stderr
-        return made.stdout
+        container = node.run(*words)
+        assert container.returncode == 0, container.stdout + container.stderr
+        return container.stdout
 
     with node:
         node.unit(UNIT, done(*NRI, "engine", "unit"))

@@ -31,13 +31,13 @@ COUNTED = 1_500
 
 def deepen(pid: int, depth: int) -> None:
     """Make folders in each other in the root of a container that runs, as a program in it would."""
-    here = os.open(f"/proc/{pid}/root/tmp", os.O_RDONLY | os.O_DIRECTORY)
+    folder_fd = os.open(f"/proc/{pid}/root/tmp", os.O_RDONLY | os.O_DIRECTORY)
     for _ in range(depth):
-        os.mkdir("a", dir_fd=here)
-        below = os.open("a", os.O_RDONLY | os.O_DIRECTORY, dir_fd=here)
-        os.close(here)
-        here = below
-    os.close(here)
+        os.mkdir("a", dir_fd=folder_fd)
+        below = os.open("a", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder_fd)
+        os.close(folder_fd)
+        folder_fd = below
+    os.close(folder_fd)
 
 
 @pytest.fixture
@@ -80,16 +80,16 @@ def test_an_engine_starts_over_a_deep_tree_and_takes_away_one_that_no_record_kno
     shutil.copytree(node.config.root / "images", memory / "root/images", symlinks=True)
     node.config = replace(node.config, root=memory / "root")
     pod = node.pod()
-    kept, lost = node.run(pod, "kept"), node.run(pod, "lost")
-    for container in (kept, lost):
+    kept_id, lost = node.run(pod, "kept"), node.run(pod, "lost")
+    for container in (kept_id, lost):
         deepen(node.engine.inventory.container(container).record.pid, depth)
     runtime = node.engine.machinery.runtime("runc")
     node.engine.container_removal.stop(lost)
     node.stop()
     (node.config.root / f"records/containers/{lost}.json").unlink()
     engine = node.start()
-    assert ([each.id for each in engine.inventory.containers()], engine.complaints) == ([kept], [])
-    assert runtime.state(kept).status == "running"
+    assert ([entry.id for entry in engine.inventory.containers()], engine.complaints) == ([kept_id], [])
+    assert runtime.state(kept_id).status == "running"
     assert not (engine.images.snapshots.root / lost).exists()
     node.remove(pod)
     node.stop()
@@ -97,20 +97,22 @@ def test_an_engine_starts_over_a_deep_tree_and_takes_away_one_that_no_record_kno
 
 def test_a_record_that_no_engine_can_take_up_is_set_aside_and_named(node: Node) -> None:
     pod = node.pod()
-    kept, bad = node.run(pod, "kept"), node.run(pod, "bad")
+    kept_id, bad = node.run(pod, "kept"), node.run(pod, "bad")
     node.engine.container_removal.stop(bad)
     node.stop()
     path = node.config.root / f"records/containers/{bad}.json"
     before = path.read_text()
     path.write_text(before.replace('"metadata": {', '"metadata": 7, "labels": {', 1))
     engine = node.start()
-    assert {container.id for container in engine.inventory.containers()} == {kept, bad}, "a substitute takes its place"
+    assert {container.id for container in engine.inventory.containers()} == {kept_id, bad}, (
+        "a substitute takes its place"
+    )
     (complaint,) = engine.complaints
     assert "set aside" in complaint and "bad" in complaint
     node.stop()
     (node.config.root / f"records/broken/{bad}.json").unlink()
     path.write_text(before)
-    assert {container.id for container in node.start().inventory.containers()} == {kept, bad}
+    assert {container.id for container in node.start().inventory.containers()} == {kept_id, bad}
 
 
 @pytest.mark.parametrize("depth", [1_200, 3_000])
@@ -129,14 +131,14 @@ def test_an_image_with_a_deep_tree_is_there_whole_or_not_at_all(machine: Machine
         (image,) = store.list()
         assert image.inodes > depth
     assert [*(store.root / "pulls").iterdir()] == []
-    again = ImageStore(store.root)
-    assert (again.list(), again.complaints) == (store.list(), [])
-    for image in again.list():
-        rootfs = again.mount(image, "c1")
+    reopened_store = ImageStore(store.root)
+    assert (reopened_store.list(), reopened_store.complaints) == (store.list(), [])
+    for image in reopened_store.list():
+        rootfs = reopened_store.mount(image, "c1")
         assert (rootfs / "bin/busybox").exists()
-        again.unmount("c1")
-        again.remove(image.id)
-    assert [*(store.root / "images").iterdir()] == [] == [*again.snapshots.root.iterdir()]
+        reopened_store.unmount("c1")
+        reopened_store.remove(image.id)
+    assert [*(store.root / "images").iterdir()] == [] == [*reopened_store.snapshots.root.iterdir()]
 
 
 # --- a full disk ------------------------------------------------------------------------------------------------------
@@ -151,11 +153,11 @@ def disk(request: pytest.FixtureRequest, machine: Machine) -> Iterator[Path]:
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m,nr_inodes=3000", "disk", place], check=True)
     else:
         file = machine.folder / "disk.img"
-        with file.open("wb") as made:
-            made.truncate(32 << 20)
+        with file.open("wb") as image_file:
+            image_file.truncate(32 << 20)
         subprocess.run([need_tool("mkfs.ext4"), "-q", "-m", "0", file], check=True, timeout=60)
-        done = subprocess.run(["mount", "-o", "loop", file, place], check=False, capture_output=True, text=True)
-        need(done.returncode == 0, f"loop devices ({done.stderr.strip()})")
+        process = subprocess.run(["mount", "-o", "loop", file, place], check=False, capture_output=True, text=True)
+        need(process.returncode == 0, f"loop devices ({process.stderr.strip()})")
     try:
         yield place
     finally:

@@ -34,32 +34,32 @@ def mapped(node: Node, name: str = "pod", *, network: int = pb.POD, first: int =
 
 
 def container(node: Node, config: pb.PodSandboxConfig, name: str, *command: str, **security: object):
-    made = node.container_config(name, command) if command else node.container_config(name)
-    context = made.linux.security_context
+    config_ = node.container_config(name, command) if command else node.container_config(name)
+    context = config_.linux.security_context
     context.CopyFrom(pb.LinuxContainerSecurityContext(**security))
     context.namespace_options.CopyFrom(config.linux.security_context.namespace_options)
-    return made
+    return config_
 
 
-def inside(node: Node, made: str, text: str) -> str:
-    done = node.engine.running_containers.exec_sync(made, ("sh", "-c", text), 20)
-    assert done.code == 0, done
-    return done.stdout.decode().strip()
+def inside(node: Node, container_id: str, text: str) -> str:
+    execution = node.engine.running_containers.exec_sync(container_id, ("sh", "-c", text), 20)
+    assert execution.code == 0, execution
+    return execution.stdout.decode().strip()
 
 
 def exposed(top: Path) -> list[str]:
     """What another user of the node could read below a folder of the engine."""
-    found = []
+    actual = []
     for path in top.iterdir():
         mode = path.lstat().st_mode
         if stat.S_ISDIR(mode):
             if mode & stat.S_IROTH:
-                found.append(str(path))
+                actual.append(str(path))
             elif mode & stat.S_IXOTH and not path.is_mount():
-                found += exposed(path)
+                actual += exposed(path)
         elif mode & stat.S_IROTH and not stat.S_ISLNK(mode):
-            found.append(str(path))
-    return found
+            actual.append(str(path))
+    return actual
 
 
 @pytest.mark.parametrize("handler", ["runc", "crun"])
@@ -73,19 +73,19 @@ def test_root_inside_is_an_ordinary_user_outside_and_owns_its_files(
         node.start(replace(node.config, images=replace(node.config.images, snapshots="copy")))
     engine, config = node.engine, mapped(node)
     pod = engine.pod_creation.run(config, handler)
-    made = engine.container_creation.create(pod, container(node, config, "c"))
-    engine.container_start.start(made)
-    record = engine.inventory.container(made).record
+    container_id = engine.container_creation.create(pod, container(node, config, "c"))
+    engine.container_start.start(container_id)
+    record = engine.inventory.container(container_id).record
     status = Path(f"/proc/{record.pid}/status").read_text()
     assert [line.split()[1] for line in status.splitlines() if line.startswith(("Uid", "Gid"))] == [str(FIRST)] * 2
-    assert inside(node, made, "id -u; cat /proc/self/uid_map").split() == ["0", "0", str(FIRST), str(COUNT)]
-    assert inside(node, made, "stat -c %u:%g / /bin/busybox /etc/hosts /dev/shm").split() == ["0:0"] * 4
-    inside(node, made, "echo mine > /file; chown 33:44 /file; echo shared > /dev/shm/x; hostname > /name")
+    assert inside(node, container_id, "id -u; cat /proc/self/uid_map").split() == ["0", "0", str(FIRST), str(COUNT)]
+    assert inside(node, container_id, "stat -c %u:%g / /bin/busybox /etc/hosts /dev/shm").split() == ["0:0"] * 4
+    inside(node, container_id, "echo mine > /file; chown 33:44 /file; echo shared > /dev/shm/x; hostname > /name")
     merged = Path(record.rootfs)
-    found = (merged / "file").stat()
-    assert (found.st_uid, found.st_gid) == (FIRST + 33, FIRST + 44)
-    assert inside(node, made, "cat /name") == engine.inventory.pod(pod).record.hostname
-    assert "lo" in inside(node, made, "cat /proc/net/dev")
+    status_ = (merged / "file").stat()
+    assert (status_.st_uid, status_.st_gid) == (FIRST + 33, FIRST + 44)
+    assert inside(node, container_id, "cat /name") == engine.inventory.pod(pod).record.hostname
+    assert "lo" in inside(node, container_id, "cat /proc/net/dev")
     # An image's own files stay as they are, for all others.
     plain = node.run(node.pod("plain"), "plain")
     assert inside(node, plain, "stat -c %u:%g /bin/busybox") == "0:0"
@@ -98,12 +98,12 @@ def test_root_inside_is_an_ordinary_user_outside_and_owns_its_files(
 def test_a_user_of_the_image_and_a_terminal_and_a_probe_work(node: Node) -> None:
     engine, config = node.engine, mapped(node)
     pod = engine.pod_creation.run(config)
-    asked = container(node, config, "c", run_as_user=pb.Int64Value(value=1000))
-    made = engine.container_creation.create(pod, asked)
-    engine.container_start.start(made)
-    status = Path(f"/proc/{engine.inventory.container(made).record.pid}/status").read_text()
+    config_ = container(node, config, "c", run_as_user=pb.Int64Value(value=1000))
+    container_id = engine.container_creation.create(pod, config_)
+    engine.container_start.start(container_id)
+    status = Path(f"/proc/{engine.inventory.container(container_id).record.pid}/status").read_text()
     assert f"Uid:\t{FIRST + 1000}\t" in status
-    assert inside(node, made, "id -u") == "1000"
+    assert inside(node, container_id, "id -u") == "1000"
 
 
 def test_two_pods_share_no_ids_and_a_pod_with_a_process_of_its_own_is_mapped_too(node: Node) -> None:
@@ -113,9 +113,9 @@ def test_two_pods_share_no_ids_and_a_pod_with_a_process_of_its_own_is_mapped_too
         config = mapped(node, name, first=FIRST + number * COUNT)
         config.linux.security_context.namespace_options.pid = pb.POD
         pods.append(engine.pod_creation.run(config))
-        made = engine.container_creation.create(pods[-1], container(node, config, name))
-        engine.container_start.start(made)
-        pids = (engine.inventory.pod(pods[-1]).record.pid, engine.inventory.container(made).record.pid)
+        container_id = engine.container_creation.create(pods[-1], container(node, config, name))
+        engine.container_start.start(container_id)
+        pids = (engine.inventory.pod(pods[-1]).record.pid, engine.inventory.container(container_id).record.pid)
         uids += [os.stat(f"/proc/{pid}").st_uid for pid in pids]
     assert uids == [FIRST, FIRST, FIRST + COUNT, FIRST + COUNT]
     for pod in pods:
@@ -126,10 +126,10 @@ def test_two_pods_share_no_ids_and_a_pod_with_a_process_of_its_own_is_mapped_too
 def test_it_outlives_the_engine(node: Node) -> None:
     config = mapped(node)
     pod = node.engine.pod_creation.run(config)
-    made = node.engine.container_creation.create(pod, container(node, config, "c"))
-    node.engine.container_start.start(made)
+    container_id = node.engine.container_creation.create(pod, container(node, config, "c"))
+    node.engine.container_start.start(container_id)
     node.restart()
-    assert inside(node, made, "id -u; cat /proc/self/uid_map").split()[2] == str(FIRST)
+    assert inside(node, container_id, "id -u; cat /proc/self/uid_map").split()[2] == str(FIRST)
     second = node.engine.container_creation.create(pod, container(node, config, "second"))
     node.engine.container_start.start(second)
     assert os.stat(f"/proc/{node.engine.inventory.container(second).record.pid}").st_uid == FIRST
@@ -151,16 +151,16 @@ def test_a_volume_is_mapped_where_the_runtime_can_and_refused_by_field_where_it_
     ids = [pb.IDMapping(host_id=FIRST, container_id=0, length=COUNT)]
     for handler in ("runc13", "runc"):
         config = mapped(node, handler)
-        asked = container(node, config, "c")
-        asked.mounts.add(container_path="/volume", host_path=str(volume), uidMappings=ids, gidMappings=ids)
+        config_ = container(node, config, "c")
+        config_.mounts.add(container_path="/volume", host_path=str(volume), uidMappings=ids, gidMappings=ids)
         pod = engine.pod_creation.run(config, handler)
         if handler == "runc":
-            with pytest.raises(RequestError, match=r"mounts\[0\]\.uidMappings.*cannot map ids of mounts"):
-                engine.container_creation.create(pod, asked)
+            with pytest.raises(RequestError, match=r"mounts\[0\]\.uidMappings.*ID-mapped mounts are not supported"):
+                engine.container_creation.create(pod, config_)
             continue
-        made = engine.container_creation.create(pod, asked)
-        engine.container_start.start(made)
-        assert inside(node, made, "stat -c %u:%g /volume/file; touch /volume/new") == "0:0"
+        container_id = engine.container_creation.create(pod, config_)
+        engine.container_start.start(container_id)
+        assert inside(node, container_id, "stat -c %u:%g /volume/file; touch /volume/new") == "0:0"
         assert (volume / "new").stat().st_uid == 0, "written by root inside, it is root's outside"
 
 
@@ -168,11 +168,11 @@ def test_what_cannot_be_mapped_is_refused_by_field_and_leaves_nothing(node: Node
     engine = node.engine
     with pytest.raises(RequestError, match=rf'{FIELD}\.network: "NODE"'):
         engine.pod_creation.run(mapped(node, network=pb.NODE))
-    with pytest.raises(RequestError, match=rf"{FIELD}\.userns_options\.uids: .*begin with id 0"):
+    with pytest.raises(RequestError, match=rf"{FIELD}\.userns_options\.uids: .*must start at id 0"):
         engine.pod_creation.run(mapped(node, inside=1))
     config = mapped(node)
     pod = engine.pod_creation.run(config)
-    with pytest.raises(RequestError, match=rf"{FIELD}\.userns_options: .*is not as the pod's"):
+    with pytest.raises(RequestError, match=rf"{FIELD}\.userns_options: .*differs from the pod's"):
         engine.container_creation.create(pod, container(node, mapped(node, first=1_000_000), "c"))
     engine.pod_removal.remove(pod)
     node.assert_nothing_left()

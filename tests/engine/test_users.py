@@ -24,13 +24,13 @@ def loaded(node: Node) -> Loaded:
     """Load the image with a user of its own; returns its name."""
 
     def load(user: str = "") -> str:
-        made = layout(node.folder / "evil", [base_layer(passwd=PASSWD, group=GROUP)], config={"User": user})
-        return node.engine.images.load(made, IMAGE).repo_tags[0]
+        layout_folder = layout(node.folder / "evil", [base_layer(passwd=PASSWD, group=GROUP)], config={"User": user})
+        return node.engine.images.load(layout_folder, IMAGE).repo_tags[0]
 
     return load
 
 
-def asked(node: Node, image: str, **security: object) -> pb.ContainerConfig:
+def config_of(node: Node, image: str, **security: object) -> pb.ContainerConfig:
     config = node.container_config("c", ("sleep", "1000000"))
     config.image.image = image
     config.linux.security_context.CopyFrom(pb.LinuxContainerSecurityContext(**security))  # type: ignore[arg-type]
@@ -58,26 +58,26 @@ def test_a_number_stays_that_number_on_the_node(
 ) -> None:
     image = loaded(user)
     pod = node.pod(handler=handler)
-    made = node.engine.container_creation.create(pod, asked(node, image, **security))
-    node.engine.container_start.start(made)
-    done = node.engine.running_containers.exec_sync(made, ("sh", "-c", "echo $(id -u) $(id -g)"), 20)
-    pid = node.engine.inventory.container(made).record.pid
+    container_id = node.engine.container_creation.create(pod, config_of(node, image, **security))
+    node.engine.container_start.start(container_id)
+    execution = node.engine.running_containers.exec_sync(container_id, ("sh", "-c", "echo $(id -u) $(id -g)"), 20)
+    pid = node.engine.inventory.container(container_id).record.pid
     with open(f"/proc/{pid}/status") as file:
         status = dict(line.rstrip("\n").split(":\t", 1) for line in file if line.startswith(("Uid", "Gid")))
     node.remove(pod)
-    assert done.stdout.decode().strip() == ids
-    assert [set(status[key].split("\t")) for key in ("Uid", "Gid")] == [{each} for each in ids.split()]
+    assert execution.stdout.decode().strip() == ids
+    assert [set(status[key].split("\t")) for key in ("Uid", "Gid")] == [{entry} for entry in ids.split()]
 
 
 @pytest.mark.parametrize(
     ("user", "problem"),
     [
-        ("²", r'the user of image localhost/evil:1: "²": is no id between 0 and 4294967294'),
-        ("4294967295", r'the user of image localhost/evil:1: "4294967295": is no id'),
-        ("9" * 5000, r"the user of image localhost/evil:1: .* is no id"),
-        ("me:" + "9" * 5000, r"the user of image localhost/evil:1: .* is no id"),
-        ("long", r"the image's /etc/passwd has '4294967295' for 'long', which is no id"),
-        ("digits", r"the image's /etc/passwd has '²' for 'digits', which is no id"),
+        ("²", r'the user of image localhost/evil:1: "²": must be between 0 and 4294967294'),
+        ("4294967295", r'the user of image localhost/evil:1: "4294967295": must be between'),
+        ("9" * 5000, r"the user of image localhost/evil:1: .* must be between"),
+        ("me:" + "9" * 5000, r"the user of image localhost/evil:1: .* must be between"),
+        ("long", r"the image's /etc/passwd has '4294967295' for 'long', which is not an id"),
+        ("digits", r"the image's /etc/passwd has '²' for 'digits', which is not an id"),
         ("nobody", r'"nobody": the image has no such user'),
         ("me:2001x", r'"2001x": the image has no such group'),
     ],
@@ -87,9 +87,9 @@ def test_a_user_that_cannot_be_is_refused_before_anything_is_made(
 ) -> None:
     image = loaded(user)
     pod = node.pod()
-    before = node.left()
+    before = node.leftovers()
     with pytest.raises(RequestError, match=problem):
-        node.engine.container_creation.create(pod, asked(node, image))
-    assert (node.left(), node.engine.inventory.containers()) == (before, [])
+        node.engine.container_creation.create(pod, config_of(node, image))
+    assert (node.leftovers(), node.engine.inventory.containers()) == (before, [])
     assert not image_message(node.engine.images.get(image)).HasField("uid"), "a kubelet would take it for a number"
     node.remove(pod)

@@ -26,9 +26,9 @@ def test_why_has_the_words_of_the_runtime_that_refused_a_container_and_what_plug
         plugin.on["create"] = lambda *_, adjustment=adjustment: (adjustment, [])
         with pytest.raises(NriError, match="runc create failed"):
             node.create(pod, name, command)
-        asked = [sys.executable, "-m", "nri", "why", name, "--admin-socket", admin]
-        told = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
-        assert "the runtime failed after its plugins had answered: runc create" in told and words in told
-        rows = [line.split() for line in told.splitlines() if "10-recorder" in line]
+        command_ = [sys.executable, "-m", "nri", "why", name, "--admin-socket", admin]
+        stdout = subprocess.run(command_, capture_output=True, text=True, check=True).stdout
+        assert "the runtime failed after the plugins' answers: runc create" in stdout and words in stdout
+        rows = [line.split() for line in stdout.splitlines() if "10-recorder" in line]
         assert ["Env", "A"] in [row[3:5] for row in rows]
-        assert all("not applied: it was not created" in " ".join(row) for row in rows)
+        assert all("not applied: the container was not created" in " ".join(row) for row in rows)

@@ -65,8 +65,8 @@ def test_200_connections_that_never_register_delay_no_plugin_and_leave_nothing(t
         wait_for(lambda: sum(row.stage == "connected" for row in runtime.plugins) <= 64, "the oldest were closed")
         runtime.create_container()
         assert len(plugin.created) == 1
-        for each in silent:
-            each.close()
+        for resource in silent:
+            resource.close()
         session.stop()
         thread.join()
     leaks.check()
@@ -87,7 +87,7 @@ def test_20_plugins_join_while_8_threads_create_containers_and_none_misses_one()
         runtime.timeout(20)  # the machine is shared: nobody is to be late here
         runtime.add(steady, idx="00", name="steady")
         stop = threading.Event()
-        made: list[str] = []
+        created: list[str] = []
         failures: list[BaseException] = []
 
         def create() -> None:
@@ -95,7 +95,7 @@ def test_20_plugins_join_while_8_threads_create_containers_and_none_misses_one()
                 while not stop.is_set():
                     container = make_container()
                     runtime.create_container(make_pod(), container)
-                    made.append(container.id)
+                    created.append(container.id)
             except BaseException as error:
                 failures.append(error)
 
@@ -113,11 +113,11 @@ def test_20_plugins_join_while_8_threads_create_containers_and_none_misses_one()
             caller.join(60)
             assert not caller.is_alive(), "an event hangs"
         assert not failures, failures[0]
-        assert sorted(steady.created) == sorted(made), "the plugin that was there all the time lost an event"
+        assert sorted(steady.created) == sorted(created), "the plugin that was there all the time lost an event"
         for plugin in plugins:
-            known = [*plugin.synchronized, *plugin.created]
-            assert len(known) == len(set(known)), "a container was in Synchronize and in an event"
-            assert set(known) == set(made), "a container was neither in Synchronize nor in an event"
+            names = [*plugin.synchronized, *plugin.created]
+            assert len(names) == len(set(names)), "a container was in Synchronize and in an event"
+            assert set(names) == set(created), "a container was neither in Synchronize nor in an event"
     leaks.check()
 
 
@@ -187,20 +187,20 @@ def test_a_launched_plugin_that_is_killed_comes_back(tmp_path: Path, monkeypatch
 
 def test_a_launched_plugin_that_never_registers_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nri.adaptation.launch.supervisor.GRACE_S", 0.05)
-    made: list[Process] = []
+    created: list[Process] = []
 
     class Noted(Process):
-        def __init__(self, *given: Any) -> None:
-            super().__init__(*given)
-            made.append(self)
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            created.append(self)
 
     monkeypatch.setattr("nri.adaptation.launch.start.Process", Noted)
     write_program(tmp_path / "plugins", "10-mute", "#!/bin/sh\nexec sleep 1000\n")
     policy = '["10-mute"]\nrestart = "never"\n'
     with FakeRuntime(plugin_path=str(tmp_path / "plugins"), registration_timeout_s=0.3, policy=policy):
-        wait_for(lambda: made[0].status == "killed by SIGKILL", "the process was killed and reaped")
+        wait_for(lambda: created[0].status == "killed by SIGKILL", "the process was killed and reaped")
         with pytest.raises(ProcessLookupError):
-            os.kill(made[0].pid, 0)
+            os.kill(created[0].pid, 0)
 
 
 def test_the_socket_has_mode_0600_and_strangers_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +217,7 @@ def test_the_socket_has_mode_0600_and_strangers_are_refused(tmp_path: Path, monk
 
 
 def test_plugins_that_are_gone_are_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nri.adaptation.registration.registry.REMEMBERED", 3)
+    monkeypatch.setattr("nri.adaptation.registration.registry.MAX_REMEMBERED", 3)
     with FakeRuntime() as runtime:
         runtime.add(Recorder(), name="stays")
         for number in range(6):

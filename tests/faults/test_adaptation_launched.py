@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nri.adaptation.launch import installed
-from nri.adaptation.launch.discovery import Found
+from nri.adaptation.launch.discovery import PluginFile
 from nri.adaptation.launch.process import Process
 from nri.adaptation.launch.supervisor import Supervisor
 from nri.adaptation.launch.trusted import TrustedFile
@@ -62,24 +62,24 @@ def test_a_launched_plugin_that_is_cut_off_comes_back_though_it_ends_without_an_
 def test_a_plugin_whose_launch_was_under_way_when_the_runtime_stopped_does_not_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[Process] = []
+    created: list[Process] = []
     stopped = threading.Event()
 
-    def launch(found: Found, file: TrustedFile) -> Process:
+    def launch(matches: PluginFile, file: TrustedFile) -> Process:
         stopped.wait(PATIENCE_S)
-        made.append(Process(found, file))
-        return made[0]
+        created.append(Process(matches, file))
+        return created[0]
 
     monkeypatch.setattr("nri.adaptation.launch.start.Process", launch)
     folder = install(tmp_path / "plugins", "10-late", "import time\ntime.sleep(1000)\n")
 
-    def patient(found: Found, config: str, settings: RuntimeSettings, *others: Any) -> Supervisor:
-        return Supervisor(found, config, replace(settings, registration_timeout_s=1000.0), *others)
+    def patient(matches: PluginFile, config: str, settings: RuntimeSettings, *other_entries: Any) -> Supervisor:
+        return Supervisor(matches, config, replace(settings, registration_timeout_s=1000.0), *other_entries)
 
     monkeypatch.setattr(installed, "Supervisor", patient)
     FakeRuntime(plugin_path=folder, registration_timeout_s=0.01, request_timeout_s=0.01).close()
     stopped.set()
     try:
-        wait_for(lambda: made and made[0].status == "killed by SIGKILL", "it was killed and reaped")
+        wait_for(lambda: created and created[0].status == "killed by SIGKILL", "it was killed and reaped")
     finally:
-        made[0].kill()
+        created[0].kill()

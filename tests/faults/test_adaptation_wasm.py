@@ -61,8 +61,8 @@ def test_a_trap_ends_the_run_is_told_and_the_plugin_comes_back_with_the_state(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = "(i32.store (i32.const 16) (i32.const 1)) (return (i64.const 0))"
-    once = f"(if (i32.eqz (i32.load (i32.const 16))) (then {first})) (unreachable)"
-    wat.install(tmp_path, "10-trap", wat.plugin({"create_container": once}))
+    entry = f"(if (i32.eqz (i32.load (i32.const 16))) (then {first})) (unreachable)"
+    wat.install(tmp_path, "10-trap", wat.plugin({"create_container": entry}))
     with FakeRuntime(plugin_path=str(tmp_path)) as runtime:
         assert runtime.adaptation.ready(["10-trap"], PATIENCE_S), runtime.plugins
         create(runtime)
@@ -96,7 +96,7 @@ def test_what_cannot_be_loaded_is_told_by_name_and_the_others_start(
         assert runtime.adaptation.ready(["20-good"], PATIENCE_S), runtime.plugins
         assert create(runtime).env == {"A": "1"}
         row = health(runtime, "10-gpu")
-    assert "it imports env.gpu_open, which a plugin cannot be given here" in row.last_words
+    assert "it imports env.gpu_open, which this runtime does not provide" in row.last_words
     assert any("10-gpu cannot be launched" in record.getMessage() for record in caplog.records)
 
 
@@ -167,11 +167,11 @@ def test_a_process_that_ends_while_a_plugin_is_at_work_ends_that_first(tmp_path:
     log = '(import "env" "log" (func $log (param i32 i32) (result i64)))'
     busy = "(loop $again (drop (call $log (i32.const 0) (i32.const 0))) (br $again)) (i64.const 0)"
     wat.install(tmp_path, "10-busy", wat.plugin({"create_container": busy}, imports=log))
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", LEAVES, str(tmp_path)], capture_output=True, text=True, check=False, timeout=100
     )
-    assert (done.returncode, done.stdout) == (0, "leaving\n"), done.stderr[-2000:]
-    assert "ended by the runtime" in done.stderr, done.stderr[-2000:]  # in the words of whoever says it first
+    assert (process.returncode, process.stdout) == (0, "leaving\n"), process.stderr[-2000:]
+    assert "ended by the runtime" in process.stderr, process.stderr[-2000:]  # in the words of whoever says it first
 
 
 SPEAKS = """
@@ -191,7 +191,7 @@ def test_a_process_whose_plugin_wrote_to_stderr_ends_in_order_each_time(tmp_path
         (drop (call $write (i32.const 2) (i32.const 24) (i32.const 1) (i32.const 32))) (i64.const 0)"""
     wat.install(tmp_path, "10-speaks", wat.plugin({"create_container": speak, "shutdown": speak}, imports=write))
     for _ in range(50):
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", SPEAKS, str(tmp_path)], capture_output=True, text=True, check=False, timeout=100
         )
-        assert (done.returncode, "panicked" in done.stderr) == (0, False), done.stderr[-2000:]
+        assert (process.returncode, "panicked" in process.stderr) == (0, False), process.stderr[-2000:]

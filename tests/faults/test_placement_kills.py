@@ -42,16 +42,16 @@ class Node:
     containers: dict[str, m.Container] = field(default_factory=dict)
 
     def cpus(self) -> dict[str, str]:
-        return {each.name: each.linux.resources.cpu.cpus for each in self.containers.values()}
+        return {container.name: container.linux.resources.cpu.cpus for container in self.containers.values()}
 
     def mems(self) -> dict[str, str]:
-        return {each.name: each.linux.resources.cpu.mems for each in self.containers.values()}
+        return {container.name: container.linux.resources.cpu.mems for container in self.containers.values()}
 
     def end(self, name: str) -> bool:
         """Let a container end; whether there was one."""
-        left = {id_: each for id_, each in self.containers.items() if each.name != name}
-        left, self.containers = self.containers, left
-        return len(left) > len(self.containers)
+        remainder = {id_: entry for id_, entry in self.containers.items() if entry.name != name}
+        remainder, self.containers = self.containers, remainder
+        return len(remainder) > len(self.containers)
 
     def keep(self, runtime: FakeRuntime) -> None:
         self.pods = deepcopy(dict(runtime.pods))
@@ -80,16 +80,16 @@ def do(runtime: FakeRuntime, step: str, number: int) -> None:
             assert "no place for" in str(error)
             runtime.containers.pop(container.id, None)
         return
-    there = next((each for each in runtime.containers.values() if each.name == container.name), None)
-    if there is not None:
-        stop(runtime, there)
+    entry = next((entry_ for entry_ in runtime.containers.values() if entry_.name == container.name), None)
+    if entry is not None:
+        stop(runtime, entry)
 
 
 def own_cpus_are_nobody_else_s(cpus: dict[str, str]) -> None:
     sets = {name: cpuset.parse(words) for name, words in cpus.items()}
-    for (name, mine), (other, theirs) in permutations(sets.items(), 2):
+    for (name, own_entry), (other, remote) in permutations(sets.items(), 2):
         if name.startswith("own-"):
-            assert not mine & theirs, f"{name} and {other} share CPUs"
+            assert not own_entry & remote, f"{name} and {other} share CPUs"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def own_cpus_are_nobody_else_s(cpus: dict[str, str]) -> None:
 def test_a_plugin_that_dies_at_every_step_moves_nothing_and_grants_nothing_twice(
     tmp_path: Path, kind: Any, options: dict[str, Any], idle_follow: bool
 ) -> None:
-    node, made, refused, freed = Node(), 0, 0, False
+    node, created, refused, freed = Node(), 0, 0, False
     for step, number in sequence(PODS, ALIVE):
         for answer_arrives in (False, True):
             before = node.cpus(), node.mems()
@@ -108,7 +108,7 @@ def test_a_plugin_that_dies_at_every_step_moves_nothing_and_grants_nothing_twice
                 pods=deepcopy(node.pods).values(), containers=deepcopy(node.containers).values(), real_time=False
             ) as runtime:
                 started(runtime, tmp_path, kind(), **options)
-                moved = {runtime.containers[each.container_id].name for each in runtime.updates}
+                moved = {runtime.containers[update.container_id].name for update in runtime.updates}
                 if not idle_follow:  # idle CPUs that balloons share may come back otherwise than they were lent
                     assert freed or not moved, f"moved when the plugin came back before {step} {number}: {moved}"
                 do(runtime, step, number)
@@ -117,10 +117,10 @@ def test_a_plugin_that_dies_at_every_step_moves_nothing_and_grants_nothing_twice
             freed = step == "stop" and not answer_arrives and node.end(asked(number)[1].name)
             own_cpus_are_nobody_else_s(node.cpus())
             for what, now in zip(before, (node.cpus(), node.mems()), strict=True):
-                kept = [name for name in what if name in now and name.startswith("own-")]
-                assert {name: now[name] for name in kept} == {name: what[name] for name in kept}, f"{step} {number}"
+                remaining = [name for name in what if name in now and name.startswith("own-")]
+                assert all(now[name] == what[name] for name in remaining), f"{step} {number}"
         if step == "create":
-            made += asked(number)[1].name in node.cpus()
+            created += asked(number)[1].name in node.cpus()
             refused += asked(number)[1].name not in node.cpus()
     assert node.containers == {}
-    assert made > 80, f"only {made} of {made + refused} pods found a place"
+    assert created > 80, f"only {created} of {created + refused} pods found a place"

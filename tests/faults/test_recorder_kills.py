@@ -37,22 +37,22 @@ time.sleep(600)
 """
 
 
-def recording(folder: Path, most: int, limit: int = 0) -> subprocess.Popen[str]:
+def recording(folder: Path, limit_: int, limit: int = 0) -> subprocess.Popen[str]:
     """Start it; with a limit, the process is killed by the write that would make the file longer than that."""
-    command = [sys.executable, "-c", PROGRAM, str(folder), str(most), str(limit)]
+    command = [sys.executable, "-c", PROGRAM, str(folder), str(limit_), str(limit)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=unmeasured())
 
 
 def events(folder: Path) -> tuple[list[Event], list[str]]:
     """The events that can be read whole, and what cannot be read."""
     trace = Trace(folder)
-    return [each for each in trace.events() if each.whole], trace.problems
+    return [event for event in trace.events() if event.whole], trace.problems
 
 
 def serials(folder: Path) -> tuple[list[int], list[str]]:
     """The numbers of the events that can be read whole, and what cannot be read."""
-    found, problems = events(folder)
-    return [each.serial for each in found], problems
+    matches, problems = events(folder)
+    return [entry.serial for entry in matches], problems
 
 
 def whole(folder: Path) -> Iterator[int]:
@@ -77,12 +77,12 @@ def test_killed_at_any_moment_it_has_all_events_but_those_of_the_last_second(tmp
             assert process.stdout is not None
             lines = [process.stdout.readline() for _ in range(drawn.randrange(1, 240))]
             process.kill()
-        told, told_ns = map(int, lines[-1].split())
+        messages, told_ns = map(int, lines[-1].split())
         begun_ns = int(lines[0].split()[1])
-        found, problems = events(folder)
-        assert [each.serial for each in found] == list(range(1, len(found) + 1)), f"some before the last of {told} miss"
-        newest_ns = max((each.began_ns for each in found), default=begun_ns)
-        assert told_ns - newest_ns < 1_000_000_000, f"of {told} events {len(found)} are there"
+        matches, problems = events(folder)
+        assert [entry.serial for entry in matches] == list(range(1, len(matches) + 1)), f"some of {messages} miss"
+        newest_ns = max((entry.began_ns for entry in matches), default=begun_ns)
+        assert told_ns - newest_ns < 1_000_000_000, f"of {messages} events {len(matches)} are there"
         assert len(problems) <= 1 and all("cut" in line for line in problems)
 
 
@@ -96,8 +96,8 @@ def test_killed_at_any_byte_that_it_writes_the_file_is_read_up_to_there(tmp_path
         assert process.wait() == -signal.SIGXFSZ
     (file,) = tmp_path.iterdir()
     assert file.stat().st_size == limit
-    found, problems = serials(tmp_path)
-    assert found == list(range(1, len(found) + 1))
+    matches, problems = serials(tmp_path)
+    assert matches == list(range(1, len(matches) + 1))
     assert len(problems) <= 1 and all("cut" in line for line in problems)
 
 
@@ -112,8 +112,8 @@ def test_cut_at_any_byte_a_file_has_what_its_whole_blocks_have(tmp_path: Path) -
     before: list[int] = []
     for length in sorted(drawn.randrange(1, len(content)) for _ in range(120)):
         file.write_bytes(content[:length])
-        found, problems = serials(tmp_path)
-        assert found == list(range(1, len(found) + 1)) and len(found) >= len(before), length
+        matches, problems = serials(tmp_path)
+        assert matches == list(range(1, len(matches) + 1)) and len(matches) >= len(before), length
         assert len(problems) <= 1, length
-        before = found
+        before = matches
     assert before[-1] > 1000

@@ -99,17 +99,17 @@ def check(verb: str, recording: Path, plugin: Path, folder: Path) -> None:
     words = {"FILE": str(recording), "OUT": str(folder / "out")}
     arguments = [words.get(word, word.replace("PLUGIN", str(plugin))) for word in VERBS[verb]]
     program = [sys.executable, "-c", PAGE if verb == "page" else NRI, str(folder / "used"), *arguments]
-    done = subprocess.run(
+    process = subprocess.run(
         program, env=unmeasured(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
     )
-    assert "Traceback" not in done.stderr, done.stderr[-2000:]
+    assert "Traceback" not in process.stderr, process.stderr[-2000:]
     memory_kib, seconds, code = (folder / "used").read_text().split()
     paths = recording.iterdir() if recording.is_dir() else [recording]
     size = sum(path.stat().st_size for path in paths)
     figures = f"{int(memory_kib) >> 10} MiB, {float(seconds):.1f} s of a recording of {size >> 10} KiB"
     assert int(memory_kib) << 10 <= MEMORY + MEMORY_PER_BYTE * size, figures
     assert float(seconds) <= SECONDS + SECONDS_PER_MIB * size / (1 << 20), figures
-    assert int(code) in (0, 1, 2, 4, 5), done.stderr
+    assert int(code) in (0, 1, 2, 4, 5), process.stderr
 
 
 #: Each bomb meets two verbs, all verbs over all bombs; the whole table is slow.
@@ -164,6 +164,6 @@ def test_very_many_files_cost_no_more_than_their_size_allows(plugin: Path, tmp_p
 def test_what_is_left_out_is_named(tmp_path: Path) -> None:
     recording_bombs.write("empty containers in requests", str(tmp_path / "a.nritrace"))
     words = [sys.executable, "-m", "nri", "trace", "show", "-o", "json", str(tmp_path / "a.nritrace")]
-    done = subprocess.run(words, env=environment(), capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "a record that is too long for a recording of this size" in done.stderr
+    process = subprocess.run(words, env=environment(), capture_output=True, text=True, check=False)
+    assert process.returncode == 1
+    assert "a record that is too long for a recording of this size" in process.stderr

@@ -133,22 +133,22 @@ def test_a_plugin_that_reads_nothing_for_a_moment_gets_the_replies_that_it_is_ow
     """What it asks meanwhile fills its buffer with replies, so that the runtime has to wait."""
     with FakeRuntime(compat="reference", request_timeout_s=REQUEST_S) as runtime:
         raw = RawPlugin(runtime).join()
-        asked = 3000
+        requests = 3000
         refused = "x" * 200
 
         def ask() -> None:
-            for n in range(asked):  # each answered with a status that quotes the method
+            for n in range(requests):  # each answered with a status that quotes the method
                 raw.sock.sendall(request(refused, m.Empty(), 3 + 2 * n))
 
         asking = threading.Thread(target=ask)
         asking.start()
         time.sleep(STOPPED_S)
         assert runtime.health("10-raw").state == "active"
-        seen = b""
-        while seen.count(f"method {refused}".encode()) < asked:
+        calls = b""
+        while calls.count(f"method {refused}".encode()) < requests:
             data = raw.sock.recv(1 << 16)
             assert data, "the runtime closed the connection"
-            seen += data
+            calls += data
         asking.join(REQUEST_S)
         assert runtime.health("10-raw").state == "active"
         raw.close()
@@ -179,17 +179,17 @@ def test_a_runtime_that_reads_late_takes_a_registration_that_came_in_time(
 ) -> None:
     monkeypatch.setattr(Monitor, "poll", staticmethod(lambda endpoint: None))
     path = folder / "nri.sock"
-    sock, theirs = socket.socketpair()
+    sock, remote = socket.socketpair()
     with FakeRuntime(socket_path=str(path), registration_timeout_s=STOPPED_S, request_timeout_s=REQUEST_S) as runtime:
         with sock:
             sock.settimeout(REQUEST_S)
             sock.sendall(register("late", "10"))  # before its time has begun
-            runtime.connect(theirs)
-            seen = b""
-            while b"Configure" not in seen:
+            runtime.connect(remote)
+            calls = b""
+            while b"Configure" not in calls:
                 data = sock.recv(65536)
                 assert data, "the connection was closed"
-                seen += data
+                calls += data
         assert runtime.plugins[0].plugin == "10-late"
 
 

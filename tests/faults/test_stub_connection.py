@@ -212,11 +212,11 @@ def test_frames_of_a_connection_that_is_not_open_are_dropped() -> None:
 
 
 def test_a_failed_synchronization_part_does_not_leak_into_the_next_one() -> None:
-    seen = []
+    calls = []
 
     class Counts(nri.Plugin):
         def synchronize(self, pods, containers):
-            seen.append((len(pods), len(containers)))
+            calls.append((len(pods), len(containers)))
 
         def run_pod_sandbox(self, pod): ...
 
@@ -229,4 +229,4 @@ def test_a_failed_synchronization_part_does_not_leak_into_the_next_one() -> None
         assert runtime.call("Synchronize", b"\xff\xff").code == Code.INTERNAL
         last = runtime.call("Synchronize", m.SynchronizeRequest(pods=[POD]))
         assert not m.SynchronizeResponse.FromString(last.payload).more
-        assert seen == [(1, 1)], "the parts before and after the broken one belong together"
+        assert calls == [(1, 1)], "the parts before and after the broken one belong together"

@@ -69,8 +69,8 @@ def test_a_socket_that_may_not_be_opened_is_exit_3_and_not_waited_for(monkeypatc
     monkeypatch.setattr(reconnect, "connect_unix", refuse)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        wanted = options.parse(["--idx", "10"], {}, "x.py", "x")
-        assert start.run(type("X", (Plugin,), {"run_pod_sandbox": lambda self, pod: None}), wanted) == 3
+        parsed = options.parse(["--idx", "10"], {}, "x.py", "x")
+        assert start.run(type("X", (Plugin,), {"run_pod_sandbox": lambda self, pod: None}), parsed) == 3
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -152,8 +152,8 @@ def test_what_configure_and_synchronize_log_on_the_first_connection_goes_where_t
         assert program.stop() == 0
     assert program.text() == "", "nothing passes the file"
     lines = [line for line in log.read_text().splitlines() if "the runtime allows" not in line]  # on a slow machine
-    told = [json.loads(line)["message"] if form == "json" else line.partition(": ")[2] for line in lines]
-    assert told[:4] == ["configured", "careful", "not by way of the plugin's log", "synchronized"]
+    messages = [json.loads(line)["message"] if form == "json" else line.partition(": ")[2] for line in lines]
+    assert messages[:4] == ["configured", "careful", "not by way of the plugin's log", "synchronized"]
 
 
 @pytest.mark.parametrize("method", ["configure", "synchronize"])
@@ -181,11 +181,11 @@ def test_an_exception_of_configure_or_synchronize_is_logged_as_what_it_is_and_tr
         assert response.message == "plugin 10-pod-name: ConnectionRefusedError: no API server yet"
         note = tmp_path / "failed-plugins" / "10-pod-name"
         runtime.close()
-        again = listener.accept()
+        second = listener.accept()
         assert "no API server yet" in json.loads(note.read_text())["error"]
-        again.begin()
+        second.begin()
         program.wait_text("registered")
-        assert env_of(again) == {"POD_NAME": "web"}
+        assert env_of(second) == {"POD_NAME": "web"}
         assert not note.exists(), "it takes part again"
     assert f"connection lost: {method} failed: ConnectionRefusedError: no API server yet" in program.text()
     assert "Traceback" in program.text()
@@ -350,10 +350,10 @@ def test_an_idle_plugin_uses_no_cpu(tmp_path, sock) -> None:
 def test_environment_and_flags_say_who_the_plugin_is(tmp_path, sock) -> None:
     env = {**os.environ, "NRI_PLUGIN_IDX": "33", "NRI_PLUGIN_NAME": "from-env", "NRI_SOCKET": str(sock)}
     with Listener(sock) as listener:
-        for arguments, wanted in ([], ("33", "from-env")), (["-name=flag", "--idx=44"], ("44", "flag")):
+        for arguments, expected in ([], ("33", "from-env")), (["-name=flag", "--idx=44"], ("44", "flag")):
             with plugin_program(tmp_path, plugin_file(tmp_path), *arguments, env=env):
                 request = listener.accept().register()
-                assert (request.plugin_idx, request.plugin_name) == wanted
+                assert (request.plugin_idx, request.plugin_name) == expected
 
 
 def test_a_file_called_nn_name_says_who_the_plugin_is(tmp_path, sock) -> None:
@@ -363,9 +363,9 @@ def test_a_file_called_nn_name_says_who_the_plugin_is(tmp_path, sock) -> None:
         assert (request.plugin_idx, request.plugin_name) == ("07", "special")
 
 
-def launched(tmp_path: Path, file: Path, theirs: socket.socket, extra_env: dict[str, str] | None = None):
+def launched(tmp_path: Path, file: Path, remote: socket.socket, extra_env: dict[str, str] | None = None):
     """Start as a runtime does: three variables, the connection on descriptor 3, nothing else."""
-    fd = theirs.fileno()
+    fd = remote.fileno()
     script = tmp_path / "launch.py"
     script.write_text(
         "import os, sys\n"
@@ -377,11 +377,11 @@ def launched(tmp_path: Path, file: Path, theirs: socket.socket, extra_env: dict[
 
 
 def test_a_pre_installed_plugin_serves_on_descriptor_3_without_path_and_ends_with_the_connection(tmp_path) -> None:
-    ours, theirs = socket.socketpair()
+    local, remote = socket.socketpair()
     more = "def synchronize(self, pods, containers):\n    import os; print(sorted(os.environ), flush=True)"
-    with launched(tmp_path, plugin_file(tmp_path, more), theirs) as program:
-        theirs.close()
-        runtime = ScriptedRuntime(ours)
+    with launched(tmp_path, plugin_file(tmp_path, more), remote) as program:
+        remote.close()
+        runtime = ScriptedRuntime(local)
         request = runtime.register()
         assert (request.plugin_idx, request.plugin_name) == ("05", "pre")
         runtime.configure()

@@ -17,19 +17,19 @@ from tests.support.adapting import PATIENCE_S, register, response
 def test_a_registration_that_was_sent_before_anybody_listened_is_taken() -> None:
     """The plugin has said everything that it can say before the runtime takes the connection over."""
     with FakeRuntime() as runtime:
-        ours, theirs = socket.socketpair()
-        ours.settimeout(PATIENCE_S)
-        ours.sendall(register("early", "10"))
-        runtime.connect(theirs)
-        seen = b""
-        while b"Configure" not in seen:
-            seen += ours.recv(65536)
-        ours.sendall(response(1, m.ConfigureResponse(events=1)))
-        while b"Synchronize" not in seen:
-            seen += ours.recv(65536)
-        ours.sendall(response(3))
+        local, remote = socket.socketpair()
+        local.settimeout(PATIENCE_S)
+        local.sendall(register("early", "10"))
+        runtime.connect(remote)
+        calls = b""
+        while b"Configure" not in calls:
+            calls += local.recv(65536)
+        local.sendall(response(1, m.ConfigureResponse(events=1)))
+        while b"Synchronize" not in calls:
+            calls += local.recv(65536)
+        local.sendall(response(3))
         assert runtime.adaptation.ready(["10-early"], PATIENCE_S), runtime.plugins
-        ours.close()
+        local.close()
 
 
 class Ends(nri.Plugin):
@@ -75,7 +75,7 @@ def test_a_pod_that_is_older_than_the_runtimes_restart_is_stopped_and_removed_li
 def test_a_mount_that_a_plugin_removes_is_removed_for_the_runtime_and_for_later_plugins(
     nri_runtime: FakeRuntime,
 ) -> None:
-    seen: list[list[str]] = []
+    calls: list[list[str]] = []
 
     class Removes(nri.Plugin):
         def create_container(self, pod: Any, container: Any) -> nri.Adjustment:
@@ -83,14 +83,14 @@ def test_a_mount_that_a_plugin_removes_is_removed_for_the_runtime_and_for_later_
 
     class Looks(nri.Plugin):
         def create_container(self, pod: Any, container: Any) -> None:
-            seen.append([mount.destination for mount in container.mounts])
+            calls.append([mount.destination for mount in container.mounts])
 
     nri_runtime.add(Removes(), idx="10").add(Looks(), idx="20")
     container = make_container()
     container.mounts.extend([m.Mount(destination="/secret"), m.Mount(destination="/data")])
     reply = nri_runtime.create_container(make_pod(), container)
     assert reply.removed()["mounts"] == ["/secret"]
-    assert seen == [["/data"]]
+    assert calls == [["/data"]]
 
 
 def test_a_mount_that_a_plugin_removes_is_gone_from_config_json(nri_runtime: FakeRuntime, tmp_path: Path) -> None:
@@ -101,12 +101,12 @@ def test_a_mount_that_a_plugin_removes_is_gone_from_config_json(nri_runtime: Fak
             return nri.Adjustment().remove_mount("/secret").remove_mount("/old").add_mount("/old", "/new")
 
     nri_runtime.add(Replaces())
-    there = ("/proc", "/secret", "/old", "/secret", "/data")
+    existing = ("/proc", "/secret", "/old", "/secret", "/data")
     container = make_container()
-    container.mounts.extend(m.Mount(destination=each) for each in there)
+    container.mounts.extend(m.Mount(destination=entry) for entry in existing)
     reply = nri_runtime.create_container(make_pod(), container)
-    spec = {"mounts": [{"destination": each, "source": f"/before{each}"} for each in there]}
+    spec = {"mounts": [{"destination": entry, "source": f"/before{entry}"} for entry in existing]}
     config = tmp_path / "config.json"
     config.write_text(json.dumps(Generator(spec).adjust(reply.adjust)))
-    mounts = {each["destination"]: each["source"] for each in json.loads(config.read_text())["mounts"]}
+    mounts = {entry["destination"]: entry["source"] for entry in json.loads(config.read_text())["mounts"]}
     assert mounts == {"/proc": "/before/proc", "/data": "/before/data", "/old": "/new"}

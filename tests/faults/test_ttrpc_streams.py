@@ -17,7 +17,7 @@ from nri.errors import ConnectionClosed, DeadlineExceeded, RpcError
 from nri.ttrpc import Client, Code, Endpoint, Method, Server, ServerStream, Service, SocketTransport, frames
 from nri.ttrpc.connection import ClientSide, ServerSide
 from nri.ttrpc.envelope import Request, Response
-from nri.ttrpc.services.inbox import ROOM_MESSAGES
+from nri.ttrpc.services.inbox import MAX_INBOX_MESSAGES
 from tests.support.adapting import PATIENCE_S, Leaks
 from tests.support.endpoints import responses
 from tests.support.waiting import wait_for
@@ -34,10 +34,10 @@ class RawServer:
     """A server made of bytes: it says what it is told to."""
 
     def __init__(self) -> None:
-        ours, self.sock = socket.socketpair()
+        local, self.sock = socket.socketpair()
         self.sock.settimeout(PATIENCE_S)
         self.side = ServerSide()
-        self.client = Client(Endpoint(SocketTransport(ours)))
+        self.client = Client(Endpoint(SocketTransport(local)))
 
     def request(self) -> Request:
         """The next request."""
@@ -269,13 +269,13 @@ def test_a_client_that_does_not_read_costs_its_own_handler_and_no_other(path: st
 
 def test_a_client_that_sends_faster_than_the_handler_takes_is_held_up(path: str) -> None:
     go = threading.Event()
-    taken: list[int] = []
+    accepted: list[int] = []
     streams: list[ServerStream[bytes]] = []
 
     def handler(stream: ServerStream[bytes]) -> bytes:
         streams.append(stream)
         assert go.wait(PATIENCE_S)
-        taken.extend(len(message) for message in stream)
+        accepted.extend(len(message) for message in stream)
         return b""
 
     with serving(path, handler, "client"):
@@ -291,19 +291,21 @@ def test_a_client_that_sends_faster_than_the_handler_takes_is_held_up(path: str)
             with contextlib.suppress(BlockingIOError):
                 for _ in range(100_000):
                     sent += raw.sock.send(message)
-            return sent == before and bool(streams) and len(streams[0].inbox.messages) >= ROOM_MESSAGES
+            return sent == before and bool(streams) and len(streams[0].inbox.messages) >= MAX_INBOX_MESSAGES
 
         for _ in range(5):  # it stays so
             wait_for(held_up, "the server reads no more")
-        held = len(streams[0].inbox.messages)
-        assert ROOM_MESSAGES <= held <= ROOM_MESSAGES + 65536 // len(message), "more than one read beyond its bounds"
+        count = len(streams[0].inbox.messages)
+        assert MAX_INBOX_MESSAGES <= count <= MAX_INBOX_MESSAGES + 65536 // len(message), (
+            "more than one read beyond its bounds"
+        )
         go.set()
         raw.sock.settimeout(PATIENCE_S)
-        left = -sent % len(message)
-        raw.sock.sendall(message[len(message) - left :] if left else b"")
+        remainder = -sent % len(message)
+        raw.sock.sendall(message[len(message) - remainder :] if remainder else b"")
         raw.sock.sendall(raw.side.streams.close(stream_id))
         assert raw.responses(1)[0].code == 0
-        assert len(taken) == (sent + left) // len(message)
+        assert len(accepted) == (sent + remainder) // len(message)
         raw.sock.close()
 
 

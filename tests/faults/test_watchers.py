@@ -29,15 +29,18 @@ CLIENTS = 1000
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[Inspected]:
-    with tempfile.TemporaryDirectory(prefix="nri-watchers-", dir="/tmp") as folder, Inspected(Path(folder)) as made:
-        made.work()
-        yield made
+    with (
+        tempfile.TemporaryDirectory(prefix="nri-watchers-", dir="/tmp") as folder,
+        Inspected(Path(folder)) as inspected,
+    ):
+        inspected.work()
+        yield inspected
 
 
 @pytest.fixture
 def web(node: Inspected) -> Iterator[Web]:
-    with node.source() as source, Web(source) as made:
-        yield made
+    with node.source() as source, Web(source) as web:
+        yield web
 
 
 def connected(port: int) -> socket.socket:
@@ -66,9 +69,9 @@ def threads(name: str) -> int:
 def test_a_thousand_clients_in_all_ways_keep_the_page_from_nobody(web: Web) -> None:
     """Some say nothing, some half a request, some a wrong token, some ask and take no answer."""
     says = (b"", b"GET /api/ov", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", request(web, "/api/overview"))
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         for number in range(CLIENTS):
-            sock = held.enter_context(connected(port_of(web)))
+            sock = stack.enter_context(connected(port_of(web)))
             with contextlib.suppress(OSError):  # its place is taken already
                 sock.sendall(says[number % len(says)])
         for _ in range(10):
@@ -79,11 +82,11 @@ def test_a_thousand_clients_in_all_ways_keep_the_page_from_nobody(web: Web) -> N
 def test_readers_of_the_stream_that_take_nothing_slow_no_event_and_keep_no_page_from_asking(
     node: Inspected, web: Web
 ) -> None:
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         for _ in range(2 * MAX_STREAMS):
-            held.enter_context(connected(port_of(web))).sendall(request(web, "/api/follow?after=0"))
-        with node.busy(1e6, 2000) as done:
-            wait_for(lambda: done() == 2000, "all events go on")
+            stack.enter_context(connected(port_of(web))).sendall(request(web, "/api/follow?after=0"))
+        with node.busy(1e6, 2000) as finished:
+            wait_for(lambda: finished() == 2000, "all events go on")
         assert answer(web, "/api/events").startswith(b"HTTP/1.1 200")
 
 
@@ -104,9 +107,9 @@ def test_all_that_the_page_gets_is_json_in_which_no_text_ends_a_line_or_a_tag(we
 
 
 def test_a_thousand_connections_to_the_admin_socket_are_bounded_and_over_when_they_leave(node: Inspected) -> None:
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         for _ in range(CLIENTS):
-            sock = held.enter_context(socket.socket(socket.AF_UNIX))
+            sock = stack.enter_context(socket.socket(socket.AF_UNIX))
             with contextlib.suppress(OSError):
                 sock.connect(node.admin)
                 sock.sendall(b"\0\0")  # a frame that never ends
@@ -125,14 +128,14 @@ def test_a_thousand_connections_to_the_admin_socket_are_bounded_and_over_when_th
 def test_a_reader_of_events_that_takes_nothing_slows_none_and_learns_what_it_has_missed(node: Inspected) -> None:
     readings = follow(node.admin, {})
     next(readings)
-    with node.busy(1e6, 8_000) as done:
-        wait_for(lambda: done() == 8_000, "all events go on")
-    seen = missed = 0
-    while seen + missed < 8_000:
+    with node.busy(1e6, 8_000) as finished:
+        wait_for(lambda: finished() == 8_000, "all events go on")
+    calls = missed = 0
+    while calls + missed < 8_000:
         reading = next(readings)
         missed += reading["missed"]
-        seen += sum(row.get("container") == "busy" for row in reading["rows"])
-    assert seen >= 4096 and missed > 0
+        calls += sum(row.get("container") == "busy" for row in reading["rows"])
+    assert calls >= 4096 and missed > 0
     readings.close()
 
 
@@ -140,20 +143,20 @@ def test_a_reader_of_events_that_takes_nothing_slows_none_and_learns_what_it_has
 def test_who_holds_a_program_s_probes_keeps_no_kubelet_from_them(tmp_path: Path, where: str) -> None:
     handlers = probes(lambda: (True, "ok\n")) | {"/explain": lambda _: text_answer("x" * 5_000_000)}
     path = str(tmp_path / "agent.sock")
-    made = Server(handlers, path=path, public=handlers, address="127.0.0.1:0", deadline_s=300.0)
+    server = Server(handlers, path=path, public=handlers, address="127.0.0.1:0", deadline_s=300.0)
 
     def reached() -> socket.socket:
         if where == "tcp":
-            return connected(made.port)
+            return connected(server.port)
         sock = socket.socket(socket.AF_UNIX)
         sock.connect(path)  # waits for a place in the queue, which it would not with a timeout
         sock.settimeout(30)
         return sock
 
     says = (b"", b"GET /healthz", b"GET /explain HTTP/1.1\r\n\r\n")
-    with contextlib.closing(made), contextlib.ExitStack() as held:
+    with contextlib.closing(server), contextlib.ExitStack() as stack:
         for number in range(CLIENTS):
-            sock = held.enter_context(reached())
+            sock = stack.enter_context(reached())
             with contextlib.suppress(OSError):
                 sock.sendall(says[number % len(says)])
         for _ in range(10):

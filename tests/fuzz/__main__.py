@@ -52,16 +52,16 @@ def main() -> int:
     unknown = set(arguments.targets) - TARGETS.keys()
     if unknown:
         parser.error(f"no target {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
-    wanted = [TARGETS[name] for name in arguments.targets or TARGETS]
+    expected = [TARGETS[name] for name in arguments.targets or TARGETS]
     logging.disable(logging.WARNING)  # errors stay: the targets look for them
     logging.lastResort = None
     if arguments.file:
-        for target in wanted:
+        for target in expected:
             target.run(arguments.file.read_bytes())
         return 0
     seed = random.SystemRandom().randrange(1 << 30) if arguments.seed is None else arguments.seed
-    found = [target.name for target in wanted if explore(target, arguments.minutes, seed)]
-    return 1 if found else 0
+    matches = [target.name for target in expected if explore(target, arguments.minutes, seed)]
+    return 1 if matches else 0
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from nri.errors import ConfigError
 from nri.kube.client import objects
 from nri.kube.client.objects import PODS, Lines, ObjectReader
 from nri.kube.document import objects as documents
-from nri.kube.kept import KeptObjects
 from nri.kube.lists import ListSplitter, Oversized
+from nri.kube.object_cache import ObjectCache
 from tests.fuzz import inputs
 from tests.fuzz.engine import Target
 
@@ -58,22 +58,22 @@ _KEYS = ("metadata", "items", "type", "object", "name", "resourceVersion", "code
 
 def _watch(data: bytes) -> None:
     lines, size = Lines(200), data[0] % 32 + 1 if data else 1
-    reader, splitter, kept = ObjectReader(PODS), ListSplitter(200), KeptObjects()
-    found: list[bytes | Oversized] = []
+    reader, splitter, remaining = ObjectReader(PODS), ListSplitter(200), ObjectCache()
+    matches: list[bytes | Oversized] = []
     with suppress(ValueError):
         for start in range(1, len(data), size):
-            found += lines.feed(data[start : start + size])
-    assert all(isinstance(line, Oversized) or (0 < len(line) <= 200 and b"\n" not in line) for line in found)
-    for line in (*found, data):
+            matches += lines.feed(data[start : start + size])
+    assert all(isinstance(line, Oversized) or (0 < len(line) <= 200 and b"\n" not in line) for line in matches)
+    for line in (*matches, data):
         with suppress(ValueError):
             event = reader.read_event(line)
             assert event.type in ("BOOKMARK", "ERROR") or len(objects.key_of(event.object)) == 2
     with suppress(ValueError):
         for start in range(0, len(data), size):
             for item in splitter.feed(data[start : start + size]):
-                reader.read_item(item, kept)
+                reader.read_item(item, remaining)
         objects.read_page(splitter.end())
-    assert all(objects.version_of(thing) for thing in kept.objects.values())
+    assert all(objects.version_of(thing) for thing in remaining.objects.values())
     code, _, after_s = objects.read_status(data)
     assert isinstance(code, int) and after_s >= 0
 
@@ -83,7 +83,7 @@ def _rules(data: bytes) -> None:
     for document, thing in documents(Source("a.yaml", data.decode(errors="surrogateescape"))):
         for kind in KINDS:
             before = store.node
-            store.put(kind, thing, "a.yaml", lambda error, here=document, it=thing: here.place(it, "spec"))  # type: ignore[misc]
+            store.put(kind, thing, "a.yaml", lambda error, present=document, it=thing: present.place(it, "spec"))  # type: ignore[misc]
             refused = [problem for problem in store.problems() if problem.kind == kind]
             assert not refused or store.node is before
             assert all(problem.error and problem.error.isprintable() for problem in refused)

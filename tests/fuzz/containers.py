@@ -78,16 +78,16 @@ _DEVICES = "Inter-|   Receive  \n face |bytes\n  eth0: 1 2 3 4 5 6 7 8 9 10 11 1
 
 def _document(data: bytes) -> None:
     """Whatever its maker says that it is, it may be asked for as any of the three."""
-    found = parse(data, "evil:1")
+    parsed = parse(data, "evil:1")
     for ask in (is_index, for_this_machine, other_machine, config_digest, layers, diff_ids, container_config):
         with suppress(InvalidRequest):
-            answer = ask(found, "evil:1")
+            answer = ask(parsed, "evil:1")
             if ask is config_digest:
                 assert DIGEST.fullmatch(str(answer))
             elif ask is for_this_machine:
-                listed, others = for_this_machine(found, "evil:1")
-                assert all(DIGEST.fullmatch(each.digest) for each in listed)
-                assert str(not_for_this_machine("evil:1", others)).isprintable()
+                listed, other_entries = for_this_machine(parsed, "evil:1")
+                assert all(DIGEST.fullmatch(entry.digest) for entry in listed)
+                assert str(not_for_this_machine("evil:1", other_entries)).isprintable()
             elif isinstance(answer, dict):
                 image = Image(_DIGEST, config=answer)
                 image_message(image).SerializeToString()
@@ -109,9 +109,9 @@ def _result(data: bytes) -> None:
     answer = parse_json(data)
     if isinstance(answer, dict):
         plugin_error(answer)
-        found = parse_result(answer, "eth0")
-        pb.PodIP(ip=" ".join([*found.addresses, *found.gateways, found.mac])).SerializeToString()
-        assert all(text.isprintable() and " " not in text for text in (*found.addresses, *found.gateways))
+        result = parse_result(answer, "eth0")
+        pb.PodIP(ip=" ".join([*result.addresses, *result.gateways, result.mac])).SerializeToString()
+        assert all(text.isprintable() and " " not in text for text in (*result.addresses, *result.gateways))
 
 
 def _network(data: bytes) -> None:
@@ -138,8 +138,8 @@ def _texts_of_programs(data: bytes) -> None:
         for file in (Path(folder, "log"), private_folder(Path(folder, PERSIST)) / "log"):
             file.write_bytes(data)
         cause_of(data, Path(folder, "log"))
-        found = read_exit("log", Path(folder))
-        assert found is None or pb.ContainerStatus(exit_code=found.code).exit_code == found.code
+        exit_code = read_exit("log", Path(folder))
+        assert exit_code is None or pb.ContainerStatus(exit_code=exit_code.code).exit_code == exit_code.code
 
 
 TARGETS = (

@@ -160,10 +160,10 @@ class Search:
         while size:
             start = 0
             while start < len(data):
-                rest = data[:start] + data[start + size :]
-                found = self._error_of(rest)
-                if type(found) is type(error):
-                    data, error = rest, found
+                remainder = data[:start] + data[start + size :]
+                matches = self._error_of(remainder)
+                if type(matches) is type(error):
+                    data, error = remainder, matches
                 else:
                     start += size
             size //= 2

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from nri.config import Source
 from nri.errors import ConfigError, Reject
+from nri.plugins.hook_injector.conditions import ConditionError, Facts
 from nri.plugins.hook_injector.hook_file import parse_hook
 from nri.plugins.hook_injector.pattern import Budget, Pattern, TooCostly
-from nri.plugins.hook_injector.when import ConditionError, Facts
 from nri.plugins.network_device_injector.devices import wanted_devices
 from nri.testing import make_pod
 from tests.fuzz import inputs

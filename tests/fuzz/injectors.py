@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import nri
 from nri.errors import Reject
-from nri.plugins.annotated import Annotation
+from nri.plugins.annotations import Annotation
 from nri.plugins.device_injector.plugin import KINDS
 from nri.plugins.rdt.plugin import FIELDS
 from nri.plugins.ulimit_adjuster import plugin as ulimits
@@ -36,31 +36,31 @@ _MOUNTS = (
 
 def _annotation(data: bytes) -> None:
     """Every reader gets every text: what is right for one is wrong for the others."""
-    found = Annotation("key/container.c", data.decode(errors="surrogateescape"))
+    annotation = Annotation("key/container.c", data.decode(errors="surrogateescape"))
     refused = 0
     readers = [kind.inject for kind in KINDS] + [put for put, _ in FIELDS.values()]
     for read in readers:
         adjustment = nri.Adjustment()
         try:
-            read(found, adjustment)
+            read(annotation, adjustment)
         except Reject as refusal:
             refused += 1
             assert str(refusal).startswith("annotation key/container.c: ") and str(refusal).isprintable()
         else:
             assert not adjustment.removed()
             adjustment.message.SerializeToString()
-    for limit in _limits(found):
+    for limit in _limits(annotation):
         assert 0 <= limit.soft <= limit.hard
     assert refused
-    assert all(line.isprintable() for line in found.unknown)
+    assert all(line.isprintable() for line in annotation.warnings)
 
 
-def _limits(found: Annotation) -> list[ulimits.Ulimit]:
+def _limits(matches: Annotation) -> list[ulimits.Ulimit]:
     adjustment = nri.Adjustment()
     try:
-        limits = ulimits.read(found)
+        limits = ulimits.read(matches)
         for limit in limits:
-            with found.at(""):
+            with matches.at(""):
                 adjustment.add_rlimit(*limit)
     except Reject:
         return []

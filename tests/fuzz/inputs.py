@@ -107,9 +107,9 @@ def spoiled(draw: st.DrawFn, samples: Sequence[bytes], words: Sequence[bytes] = 
 def texts(samples: Sequence[str]) -> st.SearchStrategy[bytes]:
     """Texts that are made of pieces, and spoiled samples."""
     words = [word.encode() for word in WORDS]
-    made = st.lists(st.sampled_from(words) | st.text(max_size=4).map(_encoded), max_size=12).map(b"".join)
+    created = st.lists(st.sampled_from(words) | st.text(max_size=4).map(_encoded), max_size=12).map(b"".join)
     return st.one_of(
-        spoiled([sample.encode() for sample in samples], words), made, st.binary(max_size=40), st.sampled_from(DEEP)
+        spoiled([sample.encode() for sample in samples], words), created, st.binary(max_size=40), st.sampled_from(DEEP)
     )
 
 

@@ -87,8 +87,8 @@ def _spec(data: bytes) -> None:
     before = copy.deepcopy(spec)
     assert difference(spec, before) == []
     assert canonical(canonical(spec)) == canonical(spec)
-    made = Generator(spec, mounts=MountTable.parse(_HOST)).adjust(_ADJUSTMENT)
-    for change in difference(spec, made):
+    created = Generator(spec, mounts=MountTable.parse(_HOST)).adjust(_ADJUSTMENT)
+    for change in difference(spec, created):
         printed(str(change))
     assert spec == before
 

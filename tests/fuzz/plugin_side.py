@@ -64,16 +64,16 @@ class _Everything(nri.Plugin):
     def closed(self) -> None:
         pass
 
-    def _look(self, *found: Any) -> None:
+    def _look(self, *matches: Any) -> None:
         assert self.configured, "a handler ran before Configure"
-        for one in found:
+        for one in matches:
             str(one)
             self.log.info("seen %s", getattr(one, "name", ""))
 
 
 def _handler(name: str) -> Any:
-    def handle(self: Any, *found: Any) -> None:
-        self._look(*found)
+    def handle(self: Any, *matches: Any) -> None:
+        self._look(*matches)
 
     handle.__name__ = name
     return handle
@@ -113,20 +113,20 @@ def _calls(draw: st.DrawFn) -> bytes:
 
 
 def _stub(data: bytes) -> None:
-    ours, theirs = socket.socketpair()
+    local, remote = socket.socketpair()
     try:
-        theirs.sendall(data[:60_000])
-        theirs.shutdown(socket.SHUT_WR)
-        session = Session(_Everything(), ours, index="10", name="all")
+        remote.sendall(data[:60_000])
+        remote.shutdown(socket.SHUT_WR)
+        session = Session(_Everything(), local, index="10", name="all")
         with quiet():
             try:
                 session.run()
             except NriError as error:
                 str(error).encode()
-        _read_frames(theirs)
+        _read_frames(remote)
     finally:
-        theirs.close()
-        ours.close()
+        remote.close()
+        local.close()
 
 
 def _read_frames(sock: socket.socket) -> None:

@@ -151,11 +151,11 @@ def _runtime(compat: Any) -> tuple[FakeRuntime, _Healthy]:
 
 def _adaptation(data: bytes) -> None:
     runtime, healthy = _runtime("reference" if len(data) % 4 == 0 else "default")
-    ours, theirs = socket.socketpair()
-    odd = _Odd(theirs, data)
+    local, remote = socket.socketpair()
+    odd = _Odd(remote, data)
     with quiet():
         before = healthy.count
-        runtime.connect(ours)
+        runtime.connect(local)
         odd.start()
         _settled(runtime)
         refused = 0

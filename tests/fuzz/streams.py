@@ -52,8 +52,8 @@ _REQUESTS = [
 def _command_streams() -> bytes:
     client = SpdyClient()
     opened = [client.open({"streamtype": kind})[1] for kind in ("error", "stdin", "stdout", "resize")]
-    said = client.send(3, b"in") + client.send(7, b'{"Width":80,"Height":25}') + client.send(3, b"", end=True)
-    return b"".join(opened) + said + control(frames.PING, 1) + client.let_go(1) + control(frames.GOAWAY, 0, 0)
+    output = client.send(3, b"in") + client.send(7, b'{"Width":80,"Height":25}') + client.send(3, b"", end=True)
+    return b"".join(opened) + output + control(frames.PING, 1) + client.let_go(1) + control(frames.GOAWAY, 0, 0)
 
 
 def _forward_streams() -> bytes:
@@ -98,25 +98,27 @@ def _request(data: bytes) -> None:
 
 def _command(make: Callable[[], CommandChannels], data: bytes) -> None:
     def said(pieces: list[bytes]) -> tuple[bytes, list[object]]:
-        others: list[object] = []
+        other_entries: list[object] = []
         channels, typed = make(), b""
         for piece in pieces:
             for event in channels.receive(piece):
                 if isinstance(event, Input):
                     typed += event.data
-                elif event not in others:
-                    others.append(event)
+                elif event not in other_entries:
+                    other_entries.append(event)
         channels.write(1, b"out")
         channels.finish(Status(3))
         assert isinstance(channels.take(), bytes)
-        return typed, others
+        return typed, other_entries
 
-    (typed, others), (typed_at_once, others_at_once) = said(_pieces(data)), said([data[1:]])
-    assert (ClientGone() in others) == (ClientGone() in others_at_once)
-    if ClientGone() in others:  # a text that breaks off in its middle is handed on up to there, if it came in pieces
+    (typed, others_typed), (typed_at_once, others_at_once) = said(_pieces(data)), said([data[1:]])
+    assert (ClientGone() in others_typed) == (ClientGone() in others_at_once)
+    if (
+        ClientGone() in others_typed
+    ):  # a text that breaks off in its middle is handed on up to there, if it came in pieces
         assert typed.startswith(typed_at_once) or typed_at_once.startswith(typed)
     else:
-        assert (typed, others) == (typed_at_once, others_at_once)
+        assert (typed, others_typed) == (typed_at_once, others_at_once)
 
 
 def _forward(make: Callable[[], ForwardChannels], data: bytes) -> None:

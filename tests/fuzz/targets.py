@@ -31,7 +31,7 @@ from nri.placement.expressions import expand
 from nri.text import plain
 from nri.trace import blocks
 from nri.trace.catalog import Catalog
-from nri.trace.dissect import Dissector
+from nri.trace.dissection import Dissector
 from nri.trace.history import Trace
 from nri.trace.pb import api_pb2 as t
 from nri.ttrpc import frames
@@ -123,13 +123,13 @@ def _envelope(data: bytes) -> None:
     except RemoteProtocolError:
         pass
     else:
-        again = encode_request(
+        second = encode_request(
             request_prefix(request.service, request.method), request.payload, request.timeout_ns, request.metadata
         )
-        assert repr(decode_request(again)) == repr(request)
+        assert repr(decode_request(second)) == repr(request)
     response = decode_response(data)
-    again = encode_response(response.payload if not response.code else b"", response.code, response.message)
-    assert decode_response(again).code == response.code
+    second = encode_response(response.payload if not response.code else b"", response.code, response.message)
+    assert decode_response(second).code == response.code
 
 
 def _ttrpc(data: bytes) -> None:
@@ -163,8 +163,8 @@ def _text(data: bytes) -> str:
 def _errors(data: bytes) -> None:
     """Whatever texts others give: an error is one line that prints, of a bounded length."""
     text = _text(data)
-    for each in (text, text * (1 + TEXT_LENGTH // max(1, len(text)))):
-        for error in every(each):
+    for entry in (text, text * (1 + TEXT_LENGTH // max(1, len(text)))):
+        for error in every(entry):
             for line in (str(error), describe(error)):
                 assert line.isprintable() and len(line) <= TEXT_LENGTH, type(error)
 
@@ -189,14 +189,14 @@ def _cpuset(data: bytes) -> None:
 def _selector(data: bytes) -> None:
     for kind in (Pattern, Selector):
         try:
-            made = kind.parse(_text(data))
+            parsed = kind.parse(_text(data))
         except ValueError:
             continue
-        assert kind.parse(str(made)) == made
-        if isinstance(made, Selector):
-            made.holds({"a": "b", "": ""})
+        assert kind.parse(str(parsed)) == parsed
+        if isinstance(parsed, Selector):
+            parsed.holds({"a": "b", "": ""})
         else:
-            made.fits("prod")
+            parsed.fits("prod")
 
 
 def _events(data: bytes) -> None:
@@ -217,11 +217,11 @@ def _plugin_name(data: bytes) -> None:
 def _cgroup_path(data: bytes) -> None:
     text = _text(data)
     drivers.kube_qos_of(text)
-    found = drivers.parse(text)
+    parsed = drivers.parse(text)
     path = drivers.expand(text)
     assert drivers.expand(path) == path
-    if found is not None and found.container_id is not None:
-        assert found.container_id in text
+    if parsed is not None and parsed.container_id is not None:
+        assert parsed.container_id in text
 
 
 def _loop_annotations(data: bytes) -> None:

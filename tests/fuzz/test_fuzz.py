@@ -31,8 +31,8 @@ def test_any_input_is_taken_or_refused_as_documented(name: str) -> None:
     search = engine.Search(target, variants=3)
     examples = max(10, int(settings.max_examples * FACTOR * target.share))
     if search.run(seed, examples):
-        found = f"{search.found!r}: {type(search.error).__name__}: {search.error}"
-        pytest.fail(f"seed {seed}: {found}; python -m tests.fuzz {name} --seed {seed}")
+        matches = f"{search.found!r}: {type(search.error).__name__}: {search.error}"
+        pytest.fail(f"seed {seed}: {matches}; python -m tests.fuzz {name} --seed {seed}")
     assert search.tried >= examples // 2, "hardly any input was drawn"
 
 

@@ -56,24 +56,24 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--deadline", type=float, help="seconds, for all of it")
     parser.add_argument("--junit-xml", type=Path, help="where the report goes")
     parser.add_argument("--basetemp", help="not used: the guest has a folder of its own")
-    ours, tests = parser.parse_known_args(arguments)
-    wanted = tuple(tests) or (REST if ours.rest else SHORT)
+    actual, tests = parser.parse_known_args(arguments)
+    expected = tuple(tests) or (REST if actual.rest else SHORT)
     options = [*PLUGINS, "-v", "-o", f"timeout={120 * PATIENCE}", f"--junit-xml={REPORT}"]
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     # A mistake shows at once, and Python finds all that it compiles on the way compiled in the guest.
     collected = subprocess.run(
-        [sys.executable, "-m", "pytest", *PLUGINS, "-q", "--collect-only", *wanted],
+        [sys.executable, "-m", "pytest", *PLUGINS, "-q", "--collect-only", *expected],
         check=False, cwd=ROOT, capture_output=True, text=True,
     )  # fmt: skip
     if collected.returncode != 0:
         print(collected.stdout)
         return collected.returncode
     try:
-        prepare(list(RELEASES) if wanted != SHORT else [list(RELEASES)[-1]])
-        return Guest(ours.deadline or DEADLINES.get(wanted, 3600.0)).run(
-            [sys.executable, "-m", "pytest", *options, *wanted],
+        prepare(list(RELEASES) if expected != SHORT else [list(RELEASES)[-1]])
+        return Guest(actual.deadline or DEADLINES.get(expected, 3600.0)).run(
+            [sys.executable, "-m", "pytest", *options, *expected],
             {**environment, "NRI_PATIENCE": str(PATIENCE), "PYTHONUNBUFFERED": "1"},
-            ours.junit_xml,
+            actual.junit_xml,
         )
     except (MissingError, GuestError) as error:
         print(f"tests.guest: error: {error}", file=sys.stderr)

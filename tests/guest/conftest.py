@@ -17,8 +17,8 @@ __all__ = ["images", "installed", "key", "machine", "node"]
 def nodes_have() -> None:
     """Go on only where cgroup v2 has all controllers and memory has two nodes."""
     controllers = Path("/sys/fs/cgroup/cgroup.controllers")
-    whole = controllers.exists() and {"cpuset", "cpu", "io", "memory", "hugetlb", "pids"} <= set(
+    total = controllers.exists() and {"cpuset", "cpu", "io", "memory", "hugetlb", "pids"} <= set(
         controllers.read_text().split()
     )
     nodes = Path("/sys/devices/system/node/node1").exists()
-    need_machine(whole and nodes, "cgroup v2 with all controllers and two NUMA nodes; `make test-v2` brings its own")
+    need_machine(total and nodes, "cgroup v2 with all controllers and two NUMA nodes; `make test-v2` brings its own")

@@ -63,7 +63,7 @@ def daemon(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.fixture(scope="module")
-def told(key: str, daemon: Containerd) -> Told:
+def readings(key: str, daemon: Containerd) -> Told:
     """All the files, read at each step of two containers' lives."""
     wishes = {
         "test/set": json.dumps(together("setters")),
@@ -83,31 +83,33 @@ def told(key: str, daemon: Containerd) -> Told:
         return Told(key, plain, created, updated, files(daemon, other))
 
 
-def compare(told: Told, name: str, said: str, text: str, before: str, exceptions: dict[str, tuple[str, ...]]) -> None:
+def compare(
+    message: Told, name: str, output: str, text: str, before: str, exceptions: dict[str, tuple[str, ...]]
+) -> None:
     """A control's file says `text`, or what it said `before` where this containerd does not apply the control."""
     assert before != text, f"{name}: the case shows nothing, it was {text!r} before"
-    expected = before if told.key in exceptions.get(name, ()) else text
-    assert said == expected, f"{name} on containerd {told.key}: {said!r}, before {before!r}"
+    expected = before if message.key in exceptions.get(name, ()) else text
+    assert output == expected, f"{name} on containerd {message.key}: {output!r}, before {before!r}"
 
 
 @pytest.mark.parametrize("name", CONTROLS)
-def test_a_control_that_a_plugin_sets_at_creation_is_the_containers(told: Told, name: str) -> None:
-    compare(told, name, told.created[name], CONTROLS[name].text, told.plain[name], NOT_CREATED)
+def test_a_control_that_a_plugin_sets_at_creation_is_the_containers(readings: Told, name: str) -> None:
+    compare(readings, name, readings.created[name], CONTROLS[name].text, readings.plain[name], NOT_CREATED)
 
 
 @pytest.mark.parametrize("name", CONTROLS)
-def test_a_control_that_a_plugin_returns_to_an_update_is_the_containers(told: Told, name: str) -> None:
-    compare(told, name, told.updated[name], CONTROLS[name].updated, told.created[name], NOT_UPDATED)
+def test_a_control_that_a_plugin_returns_to_an_update_is_the_containers(readings: Told, name: str) -> None:
+    compare(readings, name, readings.updated[name], CONTROLS[name].updated, readings.created[name], NOT_UPDATED)
 
 
 @pytest.mark.parametrize("name", CONTROLS)
-def test_a_control_of_an_unsolicited_update_is_the_containers(told: Told, name: str) -> None:
-    compare(told, name, told.unsolicited[name], CONTROLS[name].updated, told.plain[name], NOT_UPDATED)
+def test_a_control_of_an_unsolicited_update_is_the_containers(readings: Told, name: str) -> None:
+    compare(readings, name, readings.unsolicited[name], CONTROLS[name].updated, readings.plain[name], NOT_UPDATED)
 
 
 def test_a_class_of_block_io_limits_the_disk(daemon: Containerd) -> None:
     with PluginProcess(daemon.nri_socket) as plugin:
         plugin.wait_for("Synchronize")
         container = run_container(daemon, "slow", {"test/set": json.dumps({"set_blockio_class": "slow"})})
-    said = files(daemon, container)["io.max"]
-    assert said == f"{disk()} rbps={3 * MIB} wbps=max riops=max wiops=max"
+    text = files(daemon, container)["io.max"]
+    assert text == f"{disk()} rbps={3 * MIB} wbps=max riops=max wiops=max"

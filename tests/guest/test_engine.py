@@ -26,17 +26,19 @@ def test_all_that_a_plugin_sets_is_the_containers(node: Node, handler: str) -> N
     pod = node.pod(handler=handler)
     other = node.run(pod, "other", linux=limit)
     plugin.on["create"] = lambda *_: (call(nri.Adjustment(), together("setters")), [])
-    made = node.run(pod, "made", linux=limit)
-    assert files(node, made) == {name: control.text for name, control in CONTROLS.items()}
+    container_id = node.run(pod, "made", linux=limit)
+    assert files(node, container_id) == {name: control.text for name, control in CONTROLS.items()}
 
     def update(_: Any, container: Any) -> list[nri.Update]:
         return [call(nri.Update(container.id), together("update"))]
 
     plugin.on["update"] = update
-    node.engine.resource_updates.update_container(made, pb.LinuxContainerResources(memory_limit_in_bytes=120 * MIB))
+    node.engine.resource_updates.update_container(
+        container_id, pb.LinuxContainerResources(memory_limit_in_bytes=120 * MIB)
+    )
     left_out = {name for name, runtime in NOT_UPDATED.items() if runtime == handler}
     updated = {name: control.updated for name, control in CONTROLS.items() if name not in left_out}
-    assert {name: text for name, text in files(node, made).items() if name in updated} == updated
+    assert {name: text for name, text in files(node, container_id).items() if name in updated} == updated
 
     plugin.runtime.update(call(nri.Update(other), together("update"))).result(60)
     assert {name: text for name, text in files(node, other).items() if name in updated} == updated

@@ -39,8 +39,8 @@ __all__ = [
 
 def test_everything_is_on_version_2(pod: Pod) -> None:
     assert pod.hierarchies.mode == "v2"
-    found = survey(pod.hierarchies)
-    lacking = {name: each.reason for name, each in found.items() if isinstance(each, Unsupported)}
+    knobs = survey(pod.hierarchies)
+    unsupported = {name: row.reason for name, row in knobs.items() if isinstance(row, Unsupported)}
     for name in (
         "memory.min",
         "memory.low",
@@ -50,8 +50,8 @@ def test_everything_is_on_version_2(pod: Pod) -> None:
         "io.read_bps",
         "cpu.idle",
     ):
-        assert name not in lacking, lacking
-    assert lacking["net_cls.classid"] == "cgroup v2 has no net_cls.classid: use a filter by the path of the cgroup"
+        assert name not in unsupported, unsupported
+    assert unsupported["net_cls.classid"] == "cgroup v2 has no net_cls.classid: use a filter by the path of the cgroup"
 
 
 def test_protection_swap_and_block_io_are_in_force(pod: Pod) -> None:
@@ -72,12 +72,12 @@ def test_protection_swap_and_block_io_are_in_force(pod: Pod) -> None:
 
 
 def test_pressure_is_counted_or_there_is_a_reason(pod: Pod) -> None:
-    found = cgroup_pressure(pod.hierarchies, pod.container, "memory")
-    assert "psi=1" in found.reason if isinstance(found, Unsupported) else found.some is not None
+    pressure = cgroup_pressure(pod.hierarchies, pod.container, "memory")
+    assert "psi=1" in pressure.reason if isinstance(pressure, Unsupported) else pressure.some is not None
 
 
 def test_the_machine_has_two_nodes() -> None:
-    found = read_topology(Root())
-    assert [sorted(node.cpus) for node in found.nodes.values()] == [[0], [1]]
-    assert len(found.packages()) == 2
+    topology = read_topology(Root())
+    assert [sorted(node.cpus) for node in topology.nodes.values()] == [[0], [1]]
+    assert len(topology.packages()) == 2
     assert detect(Root()).of("memory") is not None

@@ -20,7 +20,7 @@ Told = tuple[str, dict[str, tuple[str, str]]]
 
 
 @pytest.fixture(scope="module", params=["runc", "crun"])
-def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Told:
+def readings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Told:
     """The runtime, and what each control's file says after the creation and after an update of one container."""
     need_root()
     need_tool(request.param)
@@ -34,8 +34,8 @@ def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     try:
         bundles.start(bundle, name)
         created = files(bundles, name)
-        told = generator.update(call(nri.Update(name), together("update")))
-        bundles.call("update", "--resources", "-", name, stdin=json.dumps(told))
+        message = generator.update(call(nri.Update(name), together("update")))
+        bundles.call("update", "--resources", "-", name, stdin=json.dumps(message))
         updated = files(bundles, name)
     finally:
         bundles.call("delete", "--force", name, check=False)
@@ -49,12 +49,12 @@ def files(bundles: Bundles, name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", CONTROLS)
-def test_a_control_of_an_adjustment_is_the_containers(told: Told, name: str) -> None:
-    assert told[1][name][0] == CONTROLS[name].text
+def test_a_control_of_an_adjustment_is_the_containers(readings: Told, name: str) -> None:
+    assert readings[1][name][0] == CONTROLS[name].text
 
 
 @pytest.mark.parametrize("name", CONTROLS)
-def test_a_control_of_an_update_is_the_containers(told: Told, name: str) -> None:
-    runtime, said = told
+def test_a_control_of_an_update_is_the_containers(readings: Told, name: str) -> None:
+    runtime, text = readings
     control = CONTROLS[name]
-    assert said[name][1] == (control.text if NOT_UPDATED.get(name) == runtime else control.updated)
+    assert text[name][1] == (control.text if NOT_UPDATED.get(name) == runtime else control.updated)

@@ -20,14 +20,14 @@ def daemon(request: pytest.FixtureRequest, installed: Installed) -> Iterator[Run
     """A runtime that waits for plugins as long as an emulated processor takes."""
     wait_s = 10 * PATIENCE
     if request.param == "engine":
-        made: Runtime = Engine(say=lambda _: None, request_timeout_s=wait_s)
+        containerd: Runtime = Engine(say=lambda _: None, request_timeout_s=wait_s)
     else:
-        made = Containerd(installed, DaemonSettings(request_timeout_s=wait_s, registration_timeout_s=wait_s))
+        containerd = Containerd(installed, DaemonSettings(request_timeout_s=wait_s, registration_timeout_s=wait_s))
     try:
-        made.start()
-        yield made
+        containerd.start()
+        yield containerd
     finally:
-        made.close()
+        containerd.close()
 
 
 @pytest.mark.parametrize("name", list(CONFIGS))
@@ -35,5 +35,5 @@ def test_containers_find_the_cpus_and_memory_nodes_that_were_decided(
     daemon: Runtime, name: str, tmp_path: Path
 ) -> None:
     with placing(daemon, name, tmp_path) as beside:
-        seen = assert_found_as_decided(beside)
-    assert any(mems < ALL[1] for mems in seen), "nobody is near to its memory"
+        received = assert_found_as_decided(beside)
+    assert any(mems < ALL[1] for mems in received), "nobody is near to its memory"

@@ -36,9 +36,9 @@ def test_the_guest_has_all_that_the_services_need(services: Callable[..., Servic
     node = services(whole=True, ioLimit=None)
     web, *_ = node.pod()
     knobs = ("memory.high", "memory.low", "io.weight", "io.read_bps", "cpu.cfs_burst", "cpu.idle")
-    found = [probe(node.hierarchies, knob, web) for knob in knobs]
-    found += [probe(node.hierarchies, knob, "") for knob in ("io.cost_model", "io.cost_qos")]
-    assert not [each.reason for each in found if isinstance(each, Unsupported)]
+    probed = [probe(node.hierarchies, knob, web) for knob in knobs]
+    probed += [probe(node.hierarchies, knob, "") for knob in ("io.cost_model", "io.cost_qos")]
+    assert not [row.reason for row in probed if isinstance(row, Unsupported)]
     for resource in ("cpu", "memory", "io"):
         pressure = cgroup_pressure(node.hierarchies, web, resource)
         assert not isinstance(pressure, Unsupported), pressure.reason

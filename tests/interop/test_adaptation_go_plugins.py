@@ -54,7 +54,7 @@ def test_gets_every_event_that_its_release_knows_in_order(runtime: FakeRuntime, 
         joined(runtime, "10-ref")
         every_event(runtime, make_pod(), make_container())
         plugin.wait_event("RemovePodSandbox")
-        seen = [line["event"] for line in plugin.events() if line["event"] in {spec.rpc for spec in EVENTS}]
+        calls = [line["event"] for line in plugin.events() if line["event"] in {spec.rpc for spec in EVENTS}]
     expected = [
         "RunPodSandbox", "CreateContainer", "PostCreateContainer", "StartContainer", "PostStartContainer",
         "UpdateContainer", "PostUpdateContainer", "UpdatePodSandbox", "PostUpdatePodSandbox", "StopContainer",
@@ -64,7 +64,7 @@ def test_gets_every_event_that_its_release_knows_in_order(runtime: FakeRuntime, 
         expected.insert(2, "ValidateContainerAdjustment")
     else:
         expected = [name for name in expected if "UpdatePodSandbox" not in name]
-    assert seen == expected
+    assert calls == expected
 
 
 def test_an_old_one_is_warned_about_once_for_each_of_its_events(
@@ -99,8 +99,8 @@ def test_is_given_the_pods_and_containers_that_exist(tmp_path: Path, release: st
     ):
         joined(runtime, "10-ref")
         state = plugin.wait_event("Synchronize")
-    assert [each["id"] for each in state["pods"]] == [pod.id]
-    assert [each["id"] for each in state["containers"]] == [each.id for each in containers]
+    assert [entry["id"] for entry in state["pods"]] == [pod.id]
+    assert [entry["id"] for entry in state["containers"]] == [entry.id for entry in containers]
 
 
 def test_updates_from_synchronize_are_applied(tmp_path: Path) -> None:
@@ -232,12 +232,12 @@ def test_unsolicited_updates_reach_the_runtime_and_failures_come_back(runtime: F
     runtime.create_container(make_pod(), make_container(id="bad"))
     runtime.refuse_updates.add("bad")
     updates = [
-        {"container_id": each, "linux": {"resources": {"cpu": {"shares": {"value": "9"}}}}} for each in ("good", "bad")
+        {"container_id": text, "linux": {"resources": {"cpu": {"shares": {"value": "9"}}}}} for text in ("good", "bad")
     ]
     with GoPlugin(runtime.socket_path, release=release) as plugin:
         joined(runtime, "10-ref")
         result = plugin.update(updates)
-    assert [each["container_id"] for each in result["failed"]] == ["bad"]
+    assert [text["container_id"] for text in result["failed"]] == ["bad"]
     assert runtime.containers["good"].linux.resources.cpu.shares.value == 9
 
 
@@ -272,11 +272,11 @@ def test_a_validator_sees_the_outcome_and_may_refuse_it(runtime: FakeRuntime) ->
         with pytest.raises(Exception, match='validator "90-check" rejected container adjustment, reason: no A here'):
             runtime.create_container(make_pod(), make_container(id="c1", env={"OLD": "1"}))
         runtime.create_container(make_pod(), make_container())
-        asked = check.wait_event("ValidateContainerAdjustment")
-    assert asked["container"]["env"] == ["OLD=1"]
-    assert asked["adjust"]["env"] == [{"key": "A", "value": "1"}]
-    assert asked["owners"]["owners"]["c1"]["compound"]["6"]["owners"] == {"A": "10-adjust"}
-    assert asked["plugins"] == [{"name": "adjust", "index": "10"}]
+        requests = check.wait_event("ValidateContainerAdjustment")
+    assert requests["container"]["env"] == ["OLD=1"]
+    assert requests["adjust"]["env"] == [{"key": "A", "value": "1"}]
+    assert requests["owners"]["owners"]["c1"]["compound"]["6"]["owners"] == {"A": "10-adjust"}
+    assert requests["plugins"] == [{"name": "adjust", "index": "10"}]
 
 
 def test_the_same_index_and_name_twice_is_refused_by_name(runtime: FakeRuntime) -> None:

@@ -79,8 +79,8 @@ def start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[Start]:
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    mine = f"plugin pre-connected-wasm:{LABEL}: "
-    return [text.removeprefix(mine) for text in map(str, caplog.messages) if text.startswith(mine)]
+    own_entry = f"plugin pre-connected-wasm:{LABEL}: "
+    return [text.removeprefix(own_entry) for text in map(str, caplog.messages) if text.startswith(own_entry)]
 
 
 def test_every_event_comes_to_it_in_order_and_its_answers_count(start: Start, caplog: pytest.LogCaptureFixture) -> None:

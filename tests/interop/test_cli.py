@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from nri.trace.catalog import Catalog
-from nri.trace.dissect import Dissector
+from nri.trace.dissection import Dissector
 from tests.peers.build import peer
 from tests.peers.drivers import GoPlugin, GoRuntime, LineProcess
 from tests.support.needs import need_module
@@ -48,9 +48,9 @@ def runtime(folder: Path, request: pytest.FixtureRequest) -> Iterator[GoRuntime]
 
 
 def test_events_shows_what_the_reference_runtime_has(runtime: GoRuntime, folder: Path) -> None:
-    done = run("events", "--socket-path", str(folder / "nri.sock"))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[1].split() == ["ctr0123456789", "shop/web", "nginx", "running", "-"]
+    process = run("events", "--socket-path", str(folder / "nri.sock"))
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.splitlines()[1].split() == ["ctr0123456789", "shop/web", "nginx", "running", "-"]
 
 
 def test_events_follows_the_reference_runtime(runtime: GoRuntime, folder: Path) -> None:
@@ -93,8 +93,8 @@ def test_an_enabled_plugin_is_launched_by_the_reference_runtime(folder: Path) ->
     config = folder / "c.yaml"
     config.write_text("variable: FROM_DROP_IN\n")
     places = ["--plugin-dir", str(folder / "plugins"), "--config-dir", str(folder / "conf.d")]
-    done = run("enable", str(folder / "project/pod_name.py"), "--idx", "10", "--config", str(config), *places)
-    assert done.returncode == 0, done.stderr
+    process = run("enable", str(folder / "project/pod_name.py"), "--idx", "10", "--config", str(config), *places)
+    assert process.returncode == 0, process.stderr
     with GoRuntime() as started:
         started.start(plugin_path=str(folder / "plugins"), config_path=str(folder / "conf.d"))
         reply = started.event("CreateContainer", POD, CONTAINER)
@@ -120,11 +120,11 @@ def messages(folder: Path) -> str:
 
 def test_call_reaches_a_go_server_with_messages_from_protoc(echo: str, messages: str) -> None:
     data = '{"payload": "aGVsbG8=", "delay_ms": 1}'
-    done = run(
+    process = run(
         "call", echo, "nri.test.Echo/Echo", "--descriptor-set", messages, "-d", data, "-m", "k=v", "--timeout", "9s"
     )
-    assert done.returncode == 0, done.stderr
-    reply = json.loads(done.stdout)
+    assert process.returncode == 0, process.stderr
+    reply = json.loads(process.stdout)
     assert reply["payload"] == "aGVsbG8="
     assert reply["metadata"] == [{"key": "k", "value": "v"}]
     assert 5e9 < int(reply["timeoutNano"]) <= 9e9
@@ -132,14 +132,14 @@ def test_call_reaches_a_go_server_with_messages_from_protoc(echo: str, messages:
 
 def test_call_shows_a_go_servers_status(echo: str, messages: str) -> None:
     data = '{"code": 5, "message": "no such pod"}'
-    done = run("call", echo, "nri.test.Echo/Echo", "--descriptor-set", messages, "-d", data)
-    assert (done.returncode, done.stderr) == (1, "error: rpc error: code = NotFound desc = no such pod\n")
+    process = run("call", echo, "nri.test.Echo/Echo", "--descriptor-set", messages, "-d", data)
+    assert (process.returncode, process.stderr) == (1, "error: rpc error: code = NotFound desc = no such pod\n")
 
 
 def test_call_takes_a_large_reply_in_hex(echo: str) -> None:
-    done = run("call", echo, "nri.test.Echo/Echo", "--hex", "-d", "28c0843d")  # reply_size: 1,000,000
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout) > 2_000_000
+    process = run("call", echo, "nri.test.Echo/Echo", "--hex", "-d", "28c0843d")  # reply_size: 1,000,000
+    assert process.returncode == 0, process.stderr
+    assert len(process.stdout) > 2_000_000
 
 
 class Tap:
@@ -164,10 +164,10 @@ class Tap:
         client.close()
         server.close()
 
-    def _copy(self, source: socket.socket, target: socket.socket, kept: bytearray) -> None:
+    def _copy(self, source: socket.socket, target: socket.socket, remaining: bytearray) -> None:
         try:
             while data := source.recv(65536):
-                kept += data
+                remaining += data
                 target.sendall(data)
         except OSError:
             pass

@@ -80,18 +80,18 @@ def test_no_request_fails_that_the_reference_lets_pass(
     lived = lives(400)
     with OurSide(tmp_path, mode) as side, crew(side, CREW):
         live(lived, side.send, THREADS)
-    ours = failures(lived)
-    more = {key: error for key, error in ours.items() if key not in reference}
+    local = failures(lived)
+    more = {key: error for key, error in local.items() if key not in reference}
     assert not more, f"{len(more)} requests of {len(lived)} lives fail for nothing, such as {_some(more)}"
-    assert set(ours) == set(reference), "a refusal was not heard"
-    other = {key: error for key, error in ours.items() if error != reference[key]}
+    assert set(local) == set(reference), "a refusal was not heard"
+    other = {key: error for key, error in local.items() if error != reference[key]}
     if mode == "default":  # it names the plugin
         other = {key: error for key, error in other.items() if not re.match(r"plugin 40-refuser\b.*refused", error)}
     assert not other, _some(other)
 
 
-def _some(found: dict[tuple[str, str], str]) -> str:
-    return "; ".join(f"{event} of {name}: {error}" for (name, event), error in sorted(found.items())[:3])
+def _some(matches: dict[tuple[str, str], str]) -> str:
+    return "; ".join(f"{event} of {name}: {error}" for (name, event), error in sorted(matches.items())[:3])
 
 
 # -- an allocator of exclusive CPUs -----------------------------------------------------------------------------------
@@ -140,14 +140,14 @@ class Node:
         return outcome
 
     def _reply(self, request: Request, message: Any, reply: Any) -> None:
-        own = "" if request.container is None else request.container.id
+        own_entry = "" if request.container is None else request.container.id
         with self._lock:
             if request.event == "CreateContainer":
-                self._states[own] = "made"
-                self._tell("adjustment", own, message.adjust.linux.resources, reply.numbers)
+                self._states[own_entry] = "made"
+                self._tell("adjustment", own_entry, message.adjust.linux.resources, reply.numbers)
             for update in message.update:
                 if update.ByteSize():  # the last one of UpdateContainer's is empty if nobody has changed the request
-                    numbers = reply.numbers if update.container_id == own else reply.updates.numbers(update)
+                    numbers = reply.numbers if update.container_id == own_entry else reply.updates.numbers(update)
                     self._tell("reply", update.container_id, update.linux.resources, numbers)
         if request.event == "CreateContainer":
             time.sleep(random.choice(MAKING_S))
@@ -167,7 +167,7 @@ class Node:
         marks, applied = resources.unified, newest.unified
         if "test.unasked" in marks:
             how = "unasked"
-        told = Told(
+        messages = Told(
             how,
             container,
             self._states.get(container, "unknown"),
@@ -175,14 +175,14 @@ class Node:
             int(marks.get("test.decision", 0)),
             marks.get("test.owner") == "exclusive",
         )
-        self.told.append(told)
+        self.told.append(messages)
         if container and "test.decision" not in applied:
             return  # the allocator had nothing to say, or has said something newer
         latest = self._latest.get(container)
-        if latest is not None and told.decision < latest.decision:
-            self.stale.append((told, latest))
+        if latest is not None and messages.decision < latest.decision:
+            self.stale.append((messages, latest))
             return
-        self._latest[container] = told
+        self._latest[container] = messages
 
     def at_rest(self) -> bool:
         """Whether no CPU is in common that should not be; what is being told at this moment is waited for."""
@@ -196,11 +196,11 @@ class Node:
 
     def _overlaps(self) -> list[str]:
         with self._lock:
-            made = [told for name, told in self._latest.items() if self._states.get(name) == "made"]
+            created = [messages for name, messages in self._latest.items() if self._states.get(name) == "made"]
         return [
             f"{sorted(one.cpus & other.cpus)} of {one} are also with {other}"
-            for one in made
-            for other in made
+            for one in created
+            for other in created
             if one.exclusive and one is not other and one.cpus & other.cpus
         ]
 
@@ -231,22 +231,26 @@ def test_nothing_fails_but_what_plugins_refuse(run: Run) -> None:
 
 def test_no_two_containers_are_left_with_an_exclusive_cpu_in_common(run: Run) -> None:
     assert not run.node.overlaps, "\n".join(run.node.overlaps[:5])
-    granted = [told for told in run.node.told if told.how == "adjustment" and told.exclusive]
-    updates = [told for told in run.node.told if told.how == "reply"]
+    granted = [message for message in run.node.told if message.how == "adjustment" and message.exclusive]
+    updates = [message for message in run.node.told if message.how == "reply"]
     assert len(granted) > 500 and len(updates) > 5000, "so few say nothing"
 
 
 def test_what_was_asked_for_a_container_in_the_making_is_told_by_the_callback(run: Run) -> None:
     """Or, in reference mode, at once."""
     how = "update" if run.mode == "default" else "reply"
-    kept = [told for told in run.node.told if told.how == how and (run.mode == "default" or told.state == "asked")]
-    assert kept, "2,000 lives by 8 threads, and nobody was rebalanced while being created"
+    remaining = [
+        message
+        for message in run.node.told
+        if message.how == how and (run.mode == "default" or message.state == "asked")
+    ]
+    assert remaining, "2,000 lives by 8 threads, and nobody was rebalanced while being created"
 
 
 def test_replies_do_not_name_what_the_runtime_has_not_made(run: Run) -> None:
     if run.mode == "reference":
         return  # it passes on what plugins say
-    wrong = [told for told in run.node.told if told.state in ("asked", "refused", "unknown")]
+    wrong = [message for message in run.node.told if message.state in ("asked", "refused", "unknown")]
     assert not wrong, f"{len(wrong)} of {len(run.node.told)}, such as {wrong[0]}"
 
 

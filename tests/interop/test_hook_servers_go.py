@@ -63,9 +63,9 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
 @pytest.fixture
 def proxy(tmp_path: Path) -> Iterator[RegisteredServers]:
-    made = RegisteredServers(tmp_path, 10.0)
-    yield made
-    made.stop()
+    servers = RegisteredServers(tmp_path, 10.0)
+    yield servers
+    servers.stop()
 
 
 def subject() -> Subject:
@@ -82,8 +82,8 @@ def create_request() -> cri.CreateContainerRequest:
 
 def asked(server: LineProcess, count: int = 1) -> list[tuple[str, Any]]:
     """What a server was asked, so many times."""
-    seen = itertools.count(1)
-    server.wait_for(lambda line: line["stage"] != "ready" and next(seen) >= count, what=f"{count} calls")
+    calls = itertools.count(1)
+    server.wait_for(lambda line: line["stage"] != "ready" and next(calls) >= count, what=f"{count} calls")
     return [(line["stage"], line.get("request")) for line in server.lines if line["stage"] != "ready"]
 
 
@@ -94,11 +94,11 @@ def test_it_is_told_every_field_and_its_answer_that_repeats_them_changes_nothing
     before = request.SerializeToString(deterministic=True)
     proxy.before("CreateContainer", request, Subject(subject().pod), None)
     assert request.SerializeToString(deterministic=True) == before
-    ((stage, told),) = asked(server)
+    ((stage, messages),) = asked(server)
     assert stage == "PreCreateContainer"
     numbers = ("cpu_period", "cpu_quota", "cpu_shares", "memory_limit_in_bytes", "oom_score_adj")
     as_json = RESOURCES | {name: str(RESOURCES[name]) for name in (*numbers, "memory_swap_limit_in_bytes")}
-    assert told == {
+    assert messages == {
         "pod_meta": POD["metadata"],
         "pod_labels": {"l": "1"},
         "pod_annotations": {"a": "1"},
@@ -131,7 +131,7 @@ def test_annotations_labels_environment_and_resources_are_changed(serve: Serve, 
     proxy.before("CreateContainer", create, Subject(subject().pod), None)
     changed = {"cpu_quota": -1, "cpuset_cpus": "1", "oom_score_adj": 5}
     assert fields_of(create.config.linux.resources) == RESOURCES | changed
-    assert [(each.key, each.value) for each in create.config.envs] == [("A", b"1"), ("B", b"2")]
+    assert [(env.key, env.value) for env in create.config.envs] == [("A", b"1"), ("B", b"2")]
     assert dict(create.config.annotations) == {"ca": "1", "cb": "2"}
     update = cri.UpdateContainerResourcesRequest(container_id="theirs", linux={"cpuset_cpus": "0"})
     proxy.before("UpdateContainerResources", update, subject(), None)
@@ -194,4 +194,4 @@ def test_a_server_that_was_killed_is_asked_again_when_it_is_back(serve: Serve, p
     (Path(first.argv[2])).unlink()
     second = serve()
     proxy.before("RunPodSandbox", cri.RunPodSandboxRequest(config=POD), Subject(), None)
-    assert [len(asked(each)) for each in (first, second)] == [1, 1]
+    assert [len(asked(entry)) for entry in (first, second)] == [1, 1]

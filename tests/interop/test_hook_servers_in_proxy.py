@@ -94,18 +94,18 @@ class Node:
     def asked(self, count: int) -> list[tuple[str, Any]]:
         """What the hook server was asked, once it has said so many times that it was: it does so for itself."""
         assert self.server is not None
-        seen = itertools.count(1)
+        calls = itertools.count(1)
         if count:
-            self.server.wait_for(lambda line: line["stage"] != "ready" and next(seen) >= count, what=f"{count} calls")
+            self.server.wait_for(lambda line: line["stage"] != "ready" and next(calls) >= count, what=f"{count} calls")
         return [(line["stage"], line["request"]) for line in self.server.lines if line["stage"] != "ready"]
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
-    made = Node(tmp_path)
-    made.answers()
-    with made.stack:
-        yield made
+    node = Node(tmp_path)
+    node.answers()
+    with node.stack:
+        yield node
 
 
 def run_pod(cri: CriClient, config: pb.PodSandboxConfig) -> str:
@@ -134,8 +134,8 @@ def create(cri: CriClient, pod: str, sandbox: pb.PodSandboxConfig, **resources: 
 
 def spec(cri: CriClient, container: str) -> dict[str, Any]:
     info = cri.call("ContainerStatus", container_id=container, verbose=True).info["info"]
-    found: dict[str, Any] = json.loads(info)["runtimeSpec"]
-    return found
+    matches: dict[str, Any] = json.loads(info)["runtimeSpec"]
+    return matches
 
 
 def test_a_life_behind_a_hook_server(node: Node) -> None:
@@ -156,20 +156,20 @@ def test_a_life_behind_a_hook_server(node: Node) -> None:
     listed = cri.call("ListPodSandbox").items[0]
     assert (dict(listed.labels), dict(listed.annotations)) == ({"seen": "1"}, {"by": "koordlet"})
     container = create(cri, pod, config, cpu_period=100_000, cpuset_cpus="0", memory_limit_in_bytes=1 << 26)
-    made = spec(cri, container)
-    assert {"A=1", "B=2"} <= set(made["process"]["env"])
+    created = spec(cri, container)
+    assert {"A=1", "B=2"} <= set(created["process"]["env"])
     assert cri.call("ContainerStatus", container_id=container).status.annotations["cb"] == "2"
-    cpu = made["linux"]["resources"]["cpu"]
+    cpu = created["linux"]["resources"]["cpu"]
     assert (cpu["quota"], cpu["shares"], cpu["cpus"]) == (50_000, 512, "0")
     cri.call("StartContainer", container_id=container)
     node.stop_proxy()
     cri = node.start_proxy()
     cri.call("UpdateContainerResources", container_id=container, linux={"memory_limit_in_bytes": 1 << 27})
-    stage, told = node.asked(5)[-1]
+    stage, messages = node.asked(5)[-1]
     assert stage == "PreUpdateContainerResources"
-    assert told["container_envs"] == {"A": "1", "B": "2"}, "known over the proxy's restart"
-    assert told["container_resources"]["cpu_quota"] == "50000"
-    assert told["pod_cgroup_parent"] == "/kubepods/podu1"
+    assert messages["container_envs"] == {"A": "1", "B": "2"}, "known over the proxy's restart"
+    assert messages["container_resources"]["cpu_quota"] == "50000"
+    assert messages["pod_cgroup_parent"] == "/kubepods/podu1"
     status = cri.call("ContainerStatus", container_id=container).status.resources.linux
     assert (status.cpu_shares, status.cpu_quota, status.memory_limit_in_bytes) == (256, 50_000, 1 << 27)
     cri.call("StopContainer", container_id=container)

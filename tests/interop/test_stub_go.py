@@ -88,10 +88,10 @@ def test_every_event_arrives_in_order(folder: Path, release: str) -> None:
             resources = {"cpu": {"shares": {"value": "7"}}} if name in ("UpdateContainer", "UpdatePodSandbox") else None
             runtime.event(name, POD, container, resources=resources)
         plugin.wait_text("remove_pod_sandbox")
-        seen = [line.split() for line in plugin.text().splitlines() if "pod0" in line]
+        calls = [line.split() for line in plugin.text().splitlines() if "pod0" in line]
     snake = ["".join("_" + c.lower() if c.isupper() else c for c in e).lstrip("_") for e in events]
-    assert [words[0] for words in seen] == snake
-    for words in seen:
+    assert [words[0] for words in calls] == snake
+    for words in calls:
         if words[0] in ("update_container", "update_pod_sandbox"):
             assert words[-1] == "7", f"{words[0]} did not get the resources"
 
@@ -327,9 +327,9 @@ def test_a_pre_installed_plugin_is_launched_by_the_reference(folder: Path, relea
 def test_two_plugins_of_ours_conflict_with_the_references_text(folder: Path) -> None:
     body = "def create_container(self, pod, container): return nri.Adjustment().add_env('A', '1')"
     with runtime_and_plugin(folder, body) as (runtime, _):
-        again = folder / "again"
-        again.mkdir()
-        with plugin_program(again, folder / "plugin.py", "--idx", "20", "--socket-path", folder / "nri.sock"):
+        second = folder / "again"
+        second.mkdir()
+        with plugin_program(second, folder / "plugin.py", "--idx", "20", "--socket-path", folder / "nri.sock"):
             runtime.wait_plugins(2)
             with pytest.raises(PeerError, match='plugins "20-test" and "10-test" both tried to set Env A'):
                 runtime.event("CreateContainer", POD, CONTAINER)

@@ -47,11 +47,11 @@ def test_the_classes_of_these_tests_are_those_of_the_proto_file(folder: Path) ->
     for message in file.message_type:
         for field in message.field:
             field.ClearField("json_name")
-    ours = descriptor_pb2.FileDescriptorProto.FromString(FILE.SerializeToString())
-    for message in ours.message_type:
+    encoded = descriptor_pb2.FileDescriptorProto.FromString(FILE.SerializeToString())
+    for message in encoded.message_type:
         for field in message.field:
             field.ClearField("json_name")
-    assert ours == file
+    assert encoded == file
 
 
 # -- our client, their server -----------------------------------------------------------------------------------------

@@ -30,10 +30,10 @@ run(lambda request: {{"before": ",".join(each.plugin for each in request.results
 
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
-    made = Node(tmp_path)
-    shutil.copy2(peer(GO), made.programs / GO)
-    write_program(made.programs, "ours", OURS.format(python=sys.executable))
-    return made
+    node = Node(tmp_path)
+    shutil.copy2(peer(GO), node.programs / GO)
+    write_program(node.programs, "ours", OURS.format(python=sys.executable))
+    return node
 
 
 @pytest.fixture
@@ -49,13 +49,13 @@ def test_it_reads_our_requests_and_we_its_results_in_one_chain_with_ours(node: N
     container.linux.cgroups_path = "/kubepods/c7"
     container.linux.resources.cpu.quota.value = 50000
     chain = ProgramChain(str(node.conf), str(node.programs), timeout_s=20.0, most_bytes=1 << 20, tell=print)
-    first, ours, last = chain.pass_through(of_container(m.PodSandbox(id="p7"), container, CREATE), None)
-    told = first["metadata"]
-    assert json.loads(told.pop("resources")) == {"memory": {}, "cpu": {"quota": 50000}}
-    assert told == {
+    first, local, last = chain.pass_through(of_container(m.PodSandbox(id="p7"), container, CREATE), None)
+    messages = first["metadata"]
+    assert json.loads(messages.pop("resources")) == {"memory": {}, "cpu": {"quota": 50000}}
+    assert messages == {
         "state": "create", "id": "c7", "sandbox": "false", "pid": "4712", "cgroup": "/kubepods/c7", "before": "0",
     }  # fmt: skip
-    assert ours == {
+    assert local == {
         "plugin": "ours", "version": "0.1", "error": "", "metadata": {"before": GO, "resources": "ours"},
     }  # fmt: skip
     assert (last["metadata"]["before"], last["metadata"]["ours.resources"], last["metadata"][f"{GO}.id"]) == (

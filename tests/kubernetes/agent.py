@@ -40,8 +40,8 @@ def root_of(cluster: Cluster) -> Iterator[Path]:
     places = [(Path("/proc"), folder / "proc"), (Path("/sys/devices"), folder / "sys/devices")]
     for top in sorted(CGROUPS.iterdir()):
         if (top / cgroup).is_dir() and not top.is_symlink():
-            here = folder / f"sys/fs/cgroup/{top.name}"
-            places += [(top / cgroup, here), (top / cgroup, here / cgroup)]
+            local = folder / f"sys/fs/cgroup/{top.name}"
+            places += [(top / cgroup, local), (top / cgroup, local / cgroup)]
     with ExitStack() as stack:
         for source, target in places:
             target.mkdir(parents=True, exist_ok=True)

@@ -35,9 +35,9 @@ STEPS = 20
 
 def version() -> str:
     """The release that go.mod asks for, such as ``v1.34.4``."""
-    found = re.search(rf"^\s*{MODULE} (v[\d.]+)", (SOURCE / "go.mod").read_text(), re.MULTILINE)
-    assert found is not None, f"go.mod asks for no {MODULE}"
-    return found[1]
+    match = re.search(rf"^\s*{MODULE} (v[\d.]+)", (SOURCE / "go.mod").read_text(), re.MULTILINE)
+    assert match is not None, f"go.mod asks for no {MODULE}"
+    return match[1]
 
 
 def installed(command: str) -> Path:
@@ -80,14 +80,14 @@ def _build(command: str, target: Path, say: Say) -> None:
         ["nice", "-n", "10", *words], cwd=SOURCE, env=environment, stderr=subprocess.PIPE, text=True
     ) as compiler:
         assert compiler.stderr is not None
-        done, other = 0, [line for line in listed.stderr.splitlines() if line]
+        completed, other = 0, [line for line in listed.stderr.splitlines() if line]
         for line in compiler.stderr:
             if not re.fullmatch(r"[\w.~/-]+\n", line):
                 other.append(line.strip())
                 continue
-            done += 1
-            if done * STEPS // total > (done - 1) * STEPS // total:
-                say(f"  {command}: {100 * done // total} %, {time.monotonic() - begin:.0f} s")
+            completed += 1
+            if completed * STEPS // total > (completed - 1) * STEPS // total:
+                say(f"  {command}: {100 * completed // total} %, {time.monotonic() - begin:.0f} s")
     if compiler.returncode != 0:
         raise MissingError(f"a build of {command}", "; ".join(other[-3:]) or "go build failed without a word")
     say(f"  {command}: built in {time.monotonic() - begin:.0f} s, {target.stat().st_size >> 20} MiB")

@@ -89,8 +89,8 @@ class KubeletClient:
 
     def summary(self) -> Json:
         """What kubelet measures of the node and its pods."""
-        found: Json = json.loads(self.get("/stats/summary"))
-        return found
+        document: Json = json.loads(self.get("/stats/summary"))
+        return document
 
     def exec(
         self, pod: str, container: str, command: Sequence[str], stdin: bytes = b"", protocol: str = V4
@@ -115,14 +115,14 @@ class KubeletClient:
         protocol: str = V4,
     ) -> WebSocket:
         """The streams of a command that runs."""
-        wanted = {"command": list(command), "output": 1, **({"input": 1} if stdin else {})}
-        wanted |= {"tty": 1} if tty else {"error": 1}
-        return self.open(f"/exec/{NAMESPACE}/{pod}/{container}?{urlencode(wanted, doseq=True)}", protocol)
+        expected = {"command": list(command), "output": 1, **({"input": 1} if stdin else {})}
+        expected |= {"tty": 1} if tty else {"error": 1}
+        return self.open(f"/exec/{NAMESPACE}/{pod}/{container}?{urlencode(expected, doseq=True)}", protocol)
 
     def open_attach(self, pod: str, container: str, *, stdin: bool = False, tty: bool = False) -> WebSocket:
         """The streams of a container's own process."""
-        wanted = {"output": 1, **({"input": 1} if stdin else {}), **({"tty": 1} if tty else {"error": 1})}
-        return self.open(f"/attach/{NAMESPACE}/{pod}/{container}?{urlencode(wanted)}", V4)
+        expected = {"output": 1, **({"input": 1} if stdin else {}), **({"tty": 1} if tty else {"error": 1})}
+        return self.open(f"/attach/{NAMESPACE}/{pod}/{container}?{urlencode(expected)}", V4)
 
     def open_port(self, pod: str, port: int) -> WebSocket:
         """A connection to a port in a pod: bytes on channel 0, errors on channel 1."""
@@ -151,11 +151,11 @@ def collect(stream: WebSocket) -> Executed:
 def _exit_code(status: bytes) -> int:
     """The exit code in a metav1.Status; an error of another kind is an AnswerError."""
     assert status, "the stream ended without a status"
-    told = json.loads(status)
-    if told["status"] == "Success":
+    document = json.loads(status)
+    if document["status"] == "Success":
         return 0
-    causes = (told.get("details") or {}).get("causes", [])
+    causes = (document.get("details") or {}).get("causes", [])
     codes = [int(cause["message"]) for cause in causes if cause["reason"] == "ExitCode"]
     if not codes:
-        raise AnswerError("exec", int(told.get("code", 0)), str(told.get("message", status)))
+        raise AnswerError("exec", int(document.get("code", 0)), str(document.get("message", status)))
     return codes[0]

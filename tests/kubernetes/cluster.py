@@ -44,8 +44,8 @@ class Cluster:
         status: Json = self.api.get("pod", name)["status"]
         while not holds(status):
             if time.monotonic() > deadline:
-                told = f"{json.dumps(status, indent=1)}\n{self._node.story()}"
-                raise AssertionError(f"pod {name} was not {what} in {WAIT_S:g} s; its status: {told}")
+                message = f"{json.dumps(status, indent=1)}\n{self._node.story()}"
+                raise AssertionError(f"pod {name} was not {what} in {WAIT_S:g} s; its status: {message}")
             time.sleep(0.2)
             status = self.api.get("pod", name)["status"]
         return status

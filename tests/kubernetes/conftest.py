@@ -81,9 +81,9 @@ def started_with_image(
     image: str, build: Callable[[Buildah, str, Path], None], folder: Path, kubelet_program: Path
 ) -> Iterator[Node]:
     """A node on containerd with an image of this tree on it: into the engine an image gets from a registry only."""
-    with started("containerd", kubelet_program) as made:
-        add_image(made.runtime, image, build, folder)
-        yield made
+    with started("containerd", kubelet_program) as started_node:
+        add_image(started_node.runtime, image, build, folder)
+        yield started_node
 
 
 def add_image(runtime: NodeRuntime, image: str, build: Callable[[Buildah, str, Path], None], folder: Path) -> None:
@@ -100,16 +100,16 @@ def add_image(runtime: NodeRuntime, image: str, build: Callable[[Buildah, str, P
 @pytest.fixture(scope="session")
 def node(runtime_name: str, kubelet_program: Path) -> Iterator[Node]:
     """The shared node."""
-    with started(runtime_name, kubelet_program) as made:
-        yield made
+    with started(runtime_name, kubelet_program) as started_node:
+        yield started_node
 
 
 @pytest.fixture(scope="session")
 def plugin(node: Node) -> Iterator[PluginProcess]:
     """The recorder on the shared node: does what pods' annotations ask for."""
-    with PluginProcess(node.runtime.nri_socket) as made:
-        made.wait_for("Synchronize")
-        yield made
+    with PluginProcess(node.runtime.nri_socket) as process:
+        process.wait_for("Synchronize")
+        yield process
 
 
 @contextmanager
@@ -153,8 +153,8 @@ def joined(
 @pytest.fixture(scope="module")
 def cluster(runtime_name: str, kubelet_program: Path) -> Iterator[Cluster]:
     """A node that has joined an API server; for the tests of one module."""
-    with joined(runtime_name, kubelet_program) as made:
-        yield made
+    with joined(runtime_name, kubelet_program) as joined_cluster:
+        yield joined_cluster
 
 
 @pytest.fixture
@@ -174,5 +174,5 @@ def run(node: Node) -> Iterator[RunPod]:
 @pytest.fixture
 def own_node(runtime_name: str, kubelet_program: Path) -> Iterator[Node]:
     """A node of the test's own."""
-    with started(runtime_name, kubelet_program) as made:
-        yield made
+    with started(runtime_name, kubelet_program) as started_node:
+        yield started_node

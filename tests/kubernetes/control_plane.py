@@ -135,16 +135,16 @@ class ControlPlane:
         """Run kubectl; with `check`, a failure is an AssertionError with its words."""
         command = [str(self._programs["kubectl"]), "--kubeconfig", str(self.kubeconfig), *words]
         environment = {**os.environ, "HOME": str(self.folder)}
-        done = subprocess.run(
+        completed = subprocess.run(
             command, input=stdin, capture_output=True, text=True, check=False, timeout=timeout_s, env=environment
         )
-        assert not check or done.returncode == 0, f"kubectl {' '.join(words)}: {done.stderr}"
-        return done
+        assert not check or completed.returncode == 0, f"kubectl {' '.join(words)}: {completed.stderr}"
+        return completed
 
     def get(self, *what: str) -> Json:
         """An object as the API has it."""
-        found: Json = json.loads(self.kubectl("get", *what, "-o", "json").stdout)
-        return found
+        completed: Json = json.loads(self.kubectl("get", *what, "-o", "json").stdout)
+        return completed
 
     def apply(self, *objects: Json) -> None:
         """Create objects or change them."""

@@ -44,8 +44,8 @@ class StaticPod:
     @property
     def status(self) -> Json:
         """Its PodStatus; empty while kubelet does not know it."""
-        found: Json = self.client.pods().get(self.name, {}).get("status", {})
-        return found
+        actual: Json = self.client.pods().get(self.name, {}).get("status", {})
+        return actual
 
     def container(self, name: str = "main") -> Json:
         """A container's ContainerStatus; empty before it has one."""
@@ -53,8 +53,8 @@ class StaticPod:
 
     def container_id(self, name: str = "main") -> str:
         """The id that the runtime has given it."""
-        told = str(self.container(name).get("containerID", ""))
-        return told.partition("://")[2]
+        message = str(self.container(name).get("containerID", ""))
+        return message.partition("://")[2]
 
     def pid(self, name: str = "main") -> int:
         """Its first process."""
@@ -89,8 +89,8 @@ class StaticPod:
         deadline = time.monotonic() + timeout_s
         while not holds(status := self.status):
             if time.monotonic() > deadline:
-                told = f"its status: {json.dumps(status, indent=1)}\n{self.node.story()}"
-                raise AssertionError(f"pod {self.name} was not {what} in {timeout_s:g} s; {told}")
+                message = f"its status: {json.dumps(status, indent=1)}\n{self.node.story()}"
+                raise AssertionError(f"pod {self.name} was not {what} in {timeout_s:g} s; {message}")
             time.sleep(0.1)
         return status
 
@@ -115,12 +115,12 @@ class Node:
 
     def pid(self, container_id: str) -> int:
         """The first process of a container: the oldest in its cgroup."""
-        found: set[int] = set()
+        actual: set[int] = set()
         for folder in map(Path, cgroup_dirs(self.runtime.run_dir.name)):
             # Runtimes put something before the id, or nothing; who watches over the container may have a cgroup, too.
             if container_id and folder.name.endswith(container_id) and "conmon" not in folder.name:
-                found |= {int(pid) for pid in (folder / "cgroup.procs").read_text().split()}
-        aged = [(age, pid) for pid in found if (age := started_at(pid)) is not None]
+                actual |= {int(pid) for pid in (folder / "cgroup.procs").read_text().split()}
+        aged = [(age, pid) for pid in actual if (age := started_at(pid)) is not None]
         assert aged, f"no process has a cgroup with the name {container_id or 'of a container'}"
         return min(aged)[1]
 
@@ -145,8 +145,8 @@ class Node:
 def one_container(status: Json, name: str) -> Json:
     """A container's ContainerStatus in a PodStatus; empty before it has one."""
     rows = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
-    found: Json = next((row for row in rows if row["name"] == name), {})
-    return found
+    actual: Json = next((row for row in rows if row["name"] == name), {})
+    return actual
 
 
 def started_at(pid: int) -> int | None:

@@ -50,9 +50,9 @@ def containerd(say: Say) -> NodeRuntime:
 def engine(say: Say) -> NodeRuntime:
     """The engine of this project, with a bridge for pods."""
     ensure_packages(say, PACKAGES)
-    made = Engine(say)
-    made.enable_pod_network()
-    return made
+    engine_ = Engine(say)
+    engine_.enable_pod_network()
+    return engine_
 
 
 def proxied(say: Say) -> NodeRuntime:

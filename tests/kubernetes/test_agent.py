@@ -57,9 +57,11 @@ def topology(cpus: str) -> Json:
 
 def classed(name: str, qos: str, resources: Json | None = None, annotations: Json | None = None) -> Json:
     """A pod of one of Koordinator's classes, whose container notes what it has before it does anything else."""
-    made = pod(name, container("main", f"{FIRST}; {UNTIL_TERM}", resources=resources or {}), annotations=annotations)
-    made["metadata"]["labels"][names.LABEL_QOS] = qos
-    return made
+    manifest = pod(
+        name, container("main", f"{FIRST}; {UNTIL_TERM}", resources=resources or {}), annotations=annotations
+    )
+    manifest["metadata"]["labels"][names.LABEL_QOS] = qos
+    return manifest
 
 
 def batch(name: str) -> Json:
@@ -76,9 +78,9 @@ def sensitive(name: str) -> Json:
 @pytest.fixture(scope="module")
 def agent(cluster: Cluster) -> Iterator[Agent]:
     """The agent, with rules in the API."""
-    with running_agent(cluster) as made:
+    with running_agent(cluster) as running:
         cluster.api.apply(suppressed("cpuset"), topology("0"))
-        yield made
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +101,8 @@ def ready(agent: Agent) -> None:
     """Wait until the agent has rules of which nothing is wrong."""
 
     def good() -> bool:
-        status, told = agent.ask("/readyz")
-        rules = next(line for line in told.splitlines() if " rules: " in line)
+        status, message = agent.ask("/readyz")
+        rules = next(line for line in message.splitlines() if " rules: " in line)
         return status == 200 and not any(word in rules for word in (";", "waits", "no news"))
 
     wait_until(agent, good, "good rules")
@@ -147,10 +149,10 @@ def test_a_bad_rule_changes_nothing_is_shown_and_can_be_mended(cluster: Cluster,
     wait_until(
         agent, lambda: "cpuSuppressPolicy" in agent.ask("/readyz")[1] or "enable" in agent.ask("/readyz")[1], "error"
     )
-    status, told = agent.ask("/readyz")
+    status, message = agent.ask("/readyz")
     assert status == 200
-    assert f"NodeSLO of NodeSLO {NODE} of https://" in told
-    assert "spec.resourceUsedThresholdWithBE.enable: " in told
+    assert f"NodeSLO of NodeSLO {NODE} of https://" in message
+    assert "spec.resourceUsedThresholdWithBE.enable: " in message
     time.sleep(2)  # two rounds of the reconciler
     assert cluster.cgroup(be, "cpu", *QUOTA) == "50000"
     cluster.api.apply(suppressed("cpuset"))
@@ -213,28 +215,28 @@ def source(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[KnownPo
         "kubelet": KubeletPods,
         "cri": CriPods,
     }
-    made = kinds[request.param](settings)
-    made.start()
-    yield made
-    made.stop()
+    pod_source = kinds[request.param](settings)
+    pod_source.start()
+    yield pod_source
+    pod_source.stop()
 
 
 def test_every_source_of_pods_tells_the_same_of_a_running_pod(
     cluster: Cluster, agent: Agent, ls: str, source: KnownPods
 ) -> None:
-    wait_until(agent, lambda: any(each["metadata"]["name"] == ls for each in source.pods()), "pod of the source")
-    (found,) = [each for each in source.pods() if each["metadata"]["name"] == ls]
-    wanted = cluster.api.get("pod", ls)
+    wait_until(agent, lambda: any(pod["metadata"]["name"] == ls for pod in source.pods()), "pod of the source")
+    (actual,) = [pod for pod in source.pods() if pod["metadata"]["name"] == ls]
+    expected = cluster.api.get("pod", ls)
     for key in ("uid", "namespace"):
-        assert found["metadata"][key] == wanted["metadata"][key]
-    assert found["metadata"]["labels"] == wanted["metadata"]["labels"]
-    assert (found["status"]["phase"], found["status"]["qosClass"]) == ("Running", "Burstable")
-    (status,) = found["status"]["containerStatuses"]
-    assert status["containerID"] == wanted["status"]["containerStatuses"][0]["containerID"]
-    (own,) = found["spec"]["containers"]
-    assert own["resources"]["requests"]["cpu"] == "250m"
-    assert own["resources"]["limits"]["cpu"] == "500m"
-    assert not found["spec"].get("hostNetwork", False)
+        assert actual["metadata"][key] == expected["metadata"][key]
+    assert actual["metadata"]["labels"] == expected["metadata"]["labels"]
+    assert (actual["status"]["phase"], actual["status"]["qosClass"]) == ("Running", "Burstable")
+    (status,) = actual["status"]["containerStatuses"]
+    assert status["containerID"] == expected["status"]["containerStatuses"][0]["containerID"]
+    (listed,) = actual["spec"]["containers"]
+    assert listed["resources"]["requests"]["cpu"] == "250m"
+    assert listed["resources"]["limits"]["cpu"] == "500m"
+    assert not actual["spec"].get("hostNetwork", False)
 
 
 def test_a_new_pod_is_known_by_the_runtimes_own_events(cluster: Cluster, agent: Agent) -> None:
@@ -243,8 +245,8 @@ def test_a_new_pod_is_known_by_the_runtimes_own_events(cluster: Cluster, agent: 
     try:
         wait_until(agent, lambda: source.synced, "first list")
         name = cluster.run(sensitive("later"))
-        wait_until(agent, lambda: name in {each["metadata"]["name"] for each in source.pods()}, "new pod", 10)
+        wait_until(agent, lambda: name in {pod["metadata"]["name"] for pod in source.pods()}, "new pod", 10)
         cluster.api.kubectl("delete", "pod", name, "--force", "--grace-period=0")
-        wait_until(agent, lambda: name not in {each["metadata"]["name"] for each in source.pods()}, "end of it", 60)
+        wait_until(agent, lambda: name not in {pod["metadata"]["name"] for pod in source.pods()}, "end of it", 60)
     finally:
         source.stop()

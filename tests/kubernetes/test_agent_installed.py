@@ -32,16 +32,16 @@ pytestmark = pytest.mark.skipif(not (CGROUPS / "cpu").is_dir(), reason="the valu
 @pytest.fixture(scope="module")
 def cluster(kubelet_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster whose pods reach its API, with the account and the certificates that controllers would have made."""
-    with joined("containerd", kubelet_program, for_pods=True) as made:
-        add_image(made.runtime, IMAGE, build_agent, tmp_path_factory.mktemp("image"))
-        api = made.api
+    with joined("containerd", kubelet_program, for_pods=True) as joined_cluster:
+        add_image(joined_cluster.runtime, IMAGE, build_agent, tmp_path_factory.mktemp("image"))
+        api = joined_cluster.api
         certificate = f"--from-file=ca.crt={api.folder}/pki/apiserver.crt"
         for space in ("default", SPACE):
             api.kubectl("create", "configmap", "kube-root-ca.crt", "-n", space, certificate)
         api.kubectl("create", "serviceaccount", "default")
         api.kubectl("apply", "-f", str(RESOURCES))
         api.kubectl("wait", "--for=condition=Established", "crd", "--all")
-        yield made
+        yield joined_cluster
 
 
 def of_daemon_set(cluster: Cluster, root: Path) -> Json:
@@ -53,10 +53,10 @@ def of_daemon_set(cluster: Cluster, root: Path) -> Json:
     # Elsewhere kubelet's variables say where the service "kubernetes" is, and kube-proxy leads there.
     address = {"KUBERNETES_SERVICE_HOST": cluster.api.address, "KUBERNETES_SERVICE_PORT": str(cluster.api.port)}
     agent["env"] += [{"name": name, "value": value} for name, value in address.items()]
-    own = {"nri-socket": cluster.runtime.run_dir, "cgroup": root / "sys/fs/cgroup"}
+    replaced = {"nri-socket": cluster.runtime.run_dir, "cgroup": root / "sys/fs/cgroup"}
     for volume in spec["volumes"]:
-        if volume["name"] in own:
-            volume["hostPath"]["path"] = str(own[volume["name"]])
+        if volume["name"] in replaced:
+            volume["hostPath"]["path"] = str(replaced[volume["name"]])
     metadata = {"name": NAME, "namespace": SPACE, "labels": template["metadata"]["labels"]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
@@ -107,6 +107,6 @@ def test_its_account_may_do_all_that_it_asks_for(cluster: Cluster) -> None:
         "agent",
         "explain",
     ]
-    told = cluster.api.kubectl(*words).stdout
-    assert "batch" in told, told
-    assert "sensitive" in told, told
+    completed = cluster.api.kubectl(*words).stdout
+    assert "batch" in completed, completed
+    assert "sensitive" in completed, completed

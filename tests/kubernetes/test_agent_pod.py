@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.deploy.buildah import build_agent
-from tests.deploy.rendered import charted
+from tests.deploy.rendered import rendered_chart
 from tests.deploy.test_agent_manifests import named
 from tests.kubernetes.conftest import RunPod, started_with_image
 from tests.kubernetes.node import Node, StaticPod
@@ -37,8 +37,8 @@ BATCH = {
 def node(kubelet_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """A node with the agent's image on it."""
     folder = tmp_path_factory.mktemp("image")
-    with started_with_image("localhost/nri-agent:here", build_agent, folder, kubelet_program) as made:
-        yield made
+    with started_with_image("localhost/nri-agent:here", build_agent, folder, kubelet_program) as started_node:
+        yield started_node
 
 
 def agent_pod(node: Node, folder: Path) -> dict[str, object]:
@@ -52,14 +52,14 @@ def agent_pod(node: Node, folder: Path) -> dict[str, object]:
         "image.tag": "here",
         "image.pullPolicy": "Never",
     }
-    found = named(charted("agent", *(f"{key}={value}" for key, value in settings.items())))
-    (folder / "agent.yaml").write_text(found["ConfigMap", "nri-agent"]["data"]["agent.yaml"])
+    actual = named(rendered_chart("agent", *(f"{key}={value}" for key, value in settings.items())))
+    (folder / "agent.yaml").write_text(actual["ConfigMap", "nri-agent"]["data"]["agent.yaml"])
     (folder / "rules").mkdir()
     (folder / "rules/topology.json").write_text(json.dumps(TOPOLOGY))
-    spec = dict(found["DaemonSet", "nri-agent"]["spec"]["template"]["spec"])
+    spec = dict(actual["DaemonSet", "nri-agent"]["spec"]["template"]["spec"])
     for key in ("priorityClassName", "serviceAccountName"):
         del spec[key]
-    (config,) = [each for each in spec["volumes"] if each["name"] == "config"]
+    (config,) = [volume for volume in spec["volumes"] if volume["name"] == "config"]
     del config["configMap"]
     config["hostPath"] = {"path": str(folder), "type": "Directory"}
     metadata = {"name": "nri-agent", "namespace": "default", "labels": {"app.kubernetes.io/name": "nri-agent"}}
@@ -90,10 +90,10 @@ def test_in_a_pod_without_capabilities_it_decides_for_containers_and_writes_what
     assert batch.cgroup("cpu", "cpu.cfs_quota_us", "cpu.max").split()[0] == "50000"
     wait_for(lambda: of_pod(batch, "cpu", "cpu.cfs_quota_us") == "50000", "the pod's quota", 30)
     assert of_pod(batch, "memory", "memory.limit_in_bytes") == str(64 << 20)
-    told = yaml.safe_load(
+    document = yaml.safe_load(
         agent.run("/agent/bin/python", "-I", "-B", "-m", "nri", "agent", "explain", batch.name, "-o",
                   "json", name="agent")
     )  # fmt: skip
-    outcomes = {row["name"]: row["outcome"] for row in told["writes"] if not row["container"]}
+    outcomes = {row["name"]: row["outcome"] for row in document["writes"] if not row["container"]}
     assert outcomes["cpu.cfs_quota"] in ("applied", "unchanged")
     assert outcomes["memory.limit"] in ("applied", "unchanged")

@@ -23,10 +23,10 @@ ACCOUNT = "system:serviceaccount:kube-system:nri-agent"
 @pytest.fixture(scope="module")
 def guarded(kubelet_program: Path) -> Iterator[Cluster]:
     """A node whose kubelet answers only those who may ask, with a pod."""
-    with joined("containerd", kubelet_program, guarded=True) as made:
-        account(made)
-        made.run(pod("asked-for"))
-        yield made
+    with joined("containerd", kubelet_program, guarded=True) as joined_cluster:
+        account(joined_cluster)
+        joined_cluster.run(pod("asked-for"))
+        yield joined_cluster
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_without_the_role_the_kubelet_refuses_and_with_it_tells_its_pods(guarded
     guarded.api.kubectl("create", *binding, "--clusterrole=nri-agent-kubelet", f"--user={ACCOUNT}")
     guarded.kubelet.stop()  # it remembers a refusal for half a minute
     guarded.kubelet.start()
-    wait_for(lambda: pods.ask() or [each["metadata"]["name"] for each in pods.pods()] == ["asked-for"], "pods", 60)
+    wait_for(lambda: pods.ask() or [pod["metadata"]["name"] for pod in pods.pods()] == ["asked-for"], "pods", 60)
     assert pods.problem == ""
     client = KubeletClient(guarded.kubelet.client.port, token=token.read_text().strip())
     for path in ("/configz", "/metrics", "/logs/", "/run/default/asked-for/main"):

@@ -20,9 +20,9 @@ def test_the_first_view_is_the_same_in_all_ways_and_events_reach_every_observer(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert apiserver.main(["--pods", "1", "3", "--rounds", "2", "--each", "2"]) == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     for runtime in (CONTAINERD, ENGINE):
-        table = told.partition(f"### When a container is told, {runtime}\n")[2].partition("###")[0]
+        table = output.partition(f"### When a container is told, {runtime}\n")[2].partition("###")[0]
         for how in ("NRI: CreateContainer", "NRI: PostStartContainer", "apiserver: watch", "apiserver: a list"):
             rows = [line.split("|")[3].strip() for line in table.splitlines() if f"| {how}" in line]
             assert rows == ["2"], f"{runtime}: {how} was not told of each container once"
@@ -32,9 +32,9 @@ def test_each_mode_brings_policy_into_force_and_only_standalone_after_the_start(
     options = modes.parser().parse_args(["--rounds", "1", "--full", "0", "--singles", "2"])
     measured = modes.measure(options)
     assert not {name: mode.failure for name, mode in measured.items() if mode.failure}
-    lives = {name: [life for each in mode.batches.values() for batch in each for life in batch.lives]
+    lives = {name: [life for live in mode.batches.values() for batch in live for life in batch.lives]
              for name, mode in measured.items()}  # fmt: skip
-    assert all(len(each) == 2 + modes.FEW for each in lives.values())
+    assert all(len(live) == 2 + modes.FEW for live in lives.values())
     assert not any(life.right or life.force_ns for life in lives[NONE])
     for name in (NRI, PROXY, BOTH):
         assert all(life.right and life.kept for life in lives[name]), f"{name} has let a container run without policy"

@@ -23,14 +23,14 @@ from tests.support.waiting import wait_for
 def node(kubelet_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """A node with the image of all bundled plugins on it."""
     folder = tmp_path_factory.mktemp("image")
-    with started_with_image("localhost/nri-plugins:here", build_bundled, folder, kubelet_program) as made:
-        yield made
+    with started_with_image("localhost/nri-plugins:here", build_bundled, folder, kubelet_program) as started_node:
+        yield started_node
 
 
 def plugin_pod(node: Node, name: str, *settings: str) -> dict[str, object]:
     """The pod of a plugin's DaemonSet as a static one: the class of its priority is the API server's to know."""
-    here = (f"socketDir={node.runtime.run_dir}", "image.tag=here", "image.pullPolicy=Never", "health.enabled=true")
-    template = objects(charted(name, *here, *settings))["DaemonSet"]["spec"]["template"]
+    local = (f"socketDir={node.runtime.run_dir}", "image.tag=here", "image.pullPolicy=Never", "health.enabled=true")
+    template = objects(charted(name, *local, *settings))["DaemonSet"]["spec"]["template"]
     spec = {key: value for key, value in template["spec"].items() if key != "priorityClassName"}
     metadata = template["metadata"] | {"name": name, "namespace": "default"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
@@ -38,9 +38,9 @@ def plugin_pod(node: Node, name: str, *settings: str) -> dict[str, object]:
 
 def ready(node: Node, run: RunPod, name: str, *settings: str) -> StaticPod:
     """A plugin that is ready: the runtime has synchronized it."""
-    made = run(plugin_pod(node, name, *settings))
-    made.wait_ready()
-    return made
+    static_pod = run(plugin_pod(node, name, *settings))
+    static_pod.wait_ready()
+    return static_pod
 
 
 def test_an_injector_without_a_capability_gives_a_container_its_device(node: Node, run: RunPod) -> None:
@@ -52,9 +52,9 @@ def test_an_injector_without_a_capability_gives_a_container_its_device(node: Nod
 
 
 def test_the_mounts_of_the_node_s_first_process_can_be_read(node: Node, run: RunPod) -> None:
-    made = ready(node, run, "writable-cgroups")
-    told = made.run("/bin/busybox", "cat", "/host/proc/1/mountinfo", name="plugin")
-    assert told.strip() == Path("/proc/1/mountinfo").read_text().strip()
+    static_pod = ready(node, run, "writable-cgroups")
+    message = static_pod.run("/bin/busybox", "cat", "/host/proc/1/mountinfo", name="plugin")
+    assert message.strip() == Path("/proc/1/mountinfo").read_text().strip()
 
 
 @pytest.fixture
@@ -70,8 +70,8 @@ def test_a_network_device_is_moved_into_a_pod_and_comes_back(node: Node, run: Ru
     run(pod("first")).wait_ready()  # from now on the runtime has its folder of network namespaces
     (namespaces,) = node.runtime.run_dir.glob("state/*/netns")
     ready(node, run, "network-device-injector", "health.port=18080", f"hostPaths.netns={namespaces}")
-    asked = json.dumps([{"name": device, "new_name": "up0", "address": "192.0.2.7", "prefix": 24}])
-    static = run(pod("with-network", annotations={"netdevice.noderesource.dev": asked}))
+    requests = json.dumps([{"name": device, "new_name": "up0", "address": "192.0.2.7", "prefix": 24}])
+    static = run(pod("with-network", annotations={"netdevice.noderesource.dev": requests}))
     static.wait_ready()
     assert "192.0.2.7/24" in static.run("/bin/busybox", "ip", "addr", "show", "up0")
     static.remove()

@@ -37,16 +37,16 @@ def test_kubectl_logs_tells_what_a_container_said(cluster: Cluster, server: str)
 
 
 def test_kubectl_exec_has_streams_and_the_exit_code(cluster: Cluster, server: str) -> None:
-    done = cluster.exec(server, "/bin/sh", "-c", "echo out; echo err >&2; exit 6")
-    assert (done.stdout, done.returncode) == ("out\n", 6)
-    assert done.stderr.splitlines()[0] == "err"
+    completed = cluster.exec(server, "/bin/sh", "-c", "echo out; echo err >&2; exit 6")
+    assert (completed.stdout, completed.returncode) == ("out\n", 6)
+    assert completed.stderr.splitlines()[0] == "err"
 
 
 def test_kubectl_exec_tells_a_command_the_end_of_its_stdin(cluster: Cluster, server: str) -> None:
     sent = "".join(f"line {number}\n" for number in range(30_000))
-    done = cluster.exec(server, "/bin/cat", stdin=sent)
-    assert (len(done.stdout), done.stderr, done.returncode) == (len(sent), "", 0)
-    assert done.stdout == sent
+    completed = cluster.exec(server, "/bin/cat", stdin=sent)
+    assert (len(completed.stdout), completed.stderr, completed.returncode) == (len(sent), "", 0)
+    assert completed.stdout == sent
 
 
 def test_kubectl_attach_hears_a_container_until_its_end(cluster: Cluster) -> None:
@@ -55,8 +55,8 @@ def test_kubectl_attach_hears_a_container_until_its_end(cluster: Cluster) -> Non
 
 
 def test_kubectl_cp_brings_a_file_in_and_out(cluster: Cluster, server: str, tmp_path: object) -> None:
-    done = cluster.exec(server, "/bin/sh", "-c", "echo copied > /tmp/file")
-    assert done.returncode == 0, done.stderr
+    completed = cluster.exec(server, "/bin/sh", "-c", "echo copied > /tmp/file")
+    assert completed.returncode == 0, completed.stderr
     cluster.api.kubectl("cp", f"{server}:/tmp/file", f"{tmp_path}/file")
     cluster.api.kubectl("cp", f"{tmp_path}/file", f"{server}:/tmp/back")
     assert cluster.exec(server, "/bin/cat", "/tmp/back").stdout == "copied\n"

@@ -58,8 +58,8 @@ def test_nothing_of_a_pod_is_left(run: RunPod, node: Node) -> None:
     static.wait_gone()
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
     deadline = time.monotonic() + 30
-    while left := traces(node, uid):
-        assert time.monotonic() < deadline, f"this was left: {left}"
+    while remainder := traces(node, uid):
+        assert time.monotonic() < deadline, f"this was left: {remainder}"
         time.sleep(0.2)
 
 

@@ -19,8 +19,8 @@ GATES = ("EventedPLEG", "PodAndContainerStatsFromCRI")
 @pytest.fixture(scope="module")
 def gated(runtime_name: str, kubelet_program: Path) -> Iterator[Node]:
     """A node with both gates open."""
-    with started(runtime_name, kubelet_program, GATES) as made:
-        yield made
+    with started(runtime_name, kubelet_program, GATES) as started_node:
+        yield started_node
 
 
 def test_kubelet_learns_of_starts_and_ends_from_the_runtimes_events(gated: Node) -> None:

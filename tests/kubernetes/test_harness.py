@@ -32,7 +32,7 @@ def test_what_is_not_built_is_named_with_the_command_that_builds_it(
 
 @pytest.mark.parametrize("orderly", [True, False], ids=["orderly", "in the middle"])
 def test_nothing_of_a_node_is_left(runtime_name: str, kubelet_program: Path, orderly: bool) -> None:
-    there = {path: Path(path).exists() for path in ELSEWHERE}
+    existing = {path: Path(path).exists() for path in ELSEWHERE}
     volumes = [{"name": "fast", "emptyDir": {"medium": "Memory"}}]
     mounts = [{"name": "fast", "mountPath": "/fast"}]
     with started(runtime_name, kubelet_program) as node:
@@ -47,7 +47,7 @@ def test_nothing_of_a_node_is_left(runtime_name: str, kubelet_program: Path, ord
     assert not [pid for pid in os.listdir("/proc") if pid.isdigit() and names(pid, name)]
     assert not node.runtime.run_dir.exists()
     assert not Path("/sys/class/net", name).exists()
-    assert not [path for path, was in there.items() if Path(path).exists() and not was]
+    assert not [path for path, was in existing.items() if Path(path).exists() and not was]
 
 
 def names(pid: str, name: str) -> bool:

@@ -37,9 +37,9 @@ ASKED = {
 def beside(request: pytest.FixtureRequest, node: Node, tmp_path: Path) -> Iterator[Placing]:
     """A policy beside the node's runtime."""
     assert isinstance(node.runtime, Runtime)
-    with placing(node.runtime, request.param, tmp_path) as made:
-        made.start()
-        yield made
+    with placing(node.runtime, request.param, tmp_path) as placed:
+        placed.start()
+        yield placed
 
 
 def found(static: StaticPod) -> Sets:
@@ -63,7 +63,7 @@ def test_pods_of_a_kubelet_find_what_was_decided_and_keep_it_without_plugin_and_
 
     def expected() -> dict[str, Sets]:
         pins = {name: policy.pins.get(name, Pins()) for name in statics}
-        return {name: (_set(each.cpus, 0), _set(each.mems, 1)) for name, each in pins.items()}
+        return {name: (_set(pin.cpus, 0), _set(pin.mems, 1)) for name, pin in pins.items()}
 
     def all_found() -> dict[str, Sets]:
         return {name: found(static) for name, static in statics.items()}
@@ -90,10 +90,10 @@ def test_a_kubelet_that_pins_itself_is_told_of_and_overruled(
     with started(runtime_name, kubelet_program, cpuManagerPolicy="static", reservedSystemCPUs=str(CPUS[-1])) as node:
         assert isinstance(node.runtime, Runtime)
         with placing(node.runtime, "topology-aware", tmp_path) as beside:
-            told = beside.start()
+            message = beside.start()
             static = node.run(pod("own", container(resources=ASKED["own"][2])))
             static.wait_ready()
-            wait_for(lambda: "set cpuManagerPolicy to none" in told.text(), told.text)
+            wait_for(lambda: "set cpuManagerPolicy to none" in message.text(), message.text)
             assert found(static)[0] == {CPUS[1]}, "the CPU that is decided, and not the one that kubelet takes"
 
 

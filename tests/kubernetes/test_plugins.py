@@ -38,8 +38,8 @@ def test_a_plugins_memory_limit_is_below_kubelets_in_the_cgroup(run: RunPod, plu
     static = run(pod("smaller", container(resources=limits), annotations={"test/adjust": "memory"}))
     static.wait_ready()
     assert static.cgroup("memory", "memory.limit_in_bytes", "memory.max") == str(48 << 20)
-    told = plugin.wait_for("CreateContainer", pod=static.name)["message"]
-    assert told["linux"]["resources"]["memory"]["limit"]["value"] == str(64 << 20), "the plugin saw kubelet's wish"
+    event = plugin.wait_for("CreateContainer", pod=static.name)["message"]
+    assert event["linux"]["resources"]["memory"]["limit"]["value"] == str(64 << 20), "the plugin saw kubelet's wish"
 
 
 def test_a_plugin_changes_a_container_that_runs(run: RunPod, plugin: PluginProcess) -> None:
@@ -54,11 +54,11 @@ def test_a_plugin_changes_a_container_that_runs(run: RunPod, plugin: PluginProce
 def test_a_plugin_is_told_of_kubelets_pod_by_its_names(run: RunPod, plugin: PluginProcess) -> None:
     static = run(pod("described", annotations={"some/annotation": "value"}))
     static.wait_ready()
-    told = plugin.wait_for("CreateContainer", pod=static.name)["message"]
-    assert told["name"] == "main"
-    assert told["labels"]["io.kubernetes.pod.name"] == static.name
-    assert told["labels"]["io.kubernetes.container.name"] == "main"
-    assert told["args"][:2] == ["/bin/sh", "-c"]
+    event = plugin.wait_for("CreateContainer", pod=static.name)["message"]
+    assert event["name"] == "main"
+    assert event["labels"]["io.kubernetes.pod.name"] == static.name
+    assert event["labels"]["io.kubernetes.container.name"] == "main"
+    assert event["args"][:2] == ["/bin/sh", "-c"]
 
 
 def test_a_container_that_a_plugin_refuses_does_not_run_and_kubelet_says_why(
@@ -97,13 +97,13 @@ def test_a_plugin_sees_the_whole_life_of_each_of_many_pods(
     for static in statics:
         # Kubelet looks once a minute for sandboxes that nobody wants any more.
         plugin.wait_for("RemovePodSandbox", pod=static.name, timeout_s=150)
-        told = [line["event"] for line in plugin.lines(pod=static.name) if line["event"] in LIFE]
+        events = [line["event"] for line in plugin.lines(pod=static.name) if line["event"] in LIFE]
         if runtime_name == "engine":  # others say some of it twice
-            assert sorted(told) == sorted(LIFE)
-        once = list(dict.fromkeys(told))
+            assert sorted(events) == sorted(LIFE)
+        unique = list(dict.fromkeys(events))
         # Which of these two comes first is kubelet's choice.
         ends = {"RemoveContainer", "StopPodSandbox"}
-        assert [event for event in once if event not in ends] == [event for event in LIFE if event not in ends]
-        assert ends <= set(once)
+        assert [event for event in unique if event not in ends] == [event for event in LIFE if event not in ends]
+        assert ends <= set(unique)
     names = {static.name for static in statics}
     wait_for(lambda: not names & {*node.sandboxes()}, "the removal of the last sandbox")

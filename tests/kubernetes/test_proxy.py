@@ -35,16 +35,16 @@ def runtime_name() -> str:
 @pytest.fixture(scope="module")
 def node(runtime_name: str, kubelet_program: Path) -> Iterator[Node]:
     """A node whose kubelet speaks to the proxy."""
-    with started(runtime_name, kubelet_program) as made:
-        yield made
+    with started(runtime_name, kubelet_program) as started_node:
+        yield started_node
 
 
 @pytest.fixture(scope="module")
 def plugin(node: Node) -> Iterator[PluginProcess]:
     """The recorder in the proxy."""
-    with PluginProcess(node.runtime.nri_socket) as made:
-        made.wait_for("Synchronize")
-        yield made
+    with PluginProcess(node.runtime.nri_socket) as process:
+        process.wait_for("Synchronize")
+        yield process
 
 
 def test_a_plugin_changes_a_container_of_kubelets(run: RunPod, plugin: PluginProcess) -> None:
@@ -52,9 +52,9 @@ def test_a_plugin_changes_a_container_of_kubelets(run: RunPod, plugin: PluginPro
     static = run(pod("smaller", container(resources=limits), annotations={"test/adjust": "memory"}))
     static.wait_ready()
     assert static.cgroup("memory", "memory.limit_in_bytes", "memory.max") == str(48 << 20)
-    told = plugin.wait_for("PostStartContainer", pod=static.name)["message"]
-    assert told["annotations"][RUNTIME_ID] == static.container_id()
-    assert told["labels"]["io.kubernetes.pod.name"] == static.name
+    event = plugin.wait_for("PostStartContainer", pod=static.name)["message"]
+    assert event["annotations"][RUNTIME_ID] == static.container_id()
+    assert event["labels"]["io.kubernetes.pod.name"] == static.name
 
 
 def test_a_plugin_changes_a_container_that_runs(run: RunPod, plugin: PluginProcess) -> None:
@@ -86,8 +86,8 @@ def test_a_plugin_sees_the_whole_life_of_a_pod_once(run: RunPod, plugin: PluginP
     static.wait_ready()
     static.remove()
     plugin.wait_for("RemovePodSandbox", pod=static.name, timeout_s=150)  # kubelet looks once a minute
-    told = [line["event"] for line in plugin.lines(pod=static.name) if line["event"] in LIFE]
-    assert sorted(told) == sorted(LIFE)
+    events = [line["event"] for line in plugin.lines(pod=static.name) if line["event"] in LIFE]
+    assert sorted(events) == sorted(LIFE)
     assert len({line["id"] for line in plugin.lines(pod=static.name) if "id" in line}) == 1
 
 
@@ -116,5 +116,5 @@ def test_pods_run_on_when_the_proxy_or_the_runtime_dies_and_comes_back(
             same(static, pid, container_id)
             static.remove()
             static.wait_gone()
-            told = plugin.wait_for("StopContainer", pod=static.name)["message"]
-            assert told["annotations"][RUNTIME_ID] == container_id
+            event = plugin.wait_for("StopContainer", pod=static.name)["message"]
+            assert event["annotations"][RUNTIME_ID] == container_id

@@ -40,8 +40,8 @@ def test_a_guaranteed_container_is_the_last_that_the_kernel_kills(run: RunPod) -
     assert best_effort.wait_ready()["qosClass"] == "BestEffort"
     scores = [int(Path(f"/proc/{one.pid()}/oom_score_adj").read_text()) for one in (static, best_effort)]
     # Without the right to go below our own score a runtime leaves it there.
-    own = int(Path("/proc/self/oom_score_adj").read_text())
-    assert scores[0] in (-997, own)
+    own_score = int(Path("/proc/self/oom_score_adj").read_text())
+    assert scores[0] in (-997, own_score)
     assert scores[1] == 1000
 
 
@@ -51,8 +51,8 @@ def test_kubelet_measures_memory_cpu_and_disk_of_a_container(run: RunPod, node: 
     deadline = time.monotonic() + 60
     while True:
         summary = node.kubelet.client.summary()
-        found = [row for row in summary["pods"] if row["podRef"]["name"] == static.name]
-        row = found[0]["containers"][0] if found and found[0].get("containers") else {}
+        actual = [row for row in summary["pods"] if row["podRef"]["name"] == static.name]
+        row = actual[0]["containers"][0] if actual and actual[0].get("containers") else {}
         used = row.get("rootfs", {}).get("usedBytes", 0)
         if used >= 3 << 20 and row.get("cpu", {}).get("usageCoreNanoSeconds") and row.get("memory"):
             break

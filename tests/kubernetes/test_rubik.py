@@ -30,10 +30,10 @@ def agent(node: Node, tmp_path: Path) -> Iterator[AgentProgram]:
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"agent": {"informerType": "nri", "enabledFeatures": ["ioLimit"]}}))
     with machine(tmp_path / "host", node.runtime.run_dir.name) as root:
-        made = AgentProgram(agents.Node(node.runtime, root, tmp_path / "agent"), "nri,standalone", pods="nri")  # type: ignore[arg-type]
-        made.more = ("--profile", "koordinator", "--profile", "rubik", "--config", str(config))
-        with made:
-            yield made
+        program = AgentProgram(agents.Node(node.runtime, root, tmp_path / "agent"), "nri,standalone", pods="nri")  # type: ignore[arg-type]
+        program.more = ("--profile", "koordinator", "--profile", "rubik", "--config", str(config))
+        with program:
+            yield program
 
 
 def values(static: StaticPod) -> tuple[str, str]:

@@ -33,7 +33,7 @@ def speaker(node: Node) -> Iterator[StaticPod]:
 
 def wait_said(static: StaticPod, *words: str) -> None:
     """Wait until a pod's log has these words."""
-    wait_for(lambda: all(each in static.client.logs(static.name, "main") for each in words), f"{words} in the log")
+    wait_for(lambda: all(word in static.client.logs(static.name, "main") for word in words), f"{words} in the log")
 
 
 def test_logs_have_what_a_container_writes(speaker: StaticPod) -> None:
@@ -46,8 +46,8 @@ def test_the_end_of_a_long_log_is_told_alone(run: RunPod) -> None:
     static = run(pod("wordy", container("main", f"{LINES}; echo end >&2; {UNTIL_TERM}")))
     static.wait_ready()
     wait_said(static, "end", "line 2000 of many")
-    found = static.client.logs(static.name, "main", tailLines=3)
-    assert found.splitlines()[-1] == "end" or "line 2000 of many" in found
+    actual = static.client.logs(static.name, "main", tailLines=3)
+    assert actual.splitlines()[-1] == "end" or "line 2000 of many" in actual
     assert len(static.client.logs(static.name, "main").splitlines()) == 2001
 
 
@@ -70,11 +70,11 @@ def test_a_log_that_kubelet_rotates_goes_on_in_a_new_file_without_a_hole(run: Ru
     static.wait_ready()
     (folder,) = (node.kubelet.folder / LOGS).glob(f"default_{static.name}_*/main")
     wait_for(lambda: len(list(folder.iterdir())) > 1, "the rotation")
-    seen = numbers(folder)[-1]
-    wait_for(lambda: numbers(folder)[-1] >= seen + 5, "more of the log")
-    found = numbers(folder)
-    assert found == list(range(1, len(found) + 1))
-    assert static.client.logs(static.name, "main", tailLines=1).strip() in map(str, range(seen, seen + 10_000))
+    received = numbers(folder)[-1]
+    wait_for(lambda: numbers(folder)[-1] >= received + 5, "more of the log")
+    actual = numbers(folder)
+    assert actual == list(range(1, len(actual) + 1))
+    assert static.client.logs(static.name, "main", tailLines=1).strip() in map(str, range(received, received + 10_000))
 
 
 def numbers(folder: Path) -> list[int]:
@@ -83,8 +83,8 @@ def numbers(folder: Path) -> list[int]:
     texts = [gzip.decompress(data) if file.suffix == ".gz" else data for file in files for data in [file.read_bytes()]]
     # Each line is TIME STREAM TAG TEXT; with the tag P its text goes on in the next. The last may be in the making.
     lines = [line.split(b" ", 3) for line in b"".join(texts).splitlines(keepends=True) if line.endswith(b"\n")]
-    said = b"".join(text.rstrip(b"\n") if tag == b"P" else text for _, _, tag, text in lines)
-    return [int(line) for line in said.splitlines(keepends=True) if line.endswith(b"\n")]
+    output = b"".join(text.rstrip(b"\n") if tag == b"P" else text for _, _, tag, text in lines)
+    return [int(line) for line in output.splitlines(keepends=True) if line.endswith(b"\n")]
 
 
 def test_a_command_without_streams_tells_what_it_prints(speaker: StaticPod) -> None:
@@ -92,35 +92,35 @@ def test_a_command_without_streams_tells_what_it_prints(speaker: StaticPod) -> N
 
 
 def test_a_command_has_its_streams_apart_and_its_exit_code(speaker: StaticPod) -> None:
-    done = speaker.client.exec(speaker.name, "main", ["/bin/sh", "-c", "echo out; echo err >&2; exit 5"])
-    assert (done.stdout, done.stderr, done.code) == (b"out\n", b"err\n", 5)
+    completed = speaker.client.exec(speaker.name, "main", ["/bin/sh", "-c", "echo out; echo err >&2; exit 5"])
+    assert (completed.stdout, completed.stderr, completed.code) == (b"out\n", b"err\n", 5)
 
 
 def test_what_goes_into_a_command_comes_out_of_it_whole(speaker: StaticPod) -> None:
     sent = bytes(range(256)) * 4096
-    done = speaker.client.exec(speaker.name, "main", ["/bin/head", "-c", str(len(sent))], stdin=sent)
-    assert len(done.stdout) == len(sent)
-    assert (done.stdout == sent, done.code) == (True, 0)
+    completed = speaker.client.exec(speaker.name, "main", ["/bin/head", "-c", str(len(sent))], stdin=sent)
+    assert len(completed.stdout) == len(sent)
+    assert (completed.stdout == sent, completed.code) == (True, 0)
 
 
 def test_the_end_of_stdin_is_told_where_the_runtime_has_the_newer_protocol(
     speaker: StaticPod, runtime_name: str
 ) -> None:
     try:
-        done = speaker.client.exec(speaker.name, "main", ["/bin/cat"], stdin=b"to the end", protocol=V5)
+        completed = speaker.client.exec(speaker.name, "main", ["/bin/cat"], stdin=b"to the end", protocol=V5)
     except RefusedError as error:
         assert (runtime_name != "engine", error.status) == (True, 403), "containerd has v5 over SPDY only"
     else:
-        assert (done.stdout, done.code) == (b"to the end", 0)
+        assert (completed.stdout, completed.code) == (b"to the end", 0)
 
 
 def test_a_command_that_is_not_there_is_an_error_that_names_it(speaker: StaticPod) -> None:
     try:
-        done = speaker.client.exec(speaker.name, "main", ["/no/such/command"])
+        completed = speaker.client.exec(speaker.name, "main", ["/no/such/command"])
     except AnswerError as error:
         assert "/no/such/command" in str(error)
     else:
-        assert done.code in (126, 127), done
+        assert completed.code in (126, 127), completed
 
 
 def test_a_terminal_has_the_size_that_it_is_given(speaker: StaticPod) -> None:
@@ -129,9 +129,9 @@ def test_a_terminal_has_the_size_that_it_is_given(speaker: StaticPod) -> None:
     with speaker.client.open_exec(speaker.name, "main", ["/bin/sh", "-c", script], stdin=True, tty=True) as stream:
         stream.send(RESIZE, json.dumps({"Width": 123, "Height": 45}).encode())
         stream.send(STDIN, b"typed\n")
-        done = collect(stream)
-    assert b"45 123" in done.stdout
-    assert (done.stderr, done.code) == (b"", 3)
+        completed = collect(stream)
+    assert b"45 123" in completed.stdout
+    assert (completed.stderr, completed.code) == (b"", 3)
 
 
 def test_an_attached_client_talks_to_the_containers_own_process(run: RunPod) -> None:

@@ -118,7 +118,7 @@ class WebSocket:
 
     def _next_frame(self) -> tuple[int, bytes]:
         """One message, put together from its fragments; an end without a closing frame is one, too."""
-        kind, whole = 0, b""
+        kind, total = 0, b""
         while True:
             head = self._read.read(2)
             if len(head) < 2:
@@ -133,6 +133,6 @@ class WebSocket:
             data = self._read.read(size)
             if head[0] & 0x0F >= _CLOSE:
                 return head[0] & 0x0F, data
-            kind, whole = kind or head[0] & 0x0F, whole + data
+            kind, total = kind or head[0] & 0x0F, total + data
             if head[0] & 0x80:
-                return kind, whole
+                return kind, total

@@ -1,7 +1,6 @@
 """What a user gets from the compiled wheel: the same, with the hot path in C beside its source."""
 
 import sysconfig
-import tomllib
 import zipfile
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 
 from tests.packaging.conftest import ROOT
 from tests.support.commands import run
-from tools.build_hook import chosen
+from tools.build_hook import compiled_files, module_lists
 
 pytestmark = pytest.mark.timeout(900)  # it may have to be compiled, and packages to be downloaded
 
@@ -29,9 +28,8 @@ def test_it_has_everything_that_the_pure_one_has(wheel: Path, compiled_wheel: Pa
 
 
 def test_every_module_that_is_to_be_compiled_is(compiled_wheel: Path) -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    config = project["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
-    modules = {name.removesuffix(".py") for name in chosen(ROOT / "src", config["modules"], config["exceptions"])}
+    lists = module_lists(ROOT)
+    modules = {name.removesuffix(".py") for name in compiled_files(ROOT / "src", lists["modules"], lists["exceptions"])}
     libraries = {name.partition(".")[0] for name in names(compiled_wheel) if name.endswith(".so") and "/" in name}
     assert modules == libraries
 

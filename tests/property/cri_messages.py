@@ -21,20 +21,20 @@ _SCALARS = {
 
 
 @st.composite
-def messages(draw: Any, kind: type[Message], *, most: int = 8) -> Any:
+def messages(draw: Any, kind: type[Message], *, limit: int = 8) -> Any:
     """A message of a class with some of its fields set, and some of theirs."""
-    made = kind()
-    _fill(draw, made, made.DESCRIPTOR, most, depth=0)
-    return made
+    created = kind()
+    _fill(draw, created, created.DESCRIPTOR, limit, depth=0)
+    return created
 
 
-def _fill(draw: Any, made: Any, descriptor: Descriptor, most: int, depth: int) -> None:
+def _fill(draw: Any, created: Any, descriptor: Descriptor, limit: int, depth: int) -> None:
     if not descriptor.fields:
         return
     fields = st.sampled_from(list(descriptor.fields))
-    chosen = draw(st.lists(fields, max_size=most, unique_by=lambda field: field.number))
+    chosen = draw(st.lists(fields, max_size=limit, unique_by=lambda field: field.number))
     for field in chosen:
-        target = getattr(made, field.name)
+        target = getattr(created, field.name)
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
             value = field.message_type.fields_by_name["value"]
             if value.message_type is None:
@@ -44,10 +44,10 @@ def _fill(draw: Any, made: Any, descriptor: Descriptor, most: int, depth: int) -
                 below = target.add() if field.is_repeated else target
                 if not field.is_repeated:
                     below.SetInParent()
-                _fill(draw, below, field.message_type, most, depth + 1)
+                _fill(draw, below, field.message_type, limit, depth + 1)
         elif field.enum_type is not None:
-            setattr(made, field.name, draw(st.sampled_from([value.number for value in field.enum_type.values])))
+            setattr(created, field.name, draw(st.sampled_from([value.number for value in field.enum_type.values])))
         elif field.is_repeated:
             target.extend(draw(st.lists(_SCALARS[field.type], min_size=1, max_size=2)))
         else:
-            setattr(made, field.name, draw(_SCALARS[field.type]))
+            setattr(created, field.name, draw(_SCALARS[field.type]))

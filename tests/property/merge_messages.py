@@ -30,13 +30,13 @@ def _value(field: Any) -> st.SearchStrategy[Any]:
 
 
 @functools.cache
-def _some_fields(descriptor: Any, most: int) -> st.SearchStrategy[Any]:
-    return st.lists(st.sampled_from(list(descriptor.fields)), max_size=most, unique_by=lambda field: field.number)
+def _some_fields(descriptor: Any, limit: int) -> st.SearchStrategy[Any]:
+    return st.lists(st.sampled_from(list(descriptor.fields)), max_size=limit, unique_by=lambda field: field.number)
 
 
-def fill(draw: st.DrawFn, message: Any, keys: list[str], most: int) -> Any:
+def fill(draw: st.DrawFn, message: Any, keys: list[str], limit: int) -> Any:
     """Set at most so many fields of a message, and about as many of each message in it."""
-    for field in draw(_some_fields(message.DESCRIPTOR, most)):
+    for field in draw(_some_fields(message.DESCRIPTOR, limit)):
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
             _fill_map(draw, getattr(message, field.name), field, keys)
         elif field.is_repeated:
@@ -44,7 +44,7 @@ def fill(draw: st.DrawFn, message: Any, keys: list[str], most: int) -> Any:
         elif field.message_type is not None:
             inner = getattr(message, field.name)
             inner.SetInParent()
-            fill(draw, inner, keys, most)
+            fill(draw, inner, keys, limit)
         else:
             setattr(message, field.name, draw(_value(field)))
     return message

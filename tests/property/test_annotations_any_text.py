@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.errors import Reject
-from nri.plugins.annotated import LONGEST, MOST_VALUES, Annotation, Mode
+from nri.plugins.annotations import MAX_CHARACTERS, MAX_VALUES, Annotation, Mode
 
 
 class Thing(NamedTuple):
@@ -23,8 +23,8 @@ class Thing(NamedTuple):
 
 
 READERS = {
-    "one": lambda found: found.one(Thing),
-    "many": lambda found: found.many(Thing, "a"),
+    "one": lambda found: found.row(Thing),
+    "many": lambda found: found.rows(Thing, "a"),
     "texts": lambda found: found.texts(),
     "pairs": lambda found: found.pairs(),
 }
@@ -32,16 +32,16 @@ READERS = {
 
 def attempt(text: str) -> dict[str, Any]:
     """What each reader makes of the text; a refusal by its words."""
-    made: dict[str, Any] = {}
+    created: dict[str, Any] = {}
     for name, read in READERS.items():
         try:
-            made[name] = read(Annotation("key/container.c", text))
+            created[name] = read(Annotation("key/container.c", text))
         except Reject as refused:
-            made[name] = str(refused)
-            assert made[name].startswith("annotation key/container.c: ")
-            assert made[name].isprintable()
-            assert len(made[name]) <= 2600, "a refusal is one short line"
-    return made
+            created[name] = str(refused)
+            assert created[name].startswith("annotation key/container.c: ")
+            assert created[name].isprintable()
+            assert len(created[name]) <= 2600, "a refusal is one short line"
+    return created
 
 
 VALUES = st.recursive(
@@ -62,8 +62,10 @@ def test_any_tree_is_taken_or_refused(tree: Any) -> None:
 
 @given(st.lists(TABLES, max_size=4))
 def test_any_tables_of_right_types_are_taken_as_they_are(tables: list[dict[str, Any]]) -> None:
-    made = [Thing(one.get("a", ""), one.get("B", 0), Mode(one.get("c", 0)), tuple(one.get("d", ()))) for one in tables]
-    assert Annotation("k", json.dumps(tables, ensure_ascii=False)).many(Thing) == made
+    created = [
+        Thing(one.get("a", ""), one.get("B", 0), Mode(one.get("c", 0)), tuple(one.get("d", ()))) for one in tables
+    ]
+    assert Annotation("k", json.dumps(tables, ensure_ascii=False)).rows(Thing) == created
 
 
 @given(st.text(alphabet=st.sampled_from("abc:-[]{}#&*!|>'\"%@`?,.0123456789 \n\t~=<\x00é\ud800"), max_size=60))
@@ -106,8 +108,8 @@ def test_any_text_is_taken_or_refused(text: str) -> None:
         "!!set {a, b}",
         "!!omap [a: b]",
         "*a",
-        "x" * (LONGEST + 1),
-        "[" + "1," * (MOST_VALUES + 1) + "]",
+        "x" * (MAX_CHARACTERS + 1),
+        "[" + "1," * (MAX_VALUES + 1) + "]",
     ],
 )
 def test_texts_that_break_parsers_are_taken_or_refused(text: str) -> None:
@@ -117,5 +119,5 @@ def test_texts_that_break_parsers_are_taken_or_refused(text: str) -> None:
 def test_a_bomb_of_aliases_is_refused_quickly() -> None:
     lines = ["h0: &h0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"h{n}: &h{n} [{', '.join([f'*h{n - 1}'] * 9)}]" for n in range(1, 30)]
-    made = attempt("\n".join([*lines, "d: *h29"]))
-    assert all(f"more than {MOST_VALUES} values" in said for said in made.values())
+    created = attempt("\n".join([*lines, "d: *h29"]))
+    assert all(f"more than {MAX_VALUES} values" in output for output in created.values())

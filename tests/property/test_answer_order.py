@@ -98,10 +98,10 @@ class Baton:
             self._back.release()
 
     def pause(self) -> None:
-        mine = self._go.get(threading.get_ident())
-        if mine is not None:
+        own_entry = self._go.get(threading.get_ident())
+        if own_entry is not None:
             self._back.release()
-            mine.acquire()
+            own_entry.acquire()
 
 
 class PausingLock:
@@ -119,24 +119,24 @@ class PausingLock:
 
 
 def resources(**fields: int) -> m.LinuxResources:
-    made = m.LinuxResources()
+    resources = m.LinuxResources()
     for field, value in fields.items():
         if field == "memory_high":
-            made.unified["memory.high"] = str(value)
+            resources.unified["memory.high"] = str(value)
         else:
-            getattr(made.cpu, field).value = value
-    return made
+            getattr(resources.cpu, field).value = value
+    return resources
 
 
-def read(given: m.LinuxResources) -> dict[str, int]:
+def read(arguments: m.LinuxResources) -> dict[str, int]:
     """The fields that are set."""
-    found = {}
+    matches = {}
     for field in ("shares", "quota"):
-        if given.cpu.HasField(field):  # type: ignore[arg-type]
-            found[field] = getattr(given.cpu, field).value
-    if "memory.high" in given.unified:
-        found["memory_high"] = int(given.unified["memory.high"])
-    return found
+        if arguments.cpu.HasField(field):  # type: ignore[arg-type]
+            matches[field] = getattr(arguments.cpu, field).value
+    if "memory.high" in arguments.unified:
+        matches["memory_high"] = int(arguments.unified["memory.high"])
+    return matches
 
 
 class PausingTurn:
@@ -175,22 +175,24 @@ class Node:
         patch.setattr(AnsweredEvent, "read", lambda event, *more: (self.pause(), read(event, *more))[1])
         turn = partial(PausingTurn, self.pause)
         patch.setattr(sync_gate, "threading", SimpleNamespace(Lock=threading.Lock, Condition=turn))
-        plugins = [BuiltinPlugin(index, name, Handlers(self)) for index, name in (each.split("-") for each in PLUGINS)]
+        plugins = [
+            BuiltinPlugin(index, name, Handlers(self)) for index, name in (entry.split("-") for entry in PLUGINS)
+        ]
         self.adaptation = Adaptation(
             "node", "1", synchronize=self.state, update=self.update, disable_connections=True, policy_path=None,
             plugin_path="/nonexistent", builtin=plugins, commits=True, wasm_cache=None, request_timeout_s=600,
         )  # fmt: skip
         self.adaptation.start()
         self.missed = 0
-        for each in PLUGINS:
-            peer = parts_of(self.adaptation).registry.find(each)
+        for entry in PLUGINS:
+            peer = parts_of(self.adaptation).registry.find(entry)
             assert peer is not None
             peer.turn_s = 1.0  # as one at the end of a socket has: events that wait there may go on without it
             peer.breaker.configure(0, 1.0)
         parts_of(self.adaptation).trail.inventory._lock = PausingLock(self.pause)  # type: ignore[assignment]
         updates = parts_of(self.adaptation).handshake.updates
-        apply = updates.in_synchronize
-        patch.setattr(updates, "in_synchronize", lambda *asked: (self.pause(), apply(*asked)))
+        apply = updates.apply_synchronize
+        patch.setattr(updates, "apply_synchronize", lambda *requests: (self.pause(), apply(*requests)))
         self.guest: BuiltinPeer | None = None
         self.joined = 0
 
@@ -207,8 +209,8 @@ class Node:
         self.events: dict[int, object] = {}
         self.values = iter(range(10_000, 100_000))
         self.begun = [f"{seed}-old{number}" for number in range(2)]
-        for each in self.begun:
-            self.make(self.container(each))
+        for entry in self.begun:
+            self.make(self.container(entry))
         works: list[Callable[[], None]] = []
         for number in range(draw.randint(3, 6)):
             kind = draw.choice(KINDS)
@@ -220,29 +222,29 @@ class Node:
         self.baton.run(works)
         errors, self.baton = self.baton.errors, None
         assert not errors, (seed, errors)
-        before = {(each, field): 1 for each in self.containers for field in FIELDS}
+        before = {(entry, field): 1 for entry in self.containers for field in FIELDS}
         expected = model(self.words, self.failed, before)
-        found = {
-            (each, field): value
-            for each, (container, _) in self.containers.items()
+        matches = {
+            (entry, field): value
+            for entry, (container, _) in self.containers.items()
             for field, value in read(container.linux.resources).items()
         }
-        for each in self.containers:
-            self.compare_why(seed, each)
+        for entry in self.containers:
+            self.compare_why(seed, entry)
         self.containers.clear()
         if self.guest is not None:
             assert self.guest.state in JOINED
             self.guest.signal(Signal.STOP, "it leaves")
             self.guest = None
-            parts_of(self.adaptation).chain.gate.rest_until = 0.0
-        return found, expected
+            parts_of(self.adaptation).chain.gate.paused_until = 0.0
+        return matches, expected
 
     def work(self, kind: str, name: str) -> Callable[[], None]:
         if kind == "plugin":
             return partial(self.by_itself, self.draw.choice(PLUGINS))
         if kind == "change":
-            wanted = resources(**{self.draw.choice(FIELDS): next(self.values)})
-            return partial(self.change, self.draw.choice(self.begun[:2]), wanted)
+            expected = resources(**{self.draw.choice(FIELDS): next(self.values)})
+            return partial(self.change, self.draw.choice(self.begun[:2]), expected)
         if kind == "stop":
             return partial(self.stop, name)
         return partial(self.make, self.container(name), fails=kind.removeprefix("create"))
@@ -252,18 +254,18 @@ class Node:
         provenance = self.adaptation.provenance
         assert provenance is not None
         explanation = provenance.explain(name)
-        told: dict[str, Any] = {}
+        messages: dict[str, Any] = {}
         for step in explanation.steps if explanation is not None else ():
             if not step.note:
-                told[step.change.field if not step.change.key else step.change.key] = step.change.after
+                messages[step.change.field if not step.change.key else step.change.key] = step.change.after
         now = read(self.containers[name][0].linux.resources)
         names = {
             "linux.resources.cpu.shares": "shares",
             "linux.resources.cpu.quota": "quota",
             "memory.high": "memory_high",
         }
-        seen = {names[field]: int(value) for field, value in told.items() if field in names}
-        assert seen == {field: now[field] for field in seen}, (seed, name, explanation)
+        calls = {names[field]: int(value) for field, value in messages.items() if field in names}
+        assert calls == {field: now[field] for field in calls}, (seed, name, explanation)
 
     def container(self, name: str) -> m.Container:
         container = m.Container(id=name, pod_sandbox_id="pod", name="c")
@@ -309,11 +311,11 @@ class Node:
             self.failed.add(event)
             reply.abort()
             return
-        made = m.Container()
-        made.CopyFrom(container)
-        made.linux.resources.MergeFrom(reply.adjust.linux.resources)
+        created = m.Container()
+        created.CopyFrom(container)
+        created.linux.resources.MergeFrom(reply.adjust.linux.resources)
         with self.lock:
-            self.containers[container.id] = (made, FieldOrder(reply.adjust.linux.resources, reply.numbers))
+            self.containers[container.id] = (created, FieldOrder(reply.adjust.linux.resources, reply.numbers))
         results = self.update(reply.updates)
         self.pause()
         if fails:
@@ -324,20 +326,20 @@ class Node:
         else:
             reply.commit(results)
 
-    def change(self, name: str, wanted: m.LinuxResources) -> None:
+    def change(self, name: str, expected: m.LinuxResources) -> None:
         """One request for other resources of a container."""
         event = self.events[threading.get_ident()] = object()
         container, order = self.containers[name]
         try:
-            reply = self.adaptation.update_container(POD, container, wanted)
+            reply = self.adaptation.update_container(POD, container, expected)
         except NriError:
             self.failed.add(event)
             return
         # It is older than all answers to it; the first of them has noted the number before its own.
-        self.note(event, name, wanted, reply.numbers.of("") - 1.5)
-        own = m.ContainerUpdate(container_id=name)
-        own.linux.resources.CopyFrom(reply.resources)
-        result = UpdateResult(own)
+        self.note(event, name, expected, reply.numbers.of("") - 1.5)
+        update = m.ContainerUpdate(container_id=name)
+        update.linux.resources.CopyFrom(reply.resources)
+        result = UpdateResult(update)
         with self.lock:
             container.linux.resources.MergeFrom(order.newest(reply.resources, reply.numbers, result))
             order.note(result, reply.numbers)
@@ -355,17 +357,17 @@ class Node:
 
     # -- the plugins --------------------------------------------------------------------------------------------------
 
-    def note(self, event: object, name: str, wanted: m.LinuxResources, number: float) -> None:
-        self.words += [Word(number, event, name, field, value) for field, value in read(wanted).items()]
+    def note(self, event: object, name: str, expected: m.LinuxResources, number: float) -> None:
+        self.words += [Word(number, event, name, field, value) for field, value in read(expected).items()]
 
     def some(self) -> m.LinuxResources:
         return resources(**{field: next(self.values) for field in self.draw.sample(FIELDS, self.draw.randint(1, 2))})
 
-    def say(self, event: object, others: list[str]) -> list[m.ContainerUpdate]:
+    def say(self, event: object, other_entries: list[str]) -> list[m.ContainerUpdate]:
         """Updates of some containers, noted with a number just below the one that they are about to get."""
         number = next(ARRIVALS)
         updates = []
-        for name in self.draw.sample(others, self.draw.randint(0, min(2, len(others)))):
+        for name in self.draw.sample(other_entries, self.draw.randint(0, min(2, len(other_entries)))):
             updates.append(m.ContainerUpdate(container_id=name))
             updates[-1].linux.resources.CopyFrom(self.some())
             self.note(event, name, updates[-1].linux.resources, number)
@@ -410,9 +412,9 @@ class Handlers:
         if node.draw.random() < 0.3:
             adjust.linux.resources.CopyFrom(node.some())
             node.note(event, container.id, adjust.linux.resources, next(ARRIVALS))
-        return adjust, node.say(event, [each for each in node.begun if each != container.id])
+        return adjust, node.say(event, [entry for entry in node.begun if entry != container.id])
 
-    def update_container(self, pod: m.PodSandbox, container: m.Container, wanted: m.LinuxResources) -> Any:
+    def update_container(self, pod: m.PodSandbox, container: m.Container, expected: m.LinuxResources) -> Any:
         self._node.pause()
         return self._node.say(self._node.events[threading.get_ident()], self._node.begun)
 
@@ -426,7 +428,7 @@ class Guest(Handlers):
 
     def synchronize(self, pods: list[m.PodSandbox], containers: list[m.Container]) -> list[m.ContainerUpdate]:
         self._node.pause()
-        return self._node.say(object(), [each.id for each in containers])
+        return self._node.say(object(), [container.id for container in containers])
 
 
 @pytest.fixture
@@ -437,7 +439,7 @@ def node(monkeypatch: pytest.MonkeyPatch) -> Node:
 @pytest.mark.timeout(60 + HISTORIES // 10)
 def test_the_last_word_on_each_field_is_in_force_and_in_its_history(node: Node) -> None:
     for seed in range(HISTORIES):
-        found, expected = node.history(seed)
-        assert found == expected, f"history {seed}: words {node.words}, failed events {node.failed}"
+        matches, expected = node.history(seed)
+        assert matches == expected, f"history {seed}: words {node.words}, failed events {node.failed}"
     assert node.missed and node.joined
     node.adaptation.stop()

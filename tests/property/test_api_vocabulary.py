@@ -31,11 +31,11 @@ def test_a_mask_is_read_back_from_its_text(mask: EventMask) -> None:
 @given(MASKS, MASKS)
 def test_masks_obey_the_laws_of_sets(one: EventMask, other: EventMask) -> None:
     names = {spec.name for spec in one}
-    others = {spec.name for spec in other}
-    assert {spec.name for spec in one | other} == names | others
-    assert {spec.name for spec in one & other} == names & others
-    assert {spec.name for spec in one - other} == names - others
-    assert {spec.name for spec in one ^ other} == names ^ others
+    other_entries = {spec.name for spec in other}
+    assert {spec.name for spec in one | other} == names | other_entries
+    assert {spec.name for spec in one & other} == names & other_entries
+    assert {spec.name for spec in one - other} == names - other_entries
+    assert {spec.name for spec in one ^ other} == names ^ other_entries
     assert one | ~one == ALL
     assert one & ~one == 0
 
@@ -54,8 +54,8 @@ def test_a_marked_key_splits_into_the_key(key: str) -> None:
 
 @given(TEXT)
 def test_splitting_only_ever_takes_off_one_mark(key: str) -> None:
-    rest, removed = split(key)
-    assert (mark(rest) if removed else rest) == key
+    remainder, removed = split(key)
+    assert (mark(remainder) if removed else remainder) == key
 
 
 @given(st.one_of(TEXT, VERSION_LIKE))
@@ -95,13 +95,13 @@ def test_an_adjustment_survives_the_wire(
         adjustment.add_annotation(key, value)
     for path in removed:
         adjustment.remove_mount(path)
-    again = Adjustment.from_bytes(adjustment.to_bytes())
-    assert again == adjustment == adjustment.copy()
-    assert (again.env, again.annotations, again.args) == (env, annotations, tuple(args))
-    assert (again.memory_limit, again.cpu_shares) == (limit, shares)
-    assert again.removed().get("mounts", []) == removed
-    assert repr(again).startswith("Adjustment(")
-    assert again.to_json() == adjustment.to_json()
+    second = Adjustment.from_bytes(adjustment.to_bytes())
+    assert second == adjustment == adjustment.copy()
+    assert (second.env, second.annotations, second.args) == (env, annotations, tuple(args))
+    assert (second.memory_limit, second.cpu_shares) == (limit, shares)
+    assert second.removed().get("mounts", []) == removed
+    assert repr(second).startswith("Adjustment(")
+    assert second.to_json() == adjustment.to_json()
 
 
 @given(
@@ -114,9 +114,9 @@ def test_an_update_survives_the_wire(container_id: str, unified: dict[str, str],
     update = Update(container_id).set_pids_limit(pids).set_cpu_quota(quota)
     for key, value in unified.items():
         update.add_unified(key, value)
-    again = Update.from_bytes(update.to_bytes())
-    assert again == update
-    assert (again.container_id, again.unified, again.pids_limit, again.cpu_quota) == (
+    second = Update.from_bytes(update.to_bytes())
+    assert second == update
+    assert (second.container_id, second.unified, second.pids_limit, second.cpu_quota) == (
         container_id,
         unified,
         pids,

@@ -27,57 +27,57 @@ def trees(draw: st.DrawFn) -> list[str]:
 @st.composite
 def values(draw: st.DrawFn, paths: list[str]) -> dict[str, dict[str, Value]]:
     """Values of all knobs for all cgroups, each within that of the one above."""
-    found: dict[str, dict[str, Value]] = {}
-    most: dict[str, dict[str, int]] = {}
+    matches: dict[str, dict[str, Value]] = {}
+    limit: dict[str, dict[str, int]] = {}
     for path in paths:
         above = path.rpartition("/")[0]
-        found[path], most[path] = {}, {}
+        matches[path], limit[path] = {}, {}
         for name, unit in LIMITS.items():
-            bound = most.get(above, {}).get(name, UNIT_MOST)
+            bound = limit.get(above, {}).get(name, UNIT_MOST)
             number = draw(st.one_of(st.just(-1), st.integers(1, bound)))
-            found[path][name] = number * unit if number > 0 else -1
-            most[path][name] = bound if number < 0 else number
+            matches[path][name] = number * unit if number > 0 else -1
+            limit[path][name] = bound if number < 0 else number
         for name in SETS:
-            inside = found[above][name] if above else frozenset(range(6))
+            inside = matches[above][name] if above else frozenset(range(6))
             assert isinstance(inside, frozenset)
-            found[path][name] = draw(st.frozensets(st.sampled_from(sorted(inside)))) if inside else inside
-    return found
+            matches[path][name] = draw(st.frozensets(st.sampled_from(sorted(inside)))) if inside else inside
+    return matches
 
 
 @st.composite
 def changes(draw: st.DrawFn) -> tuple[list[str], dict[str, dict[str, Value]], dict[str, dict[str, Value]], list[Write]]:
     """A tree, what is there, what is wanted, and the writes in any order."""
     paths = draw(trees())
-    there, wanted = draw(values(paths)), draw(values(paths))
-    writes = [Write(path, name, value) for path in paths for name, value in wanted[path].items()]
-    return paths, there, wanted, draw(st.permutations(writes))
+    existing, expected = draw(values(paths)), draw(values(paths))
+    writes = [Write(path, name, value) for path in paths for name, value in expected[path].items()]
+    return paths, existing, expected, draw(st.permutations(writes))
 
 
 @given(changes(), st.sampled_from([1, 2]))
 def test_no_step_between_two_states_that_nest_is_refused(
     change: tuple[list[str], dict[str, dict[str, Value]], dict[str, dict[str, Value]], list[Write]], version: int
 ) -> None:
-    paths, there, wanted, writes = change
+    paths, existing, expected, writes = change
     kernel = FakeKernel(1 if version == 1 else 2)
     for path in paths:
-        kernel.add(path, there[path])
+        kernel.add(path, existing[path])
     results = Writer(kernel.hierarchies()).write_all(writes)
     assert kernel.refused == []
     assert {result.outcome for result in results} <= {Outcome.APPLIED, Outcome.UNCHANGED}
     for write, result in zip(writes, results, strict=True):
-        assert kernel.value(write.cgroup, write.name) == wanted[write.cgroup][write.name]
-        assert (result.outcome is Outcome.UNCHANGED) == (there[write.cgroup][write.name] == write.value), result
-        assert result.before == there[write.cgroup][write.name]
+        assert kernel.value(write.cgroup, write.name) == expected[write.cgroup][write.name]
+        assert (result.outcome is Outcome.UNCHANGED) == (existing[write.cgroup][write.name] == write.value), result
+        assert result.before == existing[write.cgroup][write.name]
 
 
 @given(changes())
 def test_a_second_batch_of_the_same_writes_nothing(
     change: tuple[list[str], dict[str, dict[str, Value]], dict[str, dict[str, Value]], list[Write]],
 ) -> None:
-    paths, there, _, writes = change
+    paths, existing, _, writes = change
     kernel = FakeKernel()
     for path in paths:
-        kernel.add(path, there[path])
+        kernel.add(path, existing[path])
     writer = Writer(kernel.hierarchies())
     writer.write_all(writes)
     kernel.written.clear()
@@ -92,7 +92,7 @@ def test_a_second_batch_of_the_same_writes_nothing(
     st.permutations(["cpu.cfs_quota", "cpu.cfs_burst", "cpu.idle", "cpu.shares"]),
 )
 def test_within_one_cgroup_quota_burst_weight_and_idle_come_in_an_order_that_is_taken(
-    there: tuple[int, ...], wanted: tuple[int, ...], order: list[str]
+    existing: tuple[int, ...], expected: tuple[int, ...], order: list[str]
 ) -> None:
     names = ("cpu.cfs_quota", "cpu.cfs_burst", "cpu.idle", "cpu.shares")
 
@@ -102,8 +102,8 @@ def test_within_one_cgroup_quota_burst_weight_and_idle_come_in_an_order_that_is_
         return dict(zip(names, (quota, burst, idle, 3 if idle else shares), strict=True))
 
     kernel = FakeKernel()
-    kernel.add("pod", valid(there))
-    goal = valid(wanted)
+    kernel.add("pod", valid(existing))
+    goal = valid(expected)
     results = Writer(kernel.hierarchies()).write_all([Write("pod", name, goal[name]) for name in order])
     assert kernel.refused == []
     assert all(result.in_force for result in results), list(map(str, results))

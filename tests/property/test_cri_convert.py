@@ -19,47 +19,47 @@ def paths(message: Message) -> set[str]:
     return {one.field for one in left_over(message, (), "")}
 
 
-def valid(asked: pb.LinuxContainerResources) -> pb.LinuxContainerResources:
-    assume(asked.cpu_shares >= 0 and asked.cpu_period >= 0)
-    assume(len({limit.page_size for limit in asked.hugepage_limits}) == len(asked.hugepage_limits))
-    return asked
+def valid(requests: pb.LinuxContainerResources) -> pb.LinuxContainerResources:
+    assume(requests.cpu_shares >= 0 and requests.cpu_period >= 0)
+    assume(len({limit.page_size for limit in requests.hugepage_limits}) == len(requests.hugepage_limits))
+    return requests
 
 
 @given(messages(pb.LinuxContainerResources))
-def test_a_request_comes_back_from_nri_as_it_was(asked: pb.LinuxContainerResources) -> None:
-    assert to_cri(to_nri(valid(asked)).value, base=asked).value == asked
+def test_a_request_comes_back_from_nri_as_it_was(requests: pb.LinuxContainerResources) -> None:
+    assert to_cri(to_nri(valid(requests)).value, base=requests).value == requests
 
 
 @given(messages(pb.LinuxContainerResources))
-def test_without_a_base_only_the_oom_score_is_missing_and_that_is_said(asked: pb.LinuxContainerResources) -> None:
-    there = to_nri(valid(asked))
-    back = to_cri(there.value)
-    assert {one.field for one in there.dropped} == ({"oom_score_adj"} if asked.oom_score_adj else set())
+def test_without_a_base_only_the_oom_score_is_missing_and_that_is_said(requests: pb.LinuxContainerResources) -> None:
+    package = to_nri(valid(requests))
+    back = to_cri(package.value)
+    assert {one.field for one in package.dropped} == ({"oom_score_adj"} if requests.oom_score_adj else set())
     assert not back.dropped
-    back.value.oom_score_adj = asked.oom_score_adj
-    assert back.value == asked
+    back.value.oom_score_adj = requests.oom_score_adj
+    assert back.value == requests
 
 
 @given(messages(m.LinuxResources))
-def test_what_a_plugin_wants_reaches_the_cri_or_is_named(wanted: m.LinuxResources) -> None:
-    converted = to_cri(wanted)
+def test_what_a_plugin_wants_reaches_the_cri_or_is_named(expected: m.LinuxResources) -> None:
+    converted = to_cri(expected)
     lost = {re.sub(r"\[\d+\].*|\.value$|\.limit$", "", one.field) for one in converted.dropped}
-    assume(all(part.value >= 0 for part in (wanted.cpu.shares, wanted.cpu.period)))
+    assume(all(part.value >= 0 for part in (expected.cpu.shares, expected.cpu.period)))
     back = to_nri(converted.value).value
     for part, names in (("cpu", m.LinuxCPU.DESCRIPTOR), ("memory", m.LinuxMemory.DESCRIPTOR)):
         for name in names.fields_by_name:
-            theirs, ours = getattr(getattr(wanted, part), name), getattr(getattr(back, part), name)
+            remote, local = getattr(getattr(expected, part), name), getattr(getattr(back, part), name)
             missing = {f"{part}.{name}", f"{part}.{name}.value"}
-            assert ours == theirs or missing & {one.field for one in converted.dropped} or theirs == type(theirs)()
+            assert local == remote or missing & {one.field for one in converted.dropped} or remote == type(remote)()
     for name in ("blockio_class", "rdt_class", "pids"):
-        assert wanted.HasField(name) == (name in {path.partition(".")[0] for path in lost})
-    assert bool(wanted.devices) == ("devices" in lost)
-    assert dict(back.unified) == dict(wanted.unified)
+        assert expected.HasField(name) == (name in {path.partition(".")[0] for path in lost})
+    assert bool(expected.devices) == ("devices" in lost)
+    assert dict(back.unified) == dict(expected.unified)
 
 
 @given(messages(m.LinuxResources))
-def test_resources_come_back_from_a_spec_as_they_were(wanted: m.LinuxResources) -> None:
-    expected = oci_resources.without_unset(wanted)
+def test_resources_come_back_from_a_spec_as_they_were(expected_: m.LinuxResources) -> None:
+    expected = oci_resources.without_unset(expected_)
     back = from_oci(oci_resources.to_oci(expected))
     assert not back.dropped
     for name in ("blockio_class", "rdt_class"):
@@ -90,7 +90,7 @@ def test_of_a_container_each_field_is_carried_or_named(config: pb.ContainerConfi
     converted = container(pb.ContainerStatus(id="c1"), config, {}, pod_id="p1")
     assert {one.field for one in converted.dropped} <= paths(config)
     assert all(str(one).isprintable() for one in converted.dropped)
-    made = converted.value
-    assert (made.name, made.labels, made.annotations) == (config.metadata.name, config.labels, config.annotations)
-    assert [device.name for device in made.CDI_devices] == [device.name for device in config.CDI_devices]
-    assert made.linux.HasField("seccomp_profile") == config.linux.security_context.HasField("seccomp")
+    value_ = converted.value
+    assert (value_.name, value_.labels, value_.annotations) == (config.metadata.name, config.labels, config.annotations)
+    assert [device.name for device in value_.CDI_devices] == [device.name for device in config.CDI_devices]
+    assert value_.linux.HasField("seccomp_profile") == config.linux.security_context.HasField("seccomp")

@@ -20,7 +20,7 @@ OPTIONS = Options("c1", "/rootfs", machine=Machine(cgroup_v2=False))
 SUSPECTS = ("privileged", "run_as_group", "capabilities", "namespace_options", "apparmor", "seccomp_profile_path")
 
 
-@given(messages(pb.ContainerConfig, most=5), messages(pb.PodSandboxConfig, most=3), st.booleans())
+@given(messages(pb.ContainerConfig, limit=5), messages(pb.PodSandboxConfig, limit=3), st.booleans())
 def test_any_request_for_a_container(config: pb.ContainerConfig, pod: pb.PodSandboxConfig, tame: bool) -> None:
     if tame:
         for field in SUSPECTS:
@@ -36,9 +36,9 @@ def test_any_request_for_a_container(config: pb.ContainerConfig, pod: pb.PodSand
         assert config.SerializeToString(deterministic=True) == before
     assert json.loads(json.dumps(spec)) == spec
     assert all(note.isprintable() for note in notes)
-    told = container(pb.ContainerStatus(id="c1"), config, spec, pod_id="p1").value
-    assert list(told.args) == spec["process"]["args"]
-    assert [mount.destination for mount in told.mounts] == [mount["destination"] for mount in spec["mounts"]]
+    value_ = container(pb.ContainerStatus(id="c1"), config, spec, pod_id="p1").value
+    assert list(value_.args) == spec["process"]["args"]
+    assert [mount.destination for mount in value_.mounts] == [mount["destination"] for mount in spec["mounts"]]
 
 
 @given(messages(pb.PodSandboxConfig))

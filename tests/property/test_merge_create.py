@@ -77,14 +77,14 @@ def test_the_merged_reply_and_owners_survive_the_wire(container: m.Container, re
 
 @given(containers(), SEVERAL, rules())
 def test_the_encoded_reply_is_the_merged_reply(container: m.Container, replies: list[Any], which: Rules) -> None:
-    state, taken = state_for(container, which), []
+    state, accepted = state_for(container, which), []
     for place, reply in enumerate(replies):
         try:
             state.apply(f"{place}0-p", reply)
         except NriError:
             continue
-        taken.append((f"{place}0-p", reply.SerializeToString()))
-    assert m.CreateContainerResponse.FromString(state.encoded_reply(taken)) == state.reply()
+        accepted.append((f"{place}0-p", reply.SerializeToString()))
+    assert m.CreateContainerResponse.FromString(state.encoded_reply(accepted)) == state.reply()
 
 
 def claims_of(adjust: m.ContainerAdjustment) -> list[tuple[int, str]]:
@@ -140,10 +140,10 @@ def _merged_or_conflict(container: m.Container, replies: list[Any], order: tuple
     adjust = state.reply().adjust
     for field, value in adjust.ListFields():
         if field.is_repeated and field.message_type is not None and not field.message_type.GetOptions().map_entry:
-            value.sort(key=lambda each: each.SerializeToString(deterministic=True))
+            value.sort(key=lambda entry: entry.SerializeToString(deterministic=True))
     linux = adjust.linux
-    for each in (linux.devices, linux.namespaces, linux.resources.hugepage_limits, linux.resources.devices):
-        each.sort(key=lambda element: element.SerializeToString(deterministic=True))
+    for entry in (linux.devices, linux.namespaces, linux.resources.hugepage_limits, linux.resources.devices):
+        entry.sort(key=lambda element: element.SerializeToString(deterministic=True))
     for hooks in adjust.hooks.DESCRIPTOR.fields_by_name:
         getattr(adjust.hooks, hooks).sort(key=lambda hook: hook.SerializeToString(deterministic=True))
     return adjust

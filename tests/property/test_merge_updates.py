@@ -55,8 +55,8 @@ def test_each_other_container_is_updated_once_in_the_order_of_first_mention(
 ) -> None:
     state = UpdateMerge(request, which)
     fold(state, m.UpdateContainerResponse, replies)
-    others = [update.container_id for update in state.reply().update[:-1]]
-    assert len(set(others)) == len(others)
+    other_entries = [update.container_id for update in state.reply().update[:-1]]
+    assert len(set(other_entries)) == len(other_entries)
 
 
 @given(requests(), REPLIES, rules())

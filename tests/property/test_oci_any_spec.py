@@ -29,12 +29,12 @@ def objects(kind: str, depth: int = 2) -> st.SearchStrategy[Any]:
     fields: dict[str, st.SearchStrategy[Any]] = {"x-unknown": ANY}
     for key, field in fields_of(kind).items():
         single = objects(field.kind, depth - 1) if field.kind in OBJECTS and depth else SCALARS
-        whole = single
+        complete = single
         if field.many == "[":
-            whole = st.lists(single, max_size=3)
+            complete = st.lists(single, max_size=3)
         elif field.many == "{":
-            whole = st.dictionaries(st.sampled_from(["a", "b", "memory.high"]), single, max_size=2)
-        fields[key] = whole | ANY
+            complete = st.dictionaries(st.sampled_from(["a", "b", "memory.high"]), single, max_size=2)
+        fields[key] = complete | ANY
     return st.fixed_dictionaries({}, optional=fields)
 
 
@@ -49,11 +49,11 @@ def test_an_adjustment_of_anything_succeeds_or_is_a_spec_error(spec: Any, source
         spec, compat=compat, mounts=HOST, rdt=lambda name: {"closID": name}, blockio=lambda name: None
     )
     try:
-        made = generator.adjust(adjustment)
+        created = generator.adjust(adjustment)
     except SpecError:
         assert generator.spec is spec
     else:
-        assert made.get("x-unknown") == before.get("x-unknown")
+        assert created.get("x-unknown") == before.get("x-unknown")
     assert spec == before
 
 
@@ -66,15 +66,15 @@ def test_nothing_asked_for_is_nothing_changed(spec: Any) -> None:
 def test_any_two_specs_can_be_compared(one: Any, other: Any) -> None:
     assert difference(one, one) == []
     if canonical(one) != canonical(other):
-        there, back = difference(one, other), difference(other, one)
-        assert len(there) == len(back)
-        assert all(str(change) for change in there)
+        existing, back = difference(one, other), difference(other, one)
+        assert len(existing) == len(back)
+        assert all(str(change) for change in existing)
 
 
 @given(SPECS)
 def test_a_canonical_spec_is_its_own_canonical_form(spec: Any) -> None:
-    once = canonical(spec)
-    assert canonical(once) == once
+    entry = canonical(spec)
+    assert canonical(entry) == entry
 
 
 @given(ANY | SPECS)

@@ -182,8 +182,8 @@ def check_same_order(one: list[str], other: list[str]) -> None:
     passing = [[event for event in order if not re.match("stop|Stop", event)] for order in (first, second)]
     assert passing[0] == passing[1], "orders differ"
     for container in {event.split()[1] for event in both}:
-        own = [[event for event in order if event.split()[1] == container] for order in (first, second)]
-        assert own[0] == own[1], f"orders of {container} differ"
+        own_entry = [[event for event in order if event.split()[1] == container] for order in (first, second)]
+        assert own_entry[0] == own_entry[1], f"orders of {container} differ"
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -257,17 +257,17 @@ class Impatient:
     """A reporter that notes which events went on without a plugin that was busy with earlier ones."""
 
     def __init__(self) -> None:
-        self.begun: dict[int, str] = {}
+        self.begin_result: dict[int, str] = {}
         self.events: set[str] = set()
 
     def event_begins(self, event: str, serial: int, request: bytes) -> None:
         if event in BY_RPC:
             container = getattr(m, BY_RPC[event].request).FromString(request).container
-            self.begun[serial] = f"{BY_RPC[event].method} {container.id}"
+            self.begin_result[serial] = f"{BY_RPC[event].method} {container.id}"
 
     def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
         if isinstance(error, DeadlineExceeded) and "busy with earlier events" in str(error):
-            self.events.add(self.begun[serial])
+            self.events.add(self.begin_result[serial])
 
     def _nothing(self, *_: object) -> None: ...
 
@@ -374,7 +374,7 @@ def check_at_rest(runtime: FakeRuntime, plugins: list[Troubled]) -> None:
 @settings(deadline=None)
 @given(troubles)
 def test_whatever_goes_wrong_every_event_ends_and_healthy_plugins_still_answer(trouble: Trouble) -> None:
-    plugins = [Troubled(*each) for each in trouble.plugins]
+    plugins = [Troubled(*entry) for entry in trouble.plugins]
     interceptors = [Interceptor()] if trouble.intercepted else []
     failures: list[BaseException] = []
     fan_out = STARTS if trouble.at_once else NONE

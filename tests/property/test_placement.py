@@ -17,8 +17,8 @@ from nri.placement.balloons.policy import Balloons
 from nri.placement.choices import Choices
 from nri.placement.containers import Container, NoPlace, Pins
 from nri.placement.machine import Machine
-from nri.placement.recorded.machines import overridden
-from nri.placement.state import PlacementState, patched, plain
+from nri.placement.recorded.machines import with_overrides
+from nri.placement.state import PlacementState, json_entries, patch_tree
 from nri.placement.topology_aware.policy import TopologyAware
 from tests.support.placement import GIB, balloons, container, guest, numa_off, topology_aware, with_memory
 
@@ -40,7 +40,7 @@ OFF = replace(
 NODE_OFF = replace(
     SHAPES[0], cpus={n: cpu for n, cpu in SHAPES[0].cpus.items() if cpu.node != 1}, offline=SHAPES[0].nodes[1].cpus
 )
-HYBRID = overridden(SHAPES[2], {"performance_cores": "0-7", "efficient_cores": "8-23"})
+HYBRID = with_overrides(SHAPES[2], {"performance_cores": "0-7", "efficient_cores": "8-23"})
 #: Packages of memory nodes of caches: pools in three levels, so that there are some between.
 CACHES = guest(2, 2, 8, 2, l3_groups="")
 
@@ -86,7 +86,7 @@ def requests(draw: st.DrawFn) -> tuple[str, int, int]:
 
 @st.composite
 def steps(draw: st.DrawFn) -> list[tuple[str, str, object]]:
-    found: list[tuple[str, str, object]] = []
+    matches: list[tuple[str, str, object]] = []
     for number in range(draw(st.integers(1, 12))):
         kind = draw(st.sampled_from(["create", "create", "create", "release", "resize"]))
         if kind == "create":
@@ -94,11 +94,11 @@ def steps(draw: st.DrawFn) -> list[tuple[str, str, object]]:
             one = container(f"c{number}", cpu, memory, qos, pod=f"p{draw(st.integers(0, 3))}",
                             namespace=draw(st.sampled_from(["default", "kube-system", "web", "pair"])),
                             **draw(st.sampled_from(ANNOTATIONS)))  # fmt: skip
-            found.append((kind, one.id, one))
+            matches.append((kind, one.id, one))
         else:
             _, cpu, memory = draw(requests())
-            found.append((kind, f"c{draw(st.integers(0, 11))}", Requests(cpu, cpu, memory, memory)))
-    return found
+            matches.append((kind, f"c{draw(st.integers(0, 11))}", Requests(cpu, cpu, memory, memory)))
+    return matches
 
 
 def make(name: str, topology: Topology, choices: Choices) -> Policy:
@@ -122,31 +122,31 @@ def copied(one: Container) -> Container:
 
 def play(policy: Policy, sequence: list[tuple[str, str, object]]) -> list[dict[str, Pins] | str]:
     """Do all steps, and check what holds after each; a refusal is an outcome."""
-    found: list[dict[str, Pins] | str] = []
+    matches: list[dict[str, Pins] | str] = []
     for kind, name, what in sequence:
         before = all_of(policy)
         try:
             if isinstance(what, Container):
-                found.append(policy.create(copied(what)))
+                matches.append(policy.create(copied(what)))
             elif kind == "resize":
                 assert isinstance(what, Requests)
-                found.append(policy.resize(name, what))
+                matches.append(policy.resize(name, what))
             else:
-                found.append(policy.release(name))
+                matches.append(policy.release(name))
         except NoPlace as error:
-            found.append(error.reason)
+            matches.append(error.reason)
             assert policy.choices is not Choices.DEFAULT or all_of(policy) == before, "a refusal changed something"
         check(policy)
-    return found
+    return matches
 
 
 def all_of(policy: Policy) -> list[object]:
     """All that a policy has given, but for the order of what is equal."""
     pins, zones = dict(policy.pins), dict(policy.zones.zones)
-    requests = {name: each.requests for name, each in policy.containers.items()}
+    requests = {name: entry.requests for name, entry in policy.containers.items()}
     if isinstance(policy, Balloons):
-        sizes = [(*(part.cpus for part in each.parts()), each.idle, each.requested_m) for each in policy.balloons]
-        return [pins, zones, requests, sizes, [dict(each.pods) for each in policy.balloons]]
+        sizes = [(*(part.cpus for part in entry.parts()), entry.idle, entry.requested_m) for entry in policy.balloons]
+        return [pins, zones, requests, sizes, [dict(entry.pods) for entry in policy.balloons]]
     return [pins, zones, requests, dict(policy.grants), pinned(policy)]
 
 
@@ -165,10 +165,10 @@ def check(policy: Policy) -> None:
         return
     exclusive = [grant.exclusive for grant in policy.grants.values()]
     assert not any(one & other for one, other in combinations(exclusive, 2)), "a CPU is granted twice"
-    taken = sum(exclusive)
+    total = sum(exclusive)
     for pool in policy.pools.by_id:
-        assert not taken & (pool.free_sharable | pool.free_isolated), "an exclusive CPU is shared"
-        assert pool.free_sharable == pool.sharable & ~taken, "a CPU is lost"
+        assert not total & (pool.free_sharable | pool.free_isolated), "an exclusive CPU is shared"
+        assert pool.free_sharable == pool.sharable & ~total, "a CPU is lost"
         assert pool.shared_m >= 0
         if policy.choices.lower_pools_keep_their_shares:
             assert pool.own_shared_m() >= 0, "more is promised than there is"
@@ -201,9 +201,9 @@ def test_a_machine_full_of_containers_with_cpus_of_their_own_leaves_some_to_thos
     topology: Topology, choices: Choices, name: str, idle: list[tuple[str, int]]
 ) -> None:
     first, *later = [container(f"idle{n}", 0, memory, qos) for n, (qos, memory) in enumerate(idle)]
-    own = [container(f"own{number}", 1000) for number in topology.online]
+    own_entry = [container(f"own{number}", 1000) for number in topology.online]
     policy = make(name, topology, choices)
-    play(policy, [("create", one.id, one) for one in (first, *own, *later)])
+    play(policy, [("create", one.id, one) for one in (first, *own_entry, *later)])
     if choices is Choices.DEFAULT:
         cpus = {one.id: policy.pins[one.id].cpus for one in (first, *later) if one.id in policy.containers}
         fits = first.requests.memory_bytes <= sum(node.memory_bytes for node in topology.nodes.values())
@@ -214,13 +214,13 @@ def test_a_machine_full_of_containers_with_cpus_of_their_own_leaves_some_to_thos
 def remade(policy: Policy, names: list[str]) -> Policy:
     """A new policy with what this one has written down, and the containers as a runtime tells of them, adjusted."""
     state = read(PlacementState, [Source("state", json.dumps(policy.saved().tree()), "json")])
-    told = {name: copied(policy.containers[name]) for name in names}
-    for one in told.values():
+    messages = {name: copied(policy.containers[name]) for name in names}
+    for one in messages.values():
         one.requests = Requests(1)
-    state.restore(told.values())
+    state.restore(messages.values())
     if isinstance(policy, Balloons):
-        return Balloons(policy.machine, policy.options, policy.choices, state=state, containers=told)
-    return TopologyAware(policy.machine, policy.options, policy.choices, state, told)
+        return Balloons(policy.machine, policy.options, policy.choices, state=state, containers=messages)
+    return TopologyAware(policy.machine, policy.options, policy.choices, state, messages)
 
 
 @given(machines, st.sampled_from(["topology-aware", "balloons"]), steps())
@@ -230,17 +230,17 @@ def test_a_policy_that_is_made_anew_has_all_just_as_it_was(
     policy = make(name, topology, Choices.DEFAULT)
     play(policy, sequence)
     for names in (list(policy.containers), sorted(policy.containers, reverse=True)):
-        again = remade(policy, names)
-        check(again)
-        assert kept(again) == kept(policy)
+        second = remade(policy, names)
+        check(second)
+        assert kept(second) == kept(policy)
         if isinstance(policy, TopologyAware):
-            assert list(again.containers) == [one for one in names if one in again.containers], "they changed places"
-        missing = {one for one in policy.containers if one not in again.containers}
+            assert list(second.containers) == [one for one in names if one in second.containers], "they changed places"
+        missing = {one for one in policy.containers if one not in second.containers}
         assert not any(policy.pins.get(one) for one in missing), "a container was not taken up again"
-        assert pinned(again) == pinned(policy)
+        assert pinned(second) == pinned(policy)
         if all(one in policy.zones.zones for one in policy.pins):  # one that found no memory may find some now
-            assert again.pins == policy.pins
-            assert again.zones.zones == policy.zones.zones
+            assert second.pins == policy.pins
+            assert second.zones.zones == policy.zones.zones
 
 
 @given(machines, st.sampled_from(["topology-aware", "balloons"]), steps())
@@ -248,7 +248,7 @@ def test_what_was_written_of_each_event_comes_to_the_same_as_all_of_it(
     topology: Topology, name: str, sequence: list[tuple[str, str, object]]
 ) -> None:
     policy = make(name, topology, Choices.DEFAULT)
-    policy.news()
+    policy.changed_entries()
     written = {"all": policy.saved(), "news": policy.saved()}
     trees = {way: json.loads(json.dumps(state.tree())) for way, state in written.items()}
     for number, step in enumerate(sequence):
@@ -256,15 +256,15 @@ def test_what_was_written_of_each_event_comes_to_the_same_as_all_of_it(
         if number % 3 == 1:
             continue  # as after an end that changes no other container, which is written with what follows
         now = policy.saved()
-        for way, entries in (("all", now.since(written["all"])), ("news", policy.news())):
+        for way, entries in (("all", now.since(written["all"])), ("news", policy.changed_entries())):
             changes = written[way].take(entries)
             if changes is None:
                 written[way], trees[way] = policy.saved(), json.loads(json.dumps(now.tree()))
             else:
-                patched(trees[way], json.loads(json.dumps(plain(changes))))
+                patch_tree(trees[way], json.loads(json.dumps(json_entries(changes))))
             assert written[way] == now
             assert read(PlacementState, [Source("state", json.dumps(trees[way]), "json")]) == now
-            assert list(trees[way]["balloons"]) == [str(each) for each in getattr(policy, "balloons", ())], "in order"
+            assert list(trees[way]["balloons"]) == [str(entry) for entry in getattr(policy, "balloons", ())], "in order"
 
 
 @given(machines, machines, st.sampled_from(["topology-aware", "balloons"]), steps())
@@ -274,12 +274,12 @@ def test_what_another_machine_has_not_is_not_taken_up(
     policy = make(name, topology, Choices.DEFAULT)
     play(policy, sequence)
     policy.machine = Machine.of(other)
-    again = remade(policy, list(policy.containers))
-    check(again)
-    for one in list(again.containers):
-        again.release(one)
-    check(again)
-    assert again.zones.zones == {}
+    second = remade(policy, list(policy.containers))
+    check(second)
+    for one in list(second.containers):
+        second.release(one)
+    check(second)
+    assert second.zones.zones == {}
 
 
 @given(machines, st.sampled_from(["topology-aware", "balloons"]), steps())

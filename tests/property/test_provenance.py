@@ -24,20 +24,20 @@ REPLIES = st.lists(create_replies(), min_size=1, max_size=4)
 def run(container: m.Container, replies: list[Any], which: Rules) -> tuple[CreateMerge, Record]:
     """Merge the replies up to the first that fails, and what is recorded of that."""
     for reply in replies:  # a name with "=" in it cannot be told from another name with a value
-        kept = [pair for pair in reply.adjust.env if "=" not in pair.key]
+        remaining = [pair for pair in reply.adjust.env if "=" not in pair.key]
         del reply.adjust.env[:]
-        reply.adjust.env.extend(kept)
+        reply.adjust.env.extend(remaining)
     request = m.CreateContainerRequest(container=container)
     state = CreateMerge(request, which)
-    taken, failed = [], ""
+    accepted, failed = [], ""
     for place, reply in enumerate(replies):
-        taken.append((f"{place}0-p", reply.SerializeToString()))
+        accepted.append((f"{place}0-p", reply.SerializeToString()))
         try:
             state.apply(f"{place}0-p", reply)
         except NriError as error:
             failed = str(error)
             break
-    return state, Record(0.0, "CreateContainer", container.id, request.SerializeToString(), taken, failed)
+    return state, Record(0.0, "CreateContainer", container.id, request.SerializeToString(), accepted, failed)
 
 
 def shown(row: Any, which: Rules) -> bool:
@@ -49,12 +49,12 @@ def test_the_chain_of_every_value_leads_from_the_request_to_the_outcome(
     container: m.Container, replies: list[Any], which: Rules
 ) -> None:
     state, record = run(container, replies, which)
-    made = explain(container.id, [record], rules=which)
+    explanation = explain(container.id, [record], rules=which)
     if record.failed:
         return
-    assert made.notes == [], "an event that went well could not be worked out"
+    assert explanation.notes == [], "an event that went well could not be worked out"
     now: dict[Spot, Any] = {}
-    for step in made.steps:
+    for step in explanation.steps:
         row = BY_NAME[step.change.field]
         spot = Spot(row, step.change.key)
         if shown(row, which) and row.kind is not Kind.RESET:
@@ -67,24 +67,24 @@ def test_the_chain_of_every_value_leads_from_the_request_to_the_outcome(
 @given(containers(), REPLIES, rules())
 def test_every_history_is_json_and_a_table(container: m.Container, replies: list[Any], which: Rules) -> None:
     _, record = run(container, replies, which)
-    made = explain(container.id, [record], rules=which)
-    json.dumps(made.to_json())
-    assert all(len(row) == 8 for row in made.rows())
+    explanation = explain(container.id, [record], rules=which)
+    json.dumps(explanation.to_json())
+    assert all(len(row) == 8 for row in explanation.rows())
 
 
 @given(containers(), REPLIES, rules())
 def test_a_failed_event_is_told_as_not_applied(container: m.Container, replies: list[Any], which: Rules) -> None:
     _, record = run(container, replies, which)
-    made = explain(container.id, [record], rules=which)
+    explanation = explain(container.id, [record], rules=which)
     if record.failed:
-        assert all(step.note for step in made.steps), "a change that was never applied looks as if it was"
-        assert made.steps or made.notes or made.refused
+        assert all(step.note for step in explanation.steps), "a change that was never applied looks as if it was"
+        assert explanation.steps or explanation.notes or explanation.refused
 
 
 @given(containers(), REPLIES)
 def test_any_answer_of_a_shadow_plugin_can_be_described(container: m.Container, replies: list[Any]) -> None:
     *earlier, last = replies
     state, _ = run(container, earlier, Rules.DEFAULT)
-    made = report("90-s", "CreateContainer", m.PodSandbox(), state.container, last, ledger=state.ledger)
-    json.dumps(made.to_json())
-    assert str(made).startswith("shadow plugin 90-s at CreateContainer")
+    created = report("90-s", "CreateContainer", m.PodSandbox(), state.container, last, ledger=state.ledger)
+    json.dumps(created.to_json())
+    assert str(created).startswith("shadow plugin 90-s at CreateContainer")

@@ -71,10 +71,10 @@ def test_a_thousand_histories_are_run_again_with_the_same_outcome(
     plugins: list[type[nri.Plugin]],
 ) -> None:
     folder = tmp_path_factory.mktemp("history")
-    made = [kind() for kind in plugins]
+    created = [kind() for kind in plugins]
     happened = 0
     with Recorder(folder, redact=False) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
-        for number, one in enumerate(made, 1):
+        for number, one in enumerate(created, 1):
             runtime.add(one, f"{number}0", f"p{number}")
         for place, history in enumerate(histories):
             pod = make_pod(name=f"pod-{place}")
@@ -83,12 +83,12 @@ def test_a_thousand_histories_are_run_again_with_the_same_outcome(
                 happened += 1
                 with suppress(NriError):
                     if event == "ask":
-                        ask(runtime, made[0], containers[n], n)
+                        ask(runtime, created[0], containers[n], n)
                     else:
                         EVENTS[event](runtime, pod, containers[n], n)
-    with Replay(folder) as again:
+    with Replay(folder) as replay:
         for number, kind in enumerate(plugins, 1):
-            again.add(kind(), f"{number}0", f"p{number}")
-        outcomes = list(again.outcomes())
+            replay.add(kind(), f"{number}0", f"p{number}")
+        outcomes = list(replay.outcomes())
     assert len(outcomes) == happened
     assert [outcome for outcome in outcomes if outcome.differences or outcome.left_out] == []

@@ -83,10 +83,10 @@ PROGRAMS = [AgentSettings, BalloonsOptions, EngineConfig, ProxySettings, Topolog
 
 def fields(cls: type, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     """The paths of all keys of a settings class."""
-    found = []
+    matches = []
     for name, annotation in fields_of(cls).items():
-        found += [(*path, name), *(fields(annotation, (*path, name)) if is_plain(annotation) else [])]
-    return found
+        matches += [(*path, name), *(fields(annotation, (*path, name)) if is_plain(annotation) else [])]
+    return matches
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda cls: cls.__module__)

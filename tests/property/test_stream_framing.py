@@ -39,13 +39,13 @@ def test_what_a_client_sends_arrives_in_its_stream(
 ) -> None:
     """`None` closes the client's half; what is sent after that is refused here."""
     client, server = ClientSide(), ServerSide()
-    wire, wanted = b"", defaultdict(list)
+    wire, expected = b"", defaultdict(list)
     streams: list[tuple[int, bool]] = []
     for (sends, receives), first in opened:
         stream_id, frame = client.open(Request("s", "m", first), sends=sends, receives=receives)
         wire += b"".join(frame)
         streams.append((stream_id, sends))
-        wanted[stream_id].append(("request", first, sends))
+        expected[stream_id].append(("request", first, sends))
     closed = {stream_id for stream_id, sends in streams if not sends}
     for place, payload in sent:
         stream_id = streams[place % len(streams)][0]
@@ -53,7 +53,7 @@ def test_what_a_client_sends_arrives_in_its_stream(
             wire += client.streams.close(stream_id)
             if stream_id not in closed:
                 closed.add(stream_id)
-                wanted[stream_id].append("end")
+                expected[stream_id].append("end")
         elif stream_id in closed:
             try:
                 client.streams.data(stream_id, payload)
@@ -62,7 +62,7 @@ def test_what_a_client_sends_arrives_in_its_stream(
             raise AssertionError("data after the end of our half")
         else:
             wire += client.streams.data(stream_id, payload)
-            wanted[stream_id].append(payload)
+            expected[stream_id].append(payload)
     got: dict[int, list[Any]] = defaultdict(list)
     for fragment in fragments(sizes, wire):
         for item in server.receive(fragment):
@@ -72,7 +72,7 @@ def test_what_a_client_sends_arrives_in_its_stream(
             else:
                 got[item.stream_id] += [] if item.payload is None else [item.payload]
                 got[item.stream_id] += ["end"] if item.last else []
-    assert got == wanted
+    assert got == expected
 
 
 @given(
@@ -85,7 +85,7 @@ def test_what_a_server_sends_arrives_in_its_stream(
 ) -> None:
     """`None` ends a stream, a number is a status, and a server that does not stream answers with its first message."""
     client, server = ClientSide(), ServerSide()
-    streams, wanted, over = [], defaultdict(list), set()
+    streams, expected, over = [], defaultdict(list), set()
     for sends, receives in opened:
         stream_id, frame = client.open(Request("s", "m", b""), sends=sends, receives=receives)
         assert [type(item) for item in server.receive(b"".join(frame))] == [Request]
@@ -98,19 +98,19 @@ def test_what_a_server_sends_arrives_in_its_stream(
             continue
         if isinstance(what, int):
             wire += server.respond(stream_id, b"", what, "no")
-            wanted[stream_id].append(("status", what))
+            expected[stream_id].append(("status", what))
             over.add(stream_id)
         elif not receives:
             wire += server.respond(stream_id, what or b"")
-            wanted[stream_id].append(("reply", what or b""))
+            expected[stream_id].append(("reply", what or b""))
             over.add(stream_id)
         elif what is None:
             wire += server.streams.close(stream_id)
-            wanted[stream_id].append("end")
+            expected[stream_id].append("end")
             over.add(stream_id)
         else:
             wire += server.streams.data(stream_id, what)
-            wanted[stream_id].append(what)
+            expected[stream_id].append(what)
     got: dict[int, list[Any]] = defaultdict(list)
     for fragment in fragments(sizes, wire):
         for item in client.receive(fragment):
@@ -119,7 +119,7 @@ def test_what_a_server_sends_arrives_in_its_stream(
             else:
                 got[item.stream_id] += [] if item.payload is None else [item.payload]
                 got[item.stream_id] += ["end"] if item.last else []
-    assert got == wanted
+    assert got == expected
     assert not any(stream_id in client.streams for stream_id in over)
 
 

@@ -164,10 +164,10 @@ def test_a_message_is_cut_as_a_go_peer_needs_it(length) -> None:
     data = mux.cut(2, bytes(length))
     first = struct.unpack(">II", data[:8])
     assert first == (2, min(length, 4096))
-    rest = data[8 + first[1] :]
-    assert bool(rest) == (length > 4096), "one frame, or one of 4096 bytes and one with the rest"
-    if rest:
-        assert struct.unpack(">II", rest[:8]) == (2, length - 4096)
+    remainder = data[8 + first[1] :]
+    assert bool(remainder) == (length > 4096), "one frame, or one of 4096 bytes and one with the rest"
+    if remainder:
+        assert struct.unpack(">II", remainder[:8]) == (2, length - 4096)
 
 
 @given(st.lists(st.one_of(st.binary(max_size=20), st.integers(4000, 4200).map(bytes)), max_size=6))

@@ -65,31 +65,31 @@ def runtime_name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def proxied(runtime_name: str) -> Iterator[Proxied]:
     """The shared proxy."""
-    made = make(runtime_name, network=True)
+    proxied_runtime = make(runtime_name, network=True)
     try:
-        made.start()
-        yield made
+        proxied_runtime.start()
+        yield proxied_runtime
     finally:
-        made.close()
+        proxied_runtime.close()
 
 
 @pytest.fixture(scope="session")
 def plugin(proxied: Proxied) -> Iterator[PluginProcess]:
     """The recorder in the shared proxy."""
-    with PluginProcess(proxied.nri_socket) as made:
-        made.wait_for("Synchronize")
-        yield made
+    with PluginProcess(proxied.nri_socket) as process:
+        process.wait_for("Synchronize")
+        yield process
 
 
 @pytest.fixture
-def own(runtime_name: str) -> Iterator[Own]:
+def own_proxy(runtime_name: str) -> Iterator[Own]:
     """Start a proxy and a runtime of the test's own; `more` is added to the proxy's settings."""
     with ExitStack() as stack:
 
         def start_one(more: str = "") -> Proxied:
-            made = make(runtime_name, more)
-            stack.callback(made.close)
-            made.start()
-            return made
+            proxied_runtime = make(runtime_name, more)
+            stack.callback(proxied_runtime.close)
+            proxied_runtime.start()
+            return proxied_runtime
 
         yield start_one

@@ -63,13 +63,13 @@ def run_case(proxied: Proxied, folder: Path, name: str, case: Case | None) -> Co
     wishes = {"test/adjust": name} if case else {}
     annotations = {**wishes, FOLDER: str(folder), CGROUP_PARENT: f"/{proxied.run_dir.name}"}
     pod = cri.run_pod(f"adjust-{name}", annotations=annotations)
-    made = cri.create(
+    created_id = cri.create(
         pod, "main", env={"OF_POD": "old"}, annotations={"of-container": "1"}, memory_limit_in_bytes=64 << 20
     )
     started = case is None or case.start
     if started:
-        cri.start(made)
-    return ContainerView(cri, made, folder, shared=case is None, started=started)
+        cri.start(created_id)
+    return ContainerView(cri, created_id, folder, shared=case is None, started=started)
 
 
 @pytest.fixture(scope="module")
@@ -91,18 +91,20 @@ def test_an_adjustment_has_its_effect_or_is_told(
     unadjusted = case.read(plain)
     before = len(proxied.log_lines("an adjustment is left out"))
     try:
-        seen = case.read(run_case(proxied, tmp_path, name, case))
-        outcome = "applied" if seen == case.effect else "ignored" if seen == unadjusted else f"read back {seen!r}"
+        received = case.read(run_case(proxied, tmp_path, name, case))
+        outcome = (
+            "applied" if received == case.effect else "ignored" if received == unadjusted else f"read back {received!r}"
+        )
     except grpc.RpcError as error:
         outcome = f"refused: {error.details()}"
-    told = proxied.log_lines("an adjustment is left out")[before:]
+    lines = proxied.log_lines("an adjustment is left out")[before:]
     if name in PARTLY or name in UNSAID:
         expected, begin = PARTLY.get(name) or ("ignored", UNSAID[name])
         assert outcome == expected
-        (line,) = told
+        (line,) = lines
         assert f"left out: {begin} " in line, line
         assert "of plugin 10-recorder" in line or begin == "linux.resources.devices", "rules have no owner"
     else:
         expected = OTHERWISE.get((name, None)) or OTHERWISE.get((name, runtime_name), "applied")
         assert outcome.partition(":")[0] == expected, outcome
-        assert told == []
+        assert lines == []

@@ -38,15 +38,15 @@ SPEAKER = "echo to stdout; echo to stderr >&2; trap 'exit 0' TERM; while :; do s
 @pytest.fixture
 def pod(proxied: Proxied, plugin: PluginProcess, request: pytest.FixtureRequest) -> Iterator[Pod]:
     """A pod of the test's own."""
-    made = proxied.cri.run_pod(f"flow-{request.node.callspec.id}-{time.monotonic_ns()}")
-    yield made
-    proxied.cri.remove_pod(made.id)
+    pod_id = proxied.cri.run_pod(f"flow-{request.node.callspec.id}-{time.monotonic_ns()}")
+    yield pod_id
+    proxied.cri.remove_pod(pod_id.id)
 
 
 def shares(proxied: Proxied, container: str) -> int:
     """The CPU shares of a container, by its spec: weights of version 2 differ between releases of runc."""
-    found: int = proxied.cri.info(container)["runtimeSpec"]["linux"]["resources"]["cpu"]["shares"]
-    return found
+    actual: int = proxied.cri.info(container)["runtimeSpec"]["linux"]["resources"]["cpu"]["shares"]
+    return actual
 
 
 def cpus(proxied: Proxied, container: str) -> str:
@@ -62,9 +62,9 @@ def memory(proxied: Proxied, container: str) -> str:
 
 def test_a_pods_whole_life_is_told_once_in_order(proxied: Proxied, plugin: PluginProcess) -> None:
     cri = proxied.cri
-    made = cri.run_pod("life")
-    container = cri.run(made, "main")
-    cri.remove_pod(made.id)
+    pod_id = cri.run_pod("life")
+    container = cri.run(pod_id, "main")
+    cri.remove_pod(pod_id.id)
     plugin.wait_for("RemovePodSandbox", pod="life")
     lines = [line for line in plugin.lines(pod="life") if line["event"] in LIFE]
     assert [line["event"] for line in lines] == LIFE
@@ -73,18 +73,18 @@ def test_a_pods_whole_life_is_told_once_in_order(proxied: Proxied, plugin: Plugi
     assert [line["message"]["annotations"][RUNTIME_ID] for line in lines if line["event"] == "PostStartContainer"] == [
         container
     ]
-    assert next(line["pod_id"] for line in lines) == made.id
+    assert next(line["pod_id"] for line in lines) == pod_id.id
 
 
 def test_plugins_see_a_running_container_with_its_process_and_spec(
     proxied: Proxied, plugin: PluginProcess, pod: Pod
 ) -> None:
     container = proxied.cri.run(pod, "main", memory_limit_in_bytes=64 << 20)
-    told = plugin.wait_for("PostStartContainer", pod=pod.config.metadata.name)["message"]
-    assert told["pid"] == proxied.cri.info(container)["pid"]
-    assert told["args"] == ["/bin/sleep", "2147483647"]
-    assert container in told["linux"]["cgroupsPath"]
-    assert told["linux"]["resources"]["memory"]["limit"]["value"] == str(64 << 20)
+    event = plugin.wait_for("PostStartContainer", pod=pod.config.metadata.name)["message"]
+    assert event["pid"] == proxied.cri.info(container)["pid"]
+    assert event["args"] == ["/bin/sleep", "2147483647"]
+    assert container in event["linux"]["cgroupsPath"]
+    assert event["linux"]["resources"]["memory"]["limit"]["value"] == str(64 << 20)
 
 
 def test_an_update_of_the_kubelet_and_one_of_a_plugin_are_in_force(
@@ -117,8 +117,8 @@ def test_an_end_by_itself_is_told_with_its_code(proxied: Proxied, plugin: Plugin
     container = proxied.cri.run(pod, "main", ["/bin/sh", "-c", "sleep 0.2; exit 7"])
     proxied.cri.wait_exited(container)
     proxied.cri.call("ListContainers", pb.ListContainersRequest())  # as the kubelet does all the time
-    told = plugin.wait_for("StopContainer", pod=pod.config.metadata.name)["message"]
-    assert told["exitCode"] == 7
+    event = plugin.wait_for("StopContainer", pod=pod.config.metadata.name)["message"]
+    assert event["exitCode"] == 7
 
 
 def test_commands_logs_statistics_and_images_pass_through(proxied: Proxied, plugin: PluginProcess, pod: Pod) -> None:
@@ -132,11 +132,11 @@ def test_commands_logs_statistics_and_images_pass_through(proxied: Proxied, plug
         wait_for(lambda: log.seek(0) == 0 and "stdout F to stdout" in log.read(), "the log")
     assert cri.call("ContainerStats", pb.ContainerStatsRequest(container_id=container)).stats.cpu.timestamp > 0
     with CriClient(proxied.cri_socket) as client, CriClient(proxied.runtime.cri_socket) as direct:
-        assert [each.id for each in client.call("ListImages").images] == [
-            each.id for each in direct.call("ListImages").images
+        assert [image.id for image in client.call("ListImages").images] == [
+            image.id for image in direct.call("ListImages").images
         ]
-        asked = {"image": pb.ImageSpec(image="localhost/none:1")}
-        assert client.call("ImageStatus", **asked) == direct.call("ImageStatus", **asked)
+        requests = {"image": pb.ImageSpec(image="localhost/none:1")}
+        assert client.call("ImageStatus", **requests) == direct.call("ImageStatus", **requests)
         asked_of = {"container_id": "none"}
         assert client.refused("ContainerStatus", **asked_of) == direct.refused("ContainerStatus", **asked_of)
 
@@ -144,23 +144,23 @@ def test_commands_logs_statistics_and_images_pass_through(proxied: Proxied, plug
 def test_events_of_the_runtime_come_as_a_stream(proxied: Proxied, plugin: PluginProcess) -> None:
     with CriClient(proxied.cri_socket) as client:
         events = client.stream("GetContainerEvents")
-        made = proxied.cri.run_pod("streamed")
-        container = proxied.cri.run(made, "main")
-        seen: list[tuple[str, int]] = []
+        pod_id = proxied.cri.run_pod("streamed")
+        container = proxied.cri.run(pod_id, "main")
+        received: list[tuple[str, int]] = []
         for event in events:
-            seen.append((event.container_id, event.container_event_type))
-            if (container, pb.CONTAINER_STARTED_EVENT) in seen:
+            received.append((event.container_id, event.container_event_type))
+            if (container, pb.CONTAINER_STARTED_EVENT) in received:
                 break
         events.cancel()
-        proxied.cri.remove_pod(made.id)
-    assert (container, pb.CONTAINER_CREATED_EVENT) in seen
+        proxied.cri.remove_pod(pod_id.id)
+    assert (container, pb.CONTAINER_CREATED_EVENT) in received
 
 
 @pytest.fixture
 def streams() -> Iterator[Client]:
     """client-go's own clients."""
-    with Client() as made:
-        yield made
+    with Client() as client:
+        yield client
 
 
 @pytest.mark.parametrize("over", ["spdy", "websocket"])
@@ -170,10 +170,10 @@ def test_exec_and_attach_of_a_client_end_at_the_runtime(
     if over == "websocket" and isinstance(proxied.runtime, Containerd):
         return  # containerd has the protocol that client-go wants over SPDY only
     container = proxied.cri.run(pod, "main", ["/bin/sh", "-c", SPEAKER])
-    asked: dict[str, Any] = {"stdout": True, "stderr": True, "stdin": True}
-    request = pb.ExecRequest(container_id=container, cmd=["/bin/sh", "-c", "read a; echo got $a; exit 5"], **asked)
+    requests: dict[str, Any] = {"stdout": True, "stderr": True, "stdin": True}
+    request = pb.ExecRequest(container_id=container, cmd=["/bin/sh", "-c", "read a; echo got $a; exit 5"], **requests)
     url = proxied.cri.call("Exec", request).url
-    session = streams.begin("run", url, over, **asked)
+    session = streams.begin("run", url, over, **requests)
     session.tell("type", text="this\n")
     end = session.end()
     assert session.said() == "got this\n"
@@ -182,13 +182,13 @@ def test_exec_and_attach_of_a_client_end_at_the_runtime(
 
 @pytest.mark.parametrize("over", ["spdy"])
 def test_a_port_of_a_pod_is_reached(proxied: Proxied, plugin: PluginProcess, streams: Client, over: str) -> None:
-    made = proxied.cri.run_pod("ported", own_network=True)
+    pod_id = proxied.cri.run_pod("ported", own_network=True)
     script = "while :; do echo forwarded | nc -l -p 7070; done"
-    pid = proxied.cri.info(proxied.cri.run(made, "main", ["/bin/sh", "-c", script]))["pid"]
+    pid = proxied.cri.info(proxied.cri.run(pod_id, "main", ["/bin/sh", "-c", script]))["pid"]
     table = Path(f"/proc/{pid}/net/tcp6"), Path(f"/proc/{pid}/net/tcp")
     # The client gives its port up with the first connection that the pod refuses.
-    wait_for(lambda: any(f":{7070:04X} " in each.read_text() for each in table if each.exists()), "the listener")
-    url = proxied.cri.call("PortForward", pb.PortForwardRequest(pod_sandbox_id=made.id, port=[7070])).url
+    wait_for(lambda: any(f":{7070:04X} " in row.read_text() for row in table if row.exists()), "the listener")
+    url = proxied.cri.call("PortForward", pb.PortForwardRequest(pod_sandbox_id=pod_id.id, port=[7070])).url
     session = streams.begin("forward", url, over, ports=["0:7070"])
     (port,) = session.ports()
 
@@ -198,7 +198,7 @@ def test_a_port_of_a_pod_is_reached(proxied: Proxied, plugin: PluginProcess, str
 
     wait_for(answered, "the answer")
     session.tell("leave")
-    proxied.cri.remove_pod(made.id)
+    proxied.cri.remove_pod(pod_id.id)
 
 
 def test_a_plugin_in_go_changes_real_containers(proxied: Proxied, plugin: PluginProcess) -> None:
@@ -207,10 +207,10 @@ def test_a_plugin_in_go_changes_real_containers(proxied: Proxied, plugin: Plugin
         FieldPlugin(proxied.nri_socket, "logger", "20") as logger,
         FieldPlugin(proxied.nri_socket, "allocator", "30", cpus=2, shared=1, tell=True) as allocator,
     ):
-        for each in (logger, allocator):
-            each.wait_event("started")  # it is configured then, and does not take part yet
-            active = rf"plugin external:{each.label}\[{each.pid}\] is active"
-            wait_for(lambda active=active: proxied.log_lines(active), f"plugin {each.label}")  # type: ignore[misc]
+        for row in (logger, allocator):
+            row.wait_event("started")  # it is configured then, and does not take part yet
+            active = rf"plugin external:{row.label}\[{row.pid}\] is active"
+            wait_for(lambda active=active: proxied.log_lines(active), f"plugin {row.label}")  # type: ignore[misc]
         step = {"adjust": {"env": [{"key": "OF_GO", "value": "yes"}], "linux": {"oomScoreAdj": {"value": 500}}}}
         cri = proxied.cri
         first = cri.run_pod("go-first", annotations={"logger.test/CreateContainer": json.dumps(step)})
@@ -221,22 +221,22 @@ def test_a_plugin_in_go_changes_real_containers(proxied: Proxied, plugin: Plugin
             assert int(score.read()) == 500
         if (os.cpu_count() or 1) >= 2:
             second = cri.run_pod("go-second", annotations={"cpus.test/exclusive": "1"})
-            exclusive = cri.run(second, "main")
-            assert (cpus(proxied, exclusive), cpus(proxied, shared)) == ("0", "1")
+            container_id = cri.run(second, "main")
+            assert (cpus(proxied, container_id), cpus(proxied, shared)) == ("0", "1")
             cri.remove_pod(second.id)
             third = cri.run_pod("go-third", annotations={"cpus.test/exclusive": "1"})
-            again = cri.run(third, "main")
-            assert cpus(proxied, again) == "0", "what the first had is given back"
+            restored = cri.run(third, "main")
+            assert cpus(proxied, restored) == "0", "what the first had is given back"
             cri.remove_pod(third.id)
         cri.remove_pod(first.id)
 
 
 def test_a_plugin_that_refuses_has_no_container_made(proxied: Proxied, plugin: PluginProcess) -> None:
-    made = proxied.cri.run_pod("refused", annotations={"test/fail": "CreateContainer"})
+    pod_id = proxied.cri.run_pod("refused", annotations={"test/fail": "CreateContainer"})
     with pytest.raises(grpc.RpcError) as caught:
-        proxied.cri.create(made, "main")
+        proxied.cri.create(pod_id, "main")
     error: Any = caught.value
     assert "10-recorder" in error.details() and "asked to fail at CreateContainer" in error.details()
     containers = proxied.runtime.cri.call("ListContainers", pb.ListContainersRequest()).containers
-    assert made.id not in [each.pod_sandbox_id for each in containers]
-    proxied.cri.remove_pod(made.id)
+    assert pod_id.id not in [container.pod_sandbox_id for container in containers]
+    proxied.cri.remove_pod(pod_id.id)

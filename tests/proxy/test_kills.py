@@ -44,8 +44,8 @@ def adjusted(proxied: Proxied, name: str) -> Pod:
 
 
 def containers_of(cri: Cri, pod: Pod) -> list[str]:
-    found = cri.call("ListContainers", pb.ListContainersRequest()).containers
-    return [each.id for each in found if each.pod_sandbox_id == pod.id]
+    actual = cri.call("ListContainers", pb.ListContainersRequest()).containers
+    return [row.id for row in actual if row.pod_sandbox_id == pod.id]
 
 
 def made_at_last(proxied: Proxied, pod: Pod) -> list[str]:
@@ -64,13 +64,13 @@ def code_of(call: Any) -> grpc.StatusCode | None:
     try:
         call()
     except grpc.RpcError as error:
-        found: grpc.StatusCode = error.code()
-        return found
+        actual: grpc.StatusCode = error.code()
+        return actual
     return None
 
 
-def test_containers_and_their_names_outlive_a_kill_of_the_proxy(own: Own) -> None:
-    proxied = own()
+def test_containers_and_their_names_outlive_a_kill_of_the_proxy(own_proxy: Own) -> None:
+    proxied = own_proxy()
     with PluginProcess(proxied.nri_socket) as plugin:
         plugin.wait_for("Synchronize")
         pod = adjusted(proxied, "outlives")
@@ -99,13 +99,13 @@ def test_containers_and_their_names_outlive_a_kill_of_the_proxy(own: Own) -> Non
         assert plugin.wait_for("StopContainer", pod="around")["id"] == around
         proxied.cri.remove_all()
         plugin.wait_for("RemovePodSandbox", pod="around")
-        told = [line["event"] for line in plugin.lines(pod="outlives")]
-        assert [told.count(event) for event in ("StopContainer", "RemoveContainer", "RemovePodSandbox")] == [1, 1, 1]
+        events = [line["event"] for line in plugin.lines(pod="outlives")]
+        assert [events.count(event) for event in ("StopContainer", "RemoveContainer", "RemovePodSandbox")] == [1, 1, 1]
 
 
-def test_a_kill_of_the_proxy_in_the_middle_of_a_creation_leaves_no_container_without_policy(own: Own) -> None:
+def test_a_kill_of_the_proxy_in_the_middle_of_a_creation_leaves_no_container_without_policy(own_proxy: Own) -> None:
     """It dies while a plugin thinks, while the runtime works, and just after: each time the kubelet can go on."""
-    proxied = own()
+    proxied = own_proxy()
     policy = proxied.policy
     policy.write_text('["10-recorder"]\nrequired = true\n')
     policy.chmod(0o600)
@@ -133,11 +133,11 @@ def test_a_kill_of_the_proxy_in_the_middle_of_a_creation_leaves_no_container_wit
             direct: Cri = proxied.runtime.cri
             proxied.start_proxy()
             plugin.wait_for("Synchronize", count=2 + number)
-            mine = containers_of(direct, pod)
-            if not mine:  # the runtime had not heard of it, or is still at it
+            container_ids = containers_of(direct, pod)
+            if not container_ids:  # the runtime had not heard of it, or is still at it
                 assert outcome == [grpc.StatusCode.UNAVAILABLE]
-                mine = made_at_last(proxied, pod)
-            (container,) = mine
+                container_ids = made_at_last(proxied, pod)
+            (container,) = container_ids
             proxied.cri.start(container)
             assert memory(proxied, container) == str(LIMIT), f"killed after {pause_s} s"
             started = plugin.wait_for("StartContainer", pod=pod.config.metadata.name)
@@ -145,8 +145,8 @@ def test_a_kill_of_the_proxy_in_the_middle_of_a_creation_leaves_no_container_wit
             proxied.cri.remove_pod(pod.id)
 
 
-def test_a_kill_of_the_runtime_is_unavailable_and_not_a_hang_and_nothing_has_ended(own: Own) -> None:
-    proxied = own()
+def test_a_kill_of_the_runtime_is_unavailable_and_not_a_hang_and_nothing_has_ended(own_proxy: Own) -> None:
+    proxied = own_proxy()
     with PluginProcess(proxied.nri_socket) as plugin:
         plugin.wait_for("Synchronize")
         pod = adjusted(proxied, "held")
@@ -158,9 +158,9 @@ def test_a_kill_of_the_runtime_is_unavailable_and_not_a_hang_and_nothing_has_end
         assert code_of(lambda: proxied.cri.create(pod, "other")) is grpc.StatusCode.UNAVAILABLE
         plugin.wait_for("RemoveContainer", container="other")
         assert not plugin.lines("StopContainer", container="main")
-        told = [line["event"] for line in plugin.lines(container="other")]
-        asked = ["CreateContainer", "ValidateContainerAdjustment"]
-        assert told == [*asked, "StopContainer", "RemoveContainer"], "it is taken back"
+        events = [line["event"] for line in plugin.lines(container="other")]
+        requests = ["CreateContainer", "ValidateContainerAdjustment"]
+        assert events == [*requests, "StopContainer", "RemoveContainer"], "it is taken back"
         proxied.runtime.start()
         wait_for(proxied.cri.answers, "the runtime, through the proxy")
         assert memory(proxied, container) == str(LIMIT)
@@ -168,13 +168,13 @@ def test_a_kill_of_the_runtime_is_unavailable_and_not_a_hang_and_nothing_has_end
         assert memory(proxied, other) == str(LIMIT)
         proxied.cri.remove_pod(pod.id)
         plugin.wait_for("RemovePodSandbox", pod="held")
-        told = [line["event"] for line in plugin.lines(container="main")]
-        assert [told.count(event) for event in ("StopContainer", "RemoveContainer")] == [1, 1]
+        events = [line["event"] for line in plugin.lines(container="main")]
+        assert [events.count(event) for event in ("StopContainer", "RemoveContainer")] == [1, 1]
 
 
-def test_a_container_that_ends_while_the_proxy_is_away_is_told_when_it_is_back(own: Own) -> None:
+def test_a_container_that_ends_while_the_proxy_is_away_is_told_when_it_is_back(own_proxy: Own) -> None:
     # It does not look by itself before the plugin has come back: that could not be told then.
-    proxied = own('poll_interval = "10m"')
+    proxied = own_proxy('poll_interval = "10m"')
     with PluginProcess(proxied.nri_socket) as plugin:
         plugin.wait_for("Synchronize")
         pod = proxied.cri.run_pod("ends")
@@ -187,13 +187,13 @@ def test_a_container_that_ends_while_the_proxy_is_away_is_told_when_it_is_back(o
         proxied.start_proxy()
         plugin.wait_for("Synchronize", count=2)
         proxied.cri.call("ListContainers", pb.ListContainersRequest())
-        told = plugin.wait_for("StopContainer", pod="ends")
-        assert (told["id"], told["message"]["exitCode"]) == (name, 137)
+        event = plugin.wait_for("StopContainer", pod="ends")
+        assert (event["id"], event["message"]["exitCode"]) == (name, 137)
         proxied.cri.remove_pod(pod.id)
 
 
-def test_nothing_is_left_of_pods_that_are_gone(own: Own) -> None:
-    proxied = own()
+def test_nothing_is_left_of_pods_that_are_gone(own_proxy: Own) -> None:
+    proxied = own_proxy()
     for number in range(3):
         pod = proxied.cri.run_pod(f"gone-{number}")
         proxied.cri.run(pod, "main")

@@ -294,7 +294,7 @@ def assert_pods_refused(side: Side) -> None:
     device = f"nri{os.getpid()}k"
     with host_device(device):
         for value, text in (
-            (f"[{{name: {device}}}, {{name: nonesuch}}]", "nonesuch: the host has no such device"),
+            (f"[{{name: {device}}}, {{name: nonesuch}}]", "nonesuch: not found on the host"),
             (f"[{{name: {device}, mtu: x}}]", f"annotation {NETDEVICE}: [0].mtu: 'x' is not a number"),
         ):
             try:

@@ -348,13 +348,13 @@ BAD: tuple[tuple[str, str, str], ...] = (
     (f"network-devices.{DOMAIN}", "[{name: eth9}]", "[0]: hostIf is missing"),
     (f"sysctl.{DOMAIN}", "[a]", "expected keys with values"),
     (f"memory-policy.{DOMAIN}", "{mode: NEAR}", "mode: must be one of"),
-    (f"ulimits.{DOMAIN}", "[{type: nofile, soft: 2, hard: 1}]", "[0]: the soft limit, 2, is above the hard one, 1"),
+    (f"ulimits.{DOMAIN}", "[{type: nofile, soft: 2, hard: 1}]", "[0]: soft limit 2 exceeds hard limit 1"),
     ("ulimits.nri.containerd.io", "[{type: files, soft: 1, hard: 1}]", "[0].type: must be"),
     (f"closid.rdt.{DOMAIN}", "a/b", '"a/b" cannot be the name of a class'),
-    (f"schemata.rdt.{DOMAIN}", "L3", '[0]: "L3" is no line of schemata'),
+    (f"schemata.rdt.{DOMAIN}", "L3", '[0]: "L3" is not a line of schemata'),
     (f"enablemonitoring.rdt.{DOMAIN}", "yes", '"yes" is neither true nor false'),
     (f"writable-cgroups.{DOMAIN}", "yes", '"yes" is neither true nor false'),
-    ("memory.max.memory-qos.nri.io/", "1", '"memory.max" is not allowed here (allowed: memory.high)'),
+    ("memory.max.memory-qos.nri.io/", "1", '"memory.max" is not allowed (allowed: memory.high)'),
     ("class.memory-qos.nri.io/", "gold", 'there is no class "gold"'),
     ("class.memtierd.nri.io/", "gold", 'there is no class "gold"'),
     ("policy.memory-policy.nri.io", "{mode: NEAR}", "mode: must be one of"),
@@ -366,7 +366,9 @@ BACK = "net-back"
 NETDEVICE = f"netdevice.{DOMAIN}"
 WATCHED_ANNOTATIONS = {f"writable-cgroups.{DOMAIN}": "true"}
 #: What writable-cgroups says of them on a host that does not delegate.
-NOT_DELEGATED = f"annotation writable-cgroups.{DOMAIN} has no effect: the host has no cgroup v2 with nsdelegate"
+NOT_DELEGATED = (
+    f"annotation writable-cgroups.{DOMAIN} has no effect: the host has no cgroup v2 is mounted with nsdelegate"
+)
 #: What plugins that change nothing print of the pod `watched` and its container `app`; ADDRESS is the pod's, NETWORK is
 #: any path.
 WATCHED = {

@@ -169,7 +169,7 @@ def test_doctor_finds_a_runtime_that_listens_and_one_that_does_not(nri: Command)
 
 def test_why_says_that_this_runtime_keeps_no_history(nri: Command) -> None:
     result = nri("why", "1f2e3d", code=3)
-    assert "only runtimes that are built on nri have an admin socket, where admin_socket is set" in result
+    assert "only runtimes built on nri have an admin socket, if admin_socket is set" in result
     assert len(result.splitlines()) == 1, result
 
 

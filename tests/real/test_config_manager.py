@@ -1,4 +1,4 @@
-"""`nri config-manager --restart` and the charts' `patchRuntimeConfig`: containerd as a unit of a real systemd."""
+"""`nri config-manager --restart` and the chart's `patchConfig`: containerd as a unit of a real systemd."""
 
 from __future__ import annotations
 

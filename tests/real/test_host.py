@@ -162,7 +162,7 @@ def test_what_the_kernel_refuses_or_cuts_is_told(pod: Pod) -> None:
     assert above is not None
     if above.version == 1:
         assert (result.outcome, result.after) == (Outcome.REFUSED, frozenset({0}))
-        assert result.reason.startswith("the cgroup above has not all of these")
+        assert result.reason.startswith("the parent cgroup does not have all of these")
     else:
         assert (result.outcome, result.after) == (Outcome.CLAMPED, frozenset({0}))
     assert writer.write(Write(pod.container, "cpu.bvt", 2)).outcome is Outcome.UNSUPPORTED

@@ -102,14 +102,14 @@ def test_every_view_is_reached_by_keys_and_draws_and_no_text_of_others_runs(page
     shown(page, "with a history")
     page.ask("[...document.querySelectorAll('[data-row]')].find(each => each.textContent.startsWith('app')).focus()")
     page.press("Enter")
-    assert "10-sets" in shown(page, "Who changed what")
+    assert "10-sets" in shown(page, "Changes")
     page.press("b")
     shown(page, "with a history")
     page.press("?")
     shown(page, "next and previous row")
     if page.ask("(overview.views || []).length"):
         page.press("4")
-        assert "10-sets" in shown(page, "something past NRI")
+        assert "10-sets" in shown(page, "a program without NRI")
         page.press("5")
         shown(page, "something was decided")
         page.press("j")
@@ -117,11 +117,11 @@ def test_every_view_is_reached_by_keys_and_draws_and_no_text_of_others_runs(page
         assert "no such file" in shown(page, "group-identity")
         page.press("6")
         placed = shown(page, "CPUs by topology-aware")
-        assert "NUMA node #0" in placed and "Waits for room: default/late/late" in placed
+        assert "NUMA node #0" in placed and "Waiting for room: default/late/late" in placed
         page.press("/")
         for letter in "app":
             page.press(letter)
-        page_text = shown(page, "Another value now")
+        page_text = shown(page, "Differences now")
         assert page_text.count("shop/web") >= 2 and "Agent" not in page_text and "default/app" in page_text
     assert page.ask("document.title") == "nri inspect"
     assert page.ask("document.querySelectorAll('main img, main script, [onerror]').length") == 0
@@ -131,10 +131,10 @@ def test_every_view_is_reached_by_keys_and_draws_and_no_text_of_others_runs(page
 @pytest.mark.parametrize(
     ("limits", "text", "tone"),
     [
-        ([64 << 20, 64 << 20], "None: every value is as it was given.", "good"),
-        ([64 << 20, None], "None of the values that were compared; 1 were not compared.", "warn"),
+        ([64 << 20, 64 << 20], "No differences.", "good"),
+        ([64 << 20, None], "No differences in the compared values; 1 were not compared.", "warn"),
         ([None, None], "Nothing was compared: no value could be read.", "warn"),
-        ([], "Nothing was compared: no running container was given a value.", "soft"),
+        ([], "Nothing was compared: no value was applied to a running container.", "soft"),
     ],
     ids=["all compared", "some", "none", "no value"],
 )
@@ -152,7 +152,7 @@ def test_drift_is_good_only_if_every_value_was_compared(
             browser.open(web.url)
             browser.wait("document.querySelectorAll('.tile').length > 3")
             browser.press("4")
-            shown(browser, "Another value now")
+            shown(browser, "Differences now")
             tones = browser.ask("[...document.querySelectorAll('main h2 + p')].map(each => each.className)")
             assert (tones, text in shown(browser, text)) == ([tone], True)
             browser.call("Page.navigate", url="about:blank")

@@ -22,7 +22,7 @@ from nri.inspector.sources import Running
 from nri.placement.policy import document
 from nri.service.http import Answer, Server, json_answer
 from nri.testing import FakeRuntime, make_container, make_pod
-from nri.trace.live import live_events
+from nri.trace.live_events import live_events
 from nri.trace.recorder import Recorder
 from tests.support.made_plugins import plugin
 from tests.support.placement import container, topology_aware

@@ -89,11 +89,11 @@ def _random_note(size: int) -> bytes:
 
 def _dense_containers() -> bytes:
     """As many containers and mounts as a reader parses in one message, of as many bytes as a message may have."""
-    containers = 5000 + blocks.MOST_MESSAGE // 256 - 1000
-    mounts = 30_000 + blocks.MOST_MESSAGE // 36 - containers - 1000
+    containers = 5000 + blocks.MAX_MESSAGE_BYTES // 256 - 1000
+    mounts = 30_000 + blocks.MAX_MESSAGE_BYTES // 36 - containers - 1000
     empty = b"\x12\x00" * containers
     filled = bytes_field(9, b"") * mounts
-    return empty + bytes_field(2, filled + bytes_field(3, b"x" * (blocks.MOST_MESSAGE - 3 * len(filled) - 60_000)))
+    return empty + bytes_field(2, filled + bytes_field(3, b"x" * (blocks.MAX_MESSAGE_BYTES - 3 * len(filled) - 60_000)))
 
 
 def _headers(count: int) -> list[bytes]:
@@ -119,7 +119,7 @@ def _nested(depth: int) -> bytes:
 #: By name what makes the blocks of a recording.
 BOMBS: dict[str, Callable[[], Iterable[bytes]]] = {
     "records without content": lambda: [_opened(), *[block(b"\x0a\x00" * (_BLOCK_BYTES // 2))] * 4],
-    "fields that are not records": lambda: [_opened(), *[block(b"\x12\x00" * (_BLOCK_BYTES // 2))] * 4],
+    "fields other than records": lambda: [_opened(), *[block(b"\x12\x00" * (_BLOCK_BYTES // 2))] * 4],
     "events without an end": lambda: _blocks(
         _record(kind=t.BEGINS, time_ns=_NOW_NS + n, serial=n, event="CreateContainer") for n in range(100_000)
     ),

@@ -36,11 +36,11 @@ class SpdyClient:
         """The next stream, and the bytes that open it."""
         self._last = stream or self._last + 2
         block = bytes(2) + self._packer.pack(headers)
-        return self._last, control(frames.SYN_STREAM, self._last, 0, rest=block, flags=flags)
+        return self._last, control(frames.SYN_STREAM, self._last, 0, tail=block, flags=flags)
 
     def more(self, stream: int, headers: Mapping[str, str], *, flags: int = 0) -> bytes:
         """More headers of a stream, which is open."""
-        return control(frames.HEADERS, stream, rest=self._packer.pack(headers), flags=flags)
+        return control(frames.HEADERS, stream, tail=self._packer.pack(headers), flags=flags)
 
     @staticmethod
     def send(stream: int, data: bytes, *, end: bool = False) -> bytes:

@@ -31,8 +31,8 @@ def attack_nodes(names: list[str], seconds: float, timeout_s: float) -> tuple[li
         outcomes.append(outcome)
         broken += bool(wrong)
         print(table.line(outcome), flush=True)
-        for each in wrong:
-            print(f"    FAILED: {each}", flush=True)
+        for entry in wrong:
+            print(f"    FAILED: {entry}", flush=True)
     return outcomes, broken
 
 
@@ -44,8 +44,8 @@ def attack_plugins(names: list[str]) -> tuple[list[plugin_course.PluginOutcome],
         outcomes.append(outcome)
         broken += bool(outcome.wrong)
         print(table.plugin_line(outcome), flush=True)
-        for each in outcome.wrong:
-            print(f"    FAILED: {each}", flush=True)
+        for entry in outcome.wrong:
+            print(f"    FAILED: {entry}", flush=True)
     return outcomes, broken
 
 
@@ -63,8 +63,8 @@ def attack_engine(names: list[str]) -> tuple[list[EngineOutcome], int]:
             outcomes.append(outcome)
             broken += bool(outcome.wrong)
             print(table.engine_line(outcome), flush=True)
-            for each in outcome.wrong:
-                print(f"    FAILED: {each}", flush=True)
+            for entry in outcome.wrong:
+                print(f"    FAILED: {entry}", flush=True)
     return outcomes, broken
 
 

@@ -58,8 +58,8 @@ class Program:
                 self.kill()
                 stderr = self.process.stderr
                 assert stderr is not None
-                said = stderr.read().decode(errors="replace")[-3000:]
-                raise Course(f"{self.name} {'ended' if ready else 'hangs'}: {said}")
+                output = stderr.read().decode(errors="replace")[-3000:]
+                raise Course(f"{self.name} {'ended' if ready else 'hangs'}: {output}")
             self._rest += data
         line, _, self._rest = self._rest.partition(b"\n")
         return line.decode()
@@ -169,14 +169,14 @@ class Setting:
             outcome.count = json.loads(hostile.line(seconds + PATIENCE_S))
             hostile.process.wait(PATIENCE_S)
         time.sleep(CALM_S)
-        told = self._node.ask("end", PATIENCE_S + 30 * self.timeout_s)
+        reply = self._node.ask("end", PATIENCE_S + 30 * self.timeout_s)
         outcome.shown = self.shown() if attack.check is not None else ""
-        seen = self._healthy.ask("seen")
+        calls = self._healthy.ask("seen")
         log = (self._folder / "log").read_bytes()
         outcome.log, self._logged = log[self._logged :], len(log)
         for name in ("events", "before", "most", "after"):
-            setattr(outcome, name, told.pop(name))
-        outcome.seen, outcome.ended, outcome.rest = seen["seen"], seen["ended"], told
+            setattr(outcome, name, reply.pop(name))
+        outcome.seen, outcome.ended, outcome.rest = calls["seen"], calls["ended"], reply
         return outcome
 
     def shown(self) -> str:
@@ -185,8 +185,10 @@ class Setting:
         command = (sys.executable, "-c", start, "why", "--admin-socket", f"{self._folder}/admin.sock")
         texts = []
         for argument in ("--plugins", "standing-1"):
-            done = subprocess.run((*command, argument), cwd=ROOT, capture_output=True, check=False, timeout=PATIENCE_S)
-            texts.append((done.stdout + done.stderr).decode(errors="surrogateescape"))
+            process = subprocess.run(
+                (*command, argument), cwd=ROOT, capture_output=True, check=False, timeout=PATIENCE_S
+            )
+            texts.append((process.stdout + process.stderr).decode(errors="surrogateescape"))
         return "\n".join(texts)
 
     def __enter__(self) -> Self:

@@ -57,9 +57,9 @@ class HostilePod:
         return str(self._target.call("CreateContainer", pod_sandbox_id=self.id, config=config).container_id)
 
     def run(self, config: pb.ContainerConfig) -> str:
-        made = self.create(config)
-        self._target.call("StartContainer", container_id=made)
-        return made
+        created = self.create(config)
+        self._target.call("StartContainer", container_id=created)
+        return created
 
     def remove(self, container: str) -> None:
         self._target.call("RemoveContainer", container_id=container)
@@ -91,7 +91,7 @@ def pulled(target: Target, name: str, layers: list[bytes], **more: Any) -> str:
 def users(target: Target) -> int:
     """Numbers that an image's passwd and group call root: the process on the node must have the numbers."""
     number = pb.Int64Value
-    done = 0
+    finished = 0
     layers = [base_layer(passwd=PASSWD, group=GROUP)]
     with HostilePod(target) as pod:
         for user, context in (
@@ -99,21 +99,21 @@ def users(target: Target) -> int:
             ("1000:2000", {}),
             ("0", {"run_as_username": "1000", "run_as_group": number(value=2000)}),
         ):
-            name = pulled(target, f"users:{done}", layers, config={"User": user})
-            made = pod.run(container_config(name, linux=security(**context)))
-            info = json.loads(target.call("ContainerStatus", container_id=made, verbose=True).info["info"])
+            name = pulled(target, f"users:{finished}", layers, config={"User": user})
+            process = pod.run(container_config(name, linux=security(**context)))
+            info = json.loads(target.call("ContainerStatus", container_id=process, verbose=True).info["info"])
             ids = ids_of(info["pid"])
             assert ids == {"Uid": {"1000"}, "Gid": {"2000"}}, f"USER {user!r} {context} runs as {ids}"
-            pod.remove(made)
+            pod.remove(process)
             target.forget(name)
-            done += 1
+            finished += 1
         for user in ("²", "4294967295", "9" * 5000, "super", "big", "0:²", "nobody", "1000:wheel"):
-            name = pulled(target, f"users:{done}", layers, config={"User": user})
+            name = pulled(target, f"users:{finished}", layers, config={"User": user})
             code, text = target.refused("CreateContainer", pod_sandbox_id=pod.id, config=container_config(name))
             assert code == "INVALID_ARGUMENT", f"USER {user[:20]!r}: {code} {text[:200]}"
             target.forget(name)
-            done += 1
-    return done
+            finished += 1
+    return finished
 
 
 def ids_of(pid: int) -> dict[str, set[str]]:
@@ -137,9 +137,9 @@ def takes_id(target: Target) -> int:
     trusted = target.registry.push("trusted:1", layout(target.folder / "good", [base_layer(), base, guard]))
     target.pull(trusted)
     with HostilePod(target) as pod:
-        made = pod.run(container_config(trusted))
-        done = target.call("ExecSync", container_id=made, cmd=["cat", "/etc/base", "/etc/guard"], timeout=30)
-        assert done.stdout == b"12", done
+        process = pod.run(container_config(trusted))
+        finished = target.call("ExecSync", container_id=process, cmd=["cat", "/etc/base", "/etc/guard"], timeout=30)
+        assert finished.stdout == b"12", finished
     target.forget(trusted)
     return len(lies)
 
@@ -163,9 +163,9 @@ def documents(target: Target) -> int:
         texts += [(json.dumps({**manifest, **changed}).encode(), kind)]
     for number, (text, media) in enumerate(texts):
         name = target.registry.put(f"odd:{number}", text, media)
-        code, told = target.refused("PullImage", image=pb.ImageSpec(image=name))
+        code, messages = target.refused("PullImage", image=pb.ImageSpec(image=name))
         assert code != "OK", f"{text[:80]!r} was pulled"
-        assert len(told) < 5000, f"{len(told)} characters for {text[:80]!r}"
+        assert len(messages) < 5000, f"{len(messages)} characters for {text[:80]!r}"
     for number, config in enumerate(({"User": 7}, {"Env": 7}, {"Cmd": ["a", 7]}, {"Labels": []}, {"Entrypoint": {}})):
         name = target.registry.push("c:1", layout(target.folder / f"c{number}", [layer({"a": b"1"})], config=config))
         assert target.refused("PullImage", image=pb.ImageSpec(image=name))[0] != "OK", f"{config} was pulled"
@@ -194,10 +194,10 @@ def deep_layers(target: Target) -> int:
 
 def deep_trees(target: Target) -> int:
     """Containers that make folders in folders, one and a half thousand deep, and are removed."""
-    made = f"i=0; while [ $i -lt {DEEP} ]; do mkdir d && cd d || exit 1; i=$((i+1)); done; exec sleep 1000000"
+    created = f"i=0; while [ $i -lt {DEEP} ]; do mkdir d && cd d || exit 1; i=$((i+1)); done; exec sleep 1000000"
     with HostilePod(target) as pod:
         for _ in range(3):
-            container = pod.run(container_config(command=("sh", "-c", made)))
+            container = pod.run(container_config(command=("sh", "-c", created)))
             info = json.loads(target.call("ContainerStatus", container_id=container, verbose=True).info["info"])
             wait_until_deep(info["pid"])
             target.call("ListContainerStats")
@@ -292,11 +292,11 @@ ODD_CONTAINERS: Mapping[str, list[Any]] = {
 
 def odd_calls(target: Target) -> int:
     """Requests with absurd numbers, names, paths, texts and enumerations."""
-    done = 0
+    finished = 0
     for field, values in ODD_PODS.items():
         for value in values:
             answer = target.refused("RunPodSandbox", config=pod_config("odd", **{field: value}))
-            done += _refused(answer, f"{field} {str(value)[:60]!r}")
+            finished += _refused(answer, f"{field} {str(value)[:60]!r}")
     with HostilePod(target) as pod:
         for field, values in ODD_CONTAINERS.items():
             for value in values:
@@ -305,18 +305,20 @@ def odd_calls(target: Target) -> int:
                     config.ClearField(field)
                 config.MergeFrom(pb.ContainerConfig(**{field: value}))
                 answer = target.refused("CreateContainer", pod_sandbox_id=pod.id, config=config)
-                done += _refused(answer, f"{field} {str(value)[:60]!r}")
-        made = pod.run(container_config())
+                finished += _refused(answer, f"{field} {str(value)[:60]!r}")
+        process = pod.run(container_config())
         for timeout in (_MOST, _LEAST):
-            target.refused("ExecSync", container_id=made, cmd=["echo"], timeout=timeout)
+            target.refused("ExecSync", container_id=process, cmd=["echo"], timeout=timeout)
         for resources in (_R(cpu_period=_MOST), _R(cpu_quota=_LEAST), _R(unified={"../x": "1"}), _R(cpuset_cpus="٣")):
-            done += _refused(target.refused("UpdateContainerResources", container_id=made, linux=resources), "update")
-        target.call("StopContainer", container_id=made, timeout=0)
+            finished += _refused(
+                target.refused("UpdateContainerResources", container_id=process, linux=resources), "update"
+            )
+        target.call("StopContainer", container_id=process, timeout=0)
     for name in ("ContainerStatus", "ContainerStats", "ReopenContainerLog"):
-        done += _refused(target.refused(name, container_id="x" * 1_000_000), name)
+        finished += _refused(target.refused(name, container_id="x" * 1_000_000), name)
     for image in ("../../x", "a\0b", "x" * 1_000_000, "-h"):
-        done += _refused(target.refused("PullImage", image=pb.ImageSpec(image=image)), "pull")
-    return done
+        finished += _refused(target.refused("PullImage", image=pb.ImageSpec(image=image)), "pull")
+    return finished
 
 
 def _refused(answer: tuple[str, str], what: str) -> int:

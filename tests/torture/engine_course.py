@@ -21,7 +21,7 @@ import grpc
 from google.protobuf.message_factory import GetMessageClass
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.server.server import CALLS
+from nri.engine.server.server import MAX_CALLS
 from tests.engine.machine import settled
 from tests.support.layout_registry import LayoutRegistry
 from tests.support.traces import traces
@@ -34,7 +34,7 @@ POLITE = 20
 #: What an engine may grow by in an attack, in MiB.
 MEMORY_MIB = 192
 #: Descriptors and threads that may be left over: the pool keeps the threads of calls at a time, gRPC some of its own.
-DESCRIPTORS, THREADS = 4, CALLS + 24
+DESCRIPTORS, THREADS = 4, MAX_CALLS + 24
 _METHODS = {method.name: method for service in pb.DESCRIPTOR.services_by_name.values() for method in service.methods}
 
 
@@ -150,7 +150,7 @@ class EngineSetting:
         """Run one attack beside the visits of polite pods."""
         outcome = EngineOutcome(attack)
         pid = self.engine.pid
-        held, left = self.held(), traces(self.engine.run_dir)
+        holder, remainder = self.held(), traces(self.engine.run_dir)
         logged = len(self.engine.log.read_bytes())
         Path(f"/proc/{pid}/clear_refs").write_text("5")
         with Visits(self) as visits, TemporaryDirectory(prefix="nri-t-") as folder:
@@ -159,27 +159,27 @@ class EngineSetting:
             except (AssertionError, grpc.RpcError, OSError) as error:
                 outcome.wrong.append(f"{type(error).__name__}: {error}"[:600])
         outcome.visits, outcome.worst_s = visits.done, visits.worst_s
-        outcome.memory_mib = (status_of(pid, "VmHWM") - held["memory"]) / 1024
+        outcome.memory_mib = (status_of(pid, "VmHWM") - holder["memory"]) / 1024
         log = self.engine.log.read_bytes()[logged:]
         outcome.log_lines = log.count(b"\n")
-        outcome.wrong += [*visits.wrong, *self._judge(outcome, held, left, log)]
+        outcome.wrong += [*visits.wrong, *self._judge(outcome, holder, remainder, log)]
         return outcome
 
-    def _judge(self, outcome: EngineOutcome, held: dict[str, int], left: list[str], log: bytes) -> list[str]:
+    def _judge(self, outcome: EngineOutcome, holder: dict[str, int], remainder: list[str], log: bytes) -> list[str]:
         """What is wrong after the attack; it has a while to be taken away."""
         wrong = [] if outcome.done else ["the attack did nothing"]
         if outcome.visits < POLITE:
             wrong.append(f"only {outcome.visits} of {POLITE} polite pods were visited")
-        more = settled(lambda: [each for each in traces(self.engine.run_dir) if each not in left])
-        wrong += [f"{each} is left behind" for each in more[:5]]
+        more = settled(lambda: [trace for trace in traces(self.engine.run_dir) if trace not in remainder])
+        wrong += [f"{trace} is left behind" for trace in more[:5]]
         if outcome.memory_mib > MEMORY_MIB:
             wrong.append(f"memory grew by {outcome.memory_mib:.0f} MiB")
         for name, slack in (("descriptors", DESCRIPTORS), ("threads", THREADS)):
             until = time.monotonic() + 10 * PATIENCE
-            while (now := self.held()[name]) > held[name] + slack and time.monotonic() < until:
+            while (now := self.held()[name]) > holder[name] + slack and time.monotonic() < until:
                 time.sleep(0.05)
-            if now > held[name] + slack:
-                wrong.append(f"{now - held[name]} {name} are left over")
+            if now > holder[name] + slack:
+                wrong.append(f"{now - holder[name]} {name} are left over")
         if b"Traceback" in log:
             wrong.append("a traceback: " + log[log.index(b"Traceback") :][-400:].decode(errors="replace"))
         long = max(log.splitlines(), key=len, default=b"")
@@ -215,7 +215,7 @@ class Visits:
         status = cri.call("ContainerStatus", pb.ContainerStatusRequest(container_id=container)).status
         assert status.state == pb.CONTAINER_RUNNING, status.state
         listed = cri.call("ListContainerStats", pb.ListContainerStatsRequest()).stats
-        assert container in {each.attributes.id for each in listed}, "it has no stats"
+        assert container in {entry.attributes.id for entry in listed}, "it has no stats"
         assert cri.call("ListPodSandboxStats", pb.ListPodSandboxStatsRequest()).stats
         if self.done % 4 == 0:
             guest = cri.run(pod, "guest")

@@ -80,10 +80,10 @@ def main(arguments: list[str]) -> int:
             return 1
     print("ready", flush=True)
     for _ in sys.stdin:
-        seen = {}
+        calls = {}
         for plugin in plugins:
-            seen[f"{plugin.index}-steady"], plugin.seen = plugin.seen, []
-        print(json.dumps({"seen": seen, "ended": ended}), flush=True)
+            calls[f"{plugin.index}-steady"], plugin.seen = plugin.seen, []
+        print(json.dumps({"seen": calls, "ended": ended}), flush=True)
     return 0
 
 

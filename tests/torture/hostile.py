@@ -138,31 +138,31 @@ class Hostile:
                 for stream_id, kind, _, content, _ in self._readers[conn_id].receive(chunk):
                     if content is None or kind not in (frames.REQUEST, frames.RESPONSE):
                         continue
-                    each = decode_request(content) if kind == frames.REQUEST else decode_response(content)
-                    each.stream_id = stream_id
-                    self._arrived.append(each)
+                    entry = decode_request(content) if kind == frames.REQUEST else decode_response(content)
+                    entry.stream_id = stream_id
+                    self._arrived.append(entry)
         return self._arrived.pop(0)
 
     def wait_for(self, method: str, timeout_s: float = PATIENCE_S) -> Request:
         """Read until the runtime sends this request. Gone: it refuses something instead, as a name that is taken."""
         until = time.monotonic() + timeout_s
         while True:
-            each = self.next(max(0.001, until - time.monotonic()))
-            if isinstance(each, Request):
-                if each.method == method:
-                    return each
-            elif each.code:
-                raise Gone(each.message)
+            entry = self.next(max(0.001, until - time.monotonic()))
+            if isinstance(entry, Request):
+                if entry.method == method:
+                    return entry
+            elif entry.code:
+                raise Gone(entry.message)
 
     def reply(self, timeout_s: float = PATIENCE_S) -> Response:
         """Read until the runtime answers what was asked last; events that come meanwhile are answered with nothing."""
         until = time.monotonic() + timeout_s
         while True:
-            each = self.next(max(0.001, until - time.monotonic()))
-            if isinstance(each, Request):
-                self.answer(each.stream_id, b"")
-            elif each.stream_id == self.next_id - 2:
-                return each
+            entry = self.next(max(0.001, until - time.monotonic()))
+            if isinstance(entry, Request):
+                self.answer(entry.stream_id, b"")
+            elif entry.stream_id == self.next_id - 2:
+                return entry
 
     # -- the usual beginning, and what comes then ---------------------------------------------------------------------
 
@@ -187,13 +187,13 @@ class Hostile:
         """The requests of the runtime, until the attack is over or the connection has ended."""
         while not target.over:
             try:
-                each = self.next(0.1)
+                entry = self.next(0.1)
             except TimeoutError:
                 continue
             except Gone:
                 return
-            if isinstance(each, Request):
-                yield each
+            if isinstance(entry, Request):
+                yield entry
 
     def serve(self, target: Target, answer: Callable[[Request], Answer]) -> None:
         """Answer all requests, until the attack is over or the connection has ended."""
@@ -260,7 +260,7 @@ class Target:
 
     def together(self, *work: Callable[[], object]) -> None:
         """Do several things at once, each over and over."""
-        threads = [threading.Thread(target=self.again, args=(each,), daemon=True) for each in work]
+        threads = [threading.Thread(target=self.again, args=(entry,), daemon=True) for entry in work]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -28,13 +28,13 @@ AFTER = {"descriptors": 2, "threads": 0}
 
 def faults(outcome: Outcome) -> list[str]:
     """Everything that does not hold, a line each; none is well."""
-    found = [*_events(outcome), *_plugins(outcome), *_holdings(outcome), *_log(outcome)]
+    matches = [*_events(outcome), *_plugins(outcome), *_holdings(outcome), *_log(outcome)]
     if outcome.attack.check is not None:
         try:
             outcome.attack.check(outcome)
         except AssertionError as error:
-            found.append(str(error).splitlines()[0] if str(error) else "its own check failed")
-    return found
+            matches.append(str(error).splitlines()[0] if str(error) else "its own check failed")
+    return matches
 
 
 def _events(outcome: Outcome) -> Iterator[str]:
@@ -70,41 +70,41 @@ def _plugins(outcome: Outcome) -> Iterator[str]:
     steady = passed - overtook
     order = None
     for label, rows in outcome.seen.items():
-        seen = [(rpc, pod) for rpc, pod in rows]
-        if len(seen) != len(set(seen)):
+        calls = [(rpc, pod) for rpc, pod in rows]
+        if len(calls) != len(set(calls)):
             yield f"healthy plugin {label} got an event twice"
-        missing = passed - set(seen)
+        missing = passed - set(calls)
         if missing:
             yield f"healthy plugin {label} did not get {len(missing)} of {len(passed)} events, as {min(missing)}"
-        common = [each for each in seen if each in steady and each[0] not in PASSING]
+        common = [entry for entry in calls if entry in steady and entry[0] not in PASSING]
         if order is None:
             order = common
         elif not missing and common != order:
             yield f"healthy plugin {label} got the events in another order than the first one"
-        yield from _out_of_turn(label, outcome, set(seen), seen)
+        yield from _out_of_turn(label, outcome, set(calls), calls)
 
 
 def _out_of_turn(
-    label: str, outcome: Outcome, known: set[tuple[str, str]], seen: list[tuple[str, str]]
+    label: str, outcome: Outcome, names: set[tuple[str, str]], calls: list[tuple[str, str]]
 ) -> Iterator[str]:
     """The events of each thread are asked for one after the other, and must come so."""
-    place = {each: n for n, each in enumerate(seen)}
+    place = {entry: n for n, entry in enumerate(calls)}
     for thread in outcome.events:
-        places = [place[rpc, pod] for rpc, pod, _, _ in thread if (rpc, pod) in known]
+        places = [place[rpc, pod] for rpc, pod, _, _ in thread if (rpc, pod) in names]
         if places != sorted(places):
             yield f"healthy plugin {label} got events of one thread out of order"
 
 
 def _holdings(outcome: Outcome) -> Iterator[str]:
-    before, most, after = outcome.before, outcome.most, outcome.after
+    before, limit, after = outcome.before, outcome.most, outcome.after
     if outcome.memory_mib > outcome.attack.memory_mib:
         yield f"memory grew by {outcome.memory_mib:.0f} MiB, at most {outcome.attack.memory_mib} are allowed"
     left_mib = (after["memory"] - before["memory"]) / 1024
     if left_mib > outcome.attack.after_mib:
         yield f"{left_mib:.0f} MiB of memory are not given back"
     for name, slack in MOST.items():
-        if most[name] > before[name] + slack:
-            yield f"{most[name] - before[name]} more {name} than before, at most {slack} are allowed"
+        if limit[name] > before[name] + slack:
+            yield f"{limit[name] - before[name]} more {name} than before, at most {slack} are allowed"
     for name, slack in AFTER.items():
         # What was started for the events themselves is gone by then.
         if after[name] > before[name] + slack:

@@ -77,7 +77,7 @@ class Events:
         elif rpc == "CreateContainer":
             reply = adaptation.create_container(pod, container)
             reply.commit()
-            set_ = {each.key for each in reply.adjust.env}
+            set_ = {pair.key for pair in reply.adjust.env}
             missing = [index for index in INDICES if VARIABLE + index not in set_]
             return f"the adjustments of {missing} are lost" if missing else ""
         elif rpc == "UpdateContainer":

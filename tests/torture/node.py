@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nri.adaptation import Adaptation
-from nri.adaptation.registration import kept_updates, update_queue
+from nri.adaptation.registration import deferred_updates, update_queue
 from nri.api import messages as m
 from nri.policies.default_validator import ValidatorConfig
 from tests.torture.holdings import Holdings
@@ -189,8 +189,8 @@ def serve(node: Node) -> None:
             holdings = Holdings()
             node.joins.clear()
             threads = [Events(node, number) for number in range(THREADS)]
-            for each in threads:
-                each.thread.start()
+            for thread in threads:
+                thread.thread.start()
         elif command == "end":
             assert holdings is not None
             answer = _end(node, threads, holdings)
@@ -201,24 +201,24 @@ def serve(node: Node) -> None:
 
 
 def _end(node: Node, threads: list[Events], holdings: Holdings) -> dict[str, Any]:
-    for each in threads:
-        each.stopping = True
+    for thread in threads:
+        thread.stopping = True
     until = time.monotonic() + 20 * node.options.timeout_s + 10
-    for each in threads:
-        each.thread.join(max(0.0, until - time.monotonic()))
-    hanging = [each.thread.name for each in threads if each.thread.is_alive()]
+    for thread in threads:
+        thread.thread.join(max(0.0, until - time.monotonic()))
+    hanging = [thread.thread.name for thread in threads if thread.thread.is_alive()]
     if hanging:
         faulthandler.dump_traceback()
     holdings.end()
     after = holdings.settle(SETTLE_S)
     return {
-        "events": [each.record for each in threads],
+        "events": [thread.record for thread in threads],
         "hanging": hanging,
         "overtook": node.overtaking.taken(),
         "before": holdings.before,
         "most": holdings.most,
         "after": after,
-        "threads": sorted(each.name for each in threading.enumerate()),
+        "threads": sorted(thread.name for thread in threading.enumerate()),
         "forgotten": node.forgotten(),
         "snapshots": node.snapshots,
         "share_of_joins": node.share_of_joins(),
@@ -232,7 +232,7 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
     options = Options(**json.loads(sys.stdin.readline()))
     # Threads that have nothing to do end sooner, so that the look at what is left need not wait for them.
-    update_queue.IDLE_S = kept_updates.IDLE_S = IDLE_S
+    update_queue.IDLE_S = deferred_updates.IDLE_S = IDLE_S
     form = "%(levelname)s %(name)s: %(message)s"
     logging.basicConfig(filename=f"{options.folder}/log", level=logging.INFO, format=form)
     node = Node(options)

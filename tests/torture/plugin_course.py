@@ -125,19 +125,19 @@ def _recovers(listener: Listener, outcome: PluginOutcome) -> None:
         outcome.wrong.append(f"it does not come back: {type(error).__name__}: {error}")
 
 
-def _judge(outcome: PluginOutcome, said: bytes) -> None:
+def _judge(outcome: PluginOutcome, output: bytes) -> None:
     attack, wrong = outcome.attack, outcome.wrong
-    outcome.log_lines = said.count(b"\n")
-    if b"HANDLER BEFORE CONFIGURE" in said:
+    outcome.log_lines = output.count(b"\n")
+    if b"HANDLER BEFORE CONFIGURE" in output:
         wrong.append("a handler ran before Configure")
-    if b"Traceback" in said:
-        wrong.append("there is a traceback: " + said[said.index(b"Traceback") :][-400:].decode(errors="replace"))
+    if b"Traceback" in output:
+        wrong.append("there is a traceback: " + output[output.index(b"Traceback") :][-400:].decode(errors="replace"))
     if outcome.memory_mib > attack.memory_mib:
         wrong.append(f"memory grew by {outcome.memory_mib:.0f} MiB, at most {attack.memory_mib} are allowed")
     if outcome.log_lines > attack.log_lines:
         wrong.append(f"{outcome.log_lines} lines were printed, at most {attack.log_lines} are allowed")
-    if max(map(len, said.splitlines()), default=0) > LINE_BYTES:
-        wrong.append(f"a line has {max(map(len, said.splitlines()))} bytes")
-    raw = RAW.search(said.decode(errors="replace"))
+    if max(map(len, output.splitlines()), default=0) > LINE_BYTES:
+        wrong.append(f"a line has {max(map(len, output.splitlines()))} bytes")
+    raw = RAW.search(output.decode(errors="replace"))
     if raw is not None:
         wrong.append(f"the raw character {raw[0]!r} is printed")

@@ -62,7 +62,7 @@ def works(runtime: ScriptedRuntime) -> bool:
     """Whether the plugin answers as it should."""
     response = runtime.call("CreateContainer", CREATE)
     reply = m.CreateContainerResponse.FromString(response.payload)
-    return not response.code and [(each.key, each.value) for each in reply.adjust.env] == [("POD_NAME", "web")]
+    return not response.code and [(pair.key, pair.value) for pair in reply.adjust.env] == [("POD_NAME", "web")]
 
 
 def events_first(runtime: ScriptedRuntime) -> None:
@@ -109,8 +109,8 @@ def streams(runtime: ScriptedRuntime) -> None:
         for stream_id in (9, 77, 0x7FFFFFFF):
             runtime.raw(pack(conn_id, frames.pack(stream_id, kind, encode_response(b"x", 0, ""))))
     runtime.send("CreateContainer", CREATE)
-    wanted = runtime.next_id - 2
-    while (response := runtime.response()).stream_id != wanted:  # data for streams that there are not is answered
+    expected = runtime.next_id - 2
+    while (response := runtime.response()).stream_id != expected:  # data for streams that there are not is answered
         assert response.code, response
     assert not response.code, response
 

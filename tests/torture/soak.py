@@ -45,10 +45,10 @@ def soak(minutes: float, timeout_s: float, seed: int, names: Sequence[str] = ())
     """
     until = time.monotonic() + 60 * minutes
     tell(f"soak: {minutes:g} minutes, seed {seed}")
-    with Soak(timeout_s, seed, names) as made:
+    with Soak(timeout_s, seed, names) as soak:
         while time.monotonic() < until:
-            made.round()
-        return made.end()
+            soak.round()
+        return soak.end()
 
 
 tell = partial(print, flush=True)
@@ -61,10 +61,10 @@ class Soak:
         self._dice = random.Random(seed)
         self._timeout_s, self._root = timeout_s, not os.geteuid()
         rows = [ATTACKS[name] for name in names if name in ATTACKS] or [row for row in ROWS if not row.node]
-        others = [engine_attacks.ATTACKS[name] for name in names if name in engine_attacks.ATTACKS]
+        other_entries = [engine_attacks.ATTACKS[name] for name in names if name in engine_attacks.ATTACKS]
         if self._root and not names:
-            others = [*engine_attacks.ROWS]
-        self._rows: list[Attack | EngineAttack] = [*([] if others and names else rows), *others]
+            other_entries = [*engine_attacks.ROWS]
+        self._rows: list[Attack | EngineAttack] = [*([] if other_entries and names else rows), *other_entries]
         self._held: list[dict[str, int]] = []
         self._engine_held: list[dict[str, int]] = []
         self._threads: list[str] = []
@@ -98,8 +98,8 @@ class Soak:
                     attack = EngineAttack(row.name, "", "", lambda _: self._attack_node(row, wrong))
                 wrong += self._attack_engine(attack, self._engine)
         self._faults += len(wrong)
-        for each in wrong:
-            tell(f"    FAILED: {each}")
+        for entry in wrong:
+            tell(f"    FAILED: {entry}")
         if wrong:
             tell(f"    the machine stood still for {still.worst_s:.2f} s at most")
 
@@ -124,24 +124,24 @@ class Soak:
     def _attack_engine(self, attack: EngineAttack, engine: EngineSetting) -> list[str]:
         """Attack the engine, or do something beside its pods; what is wrong with it."""
         outcome = engine.run(attack)
-        self._engine_held.append(held := engine.held())
+        self._engine_held.append(holder := engine.held())
         self._visits += outcome.visits
         self._worst_s = max(self._worst_s, outcome.worst_s)
-        tell(f"{held['memory'] >> 10:>5} MiB  {engine_line(outcome)}")
+        tell(f"{holder['memory'] >> 10:>5} MiB  {engine_line(outcome)}")
         return outcome.wrong
 
     def end(self) -> int:
         """Say what it all came to; how many faults there were."""
         slack = {"descriptors": DESCRIPTORS, "threads": THREADS}
-        for who, held, grown in (
+        for who, holder, grown in (
             ("the node", self._held, growth(self._held)),
             ("the engine", self._engine_held, growth(self._engine_held, slack)),
         ):
-            for each in grown:
+            for entry in grown:
                 self._faults += 1
-                tell(f"    FAILED: {who}: {each}")
-            if len(held) > WARM:
-                tell(f"{who} held after round {WARM}: {held[WARM - 1]}, after round {len(held)}: {held[-1]}")
+                tell(f"    FAILED: {who}: {entry}")
+            if len(holder) > WARM:
+                tell(f"{who} held after round {WARM}: {holder[WARM - 1]}, after round {len(holder)}: {holder[-1]}")
         tell(f"threads of the node: {', '.join(self._threads)}")
         tell(
             f"{len(self._held)} rounds on the node, {self._joins} of them beside plugins that join and leave, "
@@ -151,19 +151,19 @@ class Soak:
         return self._faults
 
 
-def growth(held: list[dict[str, int]], slack: Mapping[str, int] = MappingProxyType({})) -> list[str]:
+def growth(holder: list[dict[str, int]], slack: Mapping[str, int] = MappingProxyType({})) -> list[str]:
     """What has gone up: memory since the first half, as records and the allocator's pools fill; else by any `slack`."""
-    if len(held) <= WARM:
+    if len(holder) <= WARM:
         return []
-    warm, half = held[WARM - 1], held[WARM - 1 : max(WARM, len(held) // 2)]
-    last = {name: min(row[name] for row in held[-2:]) for name in held[-1]}
-    found = []
+    warm, half = holder[WARM - 1], holder[WARM - 1 : max(WARM, len(holder) // 2)]
+    last = {name: min(row[name] for row in holder[-2:]) for name in holder[-1]}
+    matches = []
     more = last["memory"] - max(row["memory"] for row in half)
     if more > GROWTH_MIB * 1024:
-        found.append(f"memory went up by {more // 1024} MiB")
-    found += [
+        matches.append(f"memory went up by {more // 1024} MiB")
+    matches += [
         f"{last[name] - warm[name]} more {name} than after round {WARM}"
         for name in ("descriptors", "threads")
         if last[name] > warm[name] + slack.get(name, 0)
     ]
-    return found
+    return matches

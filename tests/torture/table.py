@@ -108,18 +108,18 @@ def write(nodes: Iterable[Outcome], plugins: Iterable[PluginOutcome], engines: I
     from tests.torture.attacks import ROWS
 
     text = PAGE.read_text(encoding="utf-8")
-    text = _replaced(text, NODES, {each.attack.name: row(each) for each in nodes}, [each.name for each in ROWS])
-    order = [each.name for each in runtimes.ROWS]
-    text = _replaced(text, PLUGINS, {each.attack.name: plugin_row(each) for each in plugins}, order)
-    order = [each.name for each in engine_attacks.ROWS]
-    text = _replaced(text, ENGINES, {each.attack.name: engine_row(each) for each in engines}, order)
+    text = _replaced(text, NODES, {node.attack.name: row(node) for node in nodes}, [node.name for node in ROWS])
+    order = [node.name for node in runtimes.ROWS]
+    text = _replaced(text, PLUGINS, {node.attack.name: plugin_row(node) for node in plugins}, order)
+    order = [node.name for node in engine_attacks.ROWS]
+    text = _replaced(text, ENGINES, {node.attack.name: engine_row(node) for node in engines}, order)
     PAGE.write_text(text, encoding="utf-8")
 
 
 def _replaced(text: str, table: str, rows: Mapping[str, str], order: Sequence[str]) -> str:
     match = re.search(REGION.format(table), text, re.DOTALL)
     assert match is not None, f"{PAGE} has no place for the table {table}"
-    known = {name[1]: each for each in match[0].splitlines() if (name := re.match(r"\| `([a-z0-9-]+)` \|", each))}
-    known.update(rows)
-    body = "\n".join([*HEADS[table], *(known[name] for name in order if name in known)])
+    names = {name[1]: line for line in match[0].splitlines() if (name := re.match(r"\| `([a-z0-9-]+)` \|", line))}
+    names.update(rows)
+    body = "\n".join([*HEADS[table], *(names[name] for name in order if name in names)])
     return text[: match.start()] + f"{match[1]}{body}\n{match[2]}" + text[match.end() :]

@@ -19,8 +19,8 @@ def setting() -> Iterator[EngineSetting]:
     for tool in ("runc", "conmon", "skopeo", "umoci"):
         need_tool(tool)
     need(Path("/usr/lib/cni/bridge").exists(), "the CNI plugins (containernetworking-plugins)")
-    with EngineSetting() as made:
-        yield made
+    with EngineSetting() as setting:
+        yield setting
 
 
 @pytest.mark.timeout(600)

@@ -21,10 +21,10 @@ HELD = {"memory": 50_000, "descriptors": 20, "threads": 6}
 def well() -> Outcome:
     """Two threads of twelve events, which all plugins saw in one order."""
     events = [[("RunPodSandbox", f"life-{thread}-{n}", 0.01, "") for n in range(12)] for thread in range(2)]
-    seen = [(row[0], row[1]) for pair in zip(*events, strict=True) for row in pair]
+    calls = [(row[0], row[1]) for pair in zip(*events, strict=True) for row in pair]
     return Outcome(
         Attack("made", "", "", lambda target: None, refusals=("20-hostile",), fails=False), 2.0, 1.0,
-        events=events, seen={label: list(seen) for label in LABELS},
+        events=events, seen={label: list(calls) for label in LABELS},
         before=dict(HELD), most=dict(HELD), after=dict(HELD), log=b"INFO nri.adaptation: plugin is active\n" * 3,
         count={"turns": 1},
     )  # fmt: skip
@@ -51,8 +51,8 @@ def an_event_that_comes_twice(outcome: Outcome) -> None:
 
 
 def an_order_of_its_own(outcome: Outcome) -> None:
-    seen = outcome.seen["45-steady"]
-    seen[0], seen[1] = seen[1], seen[0]
+    calls = outcome.seen["45-steady"]
+    calls[0], calls[1] = calls[1], calls[0]
 
 
 def test_an_event_that_waited_too_long_for_its_turn_may_pass_others_and_no_other_may() -> None:
@@ -65,8 +65,8 @@ def test_an_event_that_waited_too_long_for_its_turn_may_pass_others_and_no_other
 
 
 def events_out_of_turn(outcome: Outcome) -> None:
-    for seen in outcome.seen.values():
-        seen[0], seen[2] = seen[2], seen[0]
+    for call in outcome.seen.values():
+        call[0], call[2] = call[2], call[0]
 
 
 def a_thread_that_hangs(outcome: Outcome) -> None:
@@ -159,11 +159,11 @@ FAULTS: dict[Callable[[Outcome], None], str] = {
 }
 
 
-@pytest.mark.parametrize(("change", "text"), FAULTS.items(), ids=lambda each: getattr(each, "__name__", ""))
+@pytest.mark.parametrize(("change", "text"), FAULTS.items(), ids=lambda fault: getattr(fault, "__name__", ""))
 def test_the_judge_sees(change: Callable[[Outcome], None], text: str) -> None:
     outcome = well()
     change(outcome)
-    assert [each for each in judge.faults(outcome) if text in each], judge.faults(outcome)
+    assert [fault for fault in judge.faults(outcome) if text in fault], judge.faults(outcome)
 
 
 def test_a_refusal_in_the_hostile_plugins_name_is_none_of_the_nodes_faults() -> None:

@@ -31,12 +31,12 @@ def test_what_is_wrong_counts_at_once_unless_the_machine_stood_still(
 ) -> None:
     monkeypatch.setattr(Stillness, "__enter__", lambda self: self)
     monkeypatch.setattr(Stillness, "__exit__", lambda self, *_: setattr(self, "worst_s", worst_s))
-    done: list[int] = []
-    assert faults_of(lambda: done.append(1) or ["wrong"], 0.25) == ["wrong"]
-    assert len(done) == runs
+    finished: list[int] = []
+    assert faults_of(lambda: finished.append(1) or ["wrong"], 0.25) == ["wrong"]
+    assert len(finished) == runs
 
 
 def test_what_is_well_is_not_run_again() -> None:
-    done: list[int] = []
-    assert faults_of(lambda: done.append(1) or [], -1.0) == []
-    assert done == [1]
+    finished: list[int] = []
+    assert faults_of(lambda: finished.append(1) or [], -1.0) == []
+    assert finished == [1]

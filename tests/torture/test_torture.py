@@ -21,14 +21,14 @@ STILL_S = judge.SLACK_S
 
 def marked(rows: Iterable[Any]) -> list[Any]:
     """The names of the short run; those that are known not to hold yet must fail."""
-    found = []
+    matches = []
     for row in rows:
         if row.short:
             reason = KNOWN.get(row.name)
-            found.append(
+            matches.append(
                 pytest.param(row.name, marks=[pytest.mark.xfail(reason=reason, strict=True)] if reason else [])
             )
-    return found
+    return matches
 
 
 @pytest.mark.parametrize("name", marked(ROWS))
@@ -44,16 +44,16 @@ def test_a_node_withstands(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["updates", "empty-entries"])
 def test_a_second_flood_adds_nearly_nothing(name: str) -> None:
-    attack, held = ATTACKS[name], list[int]()
+    attack, holder = ATTACKS[name], list[int]()
 
     def run() -> list[str]:
         with course.Setting(attack, TIMEOUT_S) as setting:
             outcomes = [setting.run(attack, SECONDS) for _ in range(3)]
-        held[:] = [outcome.after["memory"] >> 10 for outcome in outcomes]
-        return [each for outcome in outcomes for each in judge.faults(outcome)]
+        holder[:] = [outcome.after["memory"] >> 10 for outcome in outcomes]
+        return [fault for outcome in outcomes for fault in judge.faults(outcome)]
 
     assert not faults_of(run, STILL_S)
-    assert held[2] - held[0] <= 24, f"MiB after each: {held}"
+    assert holder[2] - holder[0] <= 24, f"MiB after each: {holder}"
 
 
 def test_an_attack_that_needs_several_plugins_has_its_time_once_they_have_joined() -> None:

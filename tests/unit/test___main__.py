@@ -17,8 +17,8 @@ def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_package_is_run_as_the_command_without_a_path() -> None:
-    done = run("version", "-q", PATH=os.devnull)
-    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, version("nri"), "")
+    process = run("version", "-q", PATH=os.devnull)
+    assert (process.returncode, process.stdout.strip(), process.stderr) == (0, version("nri"), "")
 
 
 def test_to_import_it_runs_nothing() -> None:
@@ -26,5 +26,8 @@ def test_to_import_it_runs_nothing() -> None:
 
 
 def test_its_exit_codes_and_words_are_those_of_the_command() -> None:
-    done = run("versio")
-    assert (done.returncode, done.stderr) == (2, 'error: no verb "versio", did you mean nri version? try: nri --help\n')
+    process = run("versio")
+    assert (process.returncode, process.stderr) == (
+        2,
+        'error: no verb "versio", did you mean nri version? try: nri --help\n',
+    )

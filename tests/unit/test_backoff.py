@@ -45,11 +45,11 @@ def test_a_run_just_short_of_good_counts_as_a_failure():
 def test_five_short_runs_are_a_crash_loop():
     clock = Clock()
     backoff = Backoff(clock=clock)
-    seen = []
+    calls = []
     for _ in range(6):
         run(backoff, clock, 1)
-        seen.append(backoff.crash_loop)
-    assert seen == [False, False, False, False, True, True]
+        calls.append(backoff.crash_loop)
+    assert calls == [False, False, False, False, True, True]
 
 
 def test_a_start_that_failed_is_a_failure_too():

@@ -1,10 +1,9 @@
-"""What the compiled wheel compiles: every module on the way of an event, or pyproject.toml says why not."""
+"""What the compiled wheel compiles: each module that an event passes, or tools/compiled_modules.toml has the reason."""
 
 from __future__ import annotations
 
 import re
 import sys
-import tomllib
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from importlib import import_module
@@ -16,15 +15,14 @@ import pytest
 import nri
 from nri.api import messages as m
 from nri.testing import FakeRuntime, make_container, make_pod
-from tools.build_hook import chosen, fitting
+from tools.build_hook import compiled_files, matching_files, module_lists
 from tools.way_of_an_event import READ, Call, Profile
 
 pytestmark = pytest.mark.pure
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
-WHEEL = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-CONFIG = WHEEL["hooks"]["custom"]
+CONFIG = module_lists(ROOT)
 #: Names that are words of the language to gcc.
 WORDS_OF_C = {
     "__alignof", "__asm", "__attribute", "__auto_type", "__complex", "__const", "__imag", "__inline",
@@ -98,12 +96,12 @@ EVENTS: dict[str, Callable[[FakeRuntime, m.PodSandbox], object]] = {
 
 def neither(calls: list[Call], exceptions: dict[str, str]) -> list[str]:
     """The modules of the package that were called, and are neither compiled nor excepted."""
-    known = {*chosen(SOURCE, CONFIG["modules"], exceptions)}
-    known.update(path for pattern in exceptions for path in fitting(SOURCE, pattern))
+    known = {*compiled_files(SOURCE, CONFIG["modules"], exceptions)}
+    known.update(path for pattern in exceptions for path in matching_files(SOURCE, pattern))
     called = {call.file for call in calls}
     assert called
-    ours = "nri/testing/"  # the stage that the event is played on
-    return sorted(path for path in called - known if not path.endswith("/__init__.py") and not path.startswith(ours))
+    local = "nri/testing/"  # the stage that the event is played on
+    return sorted(path for path in called - known if not path.endswith("/__init__.py") and not path.startswith(local))
 
 
 def profiled(event: str) -> tuple[list[Call], list[Call]]:
@@ -117,17 +115,17 @@ def profiled(event: str) -> tuple[list[Call], list[Call]]:
         for _ in range(2):  # when the second one is answered, the plugin has done all that belongs to the first
             with profile.here():
                 EVENTS[event](runtime, pod)
-        theirs = list(plugin.profile.calls)
-    reads = (at for at, call in enumerate(theirs) if call.function == READ)
-    return profile.calls, theirs[next(reads) :]  # from the first read after Configure
+        remote = list(plugin.profile.calls)
+    reads = (at for at, call in enumerate(remote) if call.function == READ)
+    return profile.calls, remote[next(reads) :]  # from the first read after Configure
 
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_every_module_on_the_way_of_an_event_is_compiled_or_excepted_with_a_reason(event: str) -> None:
-    for calls in profiled(event):
-        missing = ", ".join(neither(calls, CONFIG["exceptions"]))
+    for call in profiled(event):
+        missing = ", ".join(neither(call, CONFIG["exceptions"]))
         assert not missing, (
-            f"{missing}: on the way of {event}; compile it or say why not (pyproject.toml, hooks.custom)"
+            f"{missing}: on the way of {event}; compile it or add the reason to tools/compiled_modules.toml"
         )
 
 
@@ -137,7 +135,7 @@ def test_a_module_on_the_way_that_is_neither_is_named() -> None:
         assert neither(calls, fewer) == [f"nri/{module}"]
 
 
-COMPILED = chosen(SOURCE, CONFIG["modules"], CONFIG["exceptions"])
+COMPILED = compiled_files(SOURCE, CONFIG["modules"], CONFIG["exceptions"])
 
 
 def test_the_types_of_fields_are_there_when_it_is_compiled_and_imported() -> None:
@@ -164,18 +162,18 @@ def test_no_attribute_becomes_a_word_of_c_when_it_is_compiled() -> None:
 
 
 def test_a_pattern_means_files_without_init_and_exceptions() -> None:
-    found = chosen(SOURCE, ["nri/mux/*.py", "nri/wire.py"], {"nri/mux/tr*.py": "a test"})
+    found = compiled_files(SOURCE, ["nri/mux/*.py", "nri/wire.py"], {"nri/mux/tr*.py": "a test"})
     assert found == ["nri/mux/demux.py", "nri/mux/frames.py", "nri/wire.py"]
 
 
 @pytest.mark.parametrize(
     ("modules", "exceptions", "says"),
     [
-        (["nri/muks/*.py"], {}, "no file fits 'nri/muks/*.py'"),
-        (["nri/mux/*.py"], {"nri/mux/gone.py": "a test"}, "no file fits 'nri/mux/gone.py'"),
+        (["nri/muks/*.py"], {}, "no file matches 'nri/muks/*.py'"),
+        (["nri/mux/*.py"], {"nri/mux/gone.py": "a test"}, "no file matches 'nri/mux/gone.py'"),
         (["nri/mux/*.py"], {"nri/mux/trunk.py": " "}, "the exception 'nri/mux/trunk.py' has no reason"),
     ],
 )
 def test_a_line_that_means_nothing_ends_the_build(modules: list[str], exceptions: dict[str, str], says: str) -> None:
     with pytest.raises(ValueError, match=re.escape(says)):
-        chosen(SOURCE, modules, exceptions)
+        compiled_files(SOURCE, modules, exceptions)

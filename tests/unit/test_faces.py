@@ -18,7 +18,7 @@ FACES = [name for name in PUBLIC if hasattr(importlib.import_module(name), "__pa
 @pytest.mark.parametrize("name", PUBLIC)
 def test_every_public_name_is_there_and_no_other_is_listed(name: str) -> None:
     face = importlib.import_module(name)
-    assert [each for each in face.__all__ if not hasattr(face, each)] == []
+    assert [entry for entry in face.__all__ if not hasattr(face, entry)] == []
     assert dir(face) == sorted(face.__all__)
 
 

@@ -34,8 +34,8 @@ OWN_READERS = {
 
 def test_all_json_is_read_by_the_one_reader_that_bounds_its_depth() -> None:
     sources = {str(path.relative_to(SOURCE)): path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")}
-    others = {name for name, text in sources.items() if re.search(r"\bjson\.loads?\(|RecursionError", text)}
-    assert others == OWN_READERS, "nri.config.syntax.parse_json refuses what is nested deeper than code can walk"
+    other_entries = {name for name, text in sources.items() if re.search(r"\bjson\.loads?\(|RecursionError", text)}
+    assert other_entries == OWN_READERS, "nri.config.syntax.parse_json refuses what is nested deeper than code can walk"
 
 
 def test_tests_go_through_the_public_face() -> None:

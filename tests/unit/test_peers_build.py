@@ -56,8 +56,8 @@ def test_a_failing_build_names_the_program_and_leaves_nothing_behind(module: Mod
     (module.folder / "main.go").write_text("bad")
     with pytest.raises(BuildError, match=r"program does not build(.|\n)*no such thing"):
         build.build(module)
-    left = [path.name for path in (build.cache_dir() / "peers").iterdir() if path.suffix != ".lock"]
-    assert left == [], "half a build must not stay in the cache"
+    remainder = [path.name for path in (build.cache_dir() / "peers").iterdir() if path.suffix != ".lock"]
+    assert remainder == [], "half a build must not stay in the cache"
 
 
 def test_every_peer_has_its_sources_in_the_tree() -> None:

@@ -21,9 +21,9 @@ def test_no_two_differences_say_the_same() -> None:
     """A row that has slipped has the words of its neighbour, all but those that are written anew."""
     lines = (REPOSITORY / "docs" / "deviations.md").read_text().splitlines()
     cells = [line.strip("| ").split(" | ")[1:] for line in lines if line.startswith("| ")]
-    told = Counter(pair for row in cells for pair in combinations(row, 2) if len("".join(pair)) > 40)
-    assert len(told) > 300
-    assert [pair for pair, times in told.items() if times > 1] == []
+    counter = Counter(pair for row in cells for pair in combinations(row, 2) if len("".join(pair)) > 40)
+    assert len(counter) > 300
+    assert [pair for pair, times in counter.items() if times > 1] == []
 
 
 def test_every_rule_is_off_in_the_reference_and_on_by_default() -> None:

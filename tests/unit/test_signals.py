@@ -27,12 +27,12 @@ def signals_as_before() -> Iterator[None]:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_signal_stops_and_says_the_exit_code(number: int, code: int) -> None:
-    told: list[str] = []
-    stop = Stop(lambda: told.append("stop"))
+    messages: list[str] = []
+    stop = Stop(lambda: messages.append("stop"))
     stop.listen()
-    assert not stop and told == []
+    assert not stop and messages == []
     os.kill(os.getpid(), number)
-    assert stop and stop.signal == number and told == ["stop"]
+    assert stop and stop.signal == number and messages == ["stop"]
     assert stop.exit_code == code
 
 
@@ -52,12 +52,12 @@ def test_another_thread_stops_what_waits_for_a_signal() -> None:
 
 
 def test_only_the_thread_that_listens_is_woken_by_signals() -> None:
-    found: list[int] = []
+    matches: list[int] = []
     Stop().listen()
-    other = threading.Thread(target=lambda: found.append(signals.wake_fd()))
+    other = threading.Thread(target=lambda: matches.append(signals.wake_fd()))
     other.start()
     other.join()
-    assert found == [-1]
+    assert matches == [-1]
     os.kill(os.getpid(), signal.SIGINT)
     assert signal.SIGINT in os.read(signals.wake_fd(), 64)
 

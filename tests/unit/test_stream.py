@@ -39,21 +39,21 @@ class Kernel:
 
 @pytest.fixture
 def pair(monkeypatch):
-    made = []
+    created = []
     kernel = Kernel()
-    real, mine = select.poll, threading.get_ident()
+    real, thread_id = select.poll, threading.get_ident()
     monkeypatch.setattr(stream, "monotonic", lambda: kernel.now_s)
     # Threads that earlier tests have left behind may poll as well, and do not count.
-    monkeypatch.setattr(select, "poll", lambda: kernel if threading.get_ident() == mine else real())
+    monkeypatch.setattr(select, "poll", lambda: kernel if threading.get_ident() == thread_id else real())
 
     def make(busy_poll_s=5.0):
-        ours, theirs = _socket.socketpair()
-        made.extend((ours, theirs))
-        return stream.Stream(ours, busy_poll_s=busy_poll_s), theirs, kernel
+        local, remote = _socket.socketpair()
+        created.extend((local, remote))
+        return stream.Stream(local, busy_poll_s=busy_poll_s), remote, kernel
 
     yield make
-    for each in made:
-        each.close()
+    for resource in created:
+        resource.close()
 
 
 def pause_after_polling_in_vain(one, peer, kernel):
@@ -141,9 +141,9 @@ def test_nothing_polls_on_one_core(pair, monkeypatch):
 
 
 def test_a_poll_sees_the_end_of_the_connection():
-    ours, peer = _socket.socketpair()
-    with closing(ours), closing(peer):
-        one = stream.Stream(ours, busy_poll_s=5.0)
+    local, peer = _socket.socketpair()
+    with closing(local), closing(peer):
+        one = stream.Stream(local, busy_poll_s=5.0)
         short_reads(one, peer, 3)
         peer.close()
         with pytest.raises(stream.ConnectionClosed):
@@ -151,29 +151,29 @@ def test_a_poll_sees_the_end_of_the_connection():
 
 
 def test_a_read_without_a_deadline_misses_no_signal_and_waits_on():
-    ours, theirs = _socket.socketpair()
-    with closing(ours), closing(theirs), signal_in_a_wait(signal.SIGTERM, 0.1):
-        Stop(lambda: theirs.send(b"stopped")).listen()
-        assert stream.Stream(ours, busy_poll_s=0.0, wake_fd=wake_fd()).read(10, None) == b"stopped"
+    local, remote = _socket.socketpair()
+    with closing(local), closing(remote), signal_in_a_wait(signal.SIGTERM, 0.1):
+        Stop(lambda: remote.send(b"stopped")).listen()
+        assert stream.Stream(local, busy_poll_s=0.0, wake_fd=wake_fd()).read(10, None) == b"stopped"
 
 
 @pytest.mark.parametrize("busy_poll_s", [0.0, 5.0])
 def test_a_signal_that_changes_nothing_ends_no_read(busy_poll_s):
-    ours, theirs = _socket.socketpair()
+    local, remote = _socket.socketpair()
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
-    with closing(ours), closing(theirs):
+    with closing(local), closing(remote):
         try:
             Stop().listen()
-            one = stream.Stream(ours, busy_poll_s=busy_poll_s, wake_fd=wake_fd())
-            short_reads(one, theirs, 3)
+            one = stream.Stream(local, busy_poll_s=busy_poll_s, wake_fd=wake_fd())
+            short_reads(one, remote, 3)
             os.kill(os.getpid(), signal.SIGTERM)
             with pytest.raises(stream.DeadlineExceeded):
                 one.read(10, time.monotonic() + 0.05)
             os.kill(os.getpid(), signal.SIGTERM)
-            theirs.send(b"here")
+            remote.send(b"here")
             assert one.read(10, None) == b"here"
             os.kill(os.getpid(), signal.SIGTERM)
-            theirs.close()
+            remote.close()
             with pytest.raises(stream.ConnectionClosed):
                 one.read(10, None)
         finally:
@@ -196,14 +196,14 @@ def test_after_a_signal_a_read_waits_for_what_is_left_of_its_time(monkeypatch):
 
     monkeypatch.setattr(select, "poll", Poll)
     monkeypatch.setattr(stream, "monotonic", lambda: now[0])
-    ours, theirs = _socket.socketpair()
+    local, remote = _socket.socketpair()
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
-    with closing(ours), closing(theirs):
+    with closing(local), closing(remote):
         try:
             Stop().listen()
             os.kill(os.getpid(), signal.SIGTERM)
             with pytest.raises(stream.DeadlineExceeded):
-                stream.Stream(ours, wake_fd=wake_fd()).read(10, 1010.0)
+                stream.Stream(local, wake_fd=wake_fd()).read(10, 1010.0)
         finally:
             signal.signal(signal.SIGTERM, before[0])
             signal.signal(signal.SIGINT, before[1])
@@ -211,11 +211,11 @@ def test_after_a_signal_a_read_waits_for_what_is_left_of_its_time(monkeypatch):
 
 
 def test_a_signal_in_the_instant_before_a_wait_is_not_lost():
-    ours, theirs = _socket.socketpair()
-    with closing(ours), closing(theirs), signal_in_a_wait(signal.SIGINT, 0.1):
-        signal.signal(signal.SIGINT, lambda *_: theirs.send(b"it came"))
+    local, remote = _socket.socketpair()
+    with closing(local), closing(remote), signal_in_a_wait(signal.SIGINT, 0.1):
+        signal.signal(signal.SIGINT, lambda *_: remote.send(b"it came"))
         began = time.monotonic()
-        assert stream.Stream(ours, busy_poll_s=0.0).read(10, began + 20.0) == b"it came"
+        assert stream.Stream(local, busy_poll_s=0.0).read(10, began + 20.0) == b"it came"
         assert time.monotonic() - began < 15.0, "it looks up each second, else this waits until the deadline"
 
 
@@ -235,11 +235,11 @@ def test_the_environment_says_how_long(monkeypatch, text, seconds):
 @pytest.fixture
 def ticking():
     """A signal every 20 ms: system calls are interrupted, and begin again. Ends a test that would wait for ever."""
-    left = [500]
+    remainder = [500]
 
     def tick(*_):
-        left[0] -= 1
-        if not left[0]:
+        remainder[0] -= 1
+        if not remainder[0]:
             raise TimeoutError("still waiting after 500 signals")
 
     before = signal.signal(signal.SIGALRM, tick)
@@ -250,19 +250,19 @@ def ticking():
 
 
 def test_signals_do_not_put_off_the_deadline_of_a_read(ticking):
-    ours, theirs = _socket.socketpair()
+    local, remote = _socket.socketpair()
     with pytest.raises(stream.DeadlineExceeded):
-        stream.Stream(ours).read(10, time.monotonic() + 0.2)
-    ours.close()
-    theirs.close()
+        stream.Stream(local).read(10, time.monotonic() + 0.2)
+    local.close()
+    remote.close()
 
 
 def test_signals_do_not_put_off_the_deadline_of_a_write(ticking):
-    ours, theirs = _socket.socketpair()
-    one = stream.Stream(ours)
+    local, remote = _socket.socketpair()
+    one = stream.Stream(local)
     with pytest.raises(stream.SentInPart):
         one.write(bytes(8 << 20), time.monotonic() + 0.2)
     with pytest.raises(stream.DeadlineExceeded):
         one.write(b"x", time.monotonic() + 0.2)
-    ours.close()
-    theirs.close()
+    local.close()
+    remote.close()

@@ -31,11 +31,11 @@ def test_what_does_not_print_is_escaped(text: str, shown: str) -> None:
 
 @given(_ANY, st.integers(40, 80))
 def test_a_plain_text_prints_is_short_and_stays_the_same(text: str, length: int) -> None:
-    once = plain(text, length)
-    assert once.isprintable()
-    assert len(once) <= length
-    assert plain(once, length) == once
-    once.encode()
+    entry = plain(text, length)
+    assert entry.isprintable()
+    assert len(entry) <= length
+    assert plain(entry, length) == entry
+    entry.encode()
 
 
 def test_a_long_text_says_that_it_was_cut_and_how_long_it_was() -> None:

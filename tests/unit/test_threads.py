@@ -39,11 +39,11 @@ def fail() -> None:
 
 @pytest.mark.parametrize("starved", [False, True])
 def test_an_unexpected_error_of_one_call_reaches_the_caller_after_all_have_run(starved: bool) -> None:
-    done = list[int]()
-    calls = [fail, lambda: done.append(1), lambda: done.append(2), fail]
+    finished = list[int]()
+    calls = [fail, lambda: finished.append(1), lambda: finished.append(2), fail]
     with no_threads() if starved else nullcontext(), pytest.raises(Broken, match="of its own kind") as raised:
         run_all(calls, "all")
-    assert sorted(done) == [1, 2]
+    assert sorted(finished) == [1, 2]
     assert raised.value.__notes__ == ["and Broken: of its own kind"]
 
 

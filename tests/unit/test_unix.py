@@ -59,10 +59,10 @@ def test_the_socket_has_the_mode_that_was_asked_for_whatever_the_umask(path: str
 def test_the_socket_is_its_owners_alone_before_it_gets_a_wider_mode(
     path: str, no_umask: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = []
-    monkeypatch.setattr(os, "chmod", lambda path, _: seen.append(mode_of(path)))
+    calls = []
+    monkeypatch.setattr(os, "chmod", lambda path, _: calls.append(mode_of(path)))
     UnixListener(path, mode=0o666).close()
-    assert seen == [0o600]
+    assert calls == [0o600]
 
 
 def test_a_folder_is_made_with_its_mode_and_one_that_is_there_keeps_its_own(tmp_path: Path, no_umask: None) -> None:
@@ -216,14 +216,14 @@ def test_closing_a_socket_that_is_gone_already_is_no_error(path: str) -> None:
 
 def test_of_many_that_start_together_on_a_dead_socket_exactly_one_listens(path: str) -> None:
     leave_dead(path)
-    made: list[UnixListener] = []
+    created: list[UnixListener] = []
     refused: list[OSError] = []
     start = threading.Barrier(8)
 
     def listen() -> None:
         start.wait()
         try:
-            made.append(UnixListener(path))
+            created.append(UnixListener(path))
         except OSError as error:
             refused.append(error)
 
@@ -232,30 +232,30 @@ def test_of_many_that_start_together_on_a_dead_socket_exactly_one_listens(path: 
         thread.start()
     for thread in threads:
         thread.join()
-    assert (len(made), len(refused)) == (1, 7)
-    made[0].close()
+    assert (len(created), len(refused)) == (1, 7)
+    created[0].close()
 
 
 def test_a_folder_that_another_program_keeps_locked_delays_a_start_and_does_not_end_it(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unix, "LOCK_S", 0.02)
-    held = os.open(os.path.dirname(path), os.O_RDONLY)
+    stream = os.open(os.path.dirname(path), os.O_RDONLY)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        fcntl.flock(stream, fcntl.LOCK_EX)
         listener = UnixListener(path)
         assert os.path.exists(path)
         listener.close()
     finally:
-        os.close(held)
+        os.close(stream)
 
 
 def test_a_machine_that_stands_still_for_longer_than_a_start_waits_does_not_let_it_in_early(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unix, "LOCK_S", 0.02)
-    held = os.open(os.path.dirname(path), os.O_RDONLY)
-    fcntl.flock(held, fcntl.LOCK_EX)
+    stream = os.open(os.path.dirname(path), os.O_RDONLY)
+    fcntl.flock(stream, fcntl.LOCK_EX)
     looks: list[float] = []
 
     def sleep(seconds: float) -> None:
@@ -263,7 +263,7 @@ def test_a_machine_that_stands_still_for_longer_than_a_start_waits_does_not_let_
         if len(looks) == 1:
             time.sleep(0.1)
         if len(looks) == 3:
-            os.close(held)
+            os.close(stream)
 
     monkeypatch.setattr(unix, "sleep", sleep)
     UnixListener(path).close()
@@ -271,6 +271,6 @@ def test_a_machine_that_stands_still_for_longer_than_a_start_waits_does_not_let_
 
 
 def test_the_process_at_the_other_end_is_known() -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        assert credentials(ours) == (os.getpid(), os.geteuid(), os.getegid())
+    local, remote = socket.socketpair()
+    with local, remote:
+        assert credentials(local) == (os.getpid(), os.geteuid(), os.getegid())

@@ -88,7 +88,7 @@ class Hosted:
         return _all(m.PodSandbox, state.get("pods")), _all(m.Container, state.get("containers"))
 
     def _update(self, updates: Iterable[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
-        answer = self._wire.ask(self._number, "update", updates=[_text(each) for each in updates])
+        answer = self._wire.ask(self._number, "update", updates=[_text(update) for update in updates])
         return _all(m.ContainerUpdate, answer.get("updates"))
 
     # -- calls, by the word in "do" -----------------------------------------------------------------------------------
@@ -194,8 +194,8 @@ def serve(compat: Mode) -> None:
             wire.answered(line)
         else:
             threading.Thread(target=call, args=(line,), daemon=True).start()
-    for each in hosted.values():
-        each.adaptation.stop()
+    for entry in hosted.values():
+        entry.adaptation.stop()
 
 
 def main() -> None:

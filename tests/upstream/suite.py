@@ -41,12 +41,12 @@ class Outcome:
 
 
 def _go(*arguments: str) -> str:
-    done = subprocess.run(
+    process = subprocess.run(
         arguments, cwd=BRIDGE, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=1800
     )
-    if done.returncode:
-        raise BuildError(f"{' '.join(arguments)} ended with {done.returncode}:\n{done.stderr[-4000:]}")
-    return done.stdout
+    if process.returncode:
+        raise BuildError(f"{' '.join(arguments)} ended with {process.returncode}:\n{process.stderr[-4000:]}")
+    return process.stdout
 
 
 def released_tests() -> dict[str, str]:
@@ -83,7 +83,7 @@ class Program:
         only = "/".join(f"^{re.escape(part)}$" for part in leaf.split("/")) if leaf else "."
         command = [sys.executable, "-m", "tests.upstream.runner", *arguments]
         with tempfile.TemporaryDirectory(prefix="nri-up-") as folder:
-            done = subprocess.run(
+            process = subprocess.run(
                 [self.path, "-test.v", f"-test.timeout={LIMIT_S}s", f"-test.run={only}"],
                 cwd=ROOT,
                 env={**os.environ, "TMPDIR": folder, "NRI_TEST_ADAPTATION": json.dumps(command)},
@@ -95,22 +95,22 @@ class Program:
                 check=False,
                 timeout=LIMIT_S + 10,
             )
-        return _leaves(done.stdout)
+        return _leaves(process.stdout)
 
 
 def _leaves(text: str) -> dict[str, Outcome]:
     """What ``-test.v`` printed, by leaf. Tests run one after the other, so what follows a name is its own."""
-    said: dict[str, list[str]] = {}
+    output: dict[str, list[str]] = {}
     results: dict[str, bool] = {}
     lines: list[str] = []
     for line in text.splitlines():
         if begun := _RUN.match(line):
-            lines = said.setdefault(begun[1], [])
+            lines = output.setdefault(begun[1], [])
         elif result := _RESULT.match(line):
             results[result[2]] = result[1] == "PASS"
         else:
             lines.append(line)
     inner = {name.rpartition("/")[0] for name in results}
     return {
-        name: Outcome(passed, "\n".join(said.get(name, ()))) for name, passed in results.items() if name not in inner
+        name: Outcome(passed, "\n".join(output.get(name, ()))) for name, passed in results.items() if name not in inner
     }

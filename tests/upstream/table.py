@@ -38,10 +38,10 @@ def _table() -> Any:
 
 
 def _row(leaf: str, text: str) -> Row:
-    kind, _, rest = text.partition(": ")
-    assert (kind in ("deviation", "go-only")) == bool(rest), f"{TABLE.name}: {leaf}: {text!r}"
+    kind, _, remainder = text.partition(": ")
+    assert (kind in ("deviation", "go-only")) == bool(remainder), f"{TABLE.name}: {leaf}: {text!r}"
     assert kind in ("passes", "deviation", "go-only"), f"{TABLE.name}: {leaf}: {text!r}"
-    return Row(leaf, kind, tuple(rest.split(", ")) if kind == "deviation" else ())
+    return Row(leaf, kind, tuple(remainder.split(", ")) if kind == "deviation" else ())
 
 
 def _flat(tree: dict[str, Any], above: str) -> Iterator[tuple[str, str]]:

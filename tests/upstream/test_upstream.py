@@ -33,20 +33,20 @@ def files() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def program(files: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Program:
-    known = table.files()
-    black_box = {name: text for name, text in files.items() if known.get(name) != "go-only"}
+    names = table.files()
+    black_box = {name: text for name, text in files.items() if names.get(name) != "go-only"}
     return suite.build(black_box, tmp_path_factory.mktemp("upstream") / "upstream.test")
 
 
 @pytest.fixture(scope="module")
 def run(program: Program) -> Run:
     """All leaves over a mode, once."""
-    kept: dict[tuple[str, ...], dict[str, Outcome]] = {}
+    remaining: dict[tuple[str, ...], dict[str, Outcome]] = {}
 
     def outcomes(*arguments: str) -> dict[str, Outcome]:
-        if arguments not in kept:
-            kept[arguments] = program.run(*arguments)
-        return kept[arguments]
+        if arguments not in remaining:
+            remaining[arguments] = program.run(*arguments)
+        return remaining[arguments]
 
     return outcomes
 

@@ -170,9 +170,9 @@ def ttrpc(library: str, program: str) -> None:
                     client.ask(call)
                 tap.close()
                 server.kill()
-            (found,) = tap.exchanges()
-            header = [f"{found.service}/{found.method}", f"{library} on both sides, no mux"]
-            write(FOLDER / "ttrpc" / f"{program}-{name}.hex", header, [*found.request, *found.reply])
+            (matches,) = tap.exchanges()
+            header = [f"{matches.service}/{matches.method}", f"{library} on both sides, no mux"]
+            write(FOLDER / "ttrpc" / f"{program}-{name}.hex", header, [*matches.request, *matches.reply])
 
 
 def main() -> None:

@@ -38,14 +38,14 @@ class Tap:
         self._threads[0].start()
 
     def _join(self) -> None:
-        near, _ = self._listener.accept()
-        far = socket.socket(socket.AF_UNIX)
-        far.connect(str(self._upstream))
+        local, _ = self._listener.accept()
+        remote = socket.socket(socket.AF_UNIX)
+        remote.connect(str(self._upstream))
         forth, back = self._bytes.values()
-        other = threading.Thread(target=_copy, args=(far, near, back), daemon=True)
+        other = threading.Thread(target=_copy, args=(remote, local, back), daemon=True)
         self._threads.append(other)
         other.start()
-        _copy(near, far, forth)
+        _copy(local, remote, forth)
 
     def close(self) -> None:
         """Wait until both sides have closed."""
@@ -64,12 +64,12 @@ class Tap:
                     requests.append(((direction, conn, stream), frames))
                 else:
                     replies[(direction, conn, stream)] = frames
-        found = []
+        matches = []
         for (direction, conn, stream), frames in requests:
             service, method = _names(b"".join(frame.data[8 * self._mux :] for frame in frames)[10:])
             back = direction[3] + "->" + direction[0]
-            found.append(Exchange(service, method, frames, replies.get((back, conn, stream), [])))
-        return found
+            matches.append(Exchange(service, method, frames, replies.get((back, conn, stream), [])))
+        return matches
 
     def _messages(self, direction: str, data: bytes) -> list[tuple[int, list[Frame]]]:
         """Cut one direction into messages: each is its connection and its frames."""

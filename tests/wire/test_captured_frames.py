@@ -44,15 +44,15 @@ def decode(frames: list[Frame], *, with_mux: bool = True, step: int = 1 << 30) -
     """Through our readers, `step` bytes at a time."""
     demuxes: defaultdict[str, Demux] = defaultdict(lambda: Demux((1, 2)))
     readers: defaultdict[tuple[str, int], ttrpc.FrameReader] = defaultdict(ttrpc.FrameReader)
-    found = []
+    matches = []
     for frame in frames:
         for at in range(0, len(frame.data), step):
             piece = frame.data[at : at + step]
             chunks = demuxes[frame.direction].receive(piece) if with_mux else [(0, piece)]
             for conn, chunk in chunks:
-                whole = readers[frame.direction, conn].receive(chunk)
-                found += [Message(frame.direction, conn, each) for each in whole]
-    return found
+                received = readers[frame.direction, conn].receive(chunk)
+                matches += [Message(frame.direction, conn, entry) for entry in received]
+    return matches
 
 
 def method_of(path: Path) -> str:
@@ -72,16 +72,16 @@ def test_a_captured_call_is_read_and_written_again_byte_for_byte(path: Path) -> 
     by_direction: defaultdict[str, bytes] = defaultdict(bytes)
     for message in decoded:
         by_direction[message.direction] += mux.cut(message.conn, message.bytes())
-    for direction, ours in by_direction.items():
-        theirs = b"".join(frame.data for frame in frames if frame.direction == direction)
-        assert ours == theirs, f"{direction}: we would frame this message differently"
+    for direction, local in by_direction.items():
+        text = b"".join(frame.data for frame in frames if frame.direction == direction)
+        assert local == text, f"{direction}: we would frame this message differently"
 
 
 @pytest.mark.parametrize("path", NRI_FILES, ids=lambda path: path.stem)
 def test_a_captured_call_reads_the_same_one_byte_at_a_time(path: Path) -> None:
     frames = read(path)
-    whole = [message.bytes() for message in decode(frames)]
-    assert [message.bytes() for message in decode(frames, step=1)] == whole
+    complete = [message.bytes() for message in decode(frames)]
+    assert [message.bytes() for message in decode(frames, step=1)] == complete
 
 
 @pytest.mark.parametrize("path", [*NRI_FILES, *TTRPC_FILES], ids=lambda path: path.stem)
@@ -91,11 +91,11 @@ def test_a_captured_envelope_is_encoded_the_same(path: Path) -> None:
             request = envelope.decode_request(message.data)
             assert f"# {request.service}/{request.method}" == path.read_text().splitlines()[0]
             prefix = envelope.request_prefix(request.service, request.method)
-            ours = envelope.encode_request(prefix, request.payload, request.timeout_ns, request.metadata)
+            local = envelope.encode_request(prefix, request.payload, request.timeout_ns, request.metadata)
         else:
             response = envelope.decode_response(message.data)
-            ours = envelope.encode_response(response.payload, response.code, response.message)
-        assert _normal(ours, message) == _normal(message.data, message)
+            local = envelope.encode_response(response.payload, response.code, response.message)
+        assert _normal(local, message) == _normal(message.data, message)
 
 
 def _normal(data: bytes, message: Message) -> bytes:
@@ -110,12 +110,12 @@ def test_a_captured_message_is_serialised_the_same(path: Path) -> None:
         request = message.kind == ttrpc.REQUEST
         payload = _payload(message)
         parsed = payload_class(method, request=request).FromString(payload)
-        ours = parsed.SerializeToString(deterministic=True)
+        encoded = parsed.SerializeToString(deterministic=True)
         if path.stem in SEVERAL_MAP_ENTRIES:
-            assert type(parsed).FromString(ours) == parsed
-            assert sorted(ours) == sorted(payload)
+            assert type(parsed).FromString(encoded) == parsed
+            assert sorted(encoded) == sorted(payload)
         else:
-            assert ours == payload
+            assert encoded == payload
         assert not _unknown(parsed), "our messages lack a field that the reference sends"
 
 
@@ -134,8 +134,8 @@ def _unknown(message: Any) -> bool:
 
 def test_every_call_of_both_services_is_captured() -> None:
     methods = {method_of(path) for path in NRI_FILES}
-    wanted = {event.rpc for event in EVENTS} | {"RegisterPlugin", "UpdateContainers", "Configure", "Synchronize"}
-    assert wanted <= methods, f"not captured: {wanted - methods}"
+    expected = {event.rpc for event in EVENTS} | {"RegisterPlugin", "UpdateContainers", "Configure", "Synchronize"}
+    assert expected <= methods, f"not captured: {expected - methods}"
 
 
 def test_an_old_plugin_answers_new_calls_with_unimplemented() -> None:
@@ -151,8 +151,8 @@ def test_a_failing_handler_is_an_unknown_status_with_its_text() -> None:
 
 def test_a_long_request_is_a_frame_of_4096_bytes_and_one_with_the_rest() -> None:
     lengths = [len(frame.data) - 8 for frame in read(FOLDER / "v0.12.5-CreateContainer-large.hex")][:2]
-    assert lengths[0] == mux.FIRST_FRAME
-    assert lengths[1] > mux.FIRST_FRAME
+    assert lengths[0] == mux.MAX_FIRST_FRAME
+    assert lengths[1] > mux.MAX_FIRST_FRAME
 
 
 def test_a_synchronization_in_parts_has_two_frames_a_part_and_each_answer_echoes_more() -> None:
@@ -168,7 +168,7 @@ def test_a_synchronization_in_parts_has_two_frames_a_part_and_each_answer_echoes
         length, start = requests.pop(0)
         total = ttrpc.HEADER_LENGTH + int.from_bytes(start[:4], "big")
         assert total - ttrpc.HEADER_LENGTH <= ttrpc.MAX_DATA
-        if total > mux.FIRST_FRAME:
+        if total > mux.MAX_FIRST_FRAME:
             length += requests.pop(0)[0]
         assert length == total, "a part is one frame of 4096 bytes and one with the rest"
         totals.append(total)

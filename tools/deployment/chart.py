@@ -1,50 +1,73 @@
-"""The Helm chart of a plugin over the library chart `nri-plugin` (deploy/helm/nri-plugin, written by hand).
-
-Rules: what the plugin needs of the node is needs.yaml, which no value changes; what an operator may choose is
-values.yaml, and its schema names every key, so that a misspelt one is refused. Next: `unit`.
-"""
+"""The Helm chart of the bundled plugins, deploy/helm/nri-plugin; its templates are written by hand."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import typing
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
 
 from nri.config import typed
-from nri.plugins import registry as registered
+from nri.plugins import registry
 from nri.policies.default_validator import KEYS, ValidatorConfig
 from tools.deployment.kustomize import HEAD, IMAGE
 from tools.deployment.readme import readme
 from tools.deployment.table import HEALTH_PORT, ROOT, SOCKET_DIR, Need, semantic_version, version
 
-LIBRARY = "nri-plugin"
+CHART = "nri-plugin"
 PAGE = "docs/howto/deploy.md"
 Json = dict[str, Any]
 PATH: Json = {"type": "string", "pattern": "^/[^.]"}
 DURATION: Json = {"type": "string", "pattern": "^([0-9.]+(ms|s|m))*$"}
+# The charts of nri-plugins have numbers as indices, and empty lists where Kubernetes has objects.
+INDEX: Json = {"type": ["string", "integer"], "pattern": "^([0-9]{2})?$", "minimum": 0, "maximum": 99}
+INDICES: Json = {"type": "string", "pattern": "^([0-9]{2}(,[0-9]{2})+)?$"}
 
 IMAGE_VALUES = """\
 image:
-  # Build it with deploy/{containerfile}, push it to your registry, and name it here.
-  repository: {image}
-  tag: "" # the chart's appVersion
-  digest: "" # sha256:..., in place of the tag
+  # Build it with deploy/{containerfile} and push it to your registry.
+  name: {image}
+  tag: "" # empty: the chart's appVersion
+  digest: "" # sha256:..., replaces the tag
   pullPolicy: IfNotPresent
 imagePullSecrets: []
 """
 
 VALUES = """\
-# Values for an operator to choose. needs.yaml says which access to the node the plugin has.
-{of_image}
-{place}
-# Further flags, word by word, for example ["-verbose"].
+# Values of the chart. needs.yaml lists the access to the node that each plugin has; no value changes it.
+
+# The plugin's name, as in needs.yaml.
+plugin: ""
+{image}
+nri:
+  plugin:
+    index: "" # place in the order of plugins, for example "35"; empty: the plugin's default
+  runtime:
+    # Enable NRI in the node's configuration of containerd or CRI-O before the plugin starts, and restart the runtime if
+    # the configuration changed. A privileged init container with the node's root directory does it, and the whole pod
+    # has hostPID: set it to false again when all nodes are configured.
+    patchConfig: false
+    name: "" # containerd or crio; empty: the running one
+    config: # set both, for example to 10s and 5s, or neither
+      pluginRegistrationTimeout: "" # how long a plugin may take to register
+      pluginRequestTimeout: "" # how long a plugin may take to answer a request
+# Further flags of the plugin, one item each, for example ["-verbose"].
 args: []
-{config}
+# The plugin's configuration. It becomes a ConfigMap; changes take effect without a restart.
 config: {{}}
-{follow}
+# topology-aware and balloons: read the configuration from the custom resource of the node, and report the result in its
+# status and in the node's NodeResourceTopology. Two further containers with a token do it; the plugin has no token.
+# `config` becomes the resource `default`.
+follow:
+  enabled: false # run these containers
+  # Image of these containers, built with deploy/agent.Containerfile; without a digest it gets the tag of `image`.
+  image: localhost/nri-agent
+# The node's label that contains its group of configuration, with `follow.enabled`.
+configGroupLabel: config.nri/group
+
 log:
   level: info # debug, info, warning, error
   format: text # or json
@@ -52,26 +75,22 @@ health:
   enabled: false # serve /readyz, and be ready only when the runtime has synchronized the plugin
   port: {port}
 
-# Turn NRI on in the node's configuration of containerd or CRI-O first, and restart that runtime if something changed:
-# a privileged init container with the node's root. Both timeouts, such as 10s and 5s, or neither.
-patchRuntimeConfig:
-  enabled: false # do it; the whole pod has hostPID then, so switch it off again once all nodes have it
-  runtime: "" # containerd or crio; empty: the one that runs
-  registrationTimeout: "" # how long a plugin may take to register
-  requestTimeout: "" # how long a plugin may take to answer
-# The node's folder of the runtime's socket.
+# The node's directory of the runtime's socket.
 socketDir: {socket_dir}
-{host_paths}# Further paths of the node that it must see, read-only, at the same places{paths}
+# Directories of needs.yaml that are elsewhere on your nodes, by name.
+hostPaths: {{}}
+# Further paths of the node that the plugin may read, at the same place in its container.
 readOnlyPaths: []
-# The socket belongs to root. Where yours belongs to another user or group, name them.
+# The runtime's socket belongs to root by default; set these if yours belongs to another user or group.
 runAsUser: 0
 runAsGroup: 0
 # With SELinux, a type that may connect to the runtime's socket, for example {{type: spc_t}}.
 seLinuxOptions: {{}}
-# Let nothing talk to it, and it to nothing: all it needs is the socket.{no_policy}
+# Forbid all network traffic of the pod. Has no effect on a plugin in the node's network.
 networkPolicy: true
 
-{of_pod}"""
+podPriorityClassNodeCritical: true # set `priorityClassName`
+{pod}"""
 
 POD_VALUES = """\
 priorityClassName: system-node-critical
@@ -90,157 +109,146 @@ podAnnotations: {{}}
 podLabels: {{}}
 """
 
-FOLLOW = """\
-# Let it have the custom resource of its node, and write back whether it took it, and the node's NodeResourceTopology:
-# two containers beside it do that, which have a token; the plugin has none. `config` then is the resource `default`.
-follow:
-  enabled: false # have these beside it
-  # What these run: built with deploy/agent.Containerfile; without a digest of its own it has the tag of `image`.
-  image: localhost/nri-agent
-  groupLabel: config.nri/group # the node's label that says of which group it is
-"""
-
-HOST_PATHS = """\
-# Where the node has what needs.yaml names, if elsewhere:
-#   {of}
-hostPaths: {{}}
+PLUGIN_VALUES = """\
+# {does}
+plugin: {name}
+nri:
+  plugin:
+    index: "{index}"
 """
 
 
-def files(need: Need) -> dict[str, str]:
-    """The chart's files below deploy/helm, by path."""
-    made = {
-        "Chart.yaml": HEAD + chart(need),
-        "needs.yaml": HEAD + needs(need),
-        "values.yaml": HEAD + values(need),
-        "values.schema.json": json.dumps(schema(need), indent=2) + "\n",
-        "README.md": readme(yaml.safe_load(chart(need)), HEAD, PAGE, values(need), schema(need), _meanings(need.name)),
-        "templates/plugin.yaml": '{{ include "nri-plugin.all" . }}\n',
-        "templates/NOTES.txt": '{{ include "nri-plugin.notes" . }}\n',
+def files(needs: Sequence[Need]) -> dict[str, str]:
+    """The chart's generated files below deploy/helm, by path."""
+    chart = application(CHART, "A bundled NRI plugin on each node, as a DaemonSet; the value `plugin` selects it.")
+    values, schema = chart_values(), chart_schema(needs)
+    files = {
+        "Chart.yaml": HEAD + chart,
+        "needs.yaml": HEAD + as_yaml({need.name: access(need) for need in needs}),
+        "values.yaml": HEAD + values,
+        "values.schema.json": as_json(schema),
+        "README.md": readme(yaml.safe_load(chart), HEAD, PAGE, values, schema, {}, plugins=needs),
+        "crds/crds.yaml": HEAD + custom_resources(needs),
     }
-    if need.follows:
-        made["crds/crd.yaml"] = HEAD + _resource(need)
-    return {f"{need.name}/{path}": text for path, text in made.items()}
+    files |= {f"values/{need.name}.yaml": HEAD + plugin_values(need) for need in needs}
+    return {f"{CHART}/{path}": text for path, text in files.items()}
 
 
-def _resource(need: Need) -> str:
-    """The definition of its custom resource."""
-    every = yaml.safe_load_all((ROOT / "deploy/placement/crds.yaml").read_text(encoding="utf-8"))
-    return next(as_yaml(each) for each in every if each["spec"]["names"]["kind"] == need.follows)
+def custom_resources(needs: Sequence[Need]) -> str:
+    """The definitions of the plugins' custom resources."""
+    kinds = {need.follows for need in needs}
+    crds = yaml.safe_load_all((ROOT / "deploy/placement/crds.yaml").read_text(encoding="utf-8"))
+    return "---\n".join(as_yaml(crd) for crd in crds if crd["spec"]["names"]["kind"] in kinds)
 
 
-def library() -> dict[str, str]:
-    """The files of the library chart that have a version in them."""
-    text = as_yaml(
-        {
-            "apiVersion": "v2",
-            "name": LIBRARY,
-            "description": "The common part of the charts of all bundled NRI plugins.",
-            "type": "library",
-            "version": semantic_version(),
-        }
-    )
-    return {f"{LIBRARY}/Chart.yaml": HEAD + text}
-
-
-def chart(need: Need) -> str:
-    """Chart.yaml; the library lies in charts/ as a link, so that nothing has to be fetched."""
-    library = {"name": LIBRARY, "version": semantic_version(), "repository": f"file://../{LIBRARY}"}
-    return application(need.name, need.does, dependencies=[library])
-
-
-def application(name: str, does: str, **more: Any) -> str:
+def application(name: str, description: str) -> str:
     """Chart.yaml of a chart that can be installed."""
-    head = {"apiVersion": "v2", "name": name, "description": does, "type": "application"}
-    return as_yaml({**head, "version": semantic_version(), "appVersion": version(), **more})
+    head = {"apiVersion": "v2", "name": name, "description": description, "type": "application"}
+    return as_yaml({**head, "version": semantic_version(), "appVersion": version()})
 
 
-def needs(need: Need) -> str:
-    """needs.yaml: what the plugin needs of a node, with the reasons."""
+def access(need: Need) -> Json:
+    """A plugin's row of needs.yaml: its default index and its access to the node, with reasons."""
     mounts = [
-        {"name": one.name, "host": one.host, "at": one.at, "type": one.type, "changes": one.changes}
-        | ({"write": True} if one.write else {})
-        | {"why": one.why}
-        for one in need.mounts
+        {"name": mount.name, "host": mount.host, "at": mount.at, "type": mount.type, "changes": mount.changes}
+        | ({"write": True} if mount.write else {})
+        | {"why": mount.why}
+        for mount in need.mounts
     ]
-    return as_yaml(
-        {
-            "plugin": need.name,
-            "hostNetwork": need.host_network,  # the reason, or nothing
-            "hostPID": need.host_pid,  # likewise
-            "capabilities": [{"name": name, "why": why} for name, why in need.capabilities.items()],
-            "mounts": mounts,
-        }
-        | ({"follows": need.follows, "followed": need.followed} if need.follows else {})
-    )
+    return {
+        "indexFlag": need.args[0],
+        "index": need.args[1],
+        "hostNetwork": need.host_network,  # the reason, or empty
+        "hostPID": need.host_pid,  # likewise
+        "capabilities": [{"name": name, "why": why} for name, why in need.capabilities.items()],
+        "mounts": mounts,
+    } | ({"follows": need.follows, "followed": need.followed} if need.follows else {})
 
 
-def values(need: Need) -> str:
-    """values.yaml, with a line on each choice."""
-    place = "# Its place in the order of plugins.\n" + (
-        f'idx: "{need.args[1]}"\n' if need.indexed else f'indices: "{need.args[1]}"\n'
-    )
-    config = "# It has no configuration."
-    if config_schema(need.name).get("maxProperties") != 0:
-        config = "# Its configuration; it becomes a ConfigMap, and changes of it take effect without a restart."
-    if need.config:
-        config += " For example:" + "".join(f"\n#   {line}" for line in yaml.safe_dump(need.config).splitlines())
+def chart_values() -> str:
+    """values.yaml: the defaults of all plugins, with a comment for each value."""
     return VALUES.format(
-        of_image=IMAGE_VALUES.format(containerfile="Containerfile", image=IMAGE),
-        of_pod=POD_VALUES.format(cpu="2m", memory="24Mi", limit="128Mi"),
-        place=place.rstrip("\n"),
-        config=config,
-        follow=FOLLOW if need.follows else "",
+        image=IMAGE_VALUES.format(containerfile="Containerfile", image=IMAGE),
+        pod=POD_VALUES.format(cpu="2m", memory="24Mi", limit="128Mi"),
         port=HEALTH_PORT,
         socket_dir=SOCKET_DIR,
-        host_paths=HOST_PATHS.format(of="\n#   ".join(f"{one.name}: {one.host}" for one in need.mounts))
-        if need.mounts
-        else "",
-        paths=f", {need.paths}." if need.paths else ".",
-        no_policy=" It is in the node's network, where this means nothing." if need.host_network else "",
     )
 
 
-def schema(need: Need) -> Json:
-    """values.schema.json: every key by name."""
-    place: Json = {"idx": {"type": ["string", "integer"], "pattern": "^[0-9]{2}$", "minimum": 10, "maximum": 99}}
-    if not need.indexed:
-        place = {"indices": {"type": "string", "pattern": "^[0-9]{2}(,[0-9]{2})+$"}}
+def plugin_values(need: Need) -> str:
+    """A file of values that selects the plugin, with an example of its configuration as a comment."""
+    text = PLUGIN_VALUES.format(does=need.does, name=need.name, index=need.args[1])
+    if need.config:
+        text += _commented("Configuration, for example:", {"config": need.config})
     if need.mounts:
-        place["hostPaths"] = an_object(**{mount.name: PATH for mount in need.mounts})
-    if need.follows:
-        text = {"type": "string", "minLength": 1}
-        place["follow"] = an_object(enabled={"type": "boolean"}, image=text, groupLabel=text)
-    own: Json = {
-        **place,
+        text += _commented(
+            "Directories of the node; name those that are elsewhere on yours:",
+            {"hostPaths": {mount.name: mount.host for mount in need.mounts}},
+        )
+    if need.paths:
+        text += _commented(f"Further paths that it may need: {need.paths}.", {"readOnlyPaths": []})
+    return text
+
+
+def _commented(reason: str, values: Json) -> str:
+    lines = [reason, *yaml.safe_dump(values, sort_keys=False).splitlines()]
+    return "".join(f"# {line}\n" for line in lines)
+
+
+def chart_schema(needs: Sequence[Need]) -> Json:
+    """values.schema.json: names every key, also those of the selected plugin's configuration."""
+    boolean, text = {"type": "boolean"}, {"type": "string", "minLength": 1}
+    timeouts = an_object(pluginRegistrationTimeout=DURATION, pluginRequestTimeout=DURATION)
+    runtime = an_object(patchConfig=boolean, name={"enum": ["", "containerd", "crio"]}, config=timeouts)
+    keys: Json = {
+        "nri": an_object(plugin=an_object(index={"type": ["string", "integer"]}), runtime=runtime),
         "args": {"type": "array", "items": {"type": "string"}},
-        "config": config_schema(need.name),
+        "config": {"type": "object"},
+        "follow": an_object(enabled=boolean, image=text),
+        "configGroupLabel": text,
         "log": an_object(
             level={"enum": ["debug", "info", "warning", "error"]},
             format={"enum": ["text", "json"]},
         ),
-        "health": an_object(enabled={"type": "boolean"}, port={"type": "integer", "minimum": 1, "maximum": 65535}),
-        "patchRuntimeConfig": an_object(
-            enabled={"type": "boolean"},
-            runtime={"enum": ["", "containerd", "crio"]},
-            registrationTimeout=DURATION,
-            requestTimeout=DURATION,
-        ),
+        "health": an_object(enabled=boolean, port={"type": "integer", "minimum": 1, "maximum": 65535}),
         "socketDir": PATH,
+        "hostPaths": {"type": "object"},
         "readOnlyPaths": {"type": "array", "items": PATH},
         "runAsUser": {"type": "integer", "minimum": 0},
         "runAsGroup": {"type": "integer", "minimum": 0},
-        "networkPolicy": {"type": "boolean"},
-        LIBRARY: {"type": "object"},  # Helm itself puts it there
+        "networkPolicy": boolean,
+        "podPriorityClassNodeCritical": boolean,
     }
-    return schema_of(need.name, own)
+    schema = schema_of(CHART, keys)
+    properties = schema["properties"]
+    schema["properties"] = {"plugin": {"enum": [need.name for need in needs]}, **properties}
+    quantity = {"type": ["string", "number"]}
+    properties["resources"]["properties"] |= {"cpu": quantity, "memory": quantity}
+    for key in ("affinity", "nodeSelector"):
+        properties[key] |= {"type": ["object", "array"], "maxItems": 0}
+    schema["allOf"] = [_plugin_schema(need) for need in needs]
+    return schema
+
+
+def _plugin_schema(need: Need) -> Json:
+    """What the schema adds if `plugin` is this one."""
+    index = INDEX if need.indexed else INDICES
+    keys: Json = {
+        "nri": {"properties": {"plugin": {"properties": {"index": index}}}},
+        "config": config_schema(need.name),
+        "hostPaths": an_object(**{mount.name: PATH for mount in need.mounts}),
+    }
+    if not need.follows:
+        keys["follow"] = {"properties": {"enabled": {"const": False}}}
+    condition = {"properties": {"plugin": {"const": need.name}}}
+    return {"if": condition, "then": {"properties": keys}}
 
 
 def schema_of(title: str, own: Json) -> Json:
     """The schema of values: its own keys, and those of every chart about the image and the pod."""
     properties: Json = {
         "image": an_object(
-            repository={"type": "string", "minLength": 1},
+            name={"type": "string", "minLength": 1},
             tag={"type": "string", "pattern": "^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$"},
             digest={"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
             pullPolicy={"enum": ["Always", "IfNotPresent", "Never"]},
@@ -275,28 +283,35 @@ def as_yaml(value: Json) -> str:
     return yaml.safe_dump(value, sort_keys=False, width=118)
 
 
+def as_json(value: Any, indent: str = "") -> str:
+    """JSON with one line for each object or list that fits into 118 columns."""
+    line = json.dumps(value)
+    if (len(indent) + len(line) <= 118 and indent) or not isinstance(value, dict | list):
+        return line
+    below = f"{indent}  "
+    if isinstance(value, dict):
+        parts = [f"{json.dumps(key)}: {as_json(part, below)}" for key, part in value.items()]
+    else:
+        parts = [as_json(part, below) for part in value]
+    text = f",\n{below}".join(parts)
+    brackets = "{}" if isinstance(value, dict) else "[]"
+    return f"{brackets[0]}\n{below}{text}\n{indent}{brackets[1]}" + ("" if indent else "\n")
+
+
 WORDS = {str: "string", bool: "boolean", int: "integer", float: "number"}
 LISTS = (list, tuple, set, frozenset)
 
 
 def config_schema(name: str) -> Json:
     """The schema of a plugin's configuration; it allows no key for a plugin that has none."""
-    entry = registered.find(name)
+    entry = registry.find(name)
     if entry is None:
         raise LookupError(f"{name} is in deploy/plugins.yaml and not registered; if it is in pyproject.toml: make venv")
-    fields = _fields(name, getattr(registered.load(entry), "Config", None))
+    fields = _fields(name, getattr(registry.load(entry), "Config", None))
     if not fields:
         return {"type": "object", "maxProperties": 0}
     properties = {key: _type(annotation) for key, annotation in fields.items()}
     return {"type": "object", "additionalProperties": False, "properties": properties}
-
-
-def _meanings(name: str) -> dict[str, tuple[str, str]]:
-    """No default, and where it stands what the keys of a plugin's configuration mean."""
-    page = f"src/nri/plugins/{name.replace('-', '_')}/README.md"
-    return {
-        f"config.{key}": ("", f"see [its page](../../../{page})") for key in config_schema(name).get("properties", {})
-    }
 
 
 def _fields(name: str, cls: type | None) -> dict[str, Any]:

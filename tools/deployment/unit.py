@@ -17,6 +17,7 @@ UNIT = """\
 [Unit]
 Description=NRI plugin {name}: {does}
 After=containerd.service crio.service nri-engine.service
+Before=kubelet.service
 StartLimitIntervalSec=0
 
 [Service]

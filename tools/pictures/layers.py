@@ -1,13 +1,12 @@
-"""The layers of the package, from the contract in pyproject.toml; what is only planned is dashed.
+"""The layers of the package and of its three large subpackages, as the contracts of import-linter have them.
 
-One job: the list of layers as a picture, so that it cannot say anything else than import-linter does. Beside it the
-insides of the three large rooms, from their contracts. Next: `tools.pictures.handshake`.
+A layer that does not exist yet is dashed.
 """
 
 from __future__ import annotations
 
+import configparser
 import re
-import tomllib
 from pathlib import Path
 
 from tools.pictures.svg import Picture
@@ -63,20 +62,19 @@ ALT = (
 LEFT, RIGHT, ROW, GAP = 28, 556, 42, 8
 
 
-def contracts() -> list[dict[str, object]]:
-    """The contracts about imports."""
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    found: list[dict[str, object]] = tomllib.loads(text)["tool"]["importlinter"]["contracts"]
-    return found
+def contracts() -> list[dict[str, list[str]]]:
+    """The contracts of import-linter, in their order; each value is a list of lines."""
+    parser = configparser.ConfigParser()
+    parser.read_string((ROOT / ".importlinter").read_text(encoding="utf-8"))
+    sections = [parser[name] for name in parser.sections() if name.startswith("importlinter:contract:")]
+    return [{key: value.strip().splitlines() for key, value in section.items()} for section in sections]
 
 
 def layers_of(container: str) -> list[list[str]]:
     """The rows of names in the `layers` contract of a package, highest first. LookupError if it has none."""
     for contract in contracts():
-        if contract["type"] == "layers" and contract["containers"] == [container]:
-            rows = contract["layers"]
-            assert isinstance(rows, list)
-            return [re.findall(r"\w+", row) for row in rows]
+        if contract["type"] == ["layers"] and contract["containers"] == [container]:
+            return [re.findall(r"\w+", layer) for layer in contract["layers"]]
     raise LookupError(f"{container} has no contract of layers")
 
 

@@ -32,15 +32,7 @@ def unpack(package: str, suite: str, target: Path, scratch: Path) -> Unpacked:
 
     A second package with the same `scratch` needs no second look at what the suite has.
     """
-    if not find_tool("apt-get") or not find_tool("dpkg-deb"):
-        raise MissingError("apt-get and dpkg-deb", "this needs a Debian system (or one like it)")
-    options = _private_apt(find_mirror(), suite, scratch)
-    if not any((scratch / "state/lists").glob("*_Packages*")):
-        _run(
-            ["apt-get", *options, "-qq", "-o", "APT::Update::Error-Mode=any", "update"],
-            scratch,
-            "a reachable Debian mirror",
-        )
+    options = _updated_apt(suite, scratch)
     _run(["apt-get", *options, "-qq", "download", package], scratch, f"{package} of {suite}")
     deb = next(scratch.glob(f"{package}_*.deb"))
     _run(["dpkg-deb", "-x", str(deb), str(target)], scratch, f"{package} of {suite}")
@@ -50,6 +42,27 @@ def unpack(package: str, suite: str, target: Path, scratch: Path) -> Unpacked:
     libraries = _run(["dpkg-deb", "-f", str(deb), "Built-Using", "Static-Built-Using"], scratch, package)
     built_using = dict(re.findall(r"([\w.+-]+) \(= ([^)]+)\)", libraries))
     return Unpacked(version.strip() or "?", names, built_using)
+
+
+def newest(pattern: str, suite: str, scratch: Path) -> str:
+    """The last of the packages of a suite whose names match a pattern of apt, by version. Raises MissingError."""
+    options = _updated_apt(suite, scratch)
+    lines = _run(["apt-cache", *options, "search", "--names-only", f"^{pattern}"], scratch, f"{pattern} of {suite}")
+    names = [line.split()[0] for line in lines.splitlines() if line]
+    if not names:
+        raise MissingError(f"a package {pattern}", f"Debian {suite} has none; check apt's sources")
+    return max(names, key=lambda name: [int(part) for part in re.findall(r"\d+", name)])
+
+
+def _updated_apt(suite: str, scratch: Path) -> list[str]:
+    """The options for an apt that knows the packages of a suite; its lists are fetched once for each `scratch`."""
+    if not find_tool("apt-get") or not find_tool("dpkg-deb"):
+        raise MissingError("apt-get and dpkg-deb", "this needs a Debian system (or one like it)")
+    options = _private_apt(find_mirror(), suite, scratch)
+    if not any((scratch / "state/lists").glob("*_Packages*")):
+        update = ["apt-get", *options, "-qq", "-o", "APT::Update::Error-Mode=any", "update"]
+        _run(update, scratch, "a reachable Debian mirror")
+    return options
 
 
 def _private_apt(mirror: Mirror, suite: str, scratch: Path) -> list[str]:

@@ -23,13 +23,17 @@ Say = Callable[[str], None]
 #: How many times as long as usual everything may take: an emulated machine is slow (tools/guest).
 PATIENCE = float(os.environ.get("NRI_PATIENCE", "1"))
 # Debian package -> the file that shows that it is there. The first runs containers, the second
-# gives pods a network of their own; the others are what our own engine works with besides.
+# gives pods a network of their own; then what our engine needs besides, and what builds a kernel.
 PACKAGES = {
     "runc": "runc",
     "containernetworking-plugins": "/usr/lib/cni/bridge",
     "conmon": "conmon",
     "skopeo": "skopeo",
     "umoci": "umoci",
+    "flex": "flex",
+    "bison": "bison",
+    "bc": "bc",
+    "xz-utils": "xz",
 }
 #: What a containerd needs of them.
 FOR_CONTAINERD = ("runc", "containernetworking-plugins")

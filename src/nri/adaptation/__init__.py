@@ -1,9 +1,8 @@
-"""The runtime side of NRI: put it into a container engine with three calls and a table of events.
+"""The runtime side of NRI: `Adaptation` adds NRI to a container engine.
 
-`Adaptation` is the way in, and `adaptation` the wiring. Eight packages, each of which builds on those after it:
-`dispatch` (an event through all plugins) and `launch` (installed plugins kept running), `registration` (how a plugin
-joins), `peers` (one plugin), `plugin_policy` (what operators allow) and `audit` (who changed what), `containers` (their
-live state), `merge` (who may set what). `docs/architecture.md` has a row for them, and how an event is processed.
+`adaptation` wires eight packages, each of which depends only on those after it: `dispatch` (pass an event through all
+plugins), `launch` (start installed plugins), `registration` (plugins join), `peers` (one plugin), `plugin_policy` (the
+operator's rules), `audit` (who changed what), `containers` (their live state), `merge` (who may set what).
 """
 
 from __future__ import annotations

@@ -7,8 +7,7 @@
         ...                                        # create it with reply.adjust, apply reply.updates
     adaptation.stop()
 
-This module wires the parts and holds no logic of its own. Next: `nri.adaptation.events` for the event methods, and
-`nri.adaptation.registration.registry` for a plugin's way in.
+This module wires the parts and holds no logic of its own.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import JOINED, State
 from nri.adaptation.plugin_policy.policy import DEFAULT_PATH, Policies
 from nri.adaptation.registration.chain import Chain
+from nri.adaptation.registration.deferred_updates import DeferredUpdates
 from nri.adaptation.registration.handshake import Handshake, RuntimeSettings
 from nri.adaptation.registration.housekeeping import Housekeeping
-from nri.adaptation.registration.kept_updates import KeptUpdates
 from nri.adaptation.registration.listener import Listener
 from nri.adaptation.registration.plugin_updates import PluginUpdates
 from nri.adaptation.registration.registry import Registry
@@ -63,43 +62,45 @@ if TYPE_CHECKING:
 __all__ = ["Adaptation", "Parts", "parts_of"]
 
 _RELAYED = EventMask.of(*(spec for spec in EVENTS if spec.relayed))
-#: Events after something is done: no plugin can prevent it, so none waits for another one's answer.
-_REPORTS = EventMask.of(*(spec for spec in EVENTS if spec.method.startswith("post_")))
+#: Events that report something done. No plugin can prevent it, so all plugins are asked at once.
+_COMPLETION_EVENTS = EventMask.of(*(spec for spec in EVENTS if spec.method.startswith("post_")))
 
 #: How long plugins have to answer Shutdown, and launched ones to end, in seconds.
 SHUTDOWN_S = 1.0
-#: Why events are refused after that.
+#: The error of events after `stop`.
 _STOPPED = "the adaptation is stopped"
 
 
 def _check_options(synchronize: object, update: object, compat: str, fan_out: EventMask | None) -> None:
-    """Raise LocalProtocolError for options that no adaptation can have."""
+    """Raise LocalProtocolError for invalid options."""
     for callback, kind in ((synchronize, "Sync"), (update, "Update")):
         if callback is None:
             raise LocalProtocolError(f"failed to create NRI adaptation, nil {kind}Fn")
         if not callable(callback):
             name = "synchronize" if kind == "Sync" else "update"
-            raise LocalProtocolError(f"{name} is {callback!r}: a function is expected, which is called each time")
+            raise LocalProtocolError(f"{name} must be a function, not {callback!r}")
     if compat not in ("default", "reference"):
         raise LocalProtocolError(f'compat must be "default" or "reference", not {compat!r}')
     if fan_out is not None and fan_out - _RELAYED:
-        raise LocalProtocolError(f"fan_out: {fan_out - _RELAYED}: what a plugin answers concerns the next ones")
+        raise LocalProtocolError(
+            f"fan_out must not contain {fan_out - _RELAYED}: plugins see the answers of earlier plugins to them"
+        )
 
 
 def _check_times(**seconds: object) -> None:
-    """Raise LocalProtocolError for times in which nothing could be answered."""
+    """Raise LocalProtocolError for timeouts that are not positive numbers."""
     for name, value in seconds.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-            raise LocalProtocolError(f"{name} is {value!r}: seconds above 0 are expected")
+            raise LocalProtocolError(f"{name} must be a number of seconds above 0, not {value!r}")
 
 
 class Parts(NamedTuple):
-    """The parts that an adaptation is wired of. They are for this package's own tests and benchmarks."""
+    """The parts of an adaptation, for the tests and benchmarks of this package."""
 
     chain: Chain
     trail: AuditTrail
     policies: Policies
-    kept_updates: KeptUpdates
+    deferred_updates: DeferredUpdates
     handshake: Handshake
     registry: Registry
     housekeeping: Housekeeping
@@ -112,58 +113,58 @@ class Parts(NamedTuple):
         policies: Policies,
         reporting: Reporting,
         trail: AuditTrail,
-        kept_updates: KeptUpdates,
+        deferred_updates: DeferredUpdates,
         synchronize: Callable[[], tuple[Iterable[m.PodSandbox], Iterable[m.Container]]],
         evict: Callable[[list[m.ContainerEviction]], object] | None,
     ) -> Self:
-        """Wire a plugin's way in, and all that looks after the plugin then."""
+        """Create the parts that register plugins and look after them."""
         chain = Chain(settings.request_timeout_s, policies)
-        updates = PluginUpdates(evict, policies, settings.rules, trail, kept_updates, reporting)
+        updates = PluginUpdates(evict, policies, settings.rules, trail, deferred_updates, reporting)
         handshake = Handshake(settings, chain, policies, trail.inventory, synchronize, updates, reporting)
         registry = Registry(settings.rules, chain, handshake, UpdateQueue(updates), reporting)
         housekeeping = Housekeeping(registry, chain, handshake, policies, reporting)
         registry.listen(chain.note_absent)
         registry.listen(lambda: reporting.plugins_counted(chain.active))
-        return cls(chain, trail, policies, kept_updates, handshake, registry, housekeeping, reporting)
+        return cls(chain, trail, policies, deferred_updates, handshake, registry, housekeeping, reporting)
 
 
 class Adaptation(Events):
-    """The runtime side of NRI. Its events, and what they take and raise, are those of `nri.adaptation.Events`.
+    """The runtime side of NRI. `nri.adaptation.Events` documents its events, with their arguments and errors.
 
     Args:
         name, version: of the runtime, as plugins see it.
-        synchronize: gives all pods and containers, now. Called when plugins join; must not wait for a lock that a
+        synchronize: returns all present pods and containers. Called when plugins join; must not wait for a lock that a
             caller of an event holds outside of `block_sync`.
-        update: applies updates of containers that a plugin asks for by itself; returns those that failed, an
-            `UpdateResult` for each, or None for "all applied". They come in several threads, perhaps in another order
-            than plugins asked for them: `FieldOrder` says which of two counts (docs/howto/runtime.md).
-        evict: acts on evictions that a plugin asks for by itself; None: such requests are answered with an error.
-        plugin_path, plugin_config_path, socket_path: the places; see `nri.api.naming` for the defaults.
-        wasm_cache: the folder in which plugins in WebAssembly are kept compiled; None for none.
+        update: applies updates of containers that a plugin requests by itself; returns those that failed, an
+            `UpdateResult` for each, or None for "all applied". Several threads may call it, and not in the order in
+            which
+            plugins sent the updates: `FieldOrder` decides which of two is newer (docs/howto/runtime.md).
+        evict: carries out evictions that a plugin requests by itself; None: such requests get an error.
+        plugin_path, plugin_config_path, socket_path: see `nri.api.naming` for the defaults.
+        wasm_cache: the folder for compiled code of WebAssembly plugins; None for no cache.
         disable_connections: only built-in and installed plugins.
         registration_timeout_s, request_timeout_s: how long a plugin has to register, and for one request, in seconds.
         builtin: plugins inside the runtime.
         observer: see `nri.metrics`.
-        reporters: get every step of every event told, with the bytes; see `nri.interfaces.Reporter`.
+        reporters: get every step of every event, with the bytes; see `nri.interfaces.Reporter`.
         interceptors: see `nri.ttrpc.interceptors`; they see every call of every plugin.
-        policy_path: the operator's file (see `nri.adaptation.plugin_policy.policy`); None for none.
-        provenance: remember who changed what in which container, for `nri why`; bounded.
-        admin_socket: where `nri why` asks; None for nowhere.
-        allowed_uids: users whose processes may connect, beside root and our own.
+        policy_path: the operator's file (see `nri.adaptation.plugin_policy.policy`); None for no policy.
+        provenance: record which plugin changed what in which container, for `nri why`; bounded.
+        admin_socket: the socket for `nri why`; None for no socket.
+        allowed_uids: users whose processes may connect, in addition to root and the runtime's user.
         compat: "reference" reproduces the reference's behaviour where it is deterministic; see docs/deviations.md.
-        default_validator: configuration of the validator that is built in; None for none.
-        fan_out: the events that all plugins get at once, instead of one after the other: faster with many plugins; but
-            a plugin gets the event even if one before it fails it. Only events that are passed on without an answer.
+        default_validator: configuration of the built-in validator; None for no validator.
+        fan_out: the events that all plugins get at once, instead of one after the other: faster with many plugins, but
+            a plugin gets the event even if an earlier plugin fails it. Only events without an answer are allowed.
             Default: those that report something done (PostCreateContainer, PostStartContainer, PostUpdateContainer,
-            PostUpdatePodSandbox), and as the reference none; `EventMask(0)` for none.
-        commits: the runtime calls `commit()` or `abort()` of every reply to CreateContainer, the first one included:
-            what is asked for a container meanwhile waits for that. Otherwise the first `commit()` says so.
-        tell_refused: if a plugin or validator fails a creation or an update, plugins that had answered with something
-            get RemoveContainer or PostUpdateContainer, so that they do not go on believing in it. The reference tells
-            them nothing.
+            PostUpdatePodSandbox), and none in reference mode; `EventMask(0)` for none.
+        commits: the runtime calls `commit()` or `abort()` of every reply to CreateContainer, from the first one on:
+            updates of that container wait for this call. Without it, the first `commit()` has the same effect.
+        tell_refused: if a plugin or validator fails a creation or an update, send RemoveContainer or
+            PostUpdateContainer to the plugins whose answers were dropped. The reference sends them nothing.
 
     Attributes:
-        rules: the differences from the reference that hold here.
+        rules: the active deviations from the reference.
     """
 
     def __init__(  # noqa: PLR0913 - every option has a default and is given by name
@@ -199,14 +200,14 @@ class Adaptation(Events):
         _check_times(registration_timeout_s=registration_timeout_s, request_timeout_s=request_timeout_s)
         self.rules = Rules.REFERENCE if compat == "reference" else Rules.DEFAULT
         if fan_out is None:
-            fan_out = _REPORTS if self.rules.reports_at_once else EventMask(0)
+            fan_out = _COMPLETION_EVENTS if self.rules.reports_at_once else EventMask(0)
         self._interceptors = interceptors
         reporting, policies = Reporting(observer, reporters), Policies(policy_path)
         settings = RuntimeSettings(name, version, registration_timeout_s, request_timeout_s, self.rules, wasm_cache)
         trail = AuditTrail(update, Provenance() if provenance else None)
-        kept_updates = KeptUpdates(trail, evict, commits=commits)
-        parts = self._parts = Parts.wired(settings, policies, reporting, trail, kept_updates, synchronize, evict)
-        replies = Replies(trail, kept_updates, reporting)
+        deferred_updates = DeferredUpdates(trail, evict, commits=commits)
+        parts = self._parts = Parts.wired(settings, policies, reporting, trail, deferred_updates, synchronize, evict)
+        replies = Replies(trail, deferred_updates, reporting)
         dispatcher = Dispatcher(
             parts.chain,
             invokers(self.rules, reporting),
@@ -218,36 +219,38 @@ class Adaptation(Events):
             tell_refused=tell_refused,
         )
         super().__init__(dispatcher, trail, parts.chain)
-        # The ways in: built into the runtime, installed, or by a socket.
+        # Plugins are built into the runtime, installed, or connect to a socket.
         self._builtin = [*default_validators(default_validator, self.rules), *builtin]
         registry = parts.registry
         self._installed = Installed(plugin_path, plugin_config_path, settings, policies, registry, interceptors)
         self._sockets: list[Listener | Admin] = []
         if not disable_connections:
-            listening = (socket_path, registry, allowed_uids, registration_timeout_s, reporting, interceptors)
-            self._sockets.append(Listener(*listening, replace_live=not self.rules.live_socket_kept))
+            listener_options = (socket_path, registry, allowed_uids, registration_timeout_s, reporting, interceptors)
+            self._sockets.append(Listener(*listener_options, replace_live=not self.rules.live_socket_kept))
         if admin_socket is not None:
             from nri.adaptation.admin import Admin  # noqa: PLC0415 - half a MiB of a server that few runtimes have
 
             records, begins = trail.provenance or Provenance(), trail.inventory.known.begins
-            shown = (records, policies, self._describe, self.rules, begins, Recent(reporting))
-            self._sockets.append(Admin(admin_socket, *shown))
+            admin_parts = (records, policies, self._describe, self.rules, begins, Recent(reporting))
+            self._sockets.append(Admin(admin_socket, *admin_parts))
         self._started = False
         self._stopping = threading.Event()
-        self._ending = threading.RLock()  # a signal's handler may call `stop` in the middle of `start`
+        self._end_lock = threading.RLock()  # a signal's handler may call `stop` in the middle of `start`
         registry.listen(self._installed.nudge)
-        registry.tell_listeners()
+        registry.notify_listeners()
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the plugins of this machine, wait until each takes part or has failed, then listen.
+        """Start the installed plugins, wait until each one is active or has failed, then listen.
 
-        Raises ConfigError, NriError if a built-in plugin fails, OSError without a socket, LocalProtocolError if it ran
-        or another thread, or a signal's handler, calls `stop` meanwhile.
+        Raises ConfigError, NriError if a built-in plugin fails, OSError if the socket cannot be created,
+        LocalProtocolError if it was called before, or if another thread or a signal handler calls `stop` meanwhile.
         """
         if self._started or self._stopping.is_set():
-            raise LocalProtocolError("start() was called already, or stop(): an adaptation starts once; make a new one")
+            raise LocalProtocolError(
+                "start() or stop() was called before: an adaptation can be started once; create a new one"
+            )
         self._started = True
         try:
             for plugin in self._builtin:
@@ -257,36 +260,36 @@ class Adaptation(Events):
                 if peer.state not in JOINED:
                     raise NriError(f"failed to start builtin plugin {peer.label}: {peer.last_error}")
             self._installed.start()
-            with self._ending:
+            with self._end_lock:
                 if not self._stopping.is_set():
                     self._listen()
                 if self._stopping.is_set():
                     self._end_started()
-                    raise LocalProtocolError("stop() was called before start() had ended")
+                    raise LocalProtocolError("stop() was called while start() was running")
         except BaseException:
             self.stop()
             raise
 
     def _listen(self) -> None:
-        for each in self._sockets:
-            each.start()
+        for server in self._sockets:
+            server.start()
         if not self._stopping.is_set():
             self._parts.housekeeping.start()
             self._dispatcher.open()
 
     def _end_started(self) -> None:
-        """End what was started after `stop` had looked for it, in another thread or in a signal's handler."""
+        """End what `start` created after `stop` ran in another thread or in a signal handler."""
         self._dispatcher.close(_STOPPED)
-        for each in reversed(self._sockets):
-            each.stop()
+        for server in reversed(self._sockets):
+            server.stop()
         self._installed.stop()
         self._installed.join(monotonic() + SHUTDOWN_S)
 
     def connect(self, sock: socket.socket, config: str = "") -> None:
-        """Take over a connected stream socket as an external plugin's, as if it had come through the listening one.
+        """Take over a connected stream socket as an external plugin's, as if it had connected to the socket.
 
         Args:
-            config: what the plugin is given with Configure.
+            config: the text that the plugin gets with Configure.
         """
         pid, uid, _ = credentials(sock)
         peer = RemotePeer(self._parts.registry, sock, EXTERNAL, pid=pid, uid=uid, interceptors=self._interceptors)
@@ -294,22 +297,22 @@ class Adaptation(Events):
         self._parts.registry.connect(peer)
 
     def set_request_timeout(self, seconds: float) -> None:
-        """From now on a plugin has so many seconds for one request, unless the policy says otherwise."""
+        """Set a plugin's time for one request, in seconds; a timeout in the policy takes precedence."""
         self._parts.handshake.set_request_timeout(seconds)
         self._parts.housekeeping.apply_policy()
 
     def stop(self) -> None:
-        """Tell the plugins (Shutdown), end connections and launched plugins, stop listening. Takes seconds at most."""
-        with self._ending:
+        """Send Shutdown to the plugins, end connections and launched plugins, stop listening. Takes at most seconds."""
+        with self._end_lock:
             if self._stopping.is_set():
                 return
             self._stopping.set()
         self._dispatcher.close(_STOPPED)
         self._parts.housekeeping.stop()
-        self._parts.kept_updates.stop()
+        self._parts.deferred_updates.stop()
         self._parts.handshake.stop()
-        for each in reversed(self._sockets):
-            each.stop()
+        for server in reversed(self._sockets):
+            server.stop()
         self._installed.stop()
         if self.rules.shutdown_is_sent:
             self._parts.registry.shut_down(
@@ -326,17 +329,17 @@ class Adaptation(Events):
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # -- who is there -------------------------------------------------------------------------------------------------
+    # -- plugins ------------------------------------------------------------------------------------------------------
 
     @property
     def plugins(self) -> list[PluginHealth]:
-        """The health of every plugin that is or was connected, or is installed; by index."""
+        """The health of every connected, disconnected or installed plugin, by index."""
         rows = [health_of(peer) for peer in self._parts.registry.peers() if peer.label not in self._installed]
         return sorted([*rows, *self._installed.health], key=lambda row: row.plugin)
 
     @property
     def provenance(self) -> Provenance | None:
-        """The record of changes, by container and plugin; None if none is kept."""
+        """The record of changes, by container and plugin; None if it is switched off."""
         return self._trail.provenance
 
     def _describe(self) -> list[dict[str, Any]]:
@@ -351,19 +354,19 @@ class Adaptation(Events):
         return rows
 
     def ready(self, names: Iterable[str] = (), timeout_s: float = 0.0, *, settled: bool = False) -> bool:
-        """Whether these plugins (``NN-name``) have answered and take part; none named: all that the policy requires.
+        """Whether these plugins (``NN-name``) are active; without names, all plugins that the policy requires.
 
-        Waits up to `timeout_s` seconds for it; `settled`: also until the updates that they answered with are applied.
+        Waits up to `timeout_s` seconds; `settled`: also until the updates in their answers to Synchronize are applied.
         """
-        wanted = tuple(names) or self._parts.policies.required_names()
+        labels = tuple(names) or self._parts.policies.required_names()
 
-        def all_there() -> bool:
-            found = [self._parts.registry.find(label) for label in wanted]
-            return all(peer is not None and peer.state is State.ACTIVE for peer in found)
+        def all_active() -> bool:
+            peers = [self._parts.registry.find(label) for label in labels]
+            return all(peer is not None and peer.state is State.ACTIVE for peer in peers)
 
         deadline = monotonic() + timeout_s
-        there = self._parts.registry.wait(all_there, deadline)
-        return there and (not settled or self._parts.registry.settled(wanted, deadline))
+        are_active = self._parts.registry.wait(all_active, deadline)
+        return are_active and (not settled or self._parts.registry.settled(labels, deadline))
 
 
 def parts_of(adaptation: Adaptation) -> Parts:

@@ -1,19 +1,18 @@
-"""The admin socket: a runtime built on this package explains itself to `nri why` and other tools of the operator.
+"""The admin socket, on which a runtime answers `nri why` and other tools of the operator.
 
-A ttRPC service of its own, on a socket of its own, that only root and the runtime's user may connect to. Requests and
-replies are JSON: they are for people and scripts, and free to grow. Nothing here changes anything. Next:
-`nri.cli.verbs.why` asks.
+A separate ttRPC service on its own socket, which only root and the runtime's user may connect to. Requests and replies
+are JSON, for people and scripts; fields may be added. All methods are read-only.
 
 | method | request | reply |
 |---|---|---|
-| Why | `{"container": "an id or names (`nri.kube.named`)"}` | the container's changes (`Explanation.to_json`) |
-| Plugins | `{}` | `plugins`: health and policy of each; `provenance`: how much is remembered |
+| Why | `{"container": "id or names (`nri.kube.container_search`)"}` | the container's changes (`Explanation.to_json`) |
+| Plugins | `{}` | `plugins`: health and policy of each; `provenance`: how much is recorded |
 | Containers | `{}` | `containers`: ids and names of those with a history, the newest first |
-| Policies | `{}` | where policies come from, what they say, what is wrong with the file |
-| Events | `{"run": "", "after": 0}` | a stream of readings: what has ended since (`nri.adaptation.audit.recent`) |
+| Policies | `{}` | where policies come from, their content, and the error of the file |
+| Events | `{"run": "", "after": 0}` | a stream of readings of new events (`nri.adaptation.audit.recent`) |
 
-A reader of Events holds a place in the ring and no memory of its own: one that is too slow gets with its next
-reading the number of rows that it has missed, and one that takes none for half a minute is dropped.
+A reader of Events holds a position in the ring and no memory. The next reading of a slow reader has the number of rows
+that it missed; a reader that takes nothing for half a minute is disconnected.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from nri.adaptation.audit.bounded_log import BoundedLog
 from nri.config.syntax import parse_json
 from nri.errors import RemoteProtocolError, RpcError
-from nri.kube.named import any_of, find
+from nri.kube.container_search import any_of, find
 from nri.text import plain
 from nri.ttrpc import Client, Code, Method, Server, Service
 from nri.unix import credentials, make_folder
@@ -45,19 +44,19 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_SOCKET", "SERVICE", "Admin", "ask", "follow"]
 
-#: The socket of `nri why`, unless another one is given.
+#: The default socket of `nri why`.
 DEFAULT_SOCKET = "/var/run/nri/admin.sock"
 SERVICE = "nri.admin.v1.Admin"
 
 #: Longest reply, in bytes; ttRPC refuses 4 MiB. A longer chain loses its oldest steps.
 _MAX_REPLY_BYTES = 3 << 20
-#: Containers, and rows of events, that one reply has at most.
-_MOST_CONTAINERS, _MOST_EVENTS = 2000, 1000
-#: Readers of events at one time; seconds between two readings, and after which an empty one says that all is well.
-_MOST_READERS, _PACE_S, BEAT_S = 8, 0.1, 1.0
+#: Limits of one reply: containers, and rows of events.
+_MAX_CONTAINERS, _MAX_EVENTS = 2000, 1000
+#: Readers of events at one time; seconds between two readings, and before an empty one is sent as a sign of life.
+_MAX_READERS, _READING_INTERVAL_S, HEARTBEAT_S = 8, 0.1, 1.0
 
-#: The parts of a reading, which another program's socket may not have.
-_READING = {"run": str, "next": int, "missed": int, "rows": list}
+#: The parts of a reading and their types: the socket of another program may answer something else.
+_READING_TYPES = {"run": str, "next": int, "missed": int, "rows": list}
 
 _lines = BoundedLog(logging.getLogger("nri.adaptation.admin"))
 
@@ -66,13 +65,13 @@ class Admin:
     """Serves the admin socket between `start` and `stop`.
 
     Args:
-        path: the socket; its folder is made, with mode 0700, if it is missing.
-        provenance: what is remembered of containers.
+        path: the socket; a missing folder is created with mode 0700.
+        provenance: the recorded history of containers.
         policies: the operator's policies.
-        plugins: health of every plugin, as tables of JSON; called for every request.
-        rules: by which replies are merged again.
-        present: whether the runtime has a container whose id begins so.
-        recent: the events that ended last.
+        plugins: returns the health of every plugin, as tables of JSON; called for every request.
+        rules: the rules by which replies are merged again.
+        present: returns whether the runtime has a container whose id begins with a text.
+        recent: the latest events.
     """
 
     def __init__(
@@ -106,13 +105,13 @@ class Admin:
             [Service(SERVICE, methods)],
             workers=2,
             backlog=16,
-            streams=_MOST_READERS,
-            max_connections=16 + _MOST_READERS,
+            streams=_MAX_READERS,
+            max_connections=16 + _MAX_READERS,
             admit=_admit,
         )
 
     def start(self) -> None:
-        """Listen. OSError if the socket cannot be made; it names the setting, for few people have chosen the path."""
+        """Listen. The OSError of a socket that cannot be created names the setting: the path is often a default."""
         try:
             make_folder(self.path, 0o700)
             self._server.start()
@@ -126,42 +125,41 @@ class Admin:
         self._server.stop(1.0)
 
     def _why(self, request: dict[str, Any]) -> dict[str, Any]:
-        wanted = request.get("container")
-        if not isinstance(wanted, str) or not wanted:
+        query = request.get("container")
+        if not isinstance(query, str) or not query:
             raise RpcError(Code.INVALID_ARGUMENT, 'name a container: {"container": "1f2e3d"}, or "pod/name"')
-        known = self._provenance.containers()
-        found = find(wanted, [one._replace(runs=self._present(one.id)) for one in known])
-        if len(found) > 1:
-            raise RpcError(Code.FAILED_PRECONDITION, any_of(wanted, found))
-        explanation = self._provenance.explain(found[0].id, self._rules) if found else None
+        containers = self._provenance.containers()
+        matches = find(query, [one._replace(runs=self._present(one.id)) for one in containers])
+        if len(matches) > 1:
+            raise RpcError(Code.FAILED_PRECONDITION, any_of(query, matches))
+        explanation = self._provenance.explain(matches[0].id, self._rules) if matches else None
         if explanation is None:
-            raise RpcError(Code.NOT_FOUND, self._why_nothing(wanted))
+            raise RpcError(Code.NOT_FOUND, self._missing_history_text(query))
         while explanation.steps and len(json.dumps(explanation.to_json())) > _MAX_REPLY_BYTES:
             half = len(explanation.steps) // 2 + 1
             explanation.forgotten += half
             del explanation.steps[:half]
         return explanation.to_json()
 
-    def _why_nothing(self, wanted: str) -> str:
-        """Say why there is no history of a container: it was removed, is older than all histories, or never was."""
+    def _missing_history_text(self, query: str) -> str:
+        """The error text for a container without a history: removed, too old, or unknown."""
         since = datetime.fromtimestamp(self._provenance.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        if self._provenance.was_here(wanted):
-            return f'the history of container "{wanted}" is forgotten: it was removed'
-        if self._present(wanted):
+        if self._provenance.was_removed(query):
+            return f'no history of container "{query}": it was removed'
+        if self._present(query):
             return (
-                f'the history of container "{wanted}" is forgotten: history is kept only since the runtime\'s start, '
-                f"{since}, and of the containers that were busy last"
+                f'no history of container "{query}": only the busiest containers since the start of the runtime, '
+                f"{since}, have one"
             )
         return (
-            f'no container "{wanted}": there is no such id, and of the containers since the runtime\'s start, {since}, '
-            "none has such a name"
+            f'container "{query}" not found: no container since the start of the runtime, {since}, has this id or name'
         )
 
     def _health(self, _: dict[str, Any]) -> dict[str, Any]:
         return {"plugins": self._plugins(), "provenance": self._provenance.stats()}
 
     def _containers(self, _: dict[str, Any]) -> dict[str, Any]:
-        known = self._provenance.containers()
+        containers = self._provenance.containers()
         rows = [
             {
                 "id": plain(one.id, 128),
@@ -169,31 +167,34 @@ class Admin:
                 "pod": plain("/".join(part for part in (one.namespace, one.pod) if part)),
                 "runs": self._present(one.id),
             }
-            for one in known[:_MOST_CONTAINERS]
+            for one in containers[:_MAX_CONTAINERS]
         ]
-        return {"containers": rows, "left_out": len(known) - len(rows)}
+        return {"containers": rows, "left_out": len(containers) - len(rows)}
 
     def _events(self, payload: bytes) -> Iterator[bytes]:
         request = _request(payload)
         run, after = request.get("run", ""), request.get("after", 0)
         if not isinstance(run, str) or type(after) is not int or after < 0:
-            raise RpcError(Code.INVALID_ARGUMENT, 'not {"run": TEXT, "after": NUMBER}, of the reading before')
-        told = 0.0
+            raise RpcError(
+                Code.INVALID_ARGUMENT,
+                'the request must be {"run": TEXT, "after": NUMBER}, taken from the previous reading',
+            )
+        last_sent = 0.0
         while not self._stopping.is_set():
-            reading = self._recent.read(run, after, _MOST_EVENTS)
+            reading = self._recent.read(run, after, _MAX_EVENTS)
             run, after = reading["run"], reading["next"]
-            if reading["rows"] or reading["missed"] or monotonic() - told >= BEAT_S:
-                told = monotonic()
+            if reading["rows"] or reading["missed"] or monotonic() - last_sent >= HEARTBEAT_S:
+                last_sent = monotonic()
                 yield json.dumps(reading).encode()
             if not reading["more"]:
-                self._stopping.wait(_PACE_S)
+                self._stopping.wait(_READING_INTERVAL_S)
 
     def _policy(self, _: dict[str, Any]) -> dict[str, Any]:
         return self._policies.to_json()
 
 
 def _json(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[bytes], bytes]:
-    """A function of JSON tables as one of bytes."""
+    """Wrap a function of JSON tables as a function of bytes."""
     return lambda payload: json.dumps(answer(_request(payload))).encode()
 
 
@@ -201,14 +202,14 @@ def _request(payload: bytes) -> dict[str, Any]:
     try:
         request = parse_json(payload or b"{}")
     except ValueError as error:
-        raise RpcError(Code.INVALID_ARGUMENT, f"the request is not JSON: {error}") from None
+        raise RpcError(Code.INVALID_ARGUMENT, f"the request must be JSON: {error}") from None
     if not isinstance(request, dict):
-        raise RpcError(Code.INVALID_ARGUMENT, "the request is not a JSON object")
+        raise RpcError(Code.INVALID_ARGUMENT, "the request must be a JSON object")
     return request
 
 
 def _admit(sock: socket.socket) -> bool:
-    """Whether the other end belongs to root or to our own user. The mode says so too, but modes can be changed."""
+    """Whether the client belongs to root or to the runtime's user. The socket's mode may have been changed."""
     uid = credentials(sock).uid
     if uid in (0, os.geteuid()):
         return True
@@ -220,28 +221,30 @@ def _admit(sock: socket.socket) -> bool:
 def ask(path: str, method: str, request: dict[str, Any], timeout_s: float = 5.0) -> dict[str, Any]:
     """Ask the admin socket of a runtime.
 
-    Raises RuntimeUnavailable if no runtime listens there, RpcError with the runtime's words, and what `Client.call`
-    raises.
+    Raises RuntimeUnavailable if no runtime listens on it, RpcError with the runtime's error text, and the errors of
+    `Client.call`.
     """
     with Client.connect(path) as client:
         return _reply(path, client.call(SERVICE, method, json.dumps(request).encode(), timeout_s=timeout_s))
 
 
-def follow(path: str, request: dict[str, Any], wait_s: float = 10 * BEAT_S) -> Iterator[dict[str, Any]]:
-    """The readings of a runtime's events as they come, an empty one each second at least; raises as `ask`.
+def follow(path: str, request: dict[str, Any], wait_s: float = 10 * HEARTBEAT_S) -> Iterator[dict[str, Any]]:
+    """Yield the readings of a runtime's events, an empty one at least once a second; raises as `ask`.
 
     Args:
-        request: `run` and `next` (as `after`) of the last reading that is known; {} for the first.
-        wait_s: how long a reading is waited for.
+        request: `run` and `next` (as `after`) of the previous reading; {} for the first one.
+        wait_s: how long to wait for a reading, in seconds.
     """
     with Client.connect(path) as client:
         payload = json.dumps(request).encode()
         with client.stream(SERVICE, "Events", payload, streaming="server", wait_s=wait_s) as stream:
             for message in stream:
                 reading = _reply(path, message)
-                typed = all(type(reading.get(name)) is kind for name, kind in _READING.items())
-                if not typed or not all(type(row) is dict for row in reading["rows"]):
-                    raise RemoteProtocolError(f"{path} does not answer as an admin socket that serves events")
+                is_reading = all(type(reading.get(name)) is kind for name, kind in _READING_TYPES.items())
+                if not is_reading or not all(type(row) is dict for row in reading["rows"]):
+                    raise RemoteProtocolError(
+                        f"the reply from {path} is not a reading of events; is it an admin socket?"
+                    )
                 yield reading
 
 
@@ -249,7 +252,7 @@ def _reply(path: str, answer: bytes) -> dict[str, Any]:
     try:
         reply = parse_json(answer)
     except ValueError as error:
-        raise RemoteProtocolError(f"the answer of {path} is no JSON: {error}") from None
+        raise RemoteProtocolError(f"the reply from {path} is not JSON: {error}") from None
     if not isinstance(reply, dict):
-        raise RemoteProtocolError(f"the answer of {path} is no JSON object")
+        raise RemoteProtocolError(f"the reply from {path} is not a JSON object")
     return reply

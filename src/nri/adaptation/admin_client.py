@@ -1,4 +1,4 @@
-"""A client of a runtime's admin socket, whose errors name the next step. `nri.adaptation.admin` is the other end."""
+"""A client of a runtime's admin socket, whose errors name the next step."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OPTION = "name another with --admin-socket"
 
 
 class AdminClient:
-    """Asks the admin socket of one runtime.
+    """Client of the admin socket of one runtime.
 
     Args:
         path: the socket; None for the default one.
@@ -41,41 +41,41 @@ class AdminClient:
         self.timeout_s = timeout_s or _ANSWER_S
 
     def ask(self, method: str, request: dict[str, Any], step: str = "") -> dict[str, Any]:
-        """The reply to a request. NriError without one; `step` is a further step for its text."""
+        """Return the reply to a request, or raise NriError; `step` is a further step for its text."""
         with self.explained(step):
             return admin.ask(self.path, method, request, self.timeout_s)
 
     def follow(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """The readings of the runtime's events as they come. NriError without an answer."""
+        """Yield the readings of the runtime's events. NriError without an answer."""
         with self.explained():
             yield from admin.follow(self.path, request)
 
     @contextmanager
     def parsing(self) -> Iterator[None]:
-        """Read a reply in the block: ProgramUnreachable if it does not have the tables of our admin socket."""
+        """Read a reply in the block: ProgramUnreachable if it lacks the tables of an admin socket."""
         with self.explained():
             try:
                 yield
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-                raise RemoteProtocolError(f"it has no tables as ours: {error!r}") from error
+                raise RemoteProtocolError(f"the reply lacks expected tables: {error!r}") from error
 
     @contextmanager
     def explained(self, step: str = "") -> Iterator[None]:
-        """Raise the errors of the block with the next step in their text; `step` is a further one."""
+        """Add the next step to the text of the block's errors; `step` is a further one."""
         further = step and f"; {step}"
         option = f"{_OPTION}{further}"
-        advice = f"only runtimes that are built on nri have an admin socket, where admin_socket is set; {option}"
+        advice = f"only runtimes built on nri have an admin socket, if admin_socket is set; {option}"
         try:
             yield
         except ProgramUnreachable:
             raise
         except RuntimeUnavailable as error:
             raise ProgramUnreachable(self.path, self._why_unavailable(error.reason, option, advice)) from None
-        except ConnectionClosed:  # a runtime's socket for plugins speaks otherwise
-            reason = "the other side has closed the connection: perhaps it is no admin socket"
+        except ConnectionClosed:  # a runtime's plugin socket uses another protocol
+            reason = "the server closed the connection; it may not be an admin socket"
             raise ProgramUnreachable(self.path, f"{self.path}: {reason}; {advice}") from None
         except DeadlineExceeded as error:
-            reason = f"{self.path} does not answer: {error}; perhaps it is no admin socket"
+            reason = f"{self.path} did not answer: {error}; it may not be an admin socket"
             raise ProgramUnreachable(self.path, f"{reason}; {advice}") from None
         except ProtocolError as error:
             raise ProgramUnreachable(self.path, f"{self.path} is not an admin socket: {error}; {advice}") from None
@@ -89,8 +89,8 @@ class AdminClient:
         if "permission denied" in reason.lower():
             return f"cannot connect to {self.path}: permission denied. Run it as root"
         if "connection refused" in reason.lower():
-            advice = f"nobody listens there any more; start the runtime that did, or {option}"
+            advice = f"no process listens on it; start the runtime, or {option}"
             if not Path(self.path).is_socket():
-                advice = f"it is no socket; {option}"
+                advice = f"not a socket; {option}"
             return f"cannot connect to {self.path}: {reason}: {advice}"
         return f"cannot connect to {self.path}: {reason}; {advice}"

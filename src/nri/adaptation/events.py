@@ -1,7 +1,6 @@
-"""The events of a runtime as methods: `Events`, the part of `Adaptation` through which every event comes in.
+"""The events of a runtime as methods of `Events`, the base class of `Adaptation`.
 
-Those that are only passed on are made from the table of events; those with an answer have a method each. Next:
-`nri.adaptation.dispatch.dispatcher`, the way of an event.
+Methods of events without an answer are created from the table of events; events with an answer have a method each.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ _REMOVE_POD, _REMOVE_CONTAINER = BY_METHOD["remove_pod_sandbox"], BY_METHOD["rem
 
 
 class PodEvent(Protocol):
-    """An event of a pod that has no answer: it returns when all plugins have handled it, or raises."""
+    """The method of a pod's event without an answer: it returns when all plugins have handled it, or raises."""
 
     def __call__(self, pod: m.PodSandbox, *, timeout_s: float | None = None, deadline: float | None = None) -> None:
         """Relay the event. Raises what the runtime's request should fail with."""
 
 
 class ContainerEvent(Protocol):
-    """An event of a container that has no answer: it returns when all plugins have handled it, or raises."""
+    """The method of a container's event without an answer: it returns when all plugins have handled it, or raises."""
 
     def __call__(
         self,
@@ -54,13 +53,13 @@ class ContainerEvent(Protocol):
 class Events:
     """The event methods of `nri.adaptation.Adaptation`. Thread-safe: call them from as many threads as requests.
 
-    Every event takes `timeout_s` (seconds) or `deadline` (absolute `time.monotonic()`), which bound the whole event;
-    without them it is bounded by the plugins' own timeouts. Let the runtime's request fail with the exception of an
+    Every event takes `timeout_s` (seconds) or `deadline` (absolute `time.monotonic()`), the limit of the whole event;
+    without them only the plugins' own timeouts limit it. Let the runtime's request fail with the exception of an
     event: `PluginError` and its kinds, `ConflictError`, `UpdateError`, `ValidationRejected`, `DeadlineExceeded`.
     """
 
-    run_pod_sandbox: PodEvent  #: A pod starts: its network is there, its containers are not.
-    stop_pod_sandbox: PodEvent  #: A pod has stopped: its network is still there.
+    run_pod_sandbox: PodEvent  #: A pod starts: it has its network, and no containers yet.
+    stop_pod_sandbox: PodEvent  #: A pod has stopped: it still has its network.
     remove_pod_sandbox: PodEvent  #: A pod is removed.
     post_update_pod_sandbox: PodEvent  #: A pod's resources have changed.
     post_create_container: ContainerEvent  #: A container has been created.
@@ -82,12 +81,12 @@ class Events:
         self, spec: EventSpec, pod: m.PodSandbox, *, timeout_s: float | None = None, deadline: float | None = None
     ) -> None:
         if type(pod) is not _POD:
-            raise _odd(spec, pod)
+            raise _wrong_types(spec, pod)
         limit = deadline if timeout_s is None else _earlier(timeout_s, deadline)
         try:
             self._dispatcher.relay(EventRequest(spec, pod), limit)
         finally:
-            if spec is _REMOVE_POD:  # a plugin that refuses it keeps nothing here: there is no such pod any more
+            if spec is _REMOVE_POD:  # also if a plugin fails it: the pod is gone in any case
                 self._trail.pod_removed(pod)
 
     def _relay_container(
@@ -100,7 +99,7 @@ class Events:
         deadline: float | None = None,
     ) -> None:
         if type(pod) is not _POD or type(container) is not _CONTAINER:
-            raise _odd(spec, pod, container)
+            raise _wrong_types(spec, pod, container)
         limit = deadline if timeout_s is None else _earlier(timeout_s, deadline)
         try:
             self._dispatcher.relay(EventRequest(spec, pod, container), limit)
@@ -117,9 +116,9 @@ class Events:
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> None:
-        """Tell the plugins that the resources of a pod are about to change."""
+        """Notify the plugins that the resources of a pod are about to change."""
         if type(pod) is not _POD:
-            raise _odd(_UPDATE_POD, pod)
+            raise _wrong_types(_UPDATE_POD, pod)
         request = EventRequest(_UPDATE_POD, pod, None, resources, overhead)
         self._dispatcher.relay(request, deadline if timeout_s is None else _earlier(timeout_s, deadline))
 
@@ -131,9 +130,9 @@ class Events:
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> CreateReply:
-        """Ask the plugins about a container to be created; `commit` or `abort` what is returned in the end."""
+        """Ask the plugins about a container to be created; call `commit` or `abort` of the reply afterwards."""
         if type(pod) is not _POD or type(container) is not _CONTAINER:
-            raise _odd(_CREATE, pod, container)
+            raise _wrong_types(_CREATE, pod, container)
         return self._dispatcher.create_container(
             pod, container, deadline if timeout_s is None else _earlier(timeout_s, deadline)
         )
@@ -147,9 +146,9 @@ class Events:
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> UpdateReply:
-        """Ask the plugins about a change of a container's resources; returns what they make of it."""
+        """Ask the plugins about a change of a container's resources; returns the merged result."""
         if type(pod) is not _POD or type(container) is not _CONTAINER:
-            raise _odd(_UPDATE, pod, container)
+            raise _wrong_types(_UPDATE, pod, container)
         return self._dispatcher.update_container(
             pod, container, resources, deadline if timeout_s is None else _earlier(timeout_s, deadline)
         )
@@ -162,9 +161,9 @@ class Events:
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> StopReply:
-        """Tell the plugins that a container has stopped, or is about to; returns what they want of others."""
+        """Notify the plugins that a container has stopped, or will; returns their updates of other containers."""
         if type(pod) is not _POD or type(container) is not _CONTAINER:
-            raise _odd(_STOP, pod, container)
+            raise _wrong_types(_STOP, pod, container)
         return self._dispatcher.stop_container(
             pod, container, deadline if timeout_s is None else _earlier(timeout_s, deadline)
         )
@@ -191,9 +190,9 @@ def _earlier(timeout_s: float, deadline: float | None) -> float:
     return limit if deadline is None else min(limit, deadline)
 
 
-def _odd(spec: EventSpec, *given: object) -> TypeError:
-    """The error for arguments that are no messages: those of another library, or in another order."""
-    wanted = "(pod)" if spec.kind == "pod" else "(pod, container)"
+def _wrong_types(spec: EventSpec, *arguments: object) -> TypeError:
+    """The error for arguments of other types: messages of another library, or in the wrong order."""
+    signature = "(pod)" if spec.kind == "pod" else "(pod, container)"
     kinds = "PodSandbox" if spec.kind == "pod" else "PodSandbox and Container"
-    names = " and ".join(type(each).__name__ for each in given)
-    return TypeError(f"{spec.method}{wanted} takes {kinds} of nri.api.messages, and was given {names}")
+    names = " and ".join(type(argument).__name__ for argument in arguments)
+    return TypeError(f"{spec.method}{signature} takes {kinds} of nri.api.messages, not {names}")

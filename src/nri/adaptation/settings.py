@@ -1,7 +1,6 @@
 """The settings of `nri.adaptation.Adaptation` as one frozen value, for programs that read them from a file.
 
-The keys are those of containerd's table; a program that has more, or another default, makes a subclass. Pure. Next:
-`nri.adaptation.adaptation`, which takes them.
+The keys are those of containerd's table. A program with more keys, or other defaults, defines a subclass.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ __all__ = ["AdaptationSettings"]
 
 @dataclass(frozen=True, slots=True)
 class AdaptationSettings:
-    """NRI as a program serves it to plugins.
+    """The NRI settings of a program.
 
     Attributes:
         disable_connections: only plugins that the program launches, and built-in ones.
@@ -27,14 +26,14 @@ class AdaptationSettings:
         plugin_path: the folder of plugins that the program launches.
         plugin_config_path: the folder of their configuration.
         plugin_registration_timeout: how long a plugin has to register, in seconds.
-        plugin_request_timeout: how long a plugin has for one request, in seconds; the policy may say more.
-        default_validator: what all plugins together may not do; None for anything.
-        policy_path: the operator's policy for each plugin; empty for none.
-        admin_socket: where ``nri why`` asks; empty for nowhere.
-        allowed_uids: users whose plugins may connect, beside root and the program's own.
-        provenance: remember who changed what, for ``nri why``.
-        tell_refused: if a plugin refuses an update, tell all of them by PostUpdateContainer what the container has;
-            they hear of a refused creation by RemoveContainer.
+        plugin_request_timeout: how long a plugin has for one request, in seconds; the policy may set more.
+        default_validator: limits for all plugins together; None for no limits.
+        policy_path: the operator's policy for each plugin; empty for no policy.
+        admin_socket: the socket for ``nri why``; empty for no socket.
+        allowed_uids: users whose plugins may connect, in addition to root and the program's user.
+        provenance: record who changed what, for ``nri why``.
+        tell_refused: if a plugin refuses an update, send all plugins PostUpdateContainer with the container's
+            resources; a refused creation is followed by RemoveContainer.
         compat: ``reference`` reproduces the reference's behaviour, see docs/deviations.md.
     """
 
@@ -56,7 +55,7 @@ class AdaptationSettings:
         check_timeouts(self, "plugin_registration_timeout", "plugin_request_timeout")
 
     def arguments(self) -> dict[str, Any]:
-        """The same as keyword arguments of `Adaptation`; without `tell_refused`, which some programs do themselves."""
+        """The settings as keyword arguments of `Adaptation`; without `tell_refused`, which some programs implement."""
         return {
             "disable_connections": self.disable_connections,
             "socket_path": self.socket_path,

@@ -1,25 +1,23 @@
-"""All rules about waiting: for a plugin's answer, for a turn at a busy plugin, and for the event as a whole. Pure.
+"""The limits of waiting: for a plugin's answer, for a turn at a busy plugin, and for the event as a whole.
 
 | wait | limit | afterwards |
 |---|---|---|
-| for one plugin's answer | its timeout for the event, or what its silence has left of it | the answer is missing |
+| for one plugin's answer | its timeout for the event, or what is left of its `SilenceBudget` | the answer is missing |
 | for a turn at a plugin that is busy with earlier events | `TURN_TIMEOUTS` of its timeouts | the answer is missing |
 | for an unresponsive plugin, queue and answer together | `SILENCE_TIMEOUTS` of its timeouts | it is not asked |
 | for all plugins | the caller's deadline, which also shortens the waits above | the event fails with DeadlineExceeded |
 
-`nri.adaptation.dispatch.invoker` has the consequences of a missing answer. How long an event waits for a plugin that is
-joining is the rule of `nri.adaptation.registration.sync_gate`; how often a plugin may fail to answer, and for how long
-it is left out then, that of `nri.adaptation.peers.breaker`.
+`nri.adaptation.dispatch.invoker` has the consequences of a missing answer. `nri.adaptation.registration.sync_gate`
+limits how long an event waits for a joining plugin; `nri.adaptation.peers.breaker` how often a plugin may fail.
 
-**Silence.** Events that come to a plugin while another one waits for its answer queue behind that one. If the answer
-does not come, each of them has lost as much time as the event that was asked. With a whole timeout for each, the fourth
-of four would wait for four timeouts. So an event counts the time that a plugin's silence has cost it, whichever event
-was asked (`SilenceBudget`). When its turn comes, it has what is left, and with nothing left it continues as if the
-plugin had not answered it. Half a timeout is left after one silence: a plugin that was held up for a moment loses the
-request that it did not answer, and not all that were waiting. Time in which other events were answered does not count:
-a plugin that is slow and answers loses nothing. The same budget continues when the plugin is asked to validate.
+**Silence.** Events that reach a plugin while another event waits for its answer queue behind that event. If the answer
+does not come, each of them has lost as much time as the event that was asked. With a full timeout for each, the fourth
+of four events would wait for four timeouts. So an event counts the time that it has lost to a plugin's silence,
+whichever event was asked. When its turn comes, it has the rest; with nothing left, it continues without an answer.
+After one silence, half a timeout is left: a plugin that was held up for a moment loses one request, not all waiting
+ones. Time in which other events were answered does not count. The same budget continues when the plugin validates.
 
-Times are absolute, in seconds of `time.monotonic()`; they are passed in, and nothing here waits.
+Times are absolute, in seconds of `time.monotonic()`; callers pass them in, and nothing here waits.
 """
 
 from __future__ import annotations
@@ -42,34 +40,34 @@ __all__ = [
     "turn_limit_s",
 ]
 
-#: How long an event waits for its turn at a plugin that is busy with others, in timeouts of that plugin.
+#: The most that an event waits for its turn at a busy plugin, in timeouts of that plugin.
 TURN_TIMEOUTS: Final = 2.0
-#: How much of a plugin's silence an event bears, in timeouts of that plugin.
+#: The most that an event waits for an unresponsive plugin, in timeouts of that plugin.
 SILENCE_TIMEOUTS: Final = 1.5
 #: The share of a timeout that counts as a whole miss; less than one, because neither clocks nor sums are exact.
 WHOLE_MISS_SHARE: Final = 0.95
-#: Less is no time to answer in: a plugin gets its deadline in whole milliseconds.
+#: A shorter time is not worth a request: plugins get their deadline in whole milliseconds.
 MIN_ANSWER_S: Final = 0.001
 
 
 def answer_deadline(now: float, timeout_s: float, deadline: float | None) -> float:
-    """When a plugin that is asked now must have answered; `deadline` is the caller's, None for none."""
+    """The deadline of a plugin that is asked now; `deadline` is the caller's, None for none."""
     limit = now + timeout_s
     return limit if deadline is None or limit <= deadline else deadline
 
 
 def turn_limit_s(timeout_s: float) -> float:
-    """How long an event waits for its turn at a busy plugin, in seconds; `timeout_s` is that plugin's timeout."""
+    """The most seconds that an event waits for its turn at a busy plugin with this timeout."""
     return TURN_TIMEOUTS * timeout_s
 
 
 def turn_deadline(now: float, limit_s: float, deadline: float | None) -> float | None:
-    """When an event stops waiting for its turn; None for never.
+    """The time at which an event stops waiting for its turn; None for never.
 
     Args:
-        now: when it starts to wait.
+        now: when it starts waiting.
         limit_s: the limit for this plugin (`turn_limit_s`), 0 for none.
-        deadline: the caller's, None for none. If this is what is returned, it is the caller who has no time left.
+        deadline: the caller's, None for none. If it is returned, the caller runs out of time first.
     """
     if not limit_s:
         return deadline
@@ -84,10 +82,10 @@ def check_deadline(event: str, now: float, deadline: float) -> None:
 
 
 class SilenceBudget:
-    """How much longer one event may wait for each plugin that does not answer.
+    """How much longer one event may wait for each unresponsive plugin.
 
-    Each plugin's breaker adds up how long requests have waited in vain for it (`Breaker.silence_s`). The event notes
-    that sum when it starts to wait for the plugin; the difference since then is what the silence has cost it.
+    Each plugin's breaker adds up how long requests waited in vain for it (`Breaker.silence_s`). The event records
+    that sum when it starts waiting for the plugin; the difference since then is the time that the event lost.
     """
 
     __slots__ = ("_silence_before",)
@@ -96,22 +94,22 @@ class SilenceBudget:
         self._silence_before: dict[object, float] = {}
 
     def copy(self) -> SilenceBudget:
-        """The same budget for another event, which continues this one."""
+        """Copy the budget for an event that continues this one."""
         budget = SilenceBudget()
         budget._silence_before.update(self._silence_before)
         return budget
 
     def start_waiting(self, plugin: object, silence_s: float) -> None:
-        """Note that the event starts to wait for a plugin; later calls keep the first sum.
+        """Record when the event started waiting for a plugin; later calls keep the first value.
 
         Args:
-            plugin: identifies it; kept and compared, not looked into.
-            silence_s: the present sum of its silences.
+            plugin: identifies it; only stored and compared.
+            silence_s: its present `Breaker.silence_s`.
         """
         self._silence_before.setdefault(plugin, silence_s)
 
     def has_borne_silence(self, plugin: object, silence_s: float) -> bool:
-        """Whether the plugin's silence has cost the event any time."""
+        """Whether the event has lost time to the plugin's silence."""
         return silence_s > self._silence_before.get(plugin, silence_s)
 
     def remaining_s(self, plugin: object, silence_s: float, timeout_s: float) -> float:

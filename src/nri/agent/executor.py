@@ -105,7 +105,7 @@ class Executor:
         self.hierarchies = host.detect(root) if hierarchies is None else hierarchies
         self.cookies = CoreScheduling(scheduler or host.CoreScheduler(), clock)
         self._observer = observer or Observer()
-        self._writer = host.Writer(self.hierarchies, refresh_s=refresh_s, now=clock)
+        self._writer = host.Writer(self.hierarchies, refresh_s=refresh_s, now=clock, units=host.SystemdUnits(root))
         self._resctrl = host.Resctrl(root)
         self._pending = Pending(clock)
         self._lock = threading.Lock()

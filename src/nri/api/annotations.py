@@ -1,8 +1,7 @@
 """The effective value of a plugin's annotation for one container of a pod.
 
-One job: the convention by which users direct plugins from pod annotations. The most specific of `KEY/container.NAME`,
-`KEY/pod` and `KEY` counts; only annotations of the pod are looked at, for a container's own are not the user's.
-Next: the bundled plugins read their parameters with it.
+The most specific of `KEY/container.NAME`, `KEY/pod` and `KEY` counts. Only annotations of the pod are read, because the
+user does not write a container's own annotations.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ if TYPE_CHECKING:
 
 __all__ = ["BOOLEANS", "DOMAIN", "REQUIRED_PLUGINS", "effective_annotation", "keys", "scoped"]
 
-#: Domain of the annotations that the NRI community uses.
+#: The domain of the NRI community's annotations.
 DOMAIN = "noderesource.dev"
-#: List of the plugins without which the default validator refuses the container.
+#: A list of plugins; without one of them the default validator refuses the container.
 REQUIRED_PLUGINS = "required-plugins." + DOMAIN
-#: The words for true and false in annotations: those that Go's strconv.ParseBool takes.
+#: The texts for true and false in annotations, as in Go's strconv.ParseBool.
 BOOLEANS = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True) | dict.fromkeys(
     ("0", "f", "F", "FALSE", "false", "False"), False
 )
@@ -32,7 +31,7 @@ def keys(key: str, container_name: str = "") -> tuple[str, ...]:
 
 
 def scoped(annotations: Mapping[str, str], key: str, container_name: str = "") -> tuple[int, str] | None:
-    """The effective value with its scope: 0 is the nearest that was looked at. None if there is no value."""
+    """The effective value with its scope, where 0 is the most specific one. None if there is no value."""
     for scope, full_key in enumerate(keys(key, container_name)):
         if full_key in annotations:
             return scope, annotations[full_key]
@@ -40,6 +39,6 @@ def scoped(annotations: Mapping[str, str], key: str, container_name: str = "") -
 
 
 def effective_annotation(pod: PodSandbox, key: str, container_name: str = "") -> str | None:
-    """Value of the annotation `key` for this container of the pod, or None when it has none. An empty value counts."""
-    found = scoped(pod.annotations, key, container_name)
-    return None if found is None else found[1]
+    """The value of the annotation `key` for this container of the pod, or None. An empty value counts."""
+    match = scoped(pod.annotations, key, container_name)
+    return None if match is None else match[1]

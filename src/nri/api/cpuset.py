@@ -1,8 +1,7 @@
-"""CPU and memory node lists as the kernel writes them: `0-3,8` to a set of numbers and back.
+"""CPU and memory node lists in the kernel's format: `0-3,8` to a set of numbers and back.
 
-One job: `parse` and `to_text`; the algebra between is that of `frozenset`. Rules: pure. All that the kernel takes is
-taken: blanks and commas too many, ranges, and ranges of groups (`0-15:2/4`, of every four the first two); what it
-refuses is refused with the reason. Next: the setters of CPUs and memory nodes in `nri.api.builders.resources`.
+Accepts what the kernel accepts: superfluous blanks and commas, ranges, and ranges of groups (`0-15:2/4`: of every four
+the first two); other texts are refused with the reason.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_NUMBER", "parse", "to_text"]
 
-#: Greatest number of a CPU or node that is believed; kernels are built for 8192 CPUs at most.
+#: The greatest accepted number of a CPU or node; kernels are built for at most 8192 CPUs.
 MAX_NUMBER: Final = 65535
-#: Numbers that a list may name, those that it names again included: texts of pods are long, and a range is short.
-_MOST: Final = 4 * (MAX_NUMBER + 1)
+#: The most numbers in a list, with repetitions: a short text can contain many long ranges.
+_MAX_NUMBERS: Final = 4 * (MAX_NUMBER + 1)
 
 
 def __dir__() -> list[str]:
@@ -28,24 +27,24 @@ def parse(text: str) -> frozenset[int]:
     """The numbers of a list; a blank text is the empty set.
 
     Raises:
-        ValueError: the kernel would refuse the list; says which part of it and why. Or it names the same numbers so
-            often that it cannot be meant.
+        ValueError: the kernel would refuse the list, with the wrong part and the reason; or the list has too many
+            repetitions.
     """
     numbers: set[int] = set()
-    left = _MOST
+    remaining = _MAX_NUMBERS
     for part in text.split(","):
         word = part.strip()
         if word:
-            found = _range(word)
-            left -= len(found)
-            if left < 0:
-                raise ValueError(f"the list names more than {_MOST} numbers, the same again and again")
-            numbers |= found
+            part_numbers = _range(word)
+            remaining -= len(part_numbers)
+            if remaining < 0:
+                raise ValueError(f"the list has more than {_MAX_NUMBERS} numbers, with repetitions")
+            numbers |= part_numbers
     return frozenset(numbers)
 
 
 def to_text(numbers: Iterable[int]) -> str:
-    """The shortest list without groups, ascending: `0-3,8`. The empty set is the empty text."""
+    """Format numbers as the shortest ascending list without groups: `0-3,8`; the empty set as the empty text."""
     ranges: list[tuple[int, int]] = []
     for number in sorted(set(numbers)):
         if ranges and number == ranges[-1][1] + 1:
@@ -68,7 +67,7 @@ def _range(word: str) -> set[int]:
     used_text, slash, size_text = group.partition("/")
     used, size = _number(used_text, word), _number(size_text, word)
     if not dash or not slash or not 0 < used <= size:
-        raise ValueError(f"{word!r} is no range of groups, such as 0-15:2/4")
+        raise ValueError(f"{word!r} is not a range of groups, for example 0-15:2/4")
     if used == size:
         return set(range(first, last + 1))
     groups: set[int] = set()
@@ -79,7 +78,7 @@ def _range(word: str) -> set[int]:
 
 def _number(digits: str, word: str) -> int:
     if not digits.isascii() or not digits.isdigit():
-        raise ValueError(f"{word!r} is neither a number nor a range, such as 0-3")
+        raise ValueError(f"{word!r} is not a number or a range, for example 0-3")
     if len(digits) > len(str(MAX_NUMBER)) or int(digits) > MAX_NUMBER:
         raise ValueError(f"{word!r} has a number above {MAX_NUMBER}")
     return int(digits)

@@ -1,9 +1,7 @@
-"""The events of NRI and sets of them.
+"""The events of NRI and sets of them: one row per event, and `EventMask`, the subscription of a plugin.
 
-One job: one row per event, from which all others (stub, adaptation, command line, docs) derive what they need, and
-`EventMask`, the subscription of a plugin. Rules: pure; loads nothing, not even the messages, because a plugin's start
-pays for every import; message classes are therefore named, not held (`getattr(messages, spec.request)`).
-Next: `nri.api.messages` for the requests and replies.
+This module imports nothing, not even the messages, because every import slows a plugin's start; so rows contain the
+names of message classes (`getattr(messages, spec.request)`).
 """
 
 from __future__ import annotations
@@ -22,11 +20,11 @@ class EventSpec:
     Attributes:
         number: its number on the wire, 1 to 14 (enum `Event`).
         name: its name in the enum, `CREATE_CONTAINER`.
-        rpc: name of its ttRPC method, `CreateContainer`, and its name for people.
+        rpc: name of its ttRPC method, `CreateContainer`, also used in texts.
         method: its name in Python, `create_container`.
         request: name of the request's message class.
         reply: name of the reply's message class.
-        kind: what it is about: "pod", "container" or "validation".
+        kind: its subject: "pod", "container" or "validation".
         relayed: peers older than 0.12 know it only inside a `StateChange` call.
         since: release of the reference that introduced it.
     """
@@ -70,8 +68,8 @@ EVENTS: Final = (
     EventSpec(13, "POST_UPDATE_POD_SANDBOX", "pod", relayed=True, since="0.10.0"),
     EventSpec(14, "VALIDATE_CONTAINER_ADJUSTMENT", "validation", relayed=False, since="0.10.0"),
 )
-#: An answer to CreateContainer that asks for nothing: an empty `adjust`, as Go plugins send it. iSulad's daemon ends
-#: itself at an answer without that field.
+#: An answer to CreateContainer without changes: an empty `adjust`, as Go plugins send it. iSulad's daemon crashes on an
+#: answer without that field.
 EMPTY_CREATION: Final = b"\n\x00"
 
 BY_NUMBER: Final = {spec.number: spec for spec in EVENTS}
@@ -82,19 +80,19 @@ BY_RPC: Final = {spec.rpc: spec for spec in EVENTS}
 class EventMask(int):
     """A set of events; as a number, what travels in `ConfigureResponse.events`.
 
-    `|`, `&`, `-`, `^` and `~` are the operations of sets. Bits that no known event has are kept, so that a wrong mask
-    can be reported; `~` and iteration know only events. Beware of the wire: there, 0 means every event.
+    `|`, `&`, `-`, `^` and `~` are set operations. Bits of unknown events are kept, so that a wrong mask can be
+    reported; `~` and iteration use only known events. On the wire, 0 means every event.
     """
 
     __slots__ = ()
 
     #: Every event.
     ALL: ClassVar[EventMask]
-    #: The events that runtimes before 0.10 know; they refuse a plugin that asks for more.
+    #: The events of runtimes before 0.10, which refuse a plugin with further ones.
     OLD: ClassVar[EventMask]
 
     def __new__(cls, value: int = 0) -> Self:
-        """A mask from its number.
+        """Create a mask from its number.
 
         Raises:
             ValueError: `value` is negative.
@@ -114,11 +112,11 @@ class EventMask(int):
 
     @classmethod
     def parse(cls, *texts: str) -> EventMask:
-        """The mask of a subscription as people write it: `"pod,CreateContainer"`.
+        """Parse a subscription, for example `"pod,CreateContainer"`.
 
         Each text is a comma-separated list of names of events in any case, or `all`, `pod` (also `podsandbox`) for
         every event with "pod" in its name, `container` for every one with "container" in it, validation included.
-        Blanks around names and underscores in them do not matter.
+        Blanks around names and underscores in them are ignored.
 
         Raises:
             ValueError: an item is not an event.
@@ -128,14 +126,14 @@ class EventMask(int):
             for item in text.split(","):
                 word = item.strip().lower().replace("_", "")
                 if word not in _WORDS:
-                    hint = "expected all, pod, container, or names such as CreateContainer"
+                    hint = "expected all, pod, container, or names of events, for example CreateContainer"
                     raise ValueError(f'unknown event "{item.strip()}": {hint}')
                 mask |= _WORDS[word]
         return cls(mask)
 
     @classmethod
     def parse_names(cls, *texts: str) -> EventMask:
-        """The events of a subscription (see `parse`) that are asked for by their names, and not as a group like `pod`.
+        """The events of a subscription (see `parse`) that are named directly, and not by a group like `pod`.
 
         Raises:
             ValueError: an item is not an event.
@@ -164,7 +162,7 @@ class EventMask(int):
 
     @property
     def unknown(self) -> int:
-        """The bits that no event has; a runtime refuses a plugin that sets any."""
+        """The bits without an event; a runtime refuses a plugin that sets any."""
         return int(self) & ~_ALL_BITS
 
     def __str__(self) -> str:

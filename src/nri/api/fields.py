@@ -1,10 +1,8 @@
 """The table of adjustable fields: what a plugin can change, how changes combine, and which claim guards them.
 
-One row per field, in the order in which the reference claims them (the order decides which of two conflicts is
-named). A row covers everything below its path. A test derives from the API's descriptors that every field of an
-adjustment and of an update is covered, so a new field without a row fails. The names by which people call fields, in
-a policy's ``fields`` and a plugin's ``sets``, follow from it. Next: `nri.adaptation.merge.entries`, which finds the
-rows that a reply touches.
+One row per field, in the order in which the reference claims them (it decides which of two conflicts is reported). A
+row covers everything below its path. A test checks that the rows cover every field of an adjustment and an update. The
+names of fields, in a policy's ``fields`` and a plugin's ``sets``, follow from the table.
 """
 
 from __future__ import annotations
@@ -174,7 +172,7 @@ Node = dict[int, "Row | Node"]
 
 
 def grow(descriptor: Any, prefix: str, rows: dict[str, Row]) -> Node:
-    """Build the tree of a message; a field that neither is a row nor leads to one is left out, which a test notices."""
+    """Build the tree of a message. A field without rows is left out, which a test detects."""
     tree: Node = {}
     for field in descriptor.fields:
         path = prefix + field.name
@@ -184,7 +182,7 @@ def grow(descriptor: Any, prefix: str, rows: dict[str, Row]) -> Node:
             inside: Any = field.message_type.fields if field.message_type is not None else ()
             row.is_wrapper = row.kind is _S and len(inside) == 1 and not inside[0].is_repeated
             tree[field.number] = row
-        elif field.message_type is not None and any(known.startswith(path + ".") for known in rows):
+        elif field.message_type is not None and any(path_.startswith(path + ".") for path_ in rows):
             tree[field.number] = grow(field.message_type, path + ".", rows)
     return tree
 
@@ -198,7 +196,7 @@ TREE: Node = grow(m.ContainerAdjustment.DESCRIPTOR, "", {row.path: row for row i
 RESOURCES_TREE: Node = grow(m.LinuxResources.DESCRIPTOR, _RES, {row.path: row for row in ROWS})
 
 
-#: The name by which evictions are called.
+#: The name of evictions.
 EVICT = "evict"
 
 
@@ -220,23 +218,25 @@ BY_KEY = frozenset(row.path for row in ROWS if row.kind in (_MAP, _KEYED))
 
 
 def named(text: str) -> frozenset[str]:
-    """The paths that the name of a field covers; ValueError suggests the nearest name."""
+    """The paths of a field's name; ValueError suggests the nearest name."""
     if text in NAMES:
         return NAMES[text]
     lower = {name.lower(): name for name in sorted(NAMES, key=lambda name: name[0].islower() is text[:1].islower())}
-    near = difflib.get_close_matches(text.lower(), lower, 1, 0.6)
-    hint = f'did you mean "{lower[near[0]]}"?' if near else "write such as Env, MemLimit or linux.resources.cpu"
+    matches = difflib.get_close_matches(text.lower(), lower, 1, 0.6)
+    hint = (
+        f'did you mean "{lower[matches[0]]}"?' if matches else "write for example Env, MemLimit or linux.resources.cpu"
+    )
     raise ValueError(f'"{text}" is not a field that a plugin can change; {hint}')
 
 
 class Declared:
-    """One entry of what a plugin says that it sets: a name of `NAMES`, or one with a key, ``env.LEVEL``.
+    """One entry of a plugin's declared fields: a name of `NAMES`, or one with a key, ``env.LEVEL``.
 
     Attributes:
-        paths: of the rows that it covers.
-        key: the only key that it covers there; with ``*`` at its end all that begin so; ``*`` for all.
+        paths: the paths of the rows that it covers.
+        key: the only key that it covers; with ``*`` at its end all keys with this prefix; ``*`` for all.
 
-    Raises ValueError if there is no such field.
+    Raises ValueError for an unknown field.
     """
 
     __slots__ = ("key", "paths", "text")
@@ -250,19 +250,19 @@ class Declared:
         self.paths = named(text.removesuffix(".*"))
 
     def covers(self, path: str, key: str) -> bool:
-        """Whether it covers a key of a row; "" for one without keys."""
-        mine = self.key
-        return path in self.paths and (key.startswith(mine[:-1]) if mine.endswith("*") else key == mine)
+        """Whether it covers a key of a row; "" for a row without keys."""
+        own_key = self.key
+        return path in self.paths and (key.startswith(own_key[:-1]) if own_key.endswith("*") else key == own_key)
 
     def common(self, other: Declared) -> str | None:
-        """The keys that both cover, where they cover the same rows; None if there are none."""
+        """The keys of the same row that both cover; None if there are none."""
         wide, narrow = sorted((self.key, other.key), key=lambda key: (not key.endswith("*"), len(key)))
         same = narrow.startswith(wide[:-1]) if wide.endswith("*") else narrow == wide
         return narrow if same else None
 
 
 def touched(message: Any, tree: Node = TREE) -> Iterator[tuple[Row, str]]:
-    """The rows that a message sets or removes, once for each key; the key is "" where a row has none."""
+    """Yield the rows that a message sets or removes, with each key; "" for a row without keys."""
     for field, value in message.ListFields():
         node = tree.get(field.number)
         if isinstance(node, Row):
@@ -270,7 +270,7 @@ def touched(message: Any, tree: Node = TREE) -> Iterator[tuple[Row, str]]:
             if node.kind is _MAP:
                 keys = value
             elif node.kind is _KEYED:
-                keys = [str(getattr(each, node.key)) for each in value]
+                keys = [str(getattr(element, node.key)) for element in value]
             for key in keys:
                 yield node, (split(key)[0] if node.removable else key)
         elif node is not None:

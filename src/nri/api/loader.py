@@ -1,20 +1,13 @@
 """Load the generated classes in two thirds of the time that importing `api_pb2` takes.
 
-One job: `load()` returns name -> class or enum for `nri.api.messages`. A plugin's start is mostly imports, and most of
-what the generated module imports is for work that was done already: text format, a Python descriptor pool, pickle.
-Measured on one machine, spawn to exit: bare interpreter 12 ms, `api_pb2` 49 ms, this 35 ms.
-
-Rules:
-
-- It uses a private module of protobuf, `google._upb._message`, so everything it does is guarded: if the module is
-  absent, another back end is chosen, or anything at all goes wrong, the public import is the answer.
-- Both ways give the very same classes: upb keeps one class per message of its default pool, so that `api_pb2` may
-  be imported as well, before or after.
-
-Next: `nri.api.messages` gives the names to programs.
+A plugin's start is mostly imports, and most imports of the generated module are not needed: text format, a Python
+descriptor pool, pickle. Measured on one machine, from spawn to exit: bare interpreter 12 ms, `api_pb2` 49 ms, this
+35 ms. It uses a private module of protobuf, `google._upb._message`: if that is absent or anything fails, the public
+import is used. Both ways give the same classes: upb keeps one class per message of its default pool, so `api_pb2` may
+be imported as well, before or after.
 """
 
-# ruff: noqa: PLC0415 - not to import is the point of this module, and what it imports is guarded
+# ruff: noqa: PLC0415 - the imports of this module are optional
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,12 +20,12 @@ def load() -> "dict[str, Any]":
     """Every top-level message and enum of the API by its proto name."""
     try:
         return load_fast()
-    except Exception:  # noqa: BLE001 - private API: whatever it throws, the public way is right
+    except Exception:  # noqa: BLE001 - private API: after any error, use the public one
         return load_public()
 
 
 def load_public() -> "dict[str, Any]":
-    """The classes of the generated module, imported as protobuf documents it."""
+    """The classes of the generated module, by the documented import."""
     from nri.api.pb import api_pb2
 
     file = api_pb2.DESCRIPTOR
@@ -41,14 +34,14 @@ def load_public() -> "dict[str, Any]":
 
 
 def load_fast() -> "dict[str, Any]":
-    """The same classes, made by upb itself.
+    """The same classes, created by upb itself.
 
     Raises:
-        Exception: any; this protobuf is not the one we know.
+        Exception: any, with an unexpected version of protobuf.
     """
     from google.protobuf.internal import api_implementation
 
-    if api_implementation.Type() != "upb":  # chosen by its environment variable, or all there is
+    if api_implementation.Type() != "upb":  # by its environment variable, or because there is no other
         raise ImportError("protobuf runs without upb")
     from google._upb import _message
     from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
@@ -56,7 +49,7 @@ def load_fast() -> "dict[str, Any]":
 
     from nri.api.pb.descriptor import SERIALIZED
 
-    upb: Any = _message  # its stub and the public one disagree about descriptors
+    upb: Any = _message  # its stub and the public one differ about descriptors
 
     def build(descriptor: "Any", prefix: str) -> "Any":
         namespace: dict[str, Any] = {

@@ -1,11 +1,8 @@
-"""Every generated message and enum of NRI under its proto name, and nothing else.
+"""Every generated message and enum of NRI by its proto name: `from nri.api import messages as m`, then `m.PodSandbox`.
 
-One job: `from nri.api import messages as m` gives `m.PodSandbox`, `m.ContainerAdjustment`, `m.Event` and so on. Values
-of an enum are reached through it: `m.Event.CREATE_CONTAINER`. The classes are plain protobuf classes of the upb back
-end: hand them on, never copy them into other objects.
-
-Type checkers see the stubs of the generated module; at run time `nri.api.loader` makes the same classes in less time.
-Next: `nri.api.builders.adjustment` and `nri.api.builders.update` build answers without the wrappers.
+Values of an enum are its attributes: `m.Event.CREATE_CONTAINER`. The classes are plain protobuf classes of the upb back
+end. Type checkers see the stubs of the generated module; at run time `nri.api.loader` creates the same classes in less
+time.
 """
 
 TYPE_CHECKING = False

@@ -1,7 +1,6 @@
-"""Names, paths, numbers and limits that both sides of NRI agree on.
+"""Names, paths, numbers and limits that both sides of NRI share, and checks of plugin names and indices.
 
-One job: constants and the checks of plugin names and indices, with the texts of the reference, which its users know.
-Rules: pure and light; nothing here looks at the environment or the file system. Next: `nri.api.versions`.
+The error texts are those of the reference.
 """
 
 from __future__ import annotations
@@ -39,26 +38,26 @@ __all__ = [
     "split_file_name",
 ]
 
-#: API level that we speak and announce.
+#: The NRI version that we implement and declare.
 NRI_VERSION: Final = "v0.12.5"
 
 #: Where a runtime listens.
 DEFAULT_SOCKET: Final = "/var/run/nri/nri.sock"
-#: The index of a plugin without one: after those that come first, before those that have the last word.
+#: The default index of a plugin, in the middle of the order.
 DEFAULT_INDEX: Final = "50"
 #: Where a runtime looks for plugins to launch, and for their configuration.
 PLUGIN_DIR: Final = "/opt/nri/plugins"
 CONFIG_DIR: Final = "/etc/nri/conf.d"
-#: Where a runtime keeps the compiled code of plugins in WebAssembly.
+#: Where a runtime stores the compiled code of WebAssembly plugins.
 WASM_CACHE: Final = "/var/cache/nri/wasm"
-#: Beside the socket: notes on plugins that failed, for `nri doctor`.
+#: A folder next to the socket, with notes on failed plugins for `nri doctor`.
 FAILED_DIR: Final = "failed-plugins"
 
-#: The environment of a launched plugin, with nothing else in it: its name, index, and the number of its descriptor.
+#: The whole environment of a launched plugin: its name, index, and the number of its descriptor.
 ENV_NAME: Final = "NRI_PLUGIN_NAME"
 ENV_IDX: Final = "NRI_PLUGIN_IDX"
 ENV_SOCKET: Final = "NRI_PLUGIN_SOCKET"
-#: Set to 1: a handler that changes the message it was given fails.
+#: Set to 1: a handler that changes its argument fails.
 ENV_CHECK_MESSAGES: Final = "NRI_CHECK_MESSAGES"
 
 #: Seconds that a plugin has to register, and to answer one request.
@@ -71,9 +70,9 @@ RUNTIME_SERVICE: Final = "nri.pkg.api.v1alpha1.Runtime"
 PLUGIN_SERVICE_CONN: Final = 1
 RUNTIME_SERVICE_CONN: Final = 2
 
-#: Plugins of one kind with which our own commands watch a runtime at the same time.
+#: The most plugins of one kind with which our own commands watch a runtime at the same time.
 _MAX_OBSERVERS: Final = 16
-#: The index of these plugins: behind all others, to see what they made of a container.
+#: The index of these plugins: last, to see the changes of all others.
 OBSERVER_INDEX: Final = "99"
 
 _NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-")
@@ -81,7 +80,7 @@ _DIGITS: Final = frozenset("0123456789")
 
 
 def check_name(text: str) -> str:
-    """The name of a plugin, without its index, if it is one: letters, digits, `_`, `.`, `+` and `-` of ASCII.
+    """Check the name of a plugin, without its index: ASCII letters, digits, `_`, `.`, `+` and `-`. Returns it.
 
     Raises:
         ValueError: empty, or another character.
@@ -95,12 +94,12 @@ def check_name(text: str) -> str:
 
 
 def check_index(text: str) -> str:
-    """The index of a plugin, if it is one: two ASCII digits.
+    """Check the index of a plugin: two ASCII digits. Returns it.
 
     Raises:
         ValueError: anything else.
     """
-    if len(text.encode(errors="replace")) != 2:  # the reference counts bytes, which decides between the two texts
+    if len(text.encode(errors="replace")) != 2:  # the reference counts bytes, which selects one of the two texts
         raise ValueError(f'invalid plugin index "{text}", must be 2 digits')
     if not _DIGITS.issuperset(text):
         raise ValueError(f'invalid plugin index "{text}" (not [0-9][0-9])')
@@ -110,7 +109,7 @@ def check_index(text: str) -> str:
 def split_file_name(text: str) -> tuple[str, str]:
     """Index and name of a plugin from its file's name: `10-foo` is `("10", "foo")`.
 
-    Only the index is checked: the reference takes any name from a file, even an empty one.
+    Only the index is checked: the reference accepts any name from a file, even an empty one.
 
     Raises:
         ValueError: no `-`, or no index before it.
@@ -127,21 +126,21 @@ def full_name(index: str, name: str) -> str:
 
 
 def is_full_name(text: str) -> bool:
-    """Whether a text reads as index and name of a plugin, `10-foo`. A plugin's own name can do so, too."""
+    """Whether a text has the form `10-foo`. A plugin's name without index may have it, too."""
     return len(text) > 3 and text[2] == "-" and _DIGITS.issuperset(text[:2])
 
 
 def observer_names(name: str) -> list[str]:
-    """The names to try for a plugin of which several may take part at once: `name`, `name-2`, and so on."""
+    """The possible names of a plugin that may run several times at once: `name`, `name-2`, and so on."""
     return [name, *(f"{name}-{number}" for number in range(2, _MAX_OBSERVERS + 1))]
 
 
 def config_file_names(index: str, name: str) -> tuple[str, str]:
-    """Files in `CONFIG_DIR` that may hold a launched plugin's configuration; the first that exists counts, whole."""
+    """Names of a launched plugin's configuration in `CONFIG_DIR`; only the first existing file counts."""
     return f"{index}-{name}.conf", f"{name}.conf"
 
 
-#: The plugins of `nri drift`, `nri events` and `nri record`: they change nothing, and metrics have no series of them.
+#: The plugins of `nri drift`, `nri events` and `nri record`: they only watch, and metrics ignore them.
 OBSERVERS: Final = frozenset(
     full_name(OBSERVER_INDEX, name)
     for kind in ("nri-drift", "nri-events", "nri-record")

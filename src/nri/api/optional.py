@@ -1,8 +1,6 @@
 """Optional values: NRI wraps scalars in messages (`OptionalInt64`), so that "unset" differs from zero.
 
-One job: between a wrapper and a plain value or None. A wrapper's presence can only be asked of the message that holds
-it, so both functions take that message and the name of the field. Next: `nri.api.builders.resources`, which is built
-on them.
+Only the outer message knows whether a wrapper is present, so the functions take that message and the field's name.
 """
 
 from __future__ import annotations
@@ -17,12 +15,12 @@ __all__ = ["get", "put"]
 
 
 def get(message: Message, field: str) -> Any:
-    """Value of the wrapper `field` of `message`, or None when it is absent; a list for `OptionalRepeatedString`.
+    """The value of the wrapper `field` of `message`, or None if it is absent; a list for `OptionalRepeatedString`.
 
-    Works for `LinuxPids` too by its one field: `get(resources, "pids")` is the limit.
+    Also works for `LinuxPids` with its one field: `get(resources, "pids")` is the limit.
 
     Raises:
-        ValueError: `message` has no such field, or it is not a message.
+        ValueError: `message` has no such field, or the field is not a message.
     """
     if not message.HasField(field):
         return None
@@ -34,7 +32,7 @@ def get(message: Message, field: str) -> Any:
 
 
 def put(message: Message, field: str, value: Any) -> None:
-    """Set the wrapper `field` of `message`, or make it absent when `value` is None. Nothing changes on an error.
+    """Set the wrapper `field` of `message`, or clear it if `value` is None. Nothing changes on an error.
 
     Raises:
         TypeError: the value has the wrong type.
@@ -46,7 +44,7 @@ def put(message: Message, field: str, value: Any) -> None:
     target = getattr(message, field)
     name = "limit" if target.DESCRIPTOR.name == "LinuxPids" else "value"
     try:
-        # Built apart first: assigning a wrong value in place would leave an empty wrapper, which means zero.
+        # Built separately: a wrong value assigned in place would leave an empty wrapper, which means zero.
         wrapper = type(target)(**{name: value})
     except (TypeError, ValueError) as error:
         raise type(error)(f"{field}: {error}") from None

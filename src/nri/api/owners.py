@@ -1,8 +1,7 @@
-"""Questions to the table of owners that validators get: which plugin set which field.
+"""Read the table of owners that validators get: which plugin set which field.
 
-One job: read an `OwningPlugins` message. Rules: plugins are named `<index>-<name>`; a leading `-` in an owner means
-that this plugin removed the entry; the hooks of a container may have several owners. Fields are given by their name in
-the enum `Field` (`CPUShares`, `Env`, ...) or by number. Next: validators, and `nri.adaptation`, which fills the table.
+Plugins are named `<index>-<name>`; a leading `-` means that this plugin removed the entry; hooks may have several
+owners. Fields are named as in the enum `Field` (`CPUShares`, `Env`, ...), or numbered.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ def owner(owners: OwningPlugins, container_id: str, field: str | int, key: str |
         owners: the table.
         container_id: the container being created, or one that was updated along with it.
         field: name or number of the field.
-        key: the entry, for fields that have several owners, such as the name of a variable.
+        key: the entry, for fields with several owners, for example the name of a variable.
 
     Raises:
-        ValueError: there is no such field.
+        ValueError: unknown field.
     """
     if key is not None:
         return entry_owners(owners, container_id, field).get(key)
@@ -36,10 +35,10 @@ def owner(owners: OwningPlugins, container_id: str, field: str | int, key: str |
 
 
 def entry_owners(owners: OwningPlugins, container_id: str, field: str | int) -> dict[str, str]:
-    """Key of each owned entry of a field to its plugin, such as type of namespace to plugin.
+    """The plugins of a field's entries by key, for example by type of namespace.
 
     Raises:
-        ValueError: there is no such field.
+        ValueError: unknown field.
     """
     number = _number(field)
     if container_id not in owners.owners or number not in owners.owners[container_id].compound:
@@ -48,7 +47,7 @@ def entry_owners(owners: OwningPlugins, container_id: str, field: str | int) -> 
 
 
 def owners_of(owners: OwningPlugins, container_id: str) -> dict[str, str]:
-    """All that is owned in a container: field, with the key in brackets if it has one, to plugin. In field order."""
+    """All owners in a container by field, with the key in brackets if there is one, in field order."""
     if container_id not in owners.owners:
         return {}
     fields = owners.owners[container_id]
@@ -62,7 +61,7 @@ def owners_of(owners: OwningPlugins, container_id: str) -> dict[str, str]:
 
 
 def field_name(number: int) -> str:
-    """Name of a field in the enum `Field`, or `Field(<number>)` for one that we do not know."""
+    """The name of a field in the enum `Field`, or `Field(<number>)` for an unknown one."""
     value = Field.DESCRIPTOR.values_by_number.get(number)
     return value.name if value is not None else f"Field({number})"
 
@@ -72,5 +71,5 @@ def _number(field: str | int) -> int:
         return field
     value = Field.DESCRIPTOR.values_by_name.get(field)
     if value is None:
-        raise ValueError(f"unknown field {field!r}: expected a name of the enum Field, such as CPUShares")
+        raise ValueError(f"unknown field {field!r}: expected a name of the enum Field, for example CPUShares")
     return value.number

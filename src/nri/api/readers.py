@@ -1,10 +1,7 @@
-"""Readers of the messages that a runtime shows to plugins.
+"""Read a container's lists as dictionaries by key, and its wrapped numbers as plain ones.
 
-One job: turn the lists of a `Container` message into the dictionaries that a plugin asks, and its wrapped numbers into
-plain ones. Rules: nothing is changed; of two entries with one key the last counts, as it does for the kernel; removal
-marks have no meaning here; of resources, no limit is None, however the runtime says it: runtimes send 0 for what the
-kubelet has not set. Next: `nri.api.builders.view` reads all other resources as they were sent,
-`nri.effective_annotation` the annotations of a pod.
+Of two entries with one key the last counts, as in the kernel. Removal marks have no meaning here. No limit is None,
+however the runtime encodes it: runtimes send 0 for what the kubelet has not set.
 """
 
 from __future__ import annotations
@@ -48,7 +45,7 @@ def devices_of(container: Container) -> dict[str, LinuxDevice]:
 
 
 def namespaces_of(container: Container) -> dict[str, str]:
-    """Paths of the namespaces by type; an empty path is a namespace of the container's own."""
+    """Paths of the namespaces by type; an empty path is a new namespace of the container."""
     return {namespace.type: namespace.path for namespace in container.linux.namespaces}
 
 
@@ -64,25 +61,25 @@ def memory_limit_of(message: Container | LinuxResources) -> int | None:
 
 
 def cpu_shares_of(message: Container | LinuxResources) -> int | None:
-    """Relative weight, 2 to 262144; None if there is none."""
+    """Relative weight, 2 to 262144; None if not set."""
     return _resources(message).cpu.shares.value or None
 
 
 def cpu_quota_of(message: Container | LinuxResources) -> tuple[int, int] | None:
-    """Run time, and the period in which it may be used up, in microseconds; None for no limit."""
+    """Run time per period, and the period, in microseconds; None for no limit."""
     cpu = _resources(message).cpu
     quota = cpu.quota.value
     return (quota, cpu.period.value or 100_000) if quota > 0 else None
 
 
 def cpuset_cpus_of(message: Container | LinuxResources) -> frozenset[int] | None:
-    """Numbers of the CPUs that are allowed; None for all. ValueError if the runtime sent what is not a list."""
+    """Numbers of the allowed CPUs; None for all. ValueError for an invalid list of the runtime."""
     text = _resources(message).cpu.cpus
     return cpuset.parse(text) if text else None
 
 
 def cpuset_mems_of(message: Container | LinuxResources) -> frozenset[int] | None:
-    """Numbers of the memory nodes that are allowed; None for all. ValueError if the runtime sent what is not a list."""
+    """Numbers of the allowed memory nodes; None for all. ValueError for an invalid list of the runtime."""
     text = _resources(message).cpu.mems
     return cpuset.parse(text) if text else None
 
@@ -94,6 +91,6 @@ def pids_limit_of(message: Container | LinuxResources) -> int | None:
 
 
 def _resources(message: Any) -> LinuxResources:
-    """The resources of a container, or themselves."""
+    """The resources of a container, or the argument if it is resources."""
     resources: LinuxResources = message.linux.resources if hasattr(message, "linux") else message
     return resources

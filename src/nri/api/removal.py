@@ -1,10 +1,9 @@
-"""Removal marks: in an adjustment, a key with a leading `-` asks to remove what the rest of the key names.
+"""Removal marks: in an adjustment, a key with a leading `-` requests the removal of the key.
 
-One job: make, read and place the mark. It is put before annotation keys, names of variables, destinations of mounts,
-paths of devices, types of namespaces, names of sysctls and host names of network devices, and nowhere else: rlimits,
-CDI devices and cgroup v2 keys cannot be removed, and their keys are taken literally. A key that is removed is not set
-any more: what the same adjustment has set before is taken out, while setting it after that takes it over from another
-plugin. Next: `nri.api.builders.adjustment`.
+Annotation keys, names of variables, destinations of mounts, paths of devices, types of namespaces, names of sysctls and
+host names of network devices can be removed; rlimits, CDI devices and cgroup v2 keys cannot, and their keys are
+literal. A removal drops what the same adjustment has set before; setting the key afterwards takes it over from another
+plugin.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ MARK = "-"
 
 
 def mark(key: str) -> str:
-    """The key that removes `key`."""
+    """The mark that removes `key`."""
     return MARK + key
 
 
 def is_marked(key: str) -> bool:
-    """Whether the key removes. The empty key never does."""
+    """Whether the key is a removal. The empty key is not."""
     return key.startswith(MARK)
 
 
 def split(key: str) -> tuple[str, bool]:
-    """The key without its mark, and whether it had one. Only one mark is taken off."""
+    """The key without its mark, and whether it had one. Only one mark is stripped."""
     return (key[1:], True) if key.startswith(MARK) else (key, False)
 
 

@@ -1,13 +1,10 @@
-"""Names of resources in an OCI spec, beside those of the API's fields that hold the same. Tables, and nothing else.
-
-Next: `nri.oci.resources`, which writes specs with them.
-"""
+"""Tables of resource names: in the API's messages and in an OCI spec."""
 
 from __future__ import annotations
 
 __all__ = ["CPU", "CPUSET", "MEMORY"]
 
-#: Optional values: of the API's message, and of the spec.
+#: Optional values: name in the API's message, and in the spec.
 CPU = (
     ("period", "period"),
     ("quota", "quota"),
@@ -25,5 +22,5 @@ MEMORY = (
     ("disable_oom_killer", "disableOOMKiller"),
     ("use_hierarchy", "useHierarchy"),
 )
-#: Texts of `cpu`, which have the same name in both.
+#: Texts of `cpu`, with the same name in both.
 CPUSET = ("cpus", "mems")

@@ -1,9 +1,7 @@
 """Selectors that choose pods by namespace, label and annotation, for the operator and for handlers.
 
-One job: compile what people write, and hold it against a pod. The operator's filters (`policy.toml`) and `nri.when` on
-a plugin's handlers are the same. Rules: only the pod is looked at, never the container, so that all events of a pod are
-seen or none; compiled once, pure when evaluated. Next: `nri.adaptation.plugin_policy.file` and `nri.stub.support.when`,
-which read them.
+The operator's filters (`policy.toml`) and `nri.when` on a plugin's handlers use the same syntax. Only the pod counts,
+never the container, so that a plugin sees all events of a pod or none.
 """
 
 from __future__ import annotations
@@ -20,23 +18,23 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_PATTERN", "Filters", "Parsed", "Pattern", "Selector", "check_pattern", "matches"]
 
-#: Characters of a pattern with wildcards. To compile one takes time in the square of its length.
+#: The most characters of a pattern with wildcards: compiling takes quadratic time.
 MAX_PATTERN = 1024
 
 
 def check_pattern(pattern: str) -> str:
-    """The pattern with wildcards itself; ValueError if it is too long to be compiled."""
+    """Return a pattern with wildcards; ValueError if it is too long."""
     if len(pattern) > MAX_PATTERN:
         raise ValueError(
-            f'the pattern "{pattern[:32]}..." has {len(pattern)} characters; at most {MAX_PATTERN} are allowed'
+            f'pattern "{pattern[:32]}..." has {len(pattern)} characters; at most {MAX_PATTERN} are allowed'
         )
     return pattern
 
 
 class Parsed:
-    """Base of the values that are written as one text; equal if the texts are equal."""
+    """The base of values that are parsed from one text; equal if the texts are equal."""
 
-    # Not a dataclass: those are tables of keys to the reader of configurations.
+    # Not a dataclass: the reader of configurations treats those as tables of keys.
     __slots__ = ("text",)
 
     def __init__(self, text: str) -> None:
@@ -67,31 +65,31 @@ class Pattern(Parsed):
 
     @classmethod
     def parse(cls, text: str) -> Pattern:
-        """Compile one pattern; ValueError says what is wrong with it."""
+        """Compile one pattern; ValueError for an invalid one."""
         body = text.removeprefix("!")
         if not body or body.split() != [body]:
-            raise ValueError(f'"{text}" is not a namespace; write such as prod, prod-* or !prod')
+            raise ValueError(f'"{text}" is not a namespace; write for example prod, prod-* or !prod')
         return cls(text, text != body, re.compile(fnmatch.translate(check_pattern(body))))
 
     def fits(self, name: str) -> bool:
-        """Whether the name is one that the pattern speaks of, be it to exclude it."""
+        """Whether the pattern matches the name, whether to include or exclude it."""
         return self._regex.match(name) is not None
 
 
 def matches(patterns: Iterable[Pattern], name: str) -> bool:
-    """Whether a name is selected: no exclusion fits, and, if there are other patterns, one of those does.
+    """Whether a name is selected: no exclusion fits, and one of the other patterns does, if there are any.
 
-    No patterns at all select everything.
+    Without patterns, everything is selected.
     """
-    wanted = found = False
+    has_inclusion = is_included = False
     for pattern in patterns:
         if pattern.excluded:
             if pattern.fits(name):
                 return False
         else:
-            wanted = True
-            found = found or pattern.fits(name)
-    return found or not wanted
+            has_inclusion = True
+            is_included = is_included or pattern.fits(name)
+    return is_included or not has_inclusion
 
 
 #: ``key``, ``!key``, ``key=value``, ``key!=value``. Kubernetes keys have no ``=`` and no ``!``.
@@ -101,20 +99,20 @@ _SELECTOR = re.compile(r"(?P<absent>!?)(?P<key>[^\s=!]+)(?:(?P<operator>!?=)(?P<
 class Selector(Parsed):
     """One condition on labels or annotations: ``key`` (present), ``!key``, ``key=value``, ``key!=value`` (or absent).
 
-    A value may hold the wildcards ``*``, ``?`` and ``[...]``.
+    A value may contain the wildcards ``*``, ``?`` and ``[...]``.
     """
 
     __slots__ = ("_value", "key", "wanted")
 
-    def __init__(self, text: str, key: str, wanted: bool, value: re.Pattern[str] | None) -> None:
+    def __init__(self, text: str, key: str, required: bool, value: re.Pattern[str] | None) -> None:
         super().__init__(text)
         self.key: Final = key
-        self.wanted: Final = wanted
+        self.wanted: Final = required
         self._value = value
 
     @classmethod
     def parse(cls, text: str) -> Selector:
-        """Compile one selector; ValueError says what is wrong with it."""
+        """Compile one selector; ValueError for an invalid one."""
         match = _SELECTOR.fullmatch(text)
         if match is None or (match["absent"] and match["operator"]):
             raise ValueError(f'"{text}" is not a selector; write key, !key, key=value or key!=value')
@@ -122,16 +120,15 @@ class Selector(Parsed):
         return cls(text, match["key"], not match["absent"] and match["operator"] != "!=", value)
 
     def holds(self, pairs: Mapping[str, str]) -> bool:
-        """Whether the condition is true of these labels or annotations."""
-        found = self.key in pairs and (self._value is None or self._value.match(pairs[self.key]) is not None)
-        return found is self.wanted
+        """Whether the condition is true for these labels or annotations."""
+        is_match = self.key in pairs and (self._value is None or self._value.match(pairs[self.key]) is not None)
+        return is_match is self.wanted
 
 
 class Filters:
-    """A choice of pods: the namespace is selected as by `matches`, and every selector of the others holds."""
+    """A choice of pods: `matches` selects the namespace, and all selectors of labels and annotations hold."""
 
-    # Not a dataclass: that would cost a plugin's start more than all the rest of this. The annotations are the keys of
-    # the operator's table.
+    # Not a dataclass, whose import would slow a plugin's start. The annotations are the keys of the operator's table.
     namespace: tuple[Pattern, ...] = ()
     label: tuple[Selector, ...] = ()
     annotation: tuple[Selector, ...] = ()
@@ -172,6 +169,6 @@ class Filters:
     def select(
         self, pods: Iterable[PodSandbox], containers: Iterable[Container]
     ) -> tuple[list[PodSandbox], list[Container]]:
-        """The part of a runtime's state that the plugin gets to see: a pod of which it sees no events is not there."""
-        seen = {pod.id: pod for pod in pods if self.admits(pod)}
-        return list(seen.values()), [container for container in containers if container.pod_sandbox_id in seen]
+        """The part of a runtime's state that the plugin sees: without the pods whose events it does not see."""
+        visible = {pod.id: pod for pod in pods if self.admits(pod)}
+        return list(visible.values()), [container for container in containers if container.pod_sandbox_id in visible]

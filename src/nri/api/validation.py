@@ -1,9 +1,4 @@
-"""`ValidationRequest`: the question that validators get, with its owners at hand.
-
-One job: the message under its own field names, and `owner`, which asks the table of owners by the names of fields. It
-holds nothing but the message. Next: `nri.api.owners` for further questions to the table of owners,
-`nri.stub.handler.call`, which hands this to plugins.
-"""
+"""`ValidationRequest`: the request to validators, with access to the owners of fields."""
 
 from __future__ import annotations
 
@@ -17,9 +12,9 @@ __all__ = ["ValidationRequest"]
 
 
 class ValidationRequest:
-    """A container with the adjustments of all plugins, for validators to judge.
+    """A container with the adjustments of all plugins, for validators.
 
-    `nri.Adjustment.of(request.adjust)` has readers for what the plugins made of it.
+    `nri.Adjustment.of(request.adjust)` has readers of the adjustments.
 
     Args:
         message: the `ValidateContainerAdjustmentRequest`; not copied.
@@ -40,7 +35,7 @@ class ValidationRequest:
 
     @property
     def container(self) -> m.Container:
-        """The container as the runtime asked for it, before any adjustment."""
+        """The container as the runtime requested it, before any adjustment."""
         return self.message.container
 
     @property
@@ -50,12 +45,12 @@ class ValidationRequest:
 
     @property
     def update(self) -> Sequence[m.ContainerUpdate]:
-        """Updates of other containers, of all plugins."""
+        """The updates of other containers by all plugins."""
         return self.message.update
 
     @property
     def owners(self) -> m.OwningPlugins:
-        """The plugins that set the fields, as the runtime sends them."""
+        """The owners of fields, as the runtime sends them."""
         return self.message.owners
 
     @property
@@ -66,15 +61,15 @@ class ValidationRequest:
     def owner(self, field: str | int, key: str | None = None, container_id: str = "") -> str | None:
         """The plugin (``NN-name``) that set a field of the container, or one entry of it; None if no plugin did.
 
-        A leading `-` says that the plugin removed it. Of hooks there may be several owners, joined by commas.
+        A leading `-` means that the plugin removed it. Hooks may have several owners, joined by commas.
 
         Args:
             field: name or number of the field in the enum `Field`: `CPUShares`, `Env`, `Mounts`, ...
-            key: the entry, for fields that have several: a variable's name, the path of a mount.
-            container_id: another container, that was updated along with this one.
+            key: the entry, for fields with several entries: a variable's name, the path of a mount.
+            container_id: another container, which was updated along with this one.
 
         Raises:
-            ValueError: there is no such field.
+            ValueError: unknown field.
         """
         from nri.api import owners  # noqa: PLC0415 - a validator that looks nothing up does not pay for it
 

@@ -1,11 +1,12 @@
-"""Semantic versions, and the NRI version that a runtime speaks.
+"""Versions as semantic versions and distributions write them, and the NRI version that a runtime speaks.
 
-One job: parse and compare semantic versions, and infer the NRI version of runtimes that do not send it (before 0.12).
-Rules: parsing never raises; a text that is no version is None and sorts before every version. The table is taken from
-the runtimes' own go.mod files, release by release. Next: the stub cuts its event mask to what the runtime knows.
+Runtimes with NRI before 0.12 do not send their NRI version; it is inferred from their release, by the go.mod files of
+all releases.
 """
 
 from __future__ import annotations
+
+import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,6 +14,16 @@ if TYPE_CHECKING:
 
     #: Numbers, then pre-release: (1,) for none, which sorts last, else (0, its parts).
     Version = tuple[tuple[int, int, int], tuple[object, ...]]
+
+MAX_DIGITS: Final = 18
+#: Numbers, and whatever a distribution adds. A fourth number is not a version's.
+_VERSION: Final = re.compile(
+    rf"v?(?P<major>[0-9]{{1,{MAX_DIGITS}}})(?:\.(?P<minor>[0-9]{{1,{MAX_DIGITS}}}))?"
+    rf"(?:\.(?P<patch>[0-9]{{1,{MAX_DIGITS}}}))?(?P<suffix>(?:[-~+].+)?)",
+    re.DOTALL,
+)
+_PRE_RELEASE: Final = re.compile(r"[-~](?P<name>(?:alpha|beta|rc|dev|pre)(?:[.-]?[0-9]{1,9})*)(?![a-z])", re.IGNORECASE)
+_GO_COMMIT: Final = re.compile(r"-(?P<name>(?:[a-z0-9]+\.)*[0-9]{14})-[0-9a-f]{12}")
 
 __all__ = ["infer_nri_version", "parse_version", "version_at_least"]
 
@@ -48,35 +59,46 @@ RUNTIMES: Final = {
 
 
 def parse_version(text: str) -> Version | None:
-    """A value that compares as semantic versions do, or None when the text is none. The `v` in front may be missing.
+    """Convert a version to a value that compares as semantic versions do; None if the text is not a version.
 
-    Lenient, for what distributions make of versions: a missing minor or patch number is 0, Debian's `1.7.24~ds1` is
-    1.7.24 and its `2.0.0~rc1` is a pre-release. A suffix of `git describe` (`-12-gdeadbeef`, `-12-gdeadbeef.m`) is cut
-    off, because it means a later commit, where semantic versions would read an earlier pre-release.
+    The `v` may be missing, and so may the minor and the patch number, which are 0 then.
+
+    Only a suffix that is named like a pre-release makes one. All others are a distribution's builds of the release:
+
+    ======================================  =====================================
+    `v2.2.0-k3s1`, `v1.7.26-rke2r1`         k3s, rke2
+    `2.2.0-0ubuntu1~24.04.2`, `2.1.4-1`     Ubuntu, Debian
+    `1.7.24~ds1-6+deb13u1`, `2.1.9+ds1`     Debian, with files left out
+    `2.2.0-1.el9`, `1.34.0-1.rhaos4.21`     Red Hat, OpenShift
+    `2.1.5-r1`, `2.0.2-bottlerocket`        Alpine, Bottlerocket
+    `1.7.24-12-gdeadbeef.m`                 a commit after the release (`git describe`)
+    `2.2.0-rc.1`, `2.0.0~rc1-1`             a pre-release: alpha, beta, rc, dev, pre
+    `1.2.4-0.20240102030405-0123456789ab`   a pre-release: Go's name of a commit before the release
+    ======================================  =====================================
     """
-    core = _without_git(text.strip().removeprefix("v").partition("+")[0])
-    upstream, tilde, repack = core.partition("~")
-    if tilde and not repack.startswith(("ds", "dfsg")):
-        upstream = f"{upstream}-{repack}"
-    numbers, dash, pre_release = upstream.partition("-")
-    parts = numbers.split(".")
-    identifiers = pre_release.split(".") if dash else []
-    if len(parts) > 3 or not all(map(_is_number, parts)) or not all(identifiers):
+    match = _VERSION.fullmatch(text.strip())
+    if match is None:
         return None
-    major, minor, patch = map(int, [*parts, "0", "0"][:3])
+    major, minor, patch = (int(match[name] or 0) for name in ("major", "minor", "patch"))
+    pre_release = _GO_COMMIT.match(match["suffix"]) or _PRE_RELEASE.match(match["suffix"])
+    if pre_release is None:
+        return (major, minor, patch), (1,)
     # By the rules of semantic versions numbers sort before words, and a longer list after its own beginning.
-    order = tuple((0, int(word), "") if _is_number(word) else (1, 0, word) for word in identifiers)
-    return (major, minor, patch), ((0, order) if dash else (1,))
+    order = tuple(
+        (0, int(word), "") if _is_number(word) else (1, 0, word)
+        for word in re.findall(r"\d+|[a-z]+", pre_release["name"].lower())
+    )
+    return (major, minor, patch), (0, order)
 
 
 def version_at_least(version: str, first: str) -> bool:
-    """Whether `version` is `first` or later. A text that is no version is not."""
-    mine, other = parse_version(version), parse_version(first)
-    return mine is not None and other is not None and mine >= other
+    """Tell whether `version` is `first` or later. A text that is not a version is not."""
+    parsed, bound = parse_version(version), parse_version(first)
+    return parsed is not None and bound is not None and parsed >= bound
 
 
 def infer_nri_version(runtime_name: str, runtime_version: str, nri_version: str = "") -> str:
-    """The NRI version of a runtime: what it tells itself, else that of its release, else "" when that is not known.
+    """Return the NRI version that a runtime sent, else that of its release, else "" if the release is not known.
 
     Args:
         runtime_name: as the runtime calls itself, `containerd` or `cri-o`.
@@ -92,14 +114,5 @@ def infer_nri_version(runtime_name: str, runtime_version: str, nri_version: str 
 
 
 def _is_number(text: str) -> bool:
-    # Longer numbers are no versions, and Python refuses to read the really long ones.
-    return text.isascii() and text.isdigit() and len(text) <= 18
-
-
-def _without_git(text: str) -> str:
-    """Cut off `-N-gSHA` or `-N-gSHA.m`."""
-    head, _, commit = text.rpartition("-")
-    base, dash, count = head.rpartition("-")
-    sha = commit.removesuffix(".m")
-    is_git = dash and _is_number(count) and sha[:1] == "g" and len(sha) > 4 and set(sha[1:]) <= set("0123456789abcdef")
-    return base if is_git else text
+    # Longer numbers are not versions, and Python refuses to read the really long ones.
+    return text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS

@@ -1,4 +1,4 @@
-"""One way to read configuration: sources in order, checked against an annotated class, errors that help.
+"""Configuration from files, texts and flags, checked against an annotated class.
 
     class Config:
         cpus: str = "0-3"
@@ -6,11 +6,7 @@
 
     config = nri.config.read(Config, [Source("10-pin.conf", text), Source("--config", '{"cpus": "4-7"}')])
 
-Later sources win key by key. Every problem of every source is reported at once, each with source, line, key and what
-to do. The face is lazy: a plugin without configuration pays for none of this, one with it pays when it reads.
-
-Next modules: `source` (text and files), `syntax` (text to tree), `typed` (tree against annotations), `layers` (all);
-`watch` tells that a file has changed, and `runtimes` reads the configuration of container runtimes.
+Later sources win key by key. All problems of all sources are reported at once, each with its place and a fix.
 """
 
 from __future__ import annotations

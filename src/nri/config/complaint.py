@@ -1,7 +1,4 @@
-"""Complaints about a value, in the words of the person who wrote it, with a suggestion of what to write instead.
-
-Next module: `nri.config.typed`, which finds the problems.
-"""
+"""Problems of a value, described as its author wrote it, with a suggestion of what to write instead."""
 
 from __future__ import annotations
 
@@ -18,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 #: Problems of one text that are reported; no person reads more, and each costs a search for what was meant.
-MOST_PROBLEMS = 100
+MAX_PROBLEMS = 100
 
 
 class Problem(typing.NamedTuple):
-    """Something wrong at `path`; `suggestion` says what to do about it, or is empty."""
+    """A mistake at `path`; `suggestion` is what to do about it, or empty."""
 
     path: Path
     reason: str
@@ -46,8 +43,8 @@ class WrongValue(ValueError):
 
 def together(errors: Sequence[ConfigError]) -> ConfigError:
     """The first of several errors, to be raised, with all further ones, and those that they carry, in `others`."""
-    first, *others = [each for error in errors for each in apart(error)]
-    return ConfigError(first.source, first.key, first.reason, first.suggestion, others)
+    first, *more = [single for error in errors for single in apart(error)]
+    return ConfigError(first.source, first.key, first.reason, first.suggestion, more)
 
 
 def apart(error: ConfigError) -> list[ConfigError]:
@@ -55,12 +52,12 @@ def apart(error: ConfigError) -> list[ConfigError]:
     return [ConfigError(error.source, error.key, error.reason, error.suggestion), *error.others]
 
 
-def suggest(key: str, known: Iterable[str]) -> str:
+def suggest(key: str, known_keys: Iterable[str]) -> str:
     """Suggest a key for one that does not exist: the nearest that does, else all of them."""
-    names = {re.sub(r"[-_]", "", name).lower(): name for name in known}
-    near = difflib.get_close_matches(re.sub(r"[-_]", "", key).lower(), names, 1, 0.7)
-    if near:
-        return f'did you mean "{names[near[0]]}"?'
+    names = {re.sub(r"[-_]", "", name).lower(): name for name in known_keys}
+    matches = difflib.get_close_matches(re.sub(r"[-_]", "", key).lower(), names, 1, 0.7)
+    if matches:
+        return f'did you mean "{names[matches[0]]}"?'
     return f"known keys: {', '.join(sorted(names.values()))}" if names else "no key is known here"
 
 

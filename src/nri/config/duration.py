@@ -1,8 +1,4 @@
-"""Durations as Go prints and reads them ("5s", "1m30s", "250ms"), since every runtime's configuration uses that form.
-
-In Python a duration is a float of seconds. `Duration` marks an annotation, so that the reader accepts both forms. Next:
-`nri.config.typed`, which looks for it.
-"""
+"""Durations as Go prints and parses them ("5s", "1m30s", "250ms"); in Python a duration is a float of seconds."""
 
 from __future__ import annotations
 
@@ -14,9 +10,9 @@ _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6,
 _PART = re.compile(r"(\d+\.?\d*|\.\d+)(h|ms|m|s|us|µs|μs|ns)")  # Go takes both signs for micro
 
 #: Characters at most: more than any duration has that fits into Go's.
-_LONGEST = 200
+_MAX_CHARACTERS = 200
 #: Go counts nanoseconds in 64 bits.
-_LONGEST_S = 2**63 / 1e9
+_MAX_S = 2**63 / 1e9
 
 #: The marker that `nri.config.typed` looks for.
 DURATION = "nri.duration"
@@ -25,19 +21,19 @@ DURATION = "nri.duration"
 Duration = Annotated[float, DURATION]
 
 #: The shortest time that anything is waited for, in seconds: a timeout of nothing would switch off what it bounds.
-_SHORTEST_S = 0.001
+_MIN_TIMEOUT_S = 0.001
 
 
 def check_timeouts(table: object, *names: str) -> None:
     """Raise ValueError, which names it, for an attribute of a table that is too short a time to wait; in seconds."""
     for name in names:
         value = getattr(table, name)
-        if value < _SHORTEST_S:
+        if value < _MIN_TIMEOUT_S:
             raise ValueError(f"{name} {value:g} s is not a time to wait; say 1ms or more")
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a Go duration such as ``1m30s``. ValueError says what is wrong with it.
+    """Seconds of a Go duration such as ``1m30s``. Raises ValueError with the reason and a fix.
 
     Source: the grammar of Go's ``time.ParseDuration``: optional sign, then numbers with units, or a bare ``0``.
     """
@@ -47,12 +43,12 @@ def parse_duration(text: str) -> float:
         return 0.0
     end, seconds = 0, 0.0
     # A long row of digits without a unit would be tried from each of them, and in each split: hours for a few kB.
-    while len(body) <= _LONGEST and (part := _PART.match(body, end)):
+    while len(body) <= _MAX_CHARACTERS and (part := _PART.match(body, end)):
         seconds += float(part[1]) * _UNITS[part[2]]
         end = part.end()
     if not body or end != len(body):
         raise ValueError(f'"{text}" is not a duration; write a number with a unit, such as 2s, 500ms or 1m30s')
-    if seconds >= _LONGEST_S:
+    if seconds >= _MAX_S:
         raise ValueError(f'"{text}" is longer than a duration can be, 292 years; write such as 2s, 500ms or 1m30s')
     return sign * seconds
 
@@ -66,14 +62,14 @@ def format_duration(seconds: float) -> str:
             if nanos >= size:
                 return f"{sign}{_trim(nanos, size)}{unit}"
         return "0s"
-    minutes, rest = divmod(nanos, 60_000_000_000)
+    minutes, seconds_nanos = divmod(nanos, 60_000_000_000)
     hours, minutes = divmod(minutes, 60)
     head = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
-    return f"{sign}{head}{_trim(rest, 1_000_000_000)}s"
+    return f"{sign}{head}{_trim(seconds_nanos, 1_000_000_000)}s"
 
 
 def _trim(value: int, size: int) -> str:
     """value/size as a decimal without trailing zeros, by integer arithmetic."""
-    whole, rest = divmod(value, size)
-    digits = str(rest).rjust(len(str(size)) - 1, "0").rstrip("0")
-    return f"{whole}.{digits}" if rest else str(whole)
+    quotient, remainder = divmod(value, size)
+    digits = str(remainder).rjust(len(str(size)) - 1, "0").rstrip("0")
+    return f"{quotient}.{digits}" if remainder else str(quotient)

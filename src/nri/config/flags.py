@@ -1,8 +1,7 @@
-"""Flags of a command line as configuration: each a layer with one key, its text read as what the key holds.
+"""Flags of a command line as configuration: each is a layer with one key, its text read as the type of the key.
 
-Rules: the annotation decides. A text stays text where text is wanted; a list's items are between commas, or the flag
-is given several times; all else is read as YAML has it, so that `10`, `true` and `5s` are what they look like. Next:
-`nri.config.layers` merges them over files.
+Where the type is text, the text stays as it is. The items of a list stand between commas, or the flag is repeated. All
+other texts are read as YAML, so that `10`, `true` and `5s` are what they look like.
 """
 
 from __future__ import annotations
@@ -27,17 +26,20 @@ if TYPE_CHECKING:
 __all__ = ["check", "flag_layer"]
 
 
-def flag_layer(cls: type, flag: str, field: str, given: list[str] | bool) -> Layer:
+def flag_layer(cls: type, flag: str, field: str, arguments: list[str] | bool) -> Layer:
     """The layer of one flag.
 
     Args:
         cls: the class of the configuration.
         flag: its name, without dashes.
         field: the key that it sets.
-        given: its values in order, or whether a switch is on.
+        arguments: its values in order, or whether a switch is on.
     """
     annotation = typed.fields_of(cls).get(field, str)
-    return Layer({field: given if isinstance(given, bool) else _value(annotation, flag, given)}, lambda _: f"--{flag}")
+    return Layer(
+        {field: arguments if isinstance(arguments, bool) else _value(annotation, flag, arguments)},
+        lambda _: f"--{flag}",
+    )
 
 
 def check(cls: type, layers: Sequence[Layer]) -> None:
@@ -47,19 +49,22 @@ def check(cls: type, layers: Sequence[Layer]) -> None:
         problems: list[Problem] = []
         typed.check(cls, layer.tree, (), problems)
         errors += [
-            ConfigError(layer.place(found.path), show(found.path), found.reason, found.suggestion) for found in problems
+            ConfigError(layer.place(problem.path), show(problem.path), problem.reason, problem.suggestion)
+            for problem in problems
         ]
     if errors:
         raise together(errors)
 
 
-def _value(annotation: Any, flag: str, given: list[str]) -> Any:
-    kinds = {typing.get_origin(each) or each for each in (annotation, *typing.get_args(annotation))}
+def _value(annotation: Any, flag: str, arguments: list[str]) -> Any:
+    kinds = {typing.get_origin(kind) or kind for kind in (annotation, *typing.get_args(annotation))}
     if kinds & {list, tuple, set, frozenset}:
         items = typing.get_args(annotation)
-        inner = next((each for each in items if each is not Ellipsis), str)
-        return [_scalar(inner, flag, text.strip()) for words in given for text in words.split(",") if text.strip()]
-    return _scalar(annotation, flag, given[-1])
+        inner = next((kind for kind in items if kind is not Ellipsis), str)
+        return [
+            _scalar(inner, flag, text.strip()) for argument in arguments for text in argument.split(",") if text.strip()
+        ]
+    return _scalar(annotation, flag, arguments[-1])
 
 
 def _scalar(annotation: Any, flag: str, text: str) -> Any:

@@ -1,14 +1,8 @@
-"""Sleep until files may have changed: the kernel's inotify on their folders, and looks in a row after that.
+"""Sleep until files may have changed: the kernel's inotify on their folders, and several looks after each event.
 
-    changes = FileChanges("/etc/nri/policy.toml")
-    while changes.wait():                    # nothing runs as long as nothing changes
-        ...                                  # one look: `nri.config.watch`
-
-An event says only that it is worth looking. It comes with the first byte of a change, so the looks follow it, `look_s`
-apart: a file that is written at this moment, or away for a moment, is not taken for what it will be. Everything on the
-way to a file counts as well: the links of a ConfigMap, which are swapped, and the folder in which it will appear. Some
-file systems tell of no change that another machine makes, so there is a look once a minute all the same; and where the
-kernel has no inotify left, one each `look_s`. Next: `nri.config.watch`, which says whether a file is another.
+changes = FileChanges("/etc/nri/policy.toml")
+while changes.wait():                    # nothing runs as long as nothing changes
+    ...                                  # one look: `nri.config.watch`
 """
 
 from __future__ import annotations
@@ -21,22 +15,25 @@ from typing import Any
 
 __all__ = ["FileChanges", "folders_on_the_way"]
 
-#: A look without an event comes after so many seconds.
-SELDOM_S = 60.0
-#: So many looks follow an event: a file that is away is believed to be away at the second one.
-LOOKS = 3
+#: Seconds after which a look comes without an event: some file systems do not report what another machine changes.
+IDLE_LOOK_S = 60.0
+#: Looks after an event, `look_s` apart: it comes with the first byte of a change, and a file that is being replaced is
+#: missing for a moment.
+LOOKS_PER_EVENT = 3
 
 _MODIFY, _ATTRIB, _MOVED, _CREATE, _DELETE, _SELF = 0x2, 0x4, 0xC0, 0x100, 0x200, 0xC00
 _ONLY_FOLDERS = 0x1000000
 _MASK = _MODIFY | _ATTRIB | _MOVED | _CREATE | _DELETE | _SELF
-_MOST_LINKS = 40
+_MAX_LINKS = 40
 
 
 class FileChanges:
-    """Tells when it is time to look at some files. `wait` is for one thread, `wake` and `end` for any.
+    """Wait until files may have changed. `wait` is for one thread, `wake` and `end` for any.
+
+    Without a free inotify descriptor there is a look every `look_s`.
 
     Args:
-        paths: the files, which need not be there.
+        paths: the files, which need not exist.
         look_s: the time between two looks, in seconds.
     """
 
@@ -50,12 +47,12 @@ class FileChanges:
         self._watch()
 
     def wait(self) -> bool:
-        """Sleep until it is time to look; False once it is over."""
+        """Sleep until it is time to look; returns False after `end`."""
         if not self._looks and (self._inotify >= 0 or not self._paths):
-            if not _readable(SELDOM_S, self._woken, self._inotify):
-                self._watch()  # nothing tells of a folder that was moved with the one above it
+            if not _readable(IDLE_LOOK_S, self._woken, self._inotify):
+                self._watch()  # there is no event for a folder that was moved with the one above it
                 return True
-            self._looks = LOOKS
+            self._looks = LOOKS_PER_EVENT
             _drain(self._woken)
             if _drain(self._inotify):
                 self._watch()
@@ -63,44 +60,44 @@ class FileChanges:
         return not self._over.wait(self._look_s)
 
     def wake(self) -> None:
-        """Have `wait` return some times in a row, as after an event."""
+        """Make `wait` return several times, as after an event."""
         try:
             os.write(self._wake, b"\0")
         except OSError:
             pass  # full, which wakes as well; or closed
 
     def end(self) -> None:
-        """Have `wait` return at once, from now on."""
+        """Make `wait` return False at once."""
         self._over.set()
         self.wake()
 
     def close(self) -> None:
-        """Give back what the kernel holds. Only when no thread waits."""
+        """Close the descriptors. No thread may be waiting."""
         for fd in (self._woken, self._wake, self._inotify):
             if fd >= 0:
                 os.close(fd)
         self._woken = self._wake = self._inotify = -1
 
     def _watch(self) -> None:
-        """Watch all folders on the way to the files, and these; those watched already stay so."""
+        """Watch the files, and all folders on the way to them; watching one again has no effect."""
         if self._inotify < 0:
             return
         for path in self._paths:
-            # A file that is mounted by itself, or has several names, is written without a word to its folder.
-            for each in (*folders_on_the_way(path), path):
-                if not _add(self._inotify, each, _MASK if each == path else _MASK | _ONLY_FOLDERS):
+            # A file that is mounted by itself, or has several names, is written without an event for its folder.
+            for watched in (*folders_on_the_way(path), path):
+                if not _add(self._inotify, watched, _MASK if watched == path else _MASK | _ONLY_FOLDERS):
                     os.close(self._inotify)
                     self._inotify = -1
                     return
 
 
 def folders_on_the_way(path: str) -> set[str]:
-    """The folders in which a change can mean that another file is at a path: its own, and those of its links.
+    """Return the folders in which a change can put another file at a path: its folder, and those of its links.
 
     Where a folder is missing, the one in which it would appear is the last.
     """
-    found: set[str] = set()
-    for _ in range(_MOST_LINKS):
+    folders: set[str] = set()
+    for _ in range(_MAX_LINKS):
         folder, parts = "/", os.path.abspath(path).split("/")[1:]
         for place, part in enumerate(parts):
             entry = os.path.join(folder, part)
@@ -110,11 +107,11 @@ def folders_on_the_way(path: str) -> set[str]:
                 if place + 1 < len(parts) and os.path.isdir(entry):
                     folder = entry
                     continue
-                return found | {folder}
-            found.add(folder)
+                return folders | {folder}
+            folders.add(folder)
             path = os.path.join(folder, target, *parts[place + 1 :])
             break
-    return found
+    return folders
 
 
 def _readable(seconds: float, *descriptors: int) -> bool:
@@ -126,31 +123,31 @@ def _readable(seconds: float, *descriptors: int) -> bool:
 
 
 def _drain(fd: int) -> bool:
-    """Read what is there; whether that was anything."""
-    found = False
+    """Read all waiting data; returns whether there was any."""
+    has_data = False
     try:
         while fd >= 0 and os.read(fd, 65536):
-            found = True
+            has_data = True
     except BlockingIOError:
         pass
-    return found
+    return has_data
 
 
 def _inotify() -> int:
-    """A new inotify descriptor; -1 where the kernel gives none."""
+    """Open an inotify descriptor; -1 if the kernel refuses."""
     return int(_libc().inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
 
 
 def _add(inotify: int, path: str, mask: int) -> bool:
-    """Watch a folder or file; True also if there is none any more, which the folder above tells of."""
+    """Watch a folder or file; True also if it no longer exists, since the folder above has an event for that."""
     import ctypes
 
-    done = _libc().inotify_add_watch(inotify, os.fsencode(path), mask)
-    return bool(done >= 0 or ctypes.get_errno() in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
+    descriptor = _libc().inotify_add_watch(inotify, os.fsencode(path), mask)
+    return bool(descriptor >= 0 or ctypes.get_errno() in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
 
 
 def _libc() -> Any:
-    """The C library; ctypes is loaded only where a file is watched."""
+    """Load the C library, and ctypes only when a file is watched."""
     import ctypes
 
     return ctypes.CDLL(None, use_errno=True)

@@ -1,8 +1,7 @@
-"""The kubelet's own pinning of containers: its CPU manager and its memory manager, where they are on.
+"""The kubelet's CPU manager and memory manager, which pin containers, where they are on.
 
-One job: :func:`pinning`. They are found in the state files that they write, and in the configuration at kubeadm's
-place; command line flags show in the state files. A file that cannot be read says nothing.
-Next: `nri.cli.doctor.examination`.
+Their policies are in the state files that they write, which show command line flags as well, and in the configuration
+file of kubeadm.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from nri.errors import ConfigError
 __all__ = ["Pinning", "pinning"]
 
 _FOLDER = "/var/lib/kubelet"
-#: Of each manager: its name, the key of its policy in the configuration, and its state file.
+#: Name of the manager, key of its policy in the configuration, and its state file.
 _MANAGERS = (
     ("CPU", "cpuManagerPolicy", f"{_FOLDER}/cpu_manager_state"),
     ("memory", "memoryManagerPolicy", f"{_FOLDER}/memory_manager_state"),
@@ -26,7 +25,7 @@ _OFF = ("", "none", "None")
 
 
 class Pinning(NamedTuple):
-    """A manager that pins: `CPU` or `memory`, its policy, the file that says so, and what to do about it."""
+    """A manager that pins: `CPU` or `memory`, its policy, the file with the policy, and what to do about it."""
 
     manager: str
     policy: str
@@ -38,18 +37,18 @@ class Pinning(NamedTuple):
 
 
 def pinning(root: str) -> list[Pinning]:
-    """The managers of the kubelet below this root that pin containers; empty where none does."""
+    """List the managers of the kubelet below `root` that pin containers. A file that cannot be read is skipped."""
     configured = _tree(root, f"{_FOLDER}/config.yaml")
-    found = []
+    managers = []
     for manager, key, state in _MANAGERS:
-        kept, wanted = _tree(root, state).get("policyName"), configured.get(key)
-        for file, policy in ((state, kept), (f"{_FOLDER}/config.yaml", wanted)):
+        active_policy, configured_policy = _tree(root, state).get("policyName"), configured.get(key)
+        for file, policy in ((state, active_policy), (f"{_FOLDER}/config.yaml", configured_policy)):
             if isinstance(policy, str) and policy not in _OFF:
                 off = "none" if manager == "CPU" else "None"
                 step = f"set {key} to {off}, remove {state}, and start the kubelet again"
-                found.append(Pinning(manager, policy[:64], file, step))
+                managers.append(Pinning(manager, policy[:64], file, step))
                 break
-    return found
+    return managers
 
 
 def _tree(root: str, path: str) -> dict[str, Any]:

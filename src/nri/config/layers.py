@@ -1,9 +1,7 @@
-"""Sources of configuration merged into one instance of an annotated class, and the place that each value came from.
+"""Sources of configuration merged into one instance of an annotated class, with the place that each value came from.
 
-`read` is for those who need the instance alone; `merge` also says who set what, and takes layers, which files of
-several formats, the environment and flags become. Later layers override earlier ones, key by key. Every problem of
-every layer is reported at once. A class with a `resource_kind` also takes a Kubernetes resource of that kind, whose
-`spec` it is. Next: `nri.config.typed`, which checks the values.
+Later layers override earlier ones, key by key. Every problem of every layer is reported at once. A class with a
+`resource_kind` also takes a Kubernetes resource of that kind, whose `spec` it is.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from nri.config import syntax, typed
-from nri.config.complaint import MOST_PROBLEMS, Problem, WrongValue, shorten, together
+from nri.config.complaint import MAX_PROBLEMS, Problem, WrongValue, shorten, together
 from nri.config.place import Path, at, show
 from nri.errors import ConfigError
 
@@ -26,14 +24,14 @@ T = TypeVar("T")
 
 
 class Layer(NamedTuple):
-    """The keys that one source gives, and a function that says where the key at a path is."""
+    """The keys of one source, and a function that returns the place of the key at a path."""
 
     tree: Any
     place: Callable[[Path], str]
 
 
 class Merged(NamedTuple, Generic[T]):
-    """The instance, and for every value that is no default where it came from, by its key as `show` writes it."""
+    """The instance, and the place of every value that is not a default, by its key as `show` writes it."""
 
     value: T
     origins: Mapping[str, str]
@@ -58,8 +56,8 @@ def read(cls: type[T], sources: Sequence[Source]) -> T:
             layers.append(layer_of(source))
         except ConfigError as error:
             layers.append(error)
-    made: T = _merge(cls, layers, None)
-    return made
+    instance: T = _merge(cls, layers, None)
+    return instance
 
 
 def merge(cls: type[T], layers: Sequence[Layer | ConfigError]) -> Merged[T]:
@@ -68,17 +66,17 @@ def merge(cls: type[T], layers: Sequence[Layer | ConfigError]) -> Merged[T]:
     Raises ConfigError for the first problem, with all others in `others`.
     """
     places: dict[Path, str] = {}
-    made: T = _merge(cls, layers, places)
-    return Merged(made, {show(path): place for path, place in places.items()})
+    instance: T = _merge(cls, layers, places)
+    return Merged(instance, {show(path): place for path, place in places.items()})
 
 
 def _merge(cls: type, layers: Sequence[Layer | ConfigError], places: dict[Path, str] | None) -> Any:
     """An instance of all layers. `places` gets the place of every value, if that is wanted."""
     errors: list[ConfigError] = []
-    whole = typed.Partial(cls, {})
+    merged = typed.Partial(cls, {})
     read_layers: list[Layer] = []
-    for given in layers:
-        layer = given if isinstance(given, ConfigError) else _unwrapped(cls, given)
+    for source_layer in layers:
+        layer = source_layer if isinstance(source_layer, ConfigError) else _unwrapped(cls, source_layer)
         if isinstance(layer, ConfigError):
             errors.append(layer)
             continue
@@ -87,17 +85,17 @@ def _merge(cls: type, layers: Sequence[Layer | ConfigError], places: dict[Path, 
         errors += _located(layer.place, problems)
         read_layers.append(layer)
         if not problems:
-            whole.update(partial)
+            merged.update(partial)
             if places is not None:
                 _remember(places, partial, layer)
-    made = None
+    instance = None
     if not errors:
         missing: list[Problem] = []
-        made = typed.build(whole, (), missing)
+        instance = typed.build(merged, (), missing)
         errors = [_error(_place(problem.path, read_layers), problem) for problem in missing]
     if errors:
         raise together(errors)
-    return made
+    return instance
 
 
 def _place(path: Path, layers: Sequence[Layer]) -> str:
@@ -117,7 +115,7 @@ def _depth(tree: Any, path: Path) -> int:
 
 
 def _unwrapped(cls: type, layer: Layer) -> Layer | ConfigError:
-    """The layer below `spec`, if the tree is a Kubernetes resource and `cls` says of which kind it may be."""
+    """Return the layer below `spec`, if the tree is a Kubernetes resource and `cls` has a `resource_kind`."""
     kind, tree = getattr(cls, "resource_kind", ""), layer.tree
     if not kind or not isinstance(tree, dict) or "kind" not in tree:
         return layer
@@ -129,8 +127,8 @@ def _unwrapped(cls: type, layer: Layer) -> Layer | ConfigError:
 def _remember(places: dict[Path, str], partial: typed.Partial, layer: Layer) -> None:
     """Note the places of a layer's values, over those of the values that they replace."""
     for path in _leaves(partial):
-        for known in [known for known in places if known[: len(path)] == path]:
-            del places[known]
+        for earlier in [earlier for earlier in places if earlier[: len(path)] == path]:
+            del places[earlier]
         places |= {inner: layer.place(inner) for inner in _below(_at(layer.tree, path), path)}
 
 
@@ -171,9 +169,9 @@ def refused(cls: type, source: Source, error: WrongValue) -> ConfigError:
 
 
 def _located(place: Callable[[Path], str], problems: Sequence[Problem]) -> list[ConfigError]:
-    errors = [_error(place(problem.path), problem) for problem in problems[:MOST_PROBLEMS]]
-    if len(problems) > MOST_PROBLEMS:
-        errors.append(ConfigError(place(()), "", f"{len(problems) - MOST_PROBLEMS} more problems like these"))
+    errors = [_error(place(problem.path), problem) for problem in problems[:MAX_PROBLEMS]]
+    if len(problems) > MAX_PROBLEMS:
+        errors.append(ConfigError(place(()), "", f"{len(problems) - MAX_PROBLEMS} more problems like these"))
     return errors
 
 

@@ -1,8 +1,7 @@
-"""All settings as rows for people and programs: key, value, where it came from; and the meaning of each key.
+"""All settings as rows for people and programs: key, value, origin; and the meaning of each key.
 
-Rules: pure. Settings are a frozen dataclass, its tables are dataclasses again, and what a key means is in their
-docstrings below ``Attributes:``, so that command, documentation and code cannot differ. Next: `nri.config.layers`,
-which tells where a value came from.
+The meanings are in the docstrings of the configuration's dataclasses, below ``Attributes:``, so that command,
+documentation and code cannot differ.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ __all__ = ["DEFAULT", "Key", "Row", "keys", "rows"]
 
 #: The origin of what no source gave.
 DEFAULT = "default"
-#: The kinds of values, in words; all others are text.
+#: The kinds of values as people read them; all others are text.
 _WORDS = {
     bool: "true or false", int: "number", float: "number", Path: "path", bytes: "base64 text",
     dt.datetime: "date and time", dt.date: "date", dt.time: "time of day", Any: "anything", object: "anything",
@@ -68,8 +67,8 @@ def keys(cls: type) -> list[Key]:
 def _walk(value: Any, path: tuple[str | int, ...], annotation: Any = None) -> Iterator[tuple[str, Any]]:
     if is_dataclass(value) and not isinstance(value, type):
         kinds = fields_of(type(value))
-        for each in fields(value):
-            yield from _walk(getattr(value, each.name), (*path, each.name), kinds[each.name])
+        for attribute in fields(value):
+            yield from _walk(getattr(value, attribute.name), (*path, attribute.name), kinds[attribute.name])
     elif isinstance(value, Mapping) and value:
         for name, inner in value.items():
             yield from _walk(inner, (*path, name))
@@ -97,16 +96,16 @@ def _is_duration(annotation: Any) -> bool:
     return DURATION in getattr(annotation, "__metadata__", ())
 
 
-def _keys(cls: type, prefix: str, given: Any, above: tuple[type, ...]) -> Iterator[Key]:
-    """The keys of a class; the defaults are those of the instance `given`, if there is one."""
+def _keys(cls: type, prefix: str, instance: Any, above: tuple[type, ...]) -> Iterator[Key]:
+    """The keys of a class; the defaults are those of `instance`, if it is given."""
     meanings = _meanings(cls)
     for name, annotation in fields_of(cls).items():
-        default = default_of(cls, name) if given is None else getattr(given, name)
-        meaning, (many, table) = meanings.get(name, ""), _table_of(annotation)
+        default = default_of(cls, name) if instance is None else getattr(instance, name)
+        meaning, (suffix, table) = meanings.get(name, ""), _table_of(annotation)
         if table is not None and table not in (*above, cls):
             inner = default if isinstance(default, table) else None
-            for key in _keys(table, f"{prefix}{name}{many}.", inner, (*above, cls)):
-                yield key if many or not meaning else key._replace(meaning=f"{meaning.rstrip('.')}: {key.meaning}")
+            for key in _keys(table, f"{prefix}{name}{suffix}.", inner, (*above, cls)):
+                yield key if suffix or not meaning else key._replace(meaning=f"{meaning.rstrip('.')}: {key.meaning}")
         else:
             needed = default is MISSING and type(None) not in get_args(annotation)
             yield Key(f"{prefix}{name}", _kind(annotation), _written(default, annotation), meaning, needed)
@@ -114,16 +113,16 @@ def _keys(cls: type, prefix: str, given: Any, above: tuple[type, ...]) -> Iterat
 
 def _table_of(annotation: Any) -> tuple[str, type | None]:
     """The class of the table, or of each of several tables, that a key holds, and what the key is followed by."""
-    alternatives = [each for each in get_args(annotation) if each is not type(None)]
+    alternatives = [alternative for alternative in get_args(annotation) if alternative is not type(None)]
     if is_union(annotation) and len(alternatives) == 1:
         annotation = alternatives[0]
     origin, args = get_origin(annotation), get_args(annotation)
-    many, table = "", annotation
+    suffix, table = "", annotation
     if origin in LISTS and (len(args) == 1 or args[1:] == (...,)):
-        many, table = "[]", args[0]
+        suffix, table = "[]", args[0]
     elif origin in DICTS:
-        many, table = ".NAME", args[1]
-    return (many, table) if is_plain(table) else ("", None)
+        suffix, table = ".NAME", args[1]
+    return (suffix, table) if is_plain(table) else ("", None)
 
 
 def _kind(annotation: Any) -> str:
@@ -132,21 +131,21 @@ def _kind(annotation: Any) -> str:
     if origin is Annotated:
         return _annotated(args[0], args[1:])
     if is_union(annotation):
-        return " or ".join(dict.fromkeys(_kind(each) for each in args if each is not type(None)))
+        return " or ".join(dict.fromkeys(_kind(member) for member in args if member is not type(None)))
     if origin is Literal:
         return _one_of(args)
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
-        return _one_of([each.value for each in annotation])
+        return _one_of([member.value for member in annotation])
     if origin in LISTS:
-        kinds = ", ".join(dict.fromkeys(_many(each) for each in args if each is not ...))
+        kinds = ", ".join(dict.fromkeys(_plural(member) for member in args if member is not ...))
         return f"some of {kinds.removeprefix('one of ')}" if kinds.startswith("one of ") else f"list of {kinds}"
     if origin in DICTS:
-        return "table" if args[1] is Any else f"table of {_many(args[1])} by name"
+        return "table" if args[1] is Any else f"table of {_plural(args[1])} by name"
     bare = {**dict.fromkeys(LISTS, "list"), **dict.fromkeys(DICTS, "table")}
     return "table" if is_plain(annotation) else (bare | _WORDS).get(annotation, "text")
 
 
-def _many(annotation: Any) -> str:
+def _plural(annotation: Any) -> str:
     return re.sub(r"^(number|table|list|path|duration)\b", r"\1s", _kind(annotation))
 
 
@@ -162,7 +161,7 @@ def _annotated(annotation: Any, markers: tuple[Any, ...]) -> str:
 
 
 def _one_of(choices: Iterable[Any]) -> str:
-    return f"one of {', '.join(str(each) for each in choices if each != '')}"
+    return f"one of {', '.join(str(choice) for choice in choices if choice != '')}"
 
 
 def _written(value: Any, annotation: Any) -> str:
@@ -178,11 +177,11 @@ def _meanings(cls: type) -> dict[str, str]:
 
     One line may explain several: ``a, b: ...``.
     """
-    found: dict[str, str] = {}
-    for each in reversed(cls.__mro__[:-1]):
-        _, _, listed = inspect.cleandoc(each.__doc__ or "").partition("Attributes:\n")
+    meanings: dict[str, str] = {}
+    for base in reversed(cls.__mro__[:-1]):
+        _, _, listed = inspect.cleandoc(base.__doc__ or "").partition("Attributes:\n")
         for line in re.sub(r"\n {8,}", " ", listed).splitlines():
             names, colon, text = line.strip().partition(": ")
             if colon:
-                found |= {name.strip(): text.replace("``", '"') for name in names.split(",")}
-    return found
+                meanings |= {name.strip(): text.replace("``", '"') for name in names.split(",")}
+    return meanings

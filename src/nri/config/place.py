@@ -1,7 +1,4 @@
-"""Places in configuration: the path of a key in a tree, and the line of a text, as errors show them. Pure.
-
-Next: `nri.config.complaint`.
-"""
+"""Places in configuration: the path of a key in a tree, and the line of a text, as errors show them."""
 
 from __future__ import annotations
 

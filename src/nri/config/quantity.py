@@ -1,7 +1,4 @@
-"""Quantities as Kubernetes and the files of this field write them: `500m`, `1.5Gi`, `10k`. Pure.
-
-Next: `nri.kube.quantity` and `nri.oci.classes.blockio`, which read them.
-"""
+"""Quantities as Kubernetes writes them: `500m`, `1.5Gi`, `10k`."""
 
 from __future__ import annotations
 
@@ -14,9 +11,9 @@ from nri.text import cut
 __all__ = ["parse"]
 
 #: Characters of a wrong one that its error shows.
-_SHOWN = 128
+_MAX_SHOWN_CHARACTERS = 128
 #: Characters of one that is remembered.
-_REMEMBERED = 32
+_MAX_CACHED_CHARACTERS = 32
 
 _QUANTITY = re.compile(
     r"(?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))"  # one way to read digits: two would be tried in each split
@@ -26,12 +23,14 @@ _POWERS = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P"
 
 
 def parse(value: object) -> Fraction:
-    """Return the exact value of a quantity. ValueError says what is wrong with it."""
+    """Return the exact value of a quantity. Raises ValueError with the reason and a fix."""
     text = str(value).strip()
-    found = None if isinstance(value, bool) else _remembered(text) if len(text) <= _REMEMBERED else _read(text)
-    if found is None:
-        raise ValueError(f'"{cut(text, _SHOWN)}" is not a quantity; write such as 500m, 2, 1.5Gi')
-    return found
+    quantity = (
+        None if isinstance(value, bool) else _cached(text) if len(text) <= _MAX_CACHED_CHARACTERS else _read(text)
+    )
+    if quantity is None:
+        raise ValueError(f'"{cut(text, _MAX_SHOWN_CHARACTERS)}" is not a quantity; write such as 500m, 2, 1.5Gi')
+    return quantity
 
 
 def _read(text: str) -> Fraction | None:
@@ -49,4 +48,4 @@ def _read(text: str) -> Fraction | None:
 
 
 #: A node's pods ask for the same few quantities, and a reconciler reads all of them again and again.
-_remembered = lru_cache(maxsize=1024)(_read)
+_cached = lru_cache(maxsize=1024)(_read)

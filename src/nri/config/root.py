@@ -1,14 +1,11 @@
-"""Paths below a root folder: a copied /etc, or a container's view of its host, is read as if the folder were /.
-
-Next: `nri.config.runtimes.config_file`, which reads files there.
-"""
+"""Paths below a root folder: a copied /etc, or a container's view of its host, is read as if the folder were /."""
 
 from __future__ import annotations
 
 import os
 
 #: The kernel's own bound for a chain of symbolic links.
-MOST_LINKS = 40
+MAX_LINKS = 40
 
 
 def inside(root: str, path: str) -> str:
@@ -16,22 +13,22 @@ def inside(root: str, path: str) -> str:
     if root == "/":
         return path
     parts = [part for part in path.split("/") if part not in ("", ".")][::-1]
-    done, hops = "", 0
+    resolved, hops = "", 0
     while parts:
         part = parts.pop()
         if part == "..":
-            done = os.path.dirname(done)
+            resolved = os.path.dirname(resolved)
             continue
-        candidate = f"{done}/{part}"
+        candidate = f"{resolved}/{part}"
         try:
             target = os.readlink(root + candidate)
         except OSError:
-            done = candidate
+            resolved = candidate
             continue
         hops += 1
-        if hops > MOST_LINKS:
+        if hops > MAX_LINKS:
             return root + candidate
         if target.startswith("/"):
-            done = ""
+            resolved = ""
         parts.extend(part for part in reversed(target.split("/")) if part not in ("", "."))
-    return root.rstrip("/") + (done or "/")
+    return root.rstrip("/") + (resolved or "/")

@@ -1,11 +1,11 @@
-"""Settings of a program that runs for long: out of files, environment and flags, each with the place it came from.
+"""Settings of a long-running program: from files, environment and flags, each with the place it came from.
 
     AGENT = SettingsLoader(AgentSettings, "/etc/nri/agent.toml", "NRI_AGENT_CONFIG", {"NRI_AGENT_ROOT": "root"})
     loaded = AGENT.load(flags={"modes": ("--mode", ["nri"])})
     loaded.settings.modes, loaded.origins["modes"]
 
-Later sources override earlier ones, key by key: defaults, the files in the order in which they are named, environment,
-flags. Unknown keys are errors, and the errors of all sources are reported together. Next: `nri.config.layers`.
+Later sources override earlier ones, key by key: defaults, files in the given order, environment, flags.
+Unknown keys are errors, and the errors of all sources are reported together.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nri.config.source import Source, read_file
 from nri.config.syntax import parse_text
 from nri.errors import ConfigError
 
-__all__ = ["FileLayer", "Given", "Loaded", "SettingsLoader", "file_layer", "given_layer", "parse_setting"]
+__all__ = ["FileLayer", "Given", "Loaded", "SettingsLoader", "file_layer", "parse_setting", "value_layer"]
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class Loaded(NamedTuple, Generic[T]):
 
 
 def file_layer(name: str) -> FileLayer:
-    """Read one file: TOML, unless its name says another format. ConfigError if it cannot be read or parsed."""
+    """Read one file: TOML, unless its name ends as another format's. Raises ConfigError if it cannot be parsed."""
     source = read_file(name)
     return FileLayer(layer_of(source if source.format != "auto" else Source(name, source.text, "toml")))
 
@@ -88,19 +88,19 @@ class SettingsLoader(Generic[T]):
         Without paths the file is the one that `path_variable` names, else `default_path` if it is there.
         """
         variables = os.environ if environment is None else environment
-        names = tuple(os.fspath(path) for path in paths) or self._usual_files(variables)
+        names = tuple(os.fspath(path) for path in paths) or self._default_files(variables)
         layers: list[Layer | ConfigError] = []
         notes: list[str] = []
         for name in names:
             try:
-                found = self.read_layer(name)
+                file = self.read_layer(name)
             except ConfigError as error:
                 layers.append(error)
                 continue
-            layers.append(found.layer)
-            notes += found.notes
-        given = {key: (name, variables[name]) for name, key in self.variables.items() if variables.get(name)}
-        layers += [given_layer(values) for values in (given, flags or {}) if values]
+            layers.append(file.layer)
+            notes += file.notes
+        variable_values = {key: (name, variables[name]) for name, key in self.variables.items() if variables.get(name)}
+        layers += [value_layer(values) for values in (variable_values, flags or {}) if values]
         merged = merge(self.cls, layers)
         return Loaded(merged.value, merged.origins, names, tuple(notes))
 
@@ -108,7 +108,7 @@ class SettingsLoader(Generic[T]):
         """Every key that a file may have."""
         return keys(self.cls)
 
-    def _usual_files(self, variables: Mapping[str, str]) -> tuple[str, ...]:
+    def _default_files(self, variables: Mapping[str, str]) -> tuple[str, ...]:
         named = variables.get(self.path_variable)
         return (named,) if named else (self.default_path,) if os.path.exists(self.default_path) else ()
 
@@ -129,10 +129,10 @@ def parse_setting(text: str, example: str, texts: Collection[str] = ()) -> tuple
     return key, value if key in texts and isinstance(parsed, (int, float)) else parsed
 
 
-def given_layer(given: Mapping[str, Given]) -> Layer:
+def value_layer(values: Mapping[str, Given]) -> Layer:
     """Values by dotted key as a layer; the place of each is the flag or the variable that gave it."""
     tree: dict[str, Any] = {}
-    for key, (name, value) in given.items():
+    for key, (name, value) in values.items():
         *above, last = key.split(".")
         table = tree
         for part in above:
@@ -140,16 +140,16 @@ def given_layer(given: Mapping[str, Given]) -> Layer:
             if not isinstance(table, dict):
                 raise ConfigError(name, key, f'"{part}" is a value, not a table')
         if isinstance(table.get(last), dict):
-            raise ConfigError(name, key, f'"{last}" is a table, of which other keys are set', "set each key of it")
+            raise ConfigError(name, key, f'"{last}" is a table with other keys that are set', "set each key of it")
         table[last] = value
 
     def place(path: Sequence[str | int]) -> str:
         for end in range(len(path), 0, -1):
-            wanted = ".".join(map(str, path[:end]))
-            if wanted in given:
-                return given[wanted][0]
-        whole = ".".join(map(str, path))
-        below = [name for key, (name, _) in given.items() if key.startswith(f"{whole}.")]
-        return ", ".join(dict.fromkeys(below or [name for name, _ in given.values()]))
+            prefix = ".".join(map(str, path[:end]))
+            if prefix in values:
+                return values[prefix][0]
+        full_key = ".".join(map(str, path))
+        below = [name for key, (name, _) in values.items() if key.startswith(f"{full_key}.")]
+        return ", ".join(dict.fromkeys(below or [name for name, _ in values.values()]))
 
     return Layer(tree, place)

@@ -1,7 +1,4 @@
-"""Sources of configuration: a text with a name, or a file that is read in one piece.
-
-Rules: nothing is parsed here (see `nri.config.syntax`); files are bounded, so that a wrong path cannot fill memory.
-"""
+"""Sources of configuration: a text with a name, or a file that is read in one piece."""
 
 from __future__ import annotations
 

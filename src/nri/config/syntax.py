@@ -1,7 +1,6 @@
-"""Text to a tree of plain values (JSON, YAML or TOML), and back from a key in that tree to its line in the text.
+"""JSON, YAML and TOML parsed to a tree of plain values, and the line of a key in the text.
 
-Rules: a key given twice is an error in every format, and so is what a parser cannot digest. Lines are looked up only
-when there is an error to report. `nri.config.yaml_text` has YAML; `nri.config.typed` asks what the values must be.
+A key that is given twice is an error in every format.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def parse_json(data: str | bytes, **hooks: Callable[[Any], Any]) -> Any:
     """JSON of others as plain values; every reader of JSON goes through here. `hooks` are those of `json.loads`.
 
     Half of a character (a surrogate without its other half), which no message can hold, becomes U+FFFD, as with Go.
-    Raises json.JSONDecodeError with its place for what is no JSON, `TooDeep`, and ValueError for what else is wrong.
+    Raises json.JSONDecodeError with the place of a mistake, `TooDeep`, and ValueError for other mistakes.
     """
     text = data if isinstance(data, str) else data.decode("utf-8-sig")
     if "NaN" in text or "Infinity" in text:
@@ -66,7 +65,7 @@ def parse_json(data: str | bytes, **hooks: Callable[[Any], Any]) -> Any:
 
 def without_half_characters(text: str) -> str:
     """Return JSON in which escapes of half a character (a surrogate without its other half) are U+FFFD, as with Go."""
-    return _ESCAPE.sub(_whole, text) if _MAY_BE_ODD.search(text) else text
+    return _ESCAPE.sub(_paired, text) if _MAY_BE_ODD.search(text) else text
 
 
 def _load_json(text: str, hooks: Mapping[str, Callable[[Any], Any]]) -> Any:
@@ -74,16 +73,16 @@ def _load_json(text: str, hooks: Mapping[str, Callable[[Any], Any]]) -> Any:
     import json
 
     try:
-        level = [found := json.loads(text, **hooks)]  # type: ignore[arg-type]
+        level = [tree := json.loads(text, **hooks)]  # type: ignore[arg-type]
     except RecursionError:
         raise TooDeep from None
     if text.count("[") + text.count("{") <= DEEPEST:
-        return found
+        return tree
     for _ in range(DEEPEST):
-        level = [each for value in level if isinstance(value, (dict, list))
-                 for each in (value.values() if isinstance(value, dict) else value)]  # fmt: skip
+        level = [inner for value in level if isinstance(value, (dict, list))
+                 for inner in (value.values() if isinstance(value, dict) else value)]  # fmt: skip
         if not level:
-            return found
+            return tree
     raise TooDeep
 
 
@@ -100,7 +99,7 @@ _ESCAPE = re.compile(
 )
 
 
-def _whole(escape: re.Match[str]) -> str:
+def _paired(escape: re.Match[str]) -> str:
     """An escape of JSON, or that of U+FFFD for half of a character."""
     return "\\ufffd" if len(escape[0]) == len("\\ud800") else escape[0]
 
@@ -195,12 +194,12 @@ def _parse_json(source: Source) -> Any:
     import json
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        seen: dict[str, Any] = {}
+        table: dict[str, Any] = {}
         for key, value in pairs:
-            if key in seen:
+            if key in table:
                 raise _twice(source, key)
-            seen[key] = value
-        return seen
+            table[key] = value
+        return table
 
     try:
         return _load_json(source.text, {"object_pairs_hook": unique})
@@ -212,7 +211,7 @@ def _parse_json(source: Source) -> Any:
             except ConfigError as refused:
                 if not re.match(r'\s*{\s*(["}]|$)', source.text):  # keys without quotes: it was meant to be YAML
                     raise refused from None
-            hint = "and it is no YAML either"
+            hint = "and not valid YAML either"
         reason = f"not valid JSON: {uncapital(error.msg)} in column {error.colno}"
         raise ConfigError(at(source, error.lineno), "", reason, hint) from None
     except ValueError as error:
@@ -228,7 +227,7 @@ _PIECE = re.compile(
 
 
 def _refuse_long_keys(source: Source) -> None:
-    """Refuse a key with more than `DEEPEST` parts, each of which is a level: to read it takes the square of them."""
+    """Refuse a key with more than `DEEPEST` parts, each of them a level: reading takes the square of their number."""
     parts, after_dot = 0, False
     for piece in _PIECE.finditer(source.text):
         if piece[0] == ".":
@@ -268,16 +267,16 @@ class _TomlLines:
     def __init__(self, text: str) -> None:
         self._first: dict[tuple[str, ...], int] = {}
         self._last: dict[tuple[str, ...], int] = {}
-        for number, here in _toml_keys(text):
-            self._first.setdefault(here, number)
-            self._last[here] = number
+        for number, key_path in _toml_keys(text):
+            self._first.setdefault(key_path, number)
+            self._last[key_path] = number
 
     def find(self, path: Path) -> int | None:
-        """The line of a key; of an inline table or list that holds it, the line of its own key."""
-        wanted = tuple(str(part) for part in path if isinstance(part, str))
-        if wanted in self._first:
-            return self._first[wanted]
-        above = [self._last[wanted[:end]] for end in range(1, len(wanted)) if wanted[:end] in self._last]
+        """Return the line of a key, or of the key of the inline table or list around it."""
+        key_path = tuple(str(part) for part in path if isinstance(part, str))
+        if key_path in self._first:
+            return self._first[key_path]
+        above = [self._last[key_path[:end]] for end in range(1, len(key_path)) if key_path[:end] in self._last]
         return max(above, default=None)
 
 
@@ -289,9 +288,9 @@ def _toml_keys(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
         if header:
             table = toml_key(header[1])
         key = re.match(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""", line)
-        here = table if header else [*table, *toml_key(key[1])] if key else None
-        if here:
-            yield number, tuple(here)
+        key_path = table if header else [*table, *toml_key(key[1])] if key else None
+        if key_path:
+            yield number, tuple(key_path)
 
 
 def toml_key(dotted: str) -> list[str]:

@@ -25,21 +25,21 @@ import types
 import typing
 from typing import Any
 
-from nri.config.complaint import MOST_PROBLEMS, Problem, WrongValue, shorten, suggest, written
+from nri.config.complaint import MAX_PROBLEMS, Problem, WrongValue, shorten, suggest, written
 from nri.config.duration import DURATION, parse_duration
 from nri.config.place import Path, uncapital
 
 LISTS: dict[Any, Any] = {list: list, set: set, frozenset: frozenset, tuple: tuple}
 LISTS |= dict.fromkeys((collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection), list)
 DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
-#: The kinds of values, in words.
+#: The kinds of values as people read them.
 _WORDS: dict[Any, str] = {
     str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "nothing",
     dt.datetime: "a date and time", dt.date: "a date", dt.time: "a time of day",
     bytes: "base64 text", pathlib.Path: "text",
 }  # fmt: skip
 _WORDS |= dict.fromkeys(LISTS, "a list") | dict.fromkeys(DICTS, "a table of keys")
-#: Values that are written as text where the format has no form of its own for them, and how each is read.
+#: Values that are text where the format has no type for them, with their parsers.
 _FROM_TEXT: dict[Any, Any] = {
     bytes: functools.partial(binascii.a2b_base64, strict_mode=True),
     dt.datetime: dt.datetime.fromisoformat,
@@ -48,7 +48,7 @@ _FROM_TEXT: dict[Any, Any] = {
     pathlib.Path: pathlib.Path,
 }
 #: More choices than this are not listed where the one that was meant is known.
-_MOST_NAMED = 8
+_MAX_NAMED_CHOICES = 8
 
 
 class Between(typing.NamedTuple):
@@ -88,33 +88,33 @@ class Partial:
 
     def copy(self) -> Partial:
         """Another one with the same values, which can be updated apart; lists and dicts are shared."""
-        values = {name: each.copy() if isinstance(each, Partial) else each for name, each in self.values.items()}
+        values = {name: value.copy() if isinstance(value, Partial) else value for name, value in self.values.items()}
         return Partial(self.cls, values, accepted=self.accepted)
 
     def update(self, later: Partial) -> None:
         """Let the later source win, key by key; lists and dicts are replaced whole."""
         self.accepted = self.accepted and later.accepted
         for name, value in later.values.items():
-            mine = self.values.get(name)
-            if isinstance(mine, Partial) and isinstance(value, Partial) and mine.cls is value.cls:
-                mine.update(value)
+            earlier = self.values.get(name)
+            if isinstance(earlier, Partial) and isinstance(value, Partial) and earlier.cls is value.cls:
+                earlier.update(value)
             else:
                 self.values[name] = value
 
 
 def check(cls: type, tree: object, path: Path, problems: list[Problem]) -> Partial:
     """Check each key of `tree` against what `cls` declares. Problems are appended, not raised."""
-    known, before = fields_of(cls), len(problems)
+    annotations, before = fields_of(cls), len(problems)
     partial = Partial(cls, {})
     if not isinstance(tree, dict):
         problems.append(Problem(path, f"expected a table of keys, not {shorten(tree)}"))
         partial.accepted = False
         return partial
     for key, value in tree.items():
-        if key in known:
-            partial.values[key] = _field(known[key], value, (*path, key), problems)
+        if key in annotations:
+            partial.values[key] = _field(annotations[key], value, (*path, key), problems)
         else:
-            hint = suggest(str(key), known) if len(problems) < MOST_PROBLEMS else ""
+            hint = suggest(str(key), annotations) if len(problems) < MAX_PROBLEMS else ""
             problems.append(Problem((*path, str(key)), "unknown key", hint))
     partial.accepted = len(problems) == before
     return partial
@@ -130,8 +130,8 @@ def build(partial: Partial, path: Path, problems: list[Problem]) -> Any:
     cls, values, before = partial.cls, {}, len(problems)
     for name, annotation in fields_of(cls).items():
         if name in partial.values:
-            given = partial.values[name]
-            values[name] = build(given, (*path, name), problems) if isinstance(given, Partial) else given
+            checked = partial.values[name]
+            values[name] = build(checked, (*path, name), problems) if isinstance(checked, Partial) else checked
         elif (default := default_of(cls, name)) is not MISSING:
             values[name] = default
         elif is_plain(annotation):
@@ -179,7 +179,7 @@ MISSING = object()
 
 
 def default_of(cls: type, name: str) -> Any:
-    """A copy of the default, so that instances never share a list; MISSING when there is none."""
+    """A copy of the default, so that instances never share a list; MISSING without one."""
     field = getattr(cls, "__dataclass_fields__", {}).get(name)
     if field is not None:
         import dataclasses
@@ -194,12 +194,12 @@ def _instance(cls: type, values: dict[str, Any]) -> Any:
     """Make an instance: plain classes are filled, dataclasses called; both may check themselves in __post_init__."""
     if hasattr(cls, "__dataclass_fields__"):
         return cls(**values)
-    made = cls()
+    instance = cls()
     for name, value in values.items():
-        setattr(made, name, value)
-    if hasattr(made, "__post_init__"):
-        made.__post_init__()
-    return made
+        setattr(instance, name, value)
+    if hasattr(instance, "__post_init__"):
+        instance.__post_init__()
+    return instance
 
 
 def _field(annotation: Any, value: object, path: Path, problems: list[Problem]) -> Any:
@@ -247,8 +247,8 @@ def _leaf(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> A
         try:
             return parse(value)
         except ValueError as error:
-            own = annotation not in _FROM_TEXT
-            problems.append(Problem(path, uncapital(str(error))) if own else _mismatch(annotation, value, path))
+            has_parser = annotation not in _FROM_TEXT
+            problems.append(Problem(path, uncapital(str(error))) if has_parser else _mismatch(annotation, value, path))
             return None
     if annotation is float and type(value) is int:
         try:
@@ -289,17 +289,17 @@ def _annotated(
         if isinstance(marker, OneOf):
             return _choice({text: text for text in marker.choices()}, value, path, problems)
     before = len(problems)
-    made = _value(kind, value, path, problems)
+    checked = _value(kind, value, path, problems)
     for bounds in markers:
-        if isinstance(bounds, Between) and len(problems) == before and not bounds.admits(made):
+        if isinstance(bounds, Between) and len(problems) == before and not bounds.admits(checked):
             problems.append(Problem(path, f"expected {_WORDS[kind]} {bounds}, not {shorten(value)}"))
-    return made
+    return checked
 
 
 def _fixed(
     kinds: collections.abc.Sequence[Any], value: list[Any], path: Path, problems: list[Problem]
 ) -> tuple[Any, ...] | None:
-    """A list of so many values, each of its own kind."""
+    """Check a list of a fixed number of values with a kind each."""
     if len(value) != len(kinds):
         problems.append(Problem(path, f"expected a list of {len(kinds)}, not {shorten(value)}"))
         return None
@@ -333,17 +333,23 @@ def _union(alternatives: tuple[Any, ...], value: object, path: Path, problems: l
     for alternative in alternatives:
         if alternative is type(None):
             continue
-        found: list[Problem] = []
-        result = _value(alternative, value, path, found)
-        if not found:
+        problems_of_one: list[Problem] = []
+        result = _value(alternative, value, path, problems_of_one)
+        if not problems_of_one:
             return result
-        tried.append(found)
-    deeper = [found for found in tried if any(len(problem.path) > len(path) for problem in found)]
+        tried.append(problems_of_one)
+    deeper = [
+        problems_of_one
+        for problems_of_one in tried
+        if any(len(problem.path) > len(path) for problem in problems_of_one)
+    ]
     if len(deeper) == 1 or len(tried) == 1:
         problems.extend((deeper or tried)[0])
     else:
-        wanted = [found[0].reason.removeprefix("expected ").partition(", not ")[0] for found in tried]
-        problems.append(Problem(path, f"expected {' or '.join(wanted)}, not {shorten(value)}"))
+        expected = [
+            problems_of_one[0].reason.removeprefix("expected ").partition(", not ")[0] for problems_of_one in tried
+        ]
+        problems.append(Problem(path, f"expected {' or '.join(expected)}, not {shorten(value)}"))
     return None
 
 
@@ -352,12 +358,14 @@ def _choice(choices: dict[str, Any], value: object, path: Path, problems: list[P
     shown = written(value)
     if shown in choices and type(value) is type(getattr(choices[shown], "value", choices[shown])):
         return choices[shown]
-    near = difflib.get_close_matches(shown.lower(), {name.lower(): name for name in choices}, 1, 0.6)
-    hint = f'did you mean "{next(name for name in choices if name.lower() == near[0])}"?' if near else ""
-    wanted = (
-        f"{len(choices)} words" if hint and len(choices) > _MOST_NAMED else ", ".join(each or '""' for each in choices)
+    matches = difflib.get_close_matches(shown.lower(), {name.lower(): name for name in choices}, 1, 0.6)
+    hint = f'did you mean "{next(name for name in choices if name.lower() == matches[0])}"?' if matches else ""
+    expected = (
+        f"{len(choices)} words"
+        if hint and len(choices) > _MAX_NAMED_CHOICES
+        else ", ".join(choice or '""' for choice in choices)
     )
-    problems.append(Problem(path, f"expected one of {wanted}, not {shorten(value)}", hint))
+    problems.append(Problem(path, f"expected one of {expected}, not {shorten(value)}", hint))
     return None
 
 

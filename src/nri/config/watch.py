@@ -1,7 +1,6 @@
-"""Files that change: the fingerprint that tells one content of a file from the next, and a watch over several files.
+"""Files that change: a fingerprint that differs when a file's content does, and a watch over several files.
 
-Rules: one `stat` a file, nothing is read, no thread, no dependency. A fingerprint says whether a file may have another
-content, not which file or socket is at a path: it follows symbolic links, and a changed mode or owner is no change.
+A fingerprint is made of one `stat`, which follows symbolic links. A changed mode or owner is not a change.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ __all__ = ["Watch", "fingerprint", "fingerprint_of"]
 
 
 def fingerprint(path: str | os.PathLike[str]) -> Fingerprint:
-    """Look at a file and return its fingerprint, or None when there is no file.
+    """Look at a file and return its fingerprint, or None without a file.
 
-    A file that cannot be looked at is there: its fingerprint is the error, and reading it then says why.
+    A file that cannot be examined exists: its fingerprint is the error, and reading it reports the reason.
     """
     try:
         return fingerprint_of(os.stat(path))

@@ -109,11 +109,11 @@ def _refuse_deep(source: Source) -> None:
             raise ConfigError(at(source, line), "", f"nested deeper than {DEEPEST} levels")
 
 
-def _refuse_twice(source: Source, node: Any, path: Path, seen: set[int]) -> None:
+def _refuse_twice(source: Source, node: Any, path: Path, visited: set[int]) -> None:
     """Refuse a key that is given twice: PyYAML lets the last one win in silence, which no author of both expects."""
-    if id(node) in seen or node.id == "scalar":
+    if id(node) in visited or node.id == "scalar":
         return
-    seen.add(id(node))
+    visited.add(id(node))
     keys: set[str] = set()
     for position, item in enumerate(node.value):
         key, value = item if node.id == "mapping" else (None, item)
@@ -123,14 +123,14 @@ def _refuse_twice(source: Source, node: Any, path: Path, seen: set[int]) -> None
                 raise ConfigError(where, show((*path, key.value)), "the key is given twice", "keep one of them")
             keys.add(key.value)
         part = position if key is None else key.value if key.id == "scalar" else "?"
-        _refuse_twice(source, value, (*path, part), seen)
+        _refuse_twice(source, value, (*path, part), visited)
 
 
-def _refuse_tags(source: Source, node: Any, seen: set[int]) -> None:
-    """Refuse tags that the core schema has not, and values that are not what their tag says, or too long a number."""
-    if id(node) in seen:
+def _refuse_tags(source: Source, node: Any, visited: set[int]) -> None:
+    """Refuse tags outside of the core schema, values that do not fit their tag, and numbers that are too long."""
+    if id(node) in visited:
         return
-    seen.add(id(node))
+    visited.add(id(node))
     pattern = _PATTERNS.get(node.tag) if node.id == "scalar" else None
     where = at(source, node.start_mark.line + 1)
     if pattern is None and node.tag != _TAGS[node.id]:
@@ -141,30 +141,32 @@ def _refuse_tags(source: Source, node: Any, seen: set[int]) -> None:
         raise ConfigError(where, "", f'"{plain(node.value, 60)}" is no {tag}, or too long for one')
     if node.id != "scalar":
         for child in node.value if node.id == "sequence" else [part for pair in node.value for part in pair]:
-            _refuse_tags(source, child, seen)
+            _refuse_tags(source, child, visited)
 
 
-def _weigh(source: Source, node: Any, seen: dict[int, tuple[int, int]], most: int) -> tuple[int, int]:
+def _weigh(source: Source, node: Any, weighed: dict[int, tuple[int, int]], max_values: int) -> tuple[int, int]:
     """Count the values of a node, and their levels, aliases each time: few lines can expand to billions.
 
-    `seen` holds both of nodes that are done, and zeros for those that are being weighed: those hold themselves.
+    `weighed` holds both of nodes that are done, and zeros for those that are being weighed: those hold themselves.
     """
     if node.id == "scalar":
         return 1, 0
     where = at(source, node.start_mark.line + 1)
-    if id(node) in seen:
-        if not seen[id(node)][0]:
+    if id(node) in weighed:
+        if not weighed[id(node)][0]:
             raise ConfigError(where, "", "the value holds itself")
-        return seen[id(node)]
-    seen[id(node)] = 0, 0
+        return weighed[id(node)]
+    weighed[id(node)] = 0, 0
     children = node.value if node.id == "sequence" else [part for pair in node.value for part in pair]
-    weights = [(1, 0), *(_weigh(source, child, seen, most) for child in children)]
-    values, depth = sum(each for each, _ in weights), 1 + max(each for _, each in weights)
-    if values > most:
-        raise ConfigError(where, "", f"expands to more than {most} values", "aliases (*name) multiply what they name")
+    weights = [(1, 0), *(_weigh(source, child, weighed, max_values) for child in children)]
+    values, depth = sum(weight for weight, _ in weights), 1 + max(weight for _, weight in weights)
+    if values > max_values:
+        raise ConfigError(
+            where, "", f"expands to more than {max_values} values", "aliases (*name) multiply what they name"
+        )
     if depth > DEEPEST:
         raise ConfigError(where, "", f"nested deeper than {DEEPEST} levels", "aliases (*name) nest what they name")
-    seen[id(node)] = values, depth
+    weighed[id(node)] = values, depth
     return values, depth
 
 

@@ -19,7 +19,7 @@ from functools import partial
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from nri.adaptation.launch import Found, LastWords, Process
+from nri.adaptation.launch import PluginFile, Process, StderrTail
 from nri.api import messages as m
 from nri.api.events import EVENTS
 from nri.api.naming import REGISTRATION_TIMEOUT_S
@@ -146,7 +146,7 @@ def _start_installed(subject: Candidate, runtime: FakeRuntime, stack: ExitStack)
     program = subject.words[0]
     index_match = re.match(r"[0-9]{2}(?=-.)", os.path.basename(program))
     index = index_match[0] if index_match else _INDEX
-    process = Process(Found(os.path.abspath(program), index, name_in(program) or os.path.basename(program)))
+    process = Process(PluginFile(os.path.abspath(program), index, name_in(program) or os.path.basename(program)))
     waiter = threading.Thread(target=process.wait, args=(lambda: 1.0,), name="nri-conformance", daemon=True)
     waiter.start()
     stack.callback(waiter.join, END_TIMEOUT_S)
@@ -157,7 +157,7 @@ def _start_installed(subject: Candidate, runtime: FakeRuntime, stack: ExitStack)
 
 def _start_external(subject: Candidate, path: str, stack: ExitStack) -> _Started:
     """Start the program with the path of the runtime's socket in its arguments."""
-    argv, output = [word.replace(SOCKET, path) for word in subject.words], LastWords()
+    argv, output = [word.replace(SOCKET, path) for word in subject.words], StderrTail()
     read_end, write_end = os.pipe()
     try:
         process = subprocess.Popen(  # noqa: S603 - the user's command line, without a shell

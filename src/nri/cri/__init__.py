@@ -1,5 +1,5 @@
 """The container runtime interface (CRI): its messages, and their conversion to and from NRI's.
 
-Rules: pure; needs the extra `cri` (grpcio) only where something is called, not for the messages. `pb` has the
-messages, `convert` is the only place that knows both them and NRI's.
+Modules that call a runtime or serve the CRI require the extra `cri` (grpcio); the messages in `pb` do not. `convert` is
+the only package that knows both the CRI's messages and NRI's.
 """

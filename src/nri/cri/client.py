@@ -1,9 +1,7 @@
-"""A client of a runtime's CRI socket: calls with deadlines, and errors that say what to do. Needs the extra `cri`.
+"""A client of a runtime's CRI socket, for any runtime that serves CRI v1. Requires the extra `cri`.
 
-    with CriClient("/run/containerd/containerd.sock") as cri:
-        reply = cri.call("ListContainers", pb.ListContainersRequest())
-
-Works with any runtime that serves CRI v1. Next: `nri.cri.pb`, the messages.
+with CriClient("/run/containerd/containerd.sock") as cri:
+reply = cri.call("ListContainers", pb.ListContainersRequest())
 """
 
 from __future__ import annotations
@@ -25,46 +23,44 @@ from nri.wire import iter_fields
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["ARCHIVE_KEY", "INSTALL", "SOCKETS", "CriClient", "decoded", "find_socket"]
-
 M = TypeVar("M", bound=Message)
 
-#: How to install what the CRI needs. No package index has this project, so its name alone would bring a stranger's.
+#: How to install what the CRI requires. The project is on no package index, so its bare name installs a stranger's.
 INSTALL = "pip install '.[engine]', in a checkout of nri"
 
-#: The key beside a PullImage under which our engine takes an archive. A kubelet sends none, whatever a pod says.
+#: The metadata key under which our engine's PullImage takes an archive. A kubelet never sends it, whatever a pod says.
 ARCHIVE_KEY = "nri-archive-bin"
 CALL_TIMEOUT_S = 10.0
-#: gRPC's number of INTERNAL.
+#: gRPC's number of the status INTERNAL.
 _INTERNAL = 13
-#: Entries of an answer that are read along, counted where there may be so many: an empty one takes some hundred times
-#: its bytes once it is a message.
-_MOST_ENTRIES, _COUNTED_BYTES = 1 << 16, 1 << 18
-#: How long what listens at a socket has to answer a greeting, in seconds, and the greeting: HTTP/2's, empty settings.
-MET_S = 2.0
+#: The most entries of an answer, counted only if it has at least _COUNTED_BYTES: as a message, an empty entry takes
+#: about a hundred times its encoded size.
+_MAX_ENTRIES, _COUNTED_BYTES = 1 << 16, 1 << 18
+#: How long a socket has to answer HTTP/2's greeting with its empty settings, in seconds.
+GREETING_TIMEOUT_S = 2.0
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-#: What gRPC itself says where our timer has ended a call, and how its words on a broken connection begin. A runtime
-#: that answers with such a status has words of its own: most often of a plugin that was late or is gone.
+#: gRPC's own text when the client's deadline ends a call, and how its texts on a broken connection begin. A runtime
+#: that answers with such a status itself has another text, usually about a plugin that was late or has gone.
 _OUR_TIMER = "Deadline Exceeded"
 _BROKEN = ("failed to connect", "Stream removed", "Socket closed", "recvmsg", "sendmsg", "Connection", "Broken pipe",
            "GOAWAY", "Endpoint", "Received")  # fmt: skip
-#: Where runtimes listen, in the order in which they are looked for: first this project's engine.
+#: Where runtimes listen, in search order; this project's engine comes first.
 SOCKETS = ("/run/nri-engine/engine.sock", *(path for row in RUNTIMES for path in row.cri_sockets))
 _AS_ROOT = "Run it as root"
-#: The option that names the socket, for those that have no other one.
+#: The option that names the socket, unless a caller has another one.
 _OPTION = "--cri-socket"
 
 
 def find_socket(option: str = _OPTION) -> str:
-    """The CRI socket of this machine: the first one of `SOCKETS` that is there, or that may be. RuntimeUnavailable.
+    """The first CRI socket of `SOCKETS` that exists on this machine. RuntimeUnavailable if there is none.
 
-    `option` is what names another one, for the error.
+    `option` is the option with which users name another socket, for the error.
     """
     closed = ""
     for path in SOCKETS:
         try:
             os.stat(path)
-        except PermissionError:  # its folder is root's alone, as that of our engine is
+        except PermissionError:  # only root may enter its folder, for example our engine's
             closed = closed or path
         except OSError:
             continue
@@ -75,39 +71,37 @@ def find_socket(option: str = _OPTION) -> str:
     raise RuntimeUnavailable(SOCKETS[0], f"no such file, nor any of {', '.join(SOCKETS[1:4])}", _hint(option))
 
 
-def decoded(kind: type[M], answer: bytes) -> M:
-    """An answer of the runtime as a message. Raises RpcError for one that cannot be read, or has too much in it."""
+def decode_answer(kind: type[M], answer: bytes) -> M:
+    """Decode an answer of the runtime. RpcError if it cannot be read, or has too many entries."""
     what = f"{kind.DESCRIPTOR.name.removesuffix('Response')}: the runtime's answer"
     try:
-        if len(answer) > _COUNTED_BYTES and any(
-            number >= _MOST_ENTRIES for number, _ in enumerate(iter_fields(answer))
-        ):
-            raise RpcError(_INTERNAL, f"{what} has more than {_MOST_ENTRIES} entries")
+        if len(answer) > _COUNTED_BYTES and any(number >= _MAX_ENTRIES for number, _ in enumerate(iter_fields(answer))):
+            raise RpcError(_INTERNAL, f"{what} has more than {_MAX_ENTRIES} entries")
         return kind.FromString(answer)
     except (DecodeError, RemoteProtocolError) as error:
         raise RpcError(_INTERNAL, f"{what} cannot be read: {error}") from None
 
 
 class CriClient:
-    """A connection to a CRI socket. NriError without grpcio, RuntimeUnavailable if no program listens there.
+    """A connection to a CRI socket. NriError without grpcio, RuntimeUnavailable if no program listens on it.
 
     Args:
-        path: the socket, with or without ``unix://``.
-        timeout_s: how long one call may take, in seconds.
-        option: what names another socket, for errors: an option, or a key of settings.
+        path: the path of the socket, with or without ``unix://``.
+        timeout_s: the default deadline of a call, in seconds.
+        option: the option or settings key with which users name another socket, for errors.
     """
 
     def __init__(self, path: str, timeout_s: float = CALL_TIMEOUT_S, option: str = _OPTION) -> None:
         try:
             import grpc
         except ImportError:
-            raise NriError(f"the CRI needs grpcio, which is not installed. Install the extra: {INSTALL}") from None
+            raise NriError(f"the CRI requires grpcio, which is not installed. Install the extra: {INSTALL}") from None
         self.path = path.removeprefix("unix://")
         self.timeout_s = timeout_s
         self._hint = _hint(option)
         _knock(self.path, self._hint)
         self._grpc = grpc
-        # A proxy of the environment must not get in the way of a unix socket, nor the path into the authority.
+        # Ignore the proxy of the environment: this is a unix socket. Its path must not become the authority either.
         options = [
             ("grpc.enable_http_proxy", 0),
             ("grpc.default_authority", "localhost"),
@@ -126,51 +120,52 @@ class CriClient:
         self._channel.close()
 
     def call(
-        self, method: str, request: Message, timeout_s: float | None = None, beside: Sequence[tuple[str, bytes]] = ()
+        self, method: str, request: Message, timeout_s: float | None = None, metadata: Sequence[tuple[str, bytes]] = ()
     ) -> Any:
-        """Call a method of the RuntimeService or ImageService; `beside` goes beside the request, as gRPC's metadata.
+        """Call a method of the RuntimeService or ImageService, with gRPC metadata.
 
-        Raises RpcError with the runtime's status, RuntimeUnavailable, DeadlineExceeded after our own deadline.
+        Raises RpcError with the runtime's status, RuntimeUnavailable, or DeadlineExceeded after the client's deadline.
         """
         reply, full = _method(method)
         invoke = self._channel.unary_unary(full)
         try:
-            answer = invoke(request.SerializeToString(), timeout=timeout_s or self.timeout_s, metadata=tuple(beside))
+            answer = invoke(request.SerializeToString(), timeout=timeout_s or self.timeout_s, metadata=tuple(metadata))
         except self._grpc.RpcError as error:
             raise self._error(method, error) from None
-        return decoded(reply, answer)
+        return decode_answer(reply, answer)
 
     def stream(self, method: str, request: Message) -> Iterator[Any]:
-        """Call a method that answers with a stream, without a deadline. Raises as `call` does."""
+        """Call a method that answers with a stream, without a deadline. Raises the errors of `call`."""
         reply, full = _method(method)
         invoke = self._channel.unary_stream(full)
         try:
             for answer in invoke(request.SerializeToString()):
-                yield decoded(reply, answer)
+                yield decode_answer(reply, answer)
         except self._grpc.RpcError as error:
             raise self._error(method, error) from None
 
     def _error(self, method: str, error: Any) -> NriError:
-        """Our error for gRPC's."""
-        codes, code, words = self._grpc.StatusCode, error.code(), error.details() or ""
-        if code is codes.UNAVAILABLE and (not words or words.startswith(_BROKEN)):
-            return RuntimeUnavailable(self.path, met(self.path) or "it has closed the connection", self._hint)
-        if code is codes.DEADLINE_EXCEEDED and words in ("", _OUR_TIMER):
-            if other := met(self.path):
-                return RuntimeUnavailable(self.path, other, self._hint)
+        """Convert an error of gRPC."""
+        codes, code, text = self._grpc.StatusCode, error.code(), error.details() or ""
+        if code is codes.UNAVAILABLE and (not text or text.startswith(_BROKEN)):
+            reason = connection_problem(self.path) or "the runtime closed the connection"
+            return RuntimeUnavailable(self.path, reason, self._hint)
+        if code is codes.DEADLINE_EXCEEDED and text in ("", _OUR_TIMER):
+            if problem := connection_problem(self.path):
+                return RuntimeUnavailable(self.path, problem, self._hint)
             return DeadlineExceeded(f"{method} of {self.path}")
         if code is codes.UNIMPLEMENTED:
-            return RpcError(code.value[0], f"{self.path} does not serve {method} of CRI v1: {words}")
-        return RpcError(code.value[0], words)
+            return RpcError(code.value[0], f"{self.path} does not serve {method} of CRI v1: {text}")
+        return RpcError(code.value[0], text)
 
 
 def _hint(option: str) -> str:
-    """The next step where no runtime is found."""
+    """The next step if no runtime is found."""
     return f"Name the runtime's CRI socket with {option}, or start one: nri engine serve"
 
 
 def _knock(path: str, hint: str) -> None:
-    """Connect once, because the kernel says why it fails, and gRPC does not."""
+    """Connect once, because the kernel reports why a connection fails, and gRPC does not."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(CALL_TIMEOUT_S)
         try:
@@ -182,42 +177,42 @@ def _knock(path: str, hint: str) -> None:
 
 
 def _refusal(path: str, error: OSError) -> str:
-    """Say in a few words why a connection to a socket is refused."""
+    """A short reason for a refused connection."""
     if isinstance(error, ConnectionRefusedError) and not Path(path).is_socket():
-        return "it is no socket"
+        return "not a socket"
     return (error.strerror or str(error)).lower()
 
 
-def met(path: str) -> str:
-    """Say why a socket does not serve gRPC: what is there, or why it cannot be connected to; "" if it does.
+def connection_problem(path: str) -> str:
+    """Explain why a socket does not serve gRPC; "" if it does.
 
-    It is greeted as gRPC does, which begins with HTTP/2: a server of that answers with its settings.
+    It sends the greeting of HTTP/2, with which gRPC begins; a server answers with its settings.
     """
     with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(MET_S)
+        probe.settimeout(GREETING_TIMEOUT_S)
         connected = False
         try:
             probe.connect(path)
             connected = True
             probe.sendall(_GREETING)
-            said = probe.recv(64)
+            answer = probe.recv(64)
         except TimeoutError:
-            return "it says nothing: what listens there does not speak gRPC, or hangs"
+            return "no answer: the program that listens there hangs, or does not speak gRPC"
         except OSError as error:
             if not connected:
                 return _refusal(path, error)
-            said = b""
-    if said[3:4] == b"\x04":  # a frame's type is its fourth byte; 4 is SETTINGS
+            answer = b""
+    if answer[3:4] == b"\x04":  # a frame's type is its fourth byte; 4 is SETTINGS
         return ""
-    if said.startswith(b"HTTP/1"):
-        return "it speaks HTTP/1, as the socket of Docker does: it is no CRI socket"
-    if not said:
-        return "it hangs up on gRPC, as an NRI socket does: it is no CRI socket"
-    return f"it does not speak gRPC: it said {cut(escape(said.decode(errors='replace')), 40)}"
+    if answer.startswith(b"HTTP/1"):
+        return "not a CRI socket: it speaks HTTP/1, like Docker's socket"
+    if not answer:
+        return "not a CRI socket: it closes connections of gRPC, like an NRI socket"
+    return f"not a gRPC server: it answered {cut(escape(answer.decode(errors='replace')), 40)}"
 
 
 def _method(name: str) -> tuple[Any, str]:
-    """The class of a method's answers, and the name of its call."""
+    """The class of a method's answers, and the full name of the method."""
     for service in pb.DESCRIPTOR.services_by_name.values():
         method = service.methods_by_name.get(name)
         if method is not None:

@@ -1,8 +1,7 @@
-"""The table from errors to gRPC's status codes, for what serves the CRI. Needs the extra `cri`.
+"""Map errors to gRPC's status codes, for servers of the CRI. Requires the extra `cri`.
 
-Rules: the first row that fits counts; the text stays as it is, up to a length that gRPC can send. An error that has no
-code of its own is Unknown, as with containerd and CRI-O: the kubelet shows the text of such an error without the code.
-Servers with errors of their own put rows before these. Next: `nri.cri.server`.
+The first matching row counts; servers put rows for their own errors before these. Other errors are Unknown, as with
+containerd and CRI-O: the kubelet shows the text of such an error without the code.
 """
 
 from __future__ import annotations
@@ -16,16 +15,14 @@ import grpc
 from nri import errors
 from nri.text import cut
 
-__all__ = ["ROWS", "TEXT_LENGTH", "Row", "status_of"]
-
 Code = grpc.StatusCode
-#: A text is escaped into up to three bytes for each of its own, and has to fit into `server.METADATA_BYTES`.
+#: The longest text. gRPC escapes it to up to three times its size, which has to fit into `server.METADATA_BYTES`.
 TEXT_LENGTH = 1 << 18
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM)
 
 
 class Row(NamedTuple):
-    """One kind of error. `when` says which of that kind, if not all."""
+    """One kind of error. `when` restricts the row to some errors of that kind."""
 
     kind: type[BaseException]
     code: grpc.StatusCode
@@ -45,6 +42,6 @@ ROWS = (
 
 
 def status_of(error: BaseException, rows: Sequence[Row] = ROWS) -> tuple[grpc.StatusCode, str]:
-    """The code and the text that a client gets for an error. An error without a text gives its class."""
+    """The code and the text that a client receives for an error; without a text, the name of the error's class."""
     code = next(row.code for row in rows if isinstance(error, row.kind) and (row.when is None or row.when(error)))
     return code, cut(str(error), TEXT_LENGTH) or type(error).__name__

@@ -1,8 +1,6 @@
-"""Logs of containers as the CRI has them written: one line for each part, ``TIME STREAM TAGS TEXT``.
+"""Read container logs in the CRI's format: lines ``TIME STREAM TAGS TEXT``, in full (tag ``F``) or in parts (``P``).
 
-`read_log` gives the last lines of a file and then, if wanted, those that are added, through rotation: when the file is
-renamed the old one is read to its end before the new one. Parts (tag ``P``) are joined until the line is full (``F``).
-Pure but for reading the file. Source: the CRI's logging document of Kubernetes.
+Source: the CRI's logging document of Kubernetes.
 """
 
 from __future__ import annotations
@@ -14,18 +12,16 @@ from typing import BinaryIO, NamedTuple, Self
 
 from nri.files import open_regular
 
-__all__ = ["Joiner", "LogEntry", "parse_line", "read_log"]
-
 _CHUNK = 1 << 16
 POLL_S = 0.1
-#: The longest line that is joined of parts, in bytes; what is longer comes in several.
-LONGEST = 1 << 20
-#: The longest beginning of a line that says what it is: time, stream and tags.
-_HEAD = 1024
+#: The longest line that is joined from parts, in bytes; a longer one is returned in several pieces.
+MAX_LINE_BYTES = 1 << 20
+#: The longest prefix of a line that holds time, stream and tags.
+_HEAD_BYTES = 1024
 
 
 class LogEntry(NamedTuple):
-    """A line of a log, or a part of one: `time` is RFC 3339, `stream` stdout or stderr, `text` without its end."""
+    """A line of a log, or a part of one: `time` is RFC 3339, `stream` stdout or stderr, `text` has no line end."""
 
     time: str
     stream: str
@@ -34,7 +30,7 @@ class LogEntry(NamedTuple):
 
 
 def parse_line(line: bytes) -> LogEntry | None:
-    """An entry out of a line without its end; None for what is none, such as a line that was cut by a full disk."""
+    """Parse a line without its end. None if it is malformed, for example because a full disk cut it."""
     parts = line.split(b" ", 3)
     if len(parts) < 3 or parts[1] not in (b"stdout", b"stderr"):
         return None
@@ -46,35 +42,37 @@ def parse_line(line: bytes) -> LogEntry | None:
 
 
 class Joiner:
-    """Joins the parts of lines, of each stream by itself."""
+    """Join the parts of lines, separately for each stream."""
 
     def __init__(self) -> None:
         self._open: dict[str, tuple[str, bytearray]] = {}
 
     def add(self, entry: LogEntry) -> LogEntry | None:
-        """The whole line, if this entry ends one. It bears the time of its first part."""
+        """Return the complete line, if this entry ends one. It has the time of its first part."""
         first, text = self._open.pop(entry.stream, (entry.time, bytearray()))
         text += entry.text
-        if entry.partial and len(text) < LONGEST:
+        if entry.partial and len(text) < MAX_LINE_BYTES:
             self._open[entry.stream] = first, text
             return None
         return LogEntry(first, entry.stream, bytes(text))
 
-    def rest(self) -> list[LogEntry]:
-        """The lines that were begun and not ended."""
-        rest = [LogEntry(first, stream, bytes(text)) for stream, (first, text) in self._open.items()]
+    def take_unfinished(self) -> list[LogEntry]:
+        """Remove and return the lines whose end is missing."""
+        entries = [LogEntry(first, stream, bytes(text)) for stream, (first, text) in self._open.items()]
         self._open.clear()
-        return rest
+        return entries
 
 
 def read_log(
     path: str, *, tail: int | None = None, follow: Callable[[], bool] | None = None, poll_s: float = POLL_S
 ) -> Iterator[LogEntry]:
-    """The lines of a log. Raises OSError if it cannot be read.
+    """Yield the lines of a log, with their parts joined. OSError if it cannot be read.
+
+    A renamed file is read to its end before the new one.
 
     Args:
-        tail: only so many lines of what is there; None for all.
-        follow: asked when there is nothing more to read: True to wait for more, False to end.
+        tail: start with this many last lines; None for all.
+        follow: called when there is nothing more to read: True to wait for more, False to stop.
     """
     joiner = Joiner()
     with _Tracked(path) as file:
@@ -83,24 +81,24 @@ def read_log(
         while True:
             for line in file.lines():
                 entry = parse_line(line)
-                whole = joiner.add(entry) if entry is not None else None
-                if whole is not None:
-                    yield whole
+                joined = joiner.add(entry) if entry is not None else None
+                if joined is not None:
+                    yield joined
             if file.rotated():
                 continue
             if follow is None or not follow():
                 break
             time.sleep(poll_s)
-        yield from joiner.rest()
+        yield from joiner.take_unfinished()
 
 
 class _Tracked:
-    """A log file that may be renamed or emptied while it is read."""
+    """A log file that may be renamed or truncated while it is read."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._file: BinaryIO = open(path, "rb", opener=open_regular)  # noqa: SIM115  closed by __exit__
-        self._rest = bytearray()
+        self._partial = bytearray()
 
     def __enter__(self) -> Self:
         return self
@@ -109,59 +107,59 @@ class _Tracked:
         self._file.close()
 
     def lines(self) -> Iterator[bytes]:
-        """Every whole line that is there now and was not read yet; one that is too long comes in several."""
+        """Yield every complete line that was not read yet; one that is too long comes in pieces."""
         while chunk := self._file.read(_CHUNK):
-            *whole, rest = chunk.split(b"\n")
-            for line in whole:
-                yield bytes(self._rest + line)
-                self._rest.clear()
-            self._rest += rest
-            if len(self._rest) > LONGEST:
+            *lines, start = chunk.split(b"\n")
+            for line in lines:
+                yield bytes(self._partial + line)
+                self._partial.clear()
+            self._partial += start
+            if len(self._partial) > MAX_LINE_BYTES:
                 yield self._piece()
 
     def _piece(self) -> bytes:
-        """What is there of a line that is too long. Its rest begins as it does; that of no entry is no entry, too."""
-        piece = bytes(self._rest)
+        """Take the start of a line that is too long. The remainder gets the same head, so that it parses alike."""
+        piece = bytes(self._partial)
         head = b"".join(b"%b " % part for part in piece.split(b" ", 3)[:3])
-        self._rest = bytearray(head if len(head) < _HEAD and parse_line(piece) is not None else b"")
+        self._partial = bytearray(head if len(head) < _HEAD_BYTES and parse_line(piece) is not None else b"")
         return piece
 
     def rotated(self) -> bool:
-        """Go on with the new file if the path is another one by now, or at the start of one that was emptied."""
-        mine = os.fstat(self._file.fileno())
+        """Whether the log was rotated: then switch to the new file, or to the start of a truncated one."""
+        opened = os.fstat(self._file.fileno())
         try:
-            there = os.stat(self._path)
+            current = os.stat(self._path)
         except FileNotFoundError:
-            return False  # renamed, and the new one is not there yet
-        if (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino):
-            if mine.st_size > self._file.tell():
-                return True  # written to after it was renamed: first the rest
+            return False  # renamed, and the new one does not exist yet
+        if (current.st_dev, current.st_ino) != (opened.st_dev, opened.st_ino):
+            if opened.st_size > self._file.tell():
+                return True  # it was written to after it was renamed: read that first
             try:
                 new = open(self._path, "rb", opener=open_regular)  # noqa: SIM115
             except FileNotFoundError:
-                return False  # renamed once more
+                return False  # renamed again
             self._file.close()
             self._file = new
-        elif there.st_size < self._file.tell():
+        elif current.st_size < self._file.tell():
             self._file.seek(0)
         else:
             return False
-        self._rest.clear()
+        self._partial.clear()
         return True
 
     def seek_tail(self, count: int) -> None:
-        """Go to where the last `count` whole lines begin; parts count for the line that they belong to."""
+        """Seek to the start of the last `count` complete lines; a part counts for its line."""
         start = following = self._file.seek(0, os.SEEK_END)
         if count <= 0:
             return
-        head = b""  # how the rest begins of the line that a block ends in
+        head = b""  # the start of the line that the previous block ends in
         while start > 0:
             size = min(_CHUNK, start)
             start -= size
             self._file.seek(start)
             lines = self._file.read(size).split(b"\n")
             begin = start + size + 1
-            for number in range(len(lines) - 1, 0 if start else -1, -1):  # the first begins in an earlier block
+            for number in range(len(lines) - 1, 0 if start else -1, -1):  # the first one may begin in an earlier block
                 begin -= len(lines[number]) + 1
                 entry = parse_line(lines[number] + head)
                 head = b""
@@ -171,5 +169,5 @@ class _Tracked:
                         self._file.seek(following)
                         return
                 following = begin
-            head = (lines[0] + head)[:_HEAD]
+            head = (lines[0] + head)[:_HEAD_BYTES]
         self._file.seek(0)

@@ -1,8 +1,4 @@
-"""The verbose part of a runtime's status answers: JSON of its own, under one key or beside it.
-
-Rules: a runtime's answer is not trusted to be of any form; a part that is missing, too long or no JSON is not known.
-Next: `nri.agent.pods.verbose_info` and `nri.proxy.events.runtime_queries`, which know what is in it.
-"""
+"""Parse the verbose part of a runtime's status answers. It is not trusted: invalid parts count as missing."""
 
 from __future__ import annotations
 
@@ -11,23 +7,21 @@ from typing import Any
 
 from nri.config.syntax import parse_json
 
-__all__ = ["parse_info"]
-
-#: The longest text that is read, in characters; an OCI spec with many mounts has a hundred thousand.
-_LONGEST = 4 << 20
+#: The longest text that is parsed, in characters; an OCI spec with many mounts has about a hundred thousand.
+_MAX_LENGTH = 4 << 20
 
 
 def parse_info(info: Mapping[str, str]) -> dict[str, Any]:
-    """The table that runtimes put under ``info``, or that all keys make together, as CRI-O once had it."""
+    """The object that runtimes put under ``info``, or that all keys make together, as in old versions of CRI-O."""
     if info.get("info"):
-        found = _json(info["info"])
-        return found if isinstance(found, dict) else {}
+        table = _json(info["info"])
+        return table if isinstance(table, dict) else {}
     return {key: _json(value) for key, value in info.items()}
 
 
 def _json(text: str) -> Any:
-    """The value of a text; None for one that is too long or no JSON."""
-    if len(text) > _LONGEST:
+    """Parse a text; None if it is too long or not JSON."""
+    if len(text) > _MAX_LENGTH:
         return None
     try:
         return parse_json(text)

@@ -1,5 +1,5 @@
 """A CRI container engine over an OCI runtime, with NRI built in (extra ``engine``).
 
-One job: pods and containers. It owns state on disk, processes and mounts, and leaves the rest to real parts: an OCI
-runtime (runc or crun), conmon, CNI plugins, skopeo and umoci. Nothing of it is loaded by ``import nri``.
+It manages pods and containers: state on disk, processes and mounts. Other programs do the rest: an OCI runtime (runc or
+crun), conmon, CNI plugins, skopeo and umoci. ``import nri`` loads none of it.
 """

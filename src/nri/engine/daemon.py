@@ -1,7 +1,4 @@
-"""The engine with its servers, as one object to start and stop: CRI, streams of exec and attach, NRI.
-
-Requests are accepted when everything that they may need is running; a stop goes in the reverse order.
-"""
+"""The engine with its servers, as one object to start and stop: CRI, streams of exec and attach, NRI."""
 
 from __future__ import annotations
 
@@ -22,17 +19,15 @@ from nri.metrics import Observer
 if TYPE_CHECKING:
     from nri.interfaces import Reporter
 
-__all__ = ["Daemon"]
-
 _log = logging.getLogger(__name__)
 
 
 class Daemon:
-    """An engine that serves the CRI at its socket. Raises EngineError, ConfigError if it cannot be made.
+    """An engine that serves the CRI at its socket. Raises EngineError or ConfigError if it cannot be created.
 
     Args:
         config: all settings.
-        observer, reporters: metrics and recorders, as `nri.adaptation.Adaptation` takes them.
+        observer, reporters: metrics and recorders for `nri.adaptation.Adaptation`.
     """
 
     def __init__(
@@ -40,15 +35,15 @@ class Daemon:
     ) -> None:
         self.config = config
         self.engine = Engine(config, observer=observer, reporters=reporters)
-        self._servers = [_DomainServers(each) for each in (self.engine, *self.engine.domains.values())]
+        self._servers = [_DomainServers(engine) for engine in (self.engine, *self.engine.domains.values())]
         self.streaming = self._servers[0].streaming
 
     def start(self) -> None:
-        """Take up what an earlier life has left, then listen. Raises EngineError, NriError; nothing is left then."""
+        """Restore what an earlier engine left, then listen. NriError if that fails; everything is closed then."""
         self.engine.start()
         try:
-            for door in self._servers:
-                door.open()
+            for servers in self._servers:
+                servers.open()
         except BaseException:
             self.stop()
             raise
@@ -56,13 +51,13 @@ class Daemon:
             _log.warning("%s", complaint)
 
     def stop(self) -> None:
-        """Take no more requests, and let go of everything; containers run on."""
-        for door in self._servers:
-            door.close()
+        """Stop listening, and release everything; containers continue to run."""
+        for servers in self._servers:
+            servers.close()
         self.engine.stop()
 
     def describe(self) -> str:
-        """Say in one line where it listens: the CRI, plugins, `nri why`, exec and attach."""
+        """One line with all addresses: the CRI, plugins, `nri why`, exec and attach."""
         nri = self.config.nri
         if nri.disable:
             plugins = "NRI is off"
@@ -74,8 +69,8 @@ class Daemon:
             plugins += f", nri why at {nri.admin_socket}"
         streams = f"exec and attach at {self.streaming.url}"
         dry = ", dry: nothing is run" if self.config.dry else ""
-        further = "".join(f", {name}'s at {each.config.socket}" for name, each in self.engine.domains.items())
-        return f"CRI at {self.config.socket}{further}, {plugins}, {streams}, runtime {self.config.default_runtime}{dry}"
+        domains = "".join(f", {name}'s at {engine.config.socket}" for name, engine in self.engine.domains.items())
+        return f"CRI at {self.config.socket}{domains}, {plugins}, {streams}, runtime {self.config.default_runtime}{dry}"
 
 
 class _DomainServers:
@@ -101,7 +96,7 @@ class _DomainServers:
 
 
 class _Streams:
-    """The engine as the streaming server asks it."""
+    """The engine's interface for the streaming server."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -31,13 +31,11 @@ from nri.engine.network import find_network
 from nri.engine.replay import Replay
 from nri.engine.state import Store
 
-__all__ = ["Condition", "Engine"]
-
 _log = logging.getLogger(__name__)
 
 
 class Condition(NamedTuple):
-    """One condition of the engine, as the CRI's Status tells it. `reason` and `message` say why it does not hold."""
+    """A condition of the CRI's Status. `reason` and `message` explain why it does not hold."""
 
     kind: str
     holds: bool
@@ -46,22 +44,22 @@ class Condition(NamedTuple):
 
 
 class Engine:
-    """A CRI container engine with NRI in it. Raises EngineError, ConfigError if it cannot be made.
+    """A CRI container engine with NRI in it. Raises EngineError or ConfigError if it cannot be created.
 
     Args:
         config: all settings.
-        name: of the domain that these pods are in.
-        hub: the plugins of the engine that this one is a further domain of, which starts and stops it.
-        nri_options: more for `nri.adaptation.Adaptation`, such as `builtin` or `observer`.
+        name: the domain of the pods.
+        hub: the connection to plugins of the main engine, if this is a further domain.
+        nri_options: further options for `nri.adaptation.Adaptation`, for example `builtin` or `observer`.
 
     Attributes:
-        domains: the further domains by name, each an engine of its own but for the plugins.
+        domains: the further domains by name; each is an engine that shares the plugins.
         pod_creation, pod_removal, container_creation, container_start, container_removal, resource_updates: calls of
             the CRI; `nri.engine.server` adds those that only report.
         running_containers: programs and streams in containers.
         images: the images of this node.
         events: the CRI's container events.
-        complaints: what was found that is not as it should be, one line each.
+        complaints: problems that the start found, one line each.
     """
 
     def __init__(
@@ -76,8 +74,8 @@ class Engine:
             raise
         self.domains: dict[str, Engine] = {}
         try:
-            for each in config.domains:
-                self.domains[each] = Engine(config.of_domain(each), each, self.nri)
+            for domain in config.domains:
+                self.domains[domain] = Engine(config.of_domain(domain), domain, self.nri)
         except BaseException:
             self.stop()
             raise
@@ -111,45 +109,45 @@ class Engine:
     # --- life ---
 
     def start(self) -> None:
-        """Take up what an earlier life has left, and let plugins in. Raises EngineError, NriError."""
+        """Restore what an earlier engine left, and accept plugins. Raises EngineError, NriError."""
         try:
-            for each in self._all():
-                each._replay.records()
+            for engine in self._all():
+                engine._replay.restore()
             self.nri.start()
-            for each in self._all():
-                each._replay.ends()
+            for engine in self._all():
+                engine._replay.resume()
         except BaseException:
             self.stop()
             raise
-        for each in self._all():
-            self.complaints += [*each.images.complaints, *each._replay.complaints]
+        for engine in self._all():
+            self.complaints += [*engine.images.complaints, *engine._replay.complaints]
         self._returning = threading.Thread(target=self._await_plugins, name="nri-engine-return")
         self._returning.start()
 
     def _await_plugins(self) -> None:
-        """Have ends that came while no engine ran told once the plugins of before are back."""
+        """Report ends from before the start once the earlier plugins have reconnected."""
         try:
             self.nri.await_return()
-        finally:  # else the ends of containers would wait for ever
+        finally:  # otherwise the ends of containers would wait forever
             for engine in self._all():
                 engine._exit_handler.open()
 
     def stop(self) -> None:
-        """Let go of everything; containers run on, and the next engine finds them. A second call does nothing."""
+        """Release everything; containers continue to run for the next engine. Calling it again has no effect."""
         if self._stopped:
             return
         self._stopped = True
-        for each in self._all():
-            each._exit_handler.close()
-            each.events.close()
+        for engine in self._all():
+            engine._exit_handler.close()
+            engine.events.close()
         self.nri.stop()
         if self._returning is not None:
             self._returning.join()
-        for each in self._all():
-            each._locks.close()
+        for engine in self._all():
+            engine._locks.close()
 
     def _all(self) -> list[Engine]:
-        """This and its further domains."""
+        """This engine and its further domains."""
         return [self, *self.domains.values()]
 
     def __enter__(self) -> Self:
@@ -159,17 +157,17 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # --- how it is ---
+    # --- conditions ---
 
     @property
     def conditions(self) -> list[Condition]:
-        """Whether the engine can run pods, and whether pods get networks; as the CRI's Status has it."""
+        """Whether the engine can run pods, and whether pods get networks, for the CRI's Status."""
         network, complaints = find_network(self.config.network.config_dir)
         if network is not None:
             row = Condition("NetworkReady", True)
         else:
             row = Condition("NetworkReady", False, "NetworkPluginNotReady", "; ".join(complaints))
         missing = self.machinery.missing_programs()
-        why = f"not on this machine: {', '.join(missing)}" if missing else ""
-        ready = Condition("RuntimeReady", not missing, "ProgramsMissing" if missing else "", why)
+        message = f"not found on this machine: {', '.join(missing)}" if missing else ""
+        ready = Condition("RuntimeReady", not missing, "ProgramsMissing" if missing else "", message)
         return [ready, row]

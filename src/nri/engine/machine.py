@@ -1,7 +1,4 @@
-"""The abilities of this machine, this engine and its OCI runtime, found out once: the values that specs need.
-
-Rules: read only; what cannot be read counts as not there.
-"""
+"""Detect the features of this machine and of its OCI runtime on which OCI specs depend."""
 
 from __future__ import annotations
 
@@ -18,20 +15,18 @@ from nri.engine.spec.inputs import Device, Machine
 from nri.engine.support.errors import InvalidRequest
 from nri.files import walk
 
-__all__ = ["find_devices", "look", "with_features"]
-
 _CGROUPS = Path("sys/fs/cgroup")
 _RESOURCE = "CAP_SYS_RESOURCE"
 _KINDS = {stat.S_IFCHR: "c", stat.S_IFBLK: "b"}
-#: A folder of devices has fewer files than this.
-_MOST_FILES = 100_000
+#: The most files in a folder of devices.
+_MAX_FILES = 100_000
 
 
-def look(root: Path = Path("/")) -> Machine:
-    """Find out what kernel and engine can do. `root` is where /proc and /sys are looked for."""
+def detect_machine(root: Path = Path("/")) -> Machine:
+    """Detect the features of the kernel and of this process. `root` contains /proc and /sys."""
     status = _status(root)
-    held = int(status.get("CapBnd", "0"), 16) & int(status.get("CapPrm", "0"), 16)
-    capabilities = tuple(name for number, name in enumerate(KNOWN) if held >> number & 1)
+    granted = int(status.get("CapBnd", "0"), 16) & int(status.get("CapPrm", "0"), 16)
+    capabilities = tuple(name for number, name in enumerate(KNOWN) if granted >> number & 1)
     v2 = (root / _CGROUPS / "cgroup.controllers").exists()
     controllers = _text(root / _CGROUPS / "cgroup.controllers").split()
     return Machine(
@@ -49,7 +44,7 @@ def look(root: Path = Path("/")) -> Machine:
 
 
 def with_features(machine: Machine, features: Mapping[str, Any]) -> Machine:
-    """The machine with an OCI runtime on it, of what its command ``features`` prints; {} if it has no such command."""
+    """Add the features of an OCI runtime, as its command ``features`` prints them; {} if it has no such command."""
     options = features.get("mountOptions")
     idmap: Any = features
     for key in ("linux", "mountExtensions", "idmap", "enabled"):
@@ -59,44 +54,44 @@ def with_features(machine: Machine, features: Mapping[str, Any]) -> Machine:
 
 
 def find_devices(path: str) -> list[Device]:
-    """The device at a path of this host; of a folder, all devices in it and below. Links are followed for `path` only.
+    """The device at a path of this host; for a folder, all devices in it and below. Only `path` may be a link.
 
-    An empty list where there is none. Mounts below it are left out, as /dev/pts and /dev/shm are. Raises
-    InvalidRequest for a folder with too many files.
+    Empty if there is none. Mounts below a folder are left out, for example /dev/pts. InvalidRequest for a folder with
+    too many files.
     """
     try:
-        found = os.stat(path)
-        if not stat.S_ISDIR(found.st_mode):
-            return [_device(path, found)] if stat.S_IFMT(found.st_mode) in _KINDS else []
+        status = os.stat(path)
+        if not stat.S_ISDIR(status.st_mode):
+            return [_device(path, status)] if stat.S_IFMT(status.st_mode) in _KINDS else []
         return sorted(_below(path), key=lambda device: device.path)
     except OSError:
-        return []  # gone, or not ours to see
+        return []  # it has gone, or this user may not see it
 
 
 def _below(path: str) -> Iterator[Device]:
     top = os.path.realpath(path)
-    for number, seen in enumerate(walk(top)):
-        if number >= _MOST_FILES:
-            raise InvalidRequest(f"{path}: more than {_MOST_FILES} files are in it: name a folder of devices")
-        if stat.S_IFMT(seen.found.st_mode) in _KINDS:
+    for number, entry in enumerate(walk(top)):
+        if number >= _MAX_FILES:
+            raise InvalidRequest(f"{path}: has more than {_MAX_FILES} files; name a folder of devices")
+        if stat.S_IFMT(entry.found.st_mode) in _KINDS:
             try:
-                folder = os.readlink(f"/proc/self/fd/{seen.folder}").removeprefix(top)
+                folder = os.readlink(f"/proc/self/fd/{entry.folder}").removeprefix(top)
             except OSError:
-                continue  # deeper than a path can say
-            yield _device(f"{path.rstrip('/')}{folder}/{seen.name}", seen.found)
+                continue  # deeper than the longest path
+            yield _device(f"{path.rstrip('/')}{folder}/{entry.name}", entry.found)
 
 
-def _device(path: str, found: os.stat_result) -> Device:
-    numbers = os.major(found.st_rdev), os.minor(found.st_rdev)
-    kind = _KINDS[stat.S_IFMT(found.st_mode)]
-    return Device(path, kind, *numbers, stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+def _device(path: str, status: os.stat_result) -> Device:
+    numbers = os.major(status.st_rdev), os.minor(status.st_rdev)
+    kind = _KINDS[stat.S_IFMT(status.st_mode)]
+    return Device(path, kind, *numbers, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid)
 
 
 def _limits_swap(root: Path, v2: bool) -> bool:
     """Whether cgroups can limit swap.
 
-    On v2 the root cgroup never has the file, so any cgroup below it shows; before there is one, whether the kernel
-    knows swap.
+    On v2 the root cgroup never has the file, so check any other cgroup; without one, check whether the kernel knows
+    swap.
     """
     if not v2:
         return (root / _CGROUPS / "memory/memory.memsw.limit_in_bytes").exists()

@@ -1,4 +1,4 @@
-"""Run the engine as a program, until a signal. `nri.engine.daemon` is what runs."""
+"""Run the engine as a program until a signal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from nri.engine.check import lacking
+from nri.engine.check import missing_parts
 from nri.engine.daemon import Daemon
 from nri.errors import NriError
 from nri.service.daemon import run
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from nri.engine.config import EngineConfig
     from nri.interfaces import Reporter
 
-__all__ = ["serve"]
-
 _log = logging.getLogger("nri.engine")
 
 
@@ -27,11 +25,11 @@ def serve(loaded: Loaded[EngineConfig], reporters: Sequence[Reporter] = ()) -> i
     """Run the engine until a signal; returns the exit code. NriError if it cannot start."""
     config = loaded.settings
     if os.geteuid() != 0 and not config.dry:
-        raise NriError("the engine needs root: containers need it. Run it with sudo, or with --dry DIR, to run nothing")
+        raise NriError("the engine requires root. Run it with sudo, or with --dry DIR to run nothing")
     for note in loaded.notes:
         _log.warning("%s", note)
-    _log.info("settings: %s", ", ".join(loaded.files) or "defaults, for there is no /etc/nri/engine.toml")
-    for row in lacking(config):
+    _log.info("settings: %s", ", ".join(loaded.files) or "defaults, because there is no /etc/nri/engine.toml")
+    for row in missing_parts(config):
         _log.warning("%s: %s. %s", row.what, row.found, row.next)
     return run(
         "the engine",

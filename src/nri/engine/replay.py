@@ -1,10 +1,8 @@
-"""What a started engine does first with the records, processes and mounts that an earlier one has left.
+"""Restore the pods and containers of an earlier engine from its records, processes and mounts.
 
-What runs continues; what was half created is taken back; what has ended meanwhile is handled like every end; after a
-restart of the machine everything has ended. Steps that cannot be taken back are reported and left for the next removal.
-A record that cannot be used is set aside, and a substitute is made, so that a client can remove its pod or container; a
-container whose pod is not known is ended. Files without a record are removed only if they have the name of an id and
-are in a folder of the engine.
+Running containers continue, half-created ones are undone, and those that ended are handled like every end; after a
+reboot everything has ended. An unusable record is set aside and replaced by a substitute, so that a client can remove
+its pod or container. Files without a record are removed only if they are named like an id.
 """
 
 from __future__ import annotations
@@ -29,22 +27,20 @@ from nri.engine.lifecycle.undo import take_back
 from nri.engine.network.cni import INTERFACE
 from nri.engine.network.results import parse_result
 from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState
-from nri.engine.support.command import end_left
+from nri.engine.support.command import end_leftovers
 from nri.engine.support.errors import EngineError
 from nri.engine.support.kernel import is_mount_point
 from nri.errors import NriError, describe
 
-__all__ = ["RECORD_LOST", "Replay", "lost_container", "lost_pod", "sweep"]
-
-#: The reason of a container whose record cannot be read.
+#: The reason of a container whose record was lost.
 RECORD_LOST = "RecordLost"
 _KEY = "io.kubernetes.cri."
-#: Plugins were notified of it, as of each one that was made, and are to be notified of its end.
+#: Plugins were notified of its creation, as for every container, so they have to be notified of its end.
 _NRI = {"told": "created"}
 
 
 class Replay:
-    """Takes up the records of an engine that ended. `complaints` says what was not as it should be."""
+    """Restores the records of an earlier engine. `complaints` lists the problems, one line each."""
 
     def __init__(self, parts: Parts, steps: PodSteps, creation: ContainerCreation) -> None:
         self._inventory, self._machinery, self._processes = parts.inventory, parts.machinery, parts.processes
@@ -52,8 +48,8 @@ class Replay:
         self._steps, self._creation, self._cgroups = steps, creation, parts.processes.cgroups
         self.complaints: list[str] = []
 
-    def records(self) -> None:
-        """Take in what the disk says, and take back what was half made. Before plugins can connect."""
+    def restore(self) -> None:
+        """Load the records, and undo half-created pods and containers. Call it before plugins can connect."""
         loaded = self._inventory.store.load()
         self.complaints += loaded.complaints
         lost_pods, lost_containers = dict(loaded.lost_pods), dict(loaded.lost_containers)
@@ -73,10 +69,10 @@ class Replay:
         self.complaints += sweep(self._machinery, self._processes, {*pods, *loaded.containers, *lost_containers})
 
     def _unusable(self, record: PodRecord | ContainerRecord, work: Callable[[], object]) -> str:
-        """Take a record up. One that cannot be used is set aside, and the result is a line about it; else ""."""
+        """Restore a record by `work`. An unusable one is set aside, and a line about it is returned; otherwise ""."""
         try:
             work()
-        except Exception as error:  # noqa: BLE001  whatever a damaged value leads to, the engine has to start
+        except Exception as error:  # noqa: BLE001  the engine has to start, whatever a damaged value leads to
             place = self._inventory.store.set_aside(record)
             complaint = f"{record.name or record.id}: {describe(error)}; its record is {place}"
             self.complaints.append(complaint)
@@ -84,17 +80,17 @@ class Replay:
         return ""
 
     def _keep_substitutes(self, identities: Collection[str]) -> None:
-        """Write the records that replace lost ones, so that the next start knows of them, too."""
+        """Write the substitutes of lost records, so that the next start knows them, too."""
         entries: list[PodEntry | ContainerEntry] = [*self._inventory.pods(), *self._inventory.containers()]
         for entry in entries:
             if entry.id in identities:
                 self._inventory.note(entry)
 
-    def ends(self) -> None:
-        """Watch what runs, and take up what has ended. When plugins can connect."""
+    def resume(self) -> None:
+        """Watch running containers, and handle those that ended. Call it when plugins can connect."""
         for entry in self._inventory.containers():
             if entry.record.state is ContainerState.EXITED:
-                self._exit_handler.later(entry)
+                self._exit_handler.report_later(entry)
             elif entry.record.state is not ContainerState.REMOVING:
                 self._exit_handler.watch(entry)
         for pod in self._inventory.pods():
@@ -108,11 +104,11 @@ class Replay:
         if record.state is PodState.CREATING:
             self._take_back_pod(entry)
             return
-        if record.state is PodState.READY and not self._there(record):
-            # The machine was started again: no namespace is there. Its stop tells plugins and gives the network back.
+        if record.state is PodState.READY and not self._has_namespaces(record):
+            # The machine was rebooted, so the namespaces are lost. A stop notifies plugins and releases the network.
             record.state = PodState.STOPPING
         _check_listed(record, "metadata")
-        pod_status(entry)  # raises an error now for a damaged value, and not in each answer about all pods
+        pod_status(entry)  # fails now for a damaged value, instead of in each answer about all pods
         self._domain.pod_message(entry)
         parse_result(record.network, INTERFACE)
         self._inventory.take_in(entry)
@@ -120,11 +116,11 @@ class Replay:
     def _take_back_pod(self, entry: PodEntry) -> None:
         self._end_left(entry, f"CNI_CONTAINERID={entry.id}")
         complaints = take_back(self._steps.of(entry))
-        self.complaints += [f"pod {entry.id}, half made: {each}" for each in complaints]
+        self.complaints += [f"pod {entry.id}, half created: {complaint}" for complaint in complaints]
         if not complaints:
-            self._inventory.drop(entry)  # else the next start tries again
+            self._inventory.drop(entry)  # otherwise the next start tries again
 
-    def _there(self, record: PodRecord) -> bool:
+    def _has_namespaces(self, record: PodRecord) -> bool:
         folder = self._machinery.places.pod(record.id)
         return folder.exists() and all(is_mount_point(Path(path)) for path in record.namespace_paths.values())
 
@@ -143,18 +139,18 @@ class Replay:
             entry.exited.set()
             entry.ended.set()
         _check_listed(record, "metadata", "image")
-        container_status(entry)  # raises an error now for a damaged value, and not in each answer about all containers
+        container_status(entry)  # fails now for a damaged value, instead of in each answer about all containers
         self._domain.container_message(entry)
         self._read_spec(entry)
         self._inventory.take_in(entry)
 
     def _read_spec(self, entry: ContainerEntry) -> None:
-        """Take in a container's OCI spec; without one that can be used it can only be stopped and removed."""
+        """Read a container's OCI spec; without a usable one it can only be stopped and removed."""
         bundle = self._machinery.places.bundle(entry.id)
         try:
             entry.spec = read_spec(bundle)
             self._domain.container_message(entry)
-        except Exception as error:  # noqa: BLE001  whatever a damaged value leads to, the engine has to start
+        except Exception as error:  # noqa: BLE001  the engine has to start, whatever a damaged value leads to
             entry.spec = {}
             self.complaints.append(
                 f"{bundle / 'config.json'} cannot be used: {describe(error)}; {entry} can only be stopped and removed"
@@ -165,21 +161,21 @@ class Replay:
         try:
             return self._machinery.runtime(record.runtime_handler).state(record.id).status == "created"
         except EngineError:
-            return False  # it has ended, or its runtime is gone: its end will be taken up
+            return False  # it has ended, or its runtime has gone: its end will be handled
 
     def _take_back_container(self, entry: ContainerEntry) -> None:
         self._end_left(entry)
         try:
             self._creation.dismantle(entry)
         except (EngineError, OSError) as error:
-            self.complaints.append(f"container {entry.id}, half made: {error}")
+            self.complaints.append(f"container {entry.id}, half created: {error}")
         else:
             self._inventory.drop(entry)
 
     def _end_left(self, entry: PodEntry | ContainerEntry, variable: str = "") -> None:
-        """End the programs that were making it when the engine was killed: else they go on while it is taken back."""
+        """Kill programs that the earlier engine started to create it, because they would interfere with the undo."""
         if not self._machinery.dry:
-            end_left(self._machinery.places.bundle(entry.id), variable)
+            end_leftovers(self._machinery.places.bundle(entry.id), variable)
 
 
 def _check_listed(record: PodRecord | ContainerRecord, *keys: str) -> None:
@@ -192,72 +188,72 @@ def _check_listed(record: PodRecord | ContainerRecord, *keys: str) -> None:
 
 
 class _Stray(NamedTuple):
-    """Something without a record: its kind and name, and the call that takes it away."""
+    """An object without a record: its kind, its name, and the function that removes it."""
 
     kind: str
     name: str
-    take_away: Callable[[], object]
+    remove: Callable[[], object]
 
 
-def sweep(machinery: Machinery, processes: Processes, known: Collection[str]) -> list[str]:
-    """Take away what is not of these pods and containers; returns a line for each that could not be."""
+def sweep(machinery: Machinery, processes: Processes, known_ids: Collection[str]) -> list[str]:
+    """Remove everything that belongs to other ids than the known ones; returns a line for each failure."""
     complaints: list[str] = []
     for find in (partial(_processes, processes), _folders, _pods):
-        for stray in find(machinery, known):
+        for stray in find(machinery, known_ids):
             try:
-                stray.take_away()
+                stray.remove()
             except (NriError, OSError) as error:
-                complaints.append(f"{stray.kind} of {stray.name}, of which there is no record: {error}")
+                complaints.append(f"{stray.kind} of {stray.name}, which has no record: {error}")
     return complaints
 
 
-def _processes(processes: Processes, machinery: Machinery, known: Collection[str]) -> Iterator[_Stray]:
-    """Containers that an OCI runtime still has, or that have a bundle and perhaps processes."""
+def _processes(processes: Processes, machinery: Machinery, known_ids: Collection[str]) -> Iterator[_Stray]:
+    """Containers that an OCI runtime still knows, or that have a bundle and perhaps processes."""
     places = machinery.places
     handlers = {path.name: machinery.config.default_runtime for path in places.bundles.iterdir()}
     for handler in machinery.config.runtimes:
         if places.runtime(handler).exists():
             handlers.update(dict.fromkeys(machinery.runtime(handler).containers(), handler))
-    for name in _strays(handlers, known):
+    for name in _strays(handlers, known_ids):
         yield _Stray("the process", name, partial(processes.end_stray, name, handlers[name]))
 
 
-def _folders(machinery: Machinery, known: Collection[str]) -> Iterator[_Stray]:
-    """Bundles and root file systems."""
+def _folders(machinery: Machinery, known_ids: Collection[str]) -> Iterator[_Stray]:
+    """Bundles and root file systems of unknown ids."""
     bundles, images = machinery.places.bundles, machinery.images
-    for name in _strays((path.name for path in bundles.iterdir()), known):
+    for name in _strays((path.name for path in bundles.iterdir()), known_ids):
         yield _Stray("the bundle", name, partial(remove_bundle, bundles / name))
-    for name in _strays((path.name for path in images.snapshots.root.iterdir()), known):
+    for name in _strays((path.name for path in images.snapshots.root.iterdir()), known_ids):
         yield _Stray("the root file system", name, partial(images.unmount, name))
 
 
-def _pods(machinery: Machinery, known: Collection[str]) -> Iterator[_Stray]:
-    """Networks, namespaces, files and cgroups of pods."""
+def _pods(machinery: Machinery, known_ids: Collection[str]) -> Iterator[_Stray]:
+    """Networks, namespaces, files and cgroups of unknown pods."""
     places = machinery.places
-    for name in _strays(machinery.cni.attached(), known):
+    for name in _strays(machinery.cni.attached(), known_ids):
         yield _Stray("the network", name, partial(machinery.cni.delete, name))
     pods = {*machinery.network_namespaces.names(), *(path.name for path in places.pods.iterdir())}
     cgroups = Cgroups(v2=machinery.machine.cgroup_v2)
-    for name in _strays(pods, known):
+    for name in _strays(pods, known_ids):
         yield _Stray("the namespaces", name, partial(machinery.namespaces.remove, name, places.pod(name)))
         yield _Stray("the folder", name, PodFiles(places.pod(name), pb.PodSandboxConfig(), "").remove)
         if not machinery.systemd_cgroup:
             yield _Stray("the cgroup", name, partial(cgroups.remove, machinery.pod_cgroup(name)))
 
 
-def _strays(names: Iterable[str], known: Collection[str]) -> list[str]:
-    """The names that belong to no id; images that a container mounts have its id and a number. Pure."""
-    return sorted(name for name in names if name.partition("-image")[0] not in known)
+def _strays(names: Iterable[str], known_ids: Collection[str]) -> list[str]:
+    """The names of unknown ids; a mounted image is named by its container's id and a number."""
+    return sorted(name for name in names if name.partition("-image")[0] not in known_ids)
 
 
 # --- substitutes of lost records ---
 # Their values come from other files and from the kernel: the annotations of the container's OCI spec name its pod, and
-# cgroups are found by their names. Such a container is in the state unknown, and such a pod is not ready, until a
-# client removes it.
+# cgroups are found by their names. Until a client removes them, such a container is in the state unknown, and such a
+# pod is not ready.
 
 
 def lost_container(identity: str, complaint: str, machinery: Machinery, cgroups: Cgroups) -> ContainerRecord:
-    """A record for a container; its `pod_id` is "" if nothing names the pod. The complaint is its message."""
+    """A substitute for a container's record; `pod_id` is "" if nothing names the pod, `complaint` its message."""
     bundle = machinery.places.bundle(identity)
     annotations = _annotations(machinery, identity)
     name = annotations.get(f"{_KEY}container-name") or identity
@@ -280,23 +276,23 @@ def lost_container(identity: str, complaint: str, machinery: Machinery, cgroups:
 
 
 def lost_pod(identity: str, machinery: Machinery, cgroups: Cgroups, containers: Iterable[ContainerRecord]) -> PodRecord:
-    """A record for a pod that is not ready, after its containers, which know its name and its cgroup."""
+    """A substitute for the record of a pod, not ready, whose containers provide its name and its cgroup."""
     cgroup = _cgroup(cgroups, identity)
     parents = [posixpath.dirname(path) for path in (cgroup, *(row.cgroup_path for row in containers)) if path]
-    own = machinery.pod_cgroup(identity)
+    default_parent = machinery.pod_cgroup(identity)
     metadata: dict[str, str] = {}
     for container in containers:
         annotations = _annotations(machinery, container.id)
         for key in ("name", "namespace", "uid"):
             metadata.setdefault(key, annotations.get(f"{_KEY}sandbox-{key}", ""))
     metadata["name"] = metadata.get("name") or identity
-    parent = parents[0] if parents else own
+    parent = parents[0] if parents else default_parent
     bundle = machinery.places.bundle(identity)
     return PodRecord(
         id=identity,
         name=identity,
-        # A cgroup that a client has named is the client's to remove.
-        config={"metadata": metadata, "linux": {"cgroup_parent": "" if parent == own else parent}},
+        # A client that named the cgroup also removes it.
+        config={"metadata": metadata, "linux": {"cgroup_parent": "" if parent == default_parent else parent}},
         created_at_ns=time.time_ns(),
         nri=dict(_NRI),
         namespace=metadata.get("namespace", ""),
@@ -310,7 +306,7 @@ def lost_pod(identity: str, machinery: Machinery, cgroups: Cgroups, containers: 
 
 
 def _annotations(machinery: Machinery, identity: str) -> Mapping[str, str]:
-    """The annotations of a bundle's spec that are text; {} without a spec that can be read."""
+    """The annotations of a bundle's spec that are text; {} without a readable spec."""
     try:
         rows: Any = read_spec(machinery.places.bundle(identity)).get("annotations")
     except (OSError, ValueError):
@@ -321,12 +317,12 @@ def _annotations(machinery: Machinery, identity: str) -> Mapping[str, str]:
 
 
 def _handler(machinery: Machinery, identity: str) -> str:
-    """The handler whose OCI runtime has the container; the default one if none has it."""
+    """The handler whose OCI runtime knows the container; otherwise the default one."""
     handlers = [name for name in machinery.config.runtimes if (machinery.places.runtime(name) / identity).exists()]
     return handlers[0] if handlers else machinery.config.default_runtime
 
 
 def _cgroup(cgroups: Cgroups, identity: str) -> str:
-    """The container's own cgroup, "" if there is none."""
+    """The container's cgroup, "" if there is none."""
     paths = [path for path in cgroups.find(identity) if not posixpath.basename(path).startswith("conmon-")]
     return paths[0] if paths else ""

@@ -6,8 +6,6 @@ import shlex
 import sys
 from pathlib import Path
 
-__all__ = ["unit_text"]
-
 _UNIT = Path(__file__).with_name("nri-engine.service.txt")
 
 

@@ -1,12 +1,8 @@
-"""The machine through a root path: cgroups of both versions, processes, topology, pressure, shares of caches.
+"""Read and change the machine through a root path: cgroups, processes, topology, pressure, cache shares.
 
-Everything starts at a :class:`Root`; in a test that is a folder. A knob of a cgroup has one neutral name and one unit
-on every kernel (:data:`KNOBS`), and each write comes back as a :class:`Result`: applied, unchanged, clamped,
-unsupported, refused or gone, with the reason. Nothing decides here: policies do.
-
-Reading order: :mod:`nri.host.root`; :mod:`nri.host.outcome`; :mod:`nri.host.cgroups`, most of it; then `process`,
-`core_sched`, `locality`, `switches`, `net_class`, `pressure`, `perf`, `resctrl`, `cpu_tuning`, `interrupts`, `topology`
-and `usage`, each by itself.
+Everything starts at a :class:`Root`; in a test that is a folder. A knob is a setting of a cgroup, with one neutral name
+and one unit on every kernel (:data:`KNOBS`). Each write returns a :class:`Result`: applied, unchanged, clamped,
+unsupported, refused or gone, with the reason.
 """
 
 from nri.host.cgroups import (
@@ -15,6 +11,7 @@ from nri.host.cgroups import (
     Hierarchies,
     Knob,
     KubeQos,
+    SystemdUnits,
     Write,
     Writer,
     detect,
@@ -50,6 +47,7 @@ __all__ = [
     "Resctrl",
     "Result",
     "Root",
+    "SystemdUnits",
     "Topology",
     "Unsupported",
     "Write",

@@ -1,9 +1,7 @@
-"""Core scheduling: threads with the same cookie may share a core, others not.
+"""Core scheduling with prctl(PR_SCHED_CORE): only threads with the same cookie may share a core.
 
-One job: :class:`CoreScheduler` over prctl(PR_SCHED_CORE). Rules: a cookie is a number that the kernel makes, 0 for
-none; it cannot be chosen, only made for one process and passed on. Passing on goes through a thread that takes the
-cookie and ends, so that no thread of this program keeps it. Numbers of processes are this process's own, so an agent
-needs the machine's pid namespace. Next: :mod:`nri.host.switches`.
+A cookie is a number that the kernel chooses; 0 means none. Process ids are those of this process's namespace, so an
+agent needs the machine's pid namespace.
 
 Source: Documentation/admin-guide/hw-vuln/core-scheduling.rst, Linux 5.14.
 """
@@ -19,8 +17,6 @@ from collections.abc import Callable, Iterable
 from nri.host.outcome import Outcome, Result, Unsupported, explain
 from nri.threads import run_on_new_thread
 
-__all__ = ["CoreScheduler", "Prctl", "Scope"]
-
 _PR_SCHED_CORE = 62
 _GET, _CREATE, _SHARE_TO, _SHARE_FROM = range(4)
 _NAME = "core_sched.cookie"
@@ -32,7 +28,7 @@ Prctl = Callable[[int, int, int], int]
 
 
 class Scope(enum.IntEnum):
-    """Whom a call concerns: a thread, all threads of a process, all processes of a group."""
+    """The scope of a call: a thread, all threads of a process, or all processes of a group."""
 
     THREAD = 0
     PROCESS = 1
@@ -50,13 +46,13 @@ def _prctl(command: int, pid: int, scope: int) -> int:
 
 
 class CoreScheduler:
-    """Gives cookies to processes and takes them away. `prctl` is the system call."""
+    """Give cookies to processes, and remove them. `prctl` is the system call."""
 
     def __init__(self, prctl: Prctl = _prctl) -> None:
         self._prctl = prctl
 
     def probe(self) -> Unsupported | None:
-        """The reason why this machine does no core scheduling; None if it does."""
+        """Why this machine does not support core scheduling; None if it does."""
         try:
             self._prctl(_GET, 0, Scope.THREAD)
         except OSError as error:
@@ -84,19 +80,19 @@ class CoreScheduler:
         return self._pass_on(source, cookie, list(pids), scope)
 
     def clear(self, pids: Iterable[int], scope: Scope = Scope.PROCESS) -> list[Result]:
-        """Take their cookies from processes; one result for each, never an error."""
+        """Remove the cookies of processes; one result for each, never an error."""
         return self._pass_on(_FIRST, 0, list(pids), scope)
 
     def _pass_on(self, source: int, cookie: int, pids: list[int], scope: Scope) -> list[Result]:
         results: list[Result] = []
 
-        def work() -> None:
+        def work() -> None:  # on a new thread, so that no thread of this program keeps the cookie
             try:
-                # A thread begins with the cookie of the one that made it, which mostly is none.
+                # A thread starts with the cookie of its creator, usually none.
                 if self._prctl(_GET, 0, Scope.THREAD) != cookie:
                     self._prctl(_SHARE_FROM, source, Scope.THREAD)
-                if (own := self._prctl(_GET, 0, Scope.THREAD)) != cookie:
-                    raise OSError(errno.EAGAIN, f"the cookie of process {source} is {own} now")
+                if (current := self._prctl(_GET, 0, Scope.THREAD)) != cookie:
+                    raise OSError(errno.EAGAIN, f"the cookie of process {source} has changed to {current}")
             except OSError as error:
                 results.extend(_failed(pid, cookie, error) for pid in pids)
             else:
@@ -125,14 +121,14 @@ def _target(pid: int) -> str:
     return f"process {pid}"
 
 
-def _failed(pid: int, wanted: object, error: OSError) -> Result:
+def _failed(pid: int, cookie: object, error: OSError) -> Result:
     if error.errno in (errno.EINVAL, errno.ENODEV):
-        return Result(_target(pid), _NAME, wanted, Outcome.UNSUPPORTED, _reason(error))
-    return Result(_target(pid), _NAME, wanted, *explain(error))
+        return Result(_target(pid), _NAME, cookie, Outcome.UNSUPPORTED, _reason(error))
+    return Result(_target(pid), _NAME, cookie, *explain(error))
 
 
 def _reason(error: OSError) -> str:
-    """Say why the machine does not do it. EINVAL is what prctl says of a command that it does not know."""
+    """Why the machine does not support it. prctl returns EINVAL for an unknown command."""
     if error.errno == errno.EINVAL:
         return "the kernel is older than Linux 5.14, or built without CONFIG_SCHED_CORE"
     if error.errno == errno.ENODEV:

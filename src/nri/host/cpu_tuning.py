@@ -1,8 +1,4 @@
-"""Frequencies, governors and idle states of CPUs, and the frequency of what lies between them.
-
-One job: :func:`tune` one CPU, :func:`tune_uncore` one die. Rules: what is as wanted is not written; a file that is not
-there is unsupported, by its name; a lower limit is never above the upper one in between.
-Next: :mod:`nri.host.interrupts`.
+"""Set frequencies, governors and idle states of CPUs, and the uncore frequency of a die.
 
 Source: Documentation/admin-guide/pm, cpufreq, intel_pstate, cpuidle and intel_uncore_frequency_scaling.
 """
@@ -15,19 +11,17 @@ from typing import NamedTuple
 from nri.host.outcome import GONE_ERRORS, Outcome, Result, explain
 from nri.host.root import Root
 
-__all__ = ["UNKNOWN", "Limits", "Setting", "limits_of", "tune", "tune_uncore", "write_value"]
-
-#: A frequency that is wanted by a name, and that this machine does not say.
+#: A frequency that is requested by name, and that the machine does not report.
 UNKNOWN = -1
 
 _CPUS = "/sys/devices/system/cpu"
 _UNCORE = f"{_CPUS}/intel_uncore_frequency"
-#: Words that the kernel has for some preferences of energy, where a number was written.
+#: Names that the kernel returns for some numbers of energy preferences.
 _PREFERENCES = {"0": "performance", "128": "balance_performance", "192": "balance_power", "255": "power"}
 
 
 class Limits(NamedTuple):
-    """The lowest, the base and the highest frequency of a CPU in kHz; 0 where the machine does not say."""
+    """The lowest, the base and the highest frequency of a CPU in kHz; 0 if not reported."""
 
     min_khz: int = 0
     base_khz: int = 0
@@ -35,7 +29,7 @@ class Limits(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """The settings of a CPU; what is 0, "" or None is left as it is. `disabled` are names of idle states."""
+    """The settings of a CPU; 0, "" and None leave a setting unchanged. `disabled` are names of idle states."""
 
     min_khz: int = 0
     max_khz: int = 0
@@ -45,28 +39,28 @@ class Setting(NamedTuple):
 
 
 def limits_of(root: Root, cpu: int) -> Limits:
-    """The frequencies that a CPU can have."""
+    """The frequency limits of a CPU."""
     names = ("cpuinfo_min_freq", "base_frequency", "cpuinfo_max_freq")
     return Limits(*(_number(root, f"{_CPUS}/cpu{cpu}/cpufreq/{name}") for name in names))
 
 
 def tune(root: Root, cpu: int, setting: Setting) -> list[Result]:
-    """Let a CPU have a setting; one result for each part of it, never an error."""
+    """Apply a setting to a CPU; one result for each part of it, never an error."""
     target, base = f"cpu{cpu}", f"{_CPUS}/cpu{cpu}/cpufreq"
-    found = []
+    results = []
     if setting.governor:
-        found.append(write_value(root, target, f"{base}/scaling_governor", setting.governor))
+        results.append(write_value(root, target, f"{base}/scaling_governor", setting.governor))
     if setting.preference:
         same = _PREFERENCES.get(setting.preference, "")
-        found.append(write_value(root, target, f"{base}/energy_performance_preference", setting.preference, same))
-    found += _range(root, target, base, ("scaling_min_freq", "scaling_max_freq"), setting.min_khz, setting.max_khz)
+        results.append(write_value(root, target, f"{base}/energy_performance_preference", setting.preference, same))
+    results += _range(root, target, base, ("scaling_min_freq", "scaling_max_freq"), setting.min_khz, setting.max_khz)
     if setting.disabled is not None:
-        found += _idle(root, target, f"{_CPUS}/cpu{cpu}/cpuidle", setting.disabled)
-    return found
+        results += _idle(root, target, f"{_CPUS}/cpu{cpu}/cpuidle", setting.disabled)
+    return results
 
 
 def tune_uncore(root: Root, package: int, die: int, min_khz: int, max_khz: int) -> list[Result]:
-    """Let what lies between the CPUs of a die have these frequencies; 0 leaves one as it is."""
+    """Set the uncore frequencies of a die; 0 leaves one unchanged."""
     folder = f"package_{package:02}_die_{die:02}"
     return [*_range(root, folder, f"{_UNCORE}/{folder}", ("min_freq_khz", "max_freq_khz"), min_khz, max_khz)]
 
@@ -74,46 +68,50 @@ def tune_uncore(root: Root, package: int, die: int, min_khz: int, max_khz: int) 
 def _range(
     root: Root, target: str, folder: str, names: tuple[str, str], min_khz: int, max_khz: int
 ) -> Iterable[Result]:
-    """Write the lower and the upper limit, the upper one first if the lower one would be above it."""
+    """Write both limits; the upper one first if the new lower limit is above the present upper one."""
     low, high = ((f"{folder}/{name}", khz) for name, khz in zip(names, (min_khz, max_khz), strict=True))
     for path, khz in (high, low) if min_khz > _number(root, high[0]) else (low, high):
         if khz > 0:
             yield write_value(root, target, path, str(khz))
         elif khz == UNKNOWN:
-            reason = "the machine does not say its lowest, base and highest frequency"
+            reason = "the machine does not report its lowest, base and highest frequency"
             yield Result(target, path.rpartition("/")[2], khz, Outcome.UNSUPPORTED, reason)
 
 
 def _idle(root: Root, target: str, folder: str, disabled: frozenset[str]) -> Iterable[Result]:
     """Switch idle states of these names off, and all others on."""
     states = {name: path for path in root.folders(folder) if (name := root.find(f"{folder}/{path}/name"))}
-    known = {name.strip(): f"{folder}/{path}/disable" for name, path in states.items()}
-    for name in sorted(disabled - known.keys()):
-        there = f"it has {', '.join(sorted(known))}" if known else f"there is no {folder}"
-        yield Result(target, f"idle state {name}", "disabled", Outcome.UNSUPPORTED, there)
-    for name, path in known.items():
+    files = {name.strip(): f"{folder}/{path}/disable" for name, path in states.items()}
+    for name in sorted(disabled - files.keys()):
+        reason = f"it has {', '.join(sorted(files))}" if files else f"there is no {folder}"
+        yield Result(target, f"idle state {name}", "disabled", Outcome.UNSUPPORTED, reason)
+    for name, path in files.items():
         yield write_value(root, target, path, "1" if name in disabled else "0")
 
 
-def write_value(root: Root, target: str, path: str, wanted: str, same: str = "") -> Result:
-    """Write a value into a file of the kernel, unless it is there already. `same` reads back for it as well."""
+def write_value(root: Root, target: str, path: str, value: str, same: str = "") -> Result:
+    """Write a value into a file of the kernel, unless the file already has it.
+
+    Args:
+        same: another text that the kernel may return for this value.
+    """
     name = path.rpartition("/")[2]
     before = root.find(path)
     if before is None:
-        return Result(target, name, wanted, Outcome.UNSUPPORTED, f"there is no {path}")
+        return Result(target, name, value, Outcome.UNSUPPORTED, f"there is no {path}")
     before = before.strip()
-    if before in (wanted, same):
-        return Result(target, name, wanted, Outcome.UNCHANGED, "", before, before)
+    if before in (value, same):
+        return Result(target, name, value, Outcome.UNCHANGED, "", before, before)
     try:
-        root.write(path, wanted)
+        root.write(path, value)
     except OSError as error:
         outcome, reason = explain(error)
-        gone = error.errno in GONE_ERRORS
-        return Result(target, name, wanted, Outcome.UNSUPPORTED if gone else outcome, reason, before, before)
+        is_missing = error.errno in GONE_ERRORS
+        return Result(target, name, value, Outcome.UNSUPPORTED if is_missing else outcome, reason, before, before)
     after = (root.find(path) or "").strip()
-    if after in (wanted, same):
-        return Result(target, name, wanted, Outcome.APPLIED, "", before, after)
-    return Result(target, name, wanted, Outcome.CLAMPED, f"it reads back as {after}", before, after)
+    if after in (value, same):
+        return Result(target, name, value, Outcome.APPLIED, "", before, after)
+    return Result(target, name, value, Outcome.CLAMPED, f"it reads back as {after}", before, after)
 
 
 def _number(root: Root, path: str) -> int:

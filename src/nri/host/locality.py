@@ -1,9 +1,7 @@
-"""Where in the machine a device is: the CPUs, memory nodes or packages near to it, as /sys tells.
+"""Find the CPUs, memory nodes or packages near a device in /sys.
 
-One job: :func:`near`, from the folder of a device in /sys, and the ways to that folder: by the number of a device, or
-by a path whose file is on it. The nearest folder upwards that says something counts; a device made of others (RAID,
-LVM, a VFIO group) is near to all of them. Rules: reads below a :class:`~nri.host.root.Root`; what cannot be read says
-nothing; bounded in depth and in number. Next: `topology`, the machine as a whole.
+The nearest folder above the device that has a location counts. A device made of others (RAID, LVM, a VFIO group) is
+near all of them.
 """
 
 from __future__ import annotations
@@ -15,18 +13,16 @@ from typing import Final, NamedTuple
 
 from nri.host.root import Root
 
-__all__ = ["Locality", "folder_of_device", "folder_of_path", "near"]
-
 _DEVICES = "sys/devices"
-#: The files of a folder that have CPUs, in the order in which they are looked for.
+#: Files with lists of CPUs, in the order in which they are tried.
 _CPU_FILES = ("cpulist", "cpulistaffinity", "local_cpulist", "shared_cpu_list")
-#: How many devices one may be made of, in all.
-_MOST_PARTS: Final = 64
-_MOST_LEVELS: Final = 32
+#: Devices that a device may consist of.
+_MAX_PARTS: Final = 64
+_MAX_LEVELS: Final = 32
 
 
 class Locality(NamedTuple):
-    """Lists of CPUs, memory nodes and packages, such as `0-3,8`; "" where nothing is known."""
+    """Lists of CPUs, memory nodes and packages, for example `0-3,8`; "" if unknown."""
 
     cpus: str = ""
     nodes: str = ""
@@ -34,8 +30,8 @@ class Locality(NamedTuple):
 
 
 def folder_of_device(root: Root, block: bool, major: int, minor: int) -> str | None:
-    """The folder of a device in /sys by its number, relative to the root; None if there is none."""
-    return _followed(root, f"sys/dev/{'block' if block else 'char'}/{major}:{minor}")
+    """The folder of a device in /sys by its number, relative to the root, or None."""
+    return _resolved(root, f"sys/dev/{'block' if block else 'char'}/{major}:{minor}")
 
 
 def folder_of_path(root: Root, path: str) -> str | None:
@@ -45,43 +41,43 @@ def folder_of_path(root: Root, path: str) -> str | None:
     except (OSError, ValueError):
         return None
     try:
-        found = os.fstat(descriptor)
+        status = os.fstat(descriptor)
     finally:
         os.close(descriptor)
-    block = not stat.S_ISCHR(found.st_mode)
-    number = found.st_rdev if stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode) else found.st_dev
+    block = not stat.S_ISCHR(status.st_mode)
+    number = status.st_rdev if stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode) else status.st_dev
     return folder_of_device(root, block, os.major(number), os.minor(number)) if os.major(number) else None
 
 
-def near(root: Root, folder: str) -> dict[str, Locality]:
-    """CPUs and memory nodes near to a device, by the paths of the folders that say so; several if it has parts."""
-    found: dict[str, Locality] = {}
-    seen: set[str] = set()
-    waiting = [folder.lstrip("/")]
-    while waiting and len(seen) < _MOST_PARTS:
-        device = _followed(root, waiting.pop(0)) or ""
-        if device in seen or not device.startswith(f"{_DEVICES}/"):
+def localities_of(root: Root, folder: str) -> dict[str, Locality]:
+    """CPUs and memory nodes near a device, by the folder with the information; several for a device with parts."""
+    localities: dict[str, Locality] = {}
+    visited: set[str] = set()
+    queue = [folder.lstrip("/")]
+    while queue and len(visited) < _MAX_PARTS:
+        device = _resolved(root, queue.pop(0)) or ""
+        if device in visited or not device.startswith(f"{_DEVICES}/"):
             continue
-        seen.add(device)
+        visited.add(device)
         where = _upwards(root, device)
         if where is not None:
-            found.setdefault(*where)
-        waiting += [posixpath.join(device, "slaves", name) for name in root.names(f"{device}/slaves")]
+            localities.setdefault(*where)
+        queue += [posixpath.join(device, "slaves", name) for name in root.names(f"{device}/slaves")]
         if device.startswith(f"{_DEVICES}/virtual/vfio/"):
             group = f"sys/kernel/iommu_groups/{posixpath.basename(device)}/devices"
-            waiting += [posixpath.join(group, name) for name in root.names(group)]
-    return found
+            queue += [posixpath.join(group, name) for name in root.names(group)]
+    return localities
 
 
 def _upwards(root: Root, device: str) -> tuple[str, Locality] | None:
-    """The nearest folder, the device's or one above, that says where it is; of no CPUs those above it are asked."""
+    """The nearest folder with a location, the device's or one above it, and that location."""
     nodes = where = ""
-    for _ in range(_MOST_LEVELS):
+    for _ in range(_MAX_LEVELS):
         if not device.startswith(f"{_DEVICES}/"):
             break
         cpus = next((text for name in _CPU_FILES if (text := _text(root, device, name))), "")
-        here = _text(root, device, "numa_node")
-        nodes = nodes or ("" if here == "-1" else here)
+        node = _text(root, device, "numa_node")
+        nodes = nodes or ("" if node == "-1" else node)
         if cpus or nodes:
             where = where or "/" + device
         if cpus:
@@ -94,26 +90,26 @@ def _text(root: Root, folder: str, name: str) -> str:
     return (root.find(f"{folder}/{name}") or "").strip()
 
 
-def _followed(root: Root, path: str) -> str | None:
-    """A path below the root without links; None if there is nothing."""
+def _resolved(root: Root, path: str) -> str | None:
+    """Resolve the links of a path below the root; None if it does not exist."""
     parts = path.strip("/").split("/")
-    done: list[str] = []
+    resolved: list[str] = []
     links = 0
     while parts:
         part = parts.pop(0)
         if part in ("", "."):
             continue
         if part == "..":
-            done = done[:-1]
+            resolved = resolved[:-1]
             continue
-        target = root.link("/".join([*done, part]))
+        target = root.link("/".join([*resolved, part]))
         if target is None:
-            done.append(part)
+            resolved.append(part)
             continue
         links += 1
-        if links > _MOST_LEVELS:
+        if links > _MAX_LEVELS:
             return None
-        done = [] if target.startswith("/") else done
+        resolved = [] if target.startswith("/") else resolved
         parts = [*target.strip("/").split("/"), *parts]
-    found = "/".join(done)
-    return found if root.exists(found) else None
+    real_path = "/".join(resolved)
+    return real_path if root.exists(real_path) else None

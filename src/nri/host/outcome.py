@@ -1,8 +1,4 @@
-"""The result of a write to the machine: what was wanted, what is there now, and why if they differ.
-
-Rules: pure values; an outcome other than applied and unchanged always has a reason. One form for cgroups, processes,
-resctrl groups and switches of the kernel. Next: the rooms that return it, first :mod:`nri.host.cgroups.writer`.
-"""
+"""Results of writes to the machine, for cgroups, processes, resctrl groups and switches of the kernel."""
 
 from __future__ import annotations
 
@@ -11,48 +7,46 @@ import errno
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-__all__ = ["GONE_ERRORS", "Outcome", "Result", "Unsupported", "explain"]
-
-#: The errors of a file of the kernel whose process or cgroup has ended.
+#: Errors of kernel files whose process or cgroup no longer exists.
 GONE_ERRORS = frozenset({errno.ENOENT, errno.ENODEV, errno.ESRCH, errno.ENOTDIR})
 _UNSUPPORTED_ERRORS = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EROFS})
 
 
 class Outcome(enum.Enum):
-    """The outcome of one write."""
+    """The outcome of a write. All except APPLIED and UNCHANGED come with a reason."""
 
     APPLIED = "applied"
-    """It was written, and reads back as wanted."""
+    """The value was written, and reads back the same."""
     UNCHANGED = "unchanged"
-    """It was so already; nothing was written."""
+    """The file already had the value; nothing was written."""
     CLAMPED = "clamped"
-    """The kernel took it, and made something else of it."""
+    """The kernel accepted the value, but changed it."""
     UNSUPPORTED = "unsupported"
-    """This machine cannot do it."""
+    """The machine does not support the setting."""
     REFUSED = "refused"
-    """This machine could, but does not take this value, here or now; what was before is still there."""
+    """The machine supports the setting, but refused this value; the previous value is still in force."""
     GONE = "gone"
-    """The cgroup, process or group is not there, or not any more."""
+    """The cgroup, process or group does not exist."""
 
 
 class Unsupported(NamedTuple):
-    """Something that this machine cannot do, in place of a value."""
+    """Stands for a value that this machine does not support."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One write and what became of it.
+    """The result of a write.
 
     Attributes:
-        target: where: the path of a cgroup, `process 123`, the name of a resctrl group.
-        name: what: the neutral name of a knob, `oom_score_adj`, and the like.
-        wanted: the value that was to be.
+        target: the path of a cgroup, `process 123`, or the name of a resctrl group.
+        name: the neutral name of a knob, or for example `oom_score_adj`.
+        wanted: the requested value.
         outcome: see :class:`Outcome`.
-        reason: why it is not as wanted; empty if it is.
-        before: the value that was found first; None if none was read.
-        after: the value that is there now, as far as it was read.
+        reason: why the value is not in force, or "".
+        before: the previous value; None if it was not read.
+        after: the present value, as far as it was read.
     """
 
     target: str
@@ -65,7 +59,7 @@ class Result:
 
     @property
     def in_force(self) -> bool:
-        """Whether the machine now has what was wanted."""
+        """Whether the machine now has the requested value."""
         return self.outcome in (Outcome.APPLIED, Outcome.UNCHANGED)
 
     def __str__(self) -> str:
@@ -74,7 +68,7 @@ class Result:
 
 
 def explain(error: OSError) -> tuple[Outcome, str]:
-    """The outcome of a write that an error ended, and the error's words as its reason."""
+    """The outcome of a write that failed with an error, and the error's text as its reason."""
     words = error.strerror or str(error)
     if error.errno in GONE_ERRORS:
         return Outcome.GONE, words

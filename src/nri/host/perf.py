@@ -1,9 +1,6 @@
-"""Events of processors that a cgroup has caused: cycles, instructions, references and misses of caches.
+"""Count processor events of a cgroup: cycles, instructions, references and misses of caches.
 
-Rules: counters are the kernel's, one for each event and processor, and each holds a descriptor until it is closed; a
-machine without them, as most virtual ones are, is :class:`Unsupported` with the reason. Next: :mod:`nri.host.resctrl`.
-
-Source: perf_event_open(2); the structure is that of its first version, which every kernel takes.
+Source: perf_event_open(2); the structure is that of its first version, which every kernel accepts.
 """
 
 from __future__ import annotations
@@ -21,8 +18,6 @@ from nri.host.cgroups.hierarchies import Hierarchies
 from nri.host.outcome import Unsupported
 from nri.host.root import Root
 
-__all__ = ["Counters", "Event", "OpenEvent", "count", "open_event", "probe_events"]
-
 _CALL: Final = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "loongarch64": 241, "s390x": 331, "ppc64le": 319}
 _CLOSE_ON_EXEC, _CGROUP = 1 << 3, 1 << 2
 #: type, size, config, then 40 bytes and the flags, all of them zero, and zero again up to the first version's size.
@@ -35,7 +30,7 @@ OpenEvent = Callable[[int, int, int, int], int]
 
 
 class Event(Enum):
-    """An event, as the kernel names it: its type and its number there."""
+    """An event: the kernel's type and number."""
 
     CYCLES = (0, 0)
     INSTRUCTIONS = (0, 1)
@@ -46,7 +41,7 @@ class Event(Enum):
 
 
 def open_event(kind: int, config: int, cgroup: int, processor: int) -> int:
-    """Begin to count an event of a cgroup on a processor; return the counter's descriptor.
+    """Start counting an event of a cgroup on a processor; returns the counter's descriptor.
 
     Args:
         kind: the event's type.
@@ -60,13 +55,13 @@ def open_event(kind: int, config: int, cgroup: int, processor: int) -> int:
     number = _CALL.get(platform.machine())
     if number is None:
         raise OSError(errno.ENOSYS, f"perf_event_open is not known on {platform.machine()}")
-    given = ctypes.create_string_buffer(_ATTRIBUTES.pack(kind, _ATTRIBUTES.size, config), _ATTRIBUTES.size)
+    attributes = ctypes.create_string_buffer(_ATTRIBUTES.pack(kind, _ATTRIBUTES.size, config), _ATTRIBUTES.size)
     words = (max(cgroup, 0), processor, -1, _CLOSE_ON_EXEC | (_CGROUP if cgroup >= 0 else 0))
     libc = ctypes.CDLL(None, use_errno=True)
-    found = libc.syscall(ctypes.c_long(number), ctypes.byref(given), *(ctypes.c_long(word) for word in words))
-    if found < 0:
+    descriptor = libc.syscall(ctypes.c_long(number), ctypes.byref(attributes), *(ctypes.c_long(word) for word in words))
+    if descriptor < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return int(found)
+    return int(descriptor)
 
 
 class Counters:
@@ -76,27 +71,27 @@ class Counters:
         self._descriptors: dict[Event, list[int]] = {}
 
     def add(self, event: Event, descriptor: int) -> None:
-        """Take a counter, which is closed with the others."""
+        """Add a counter, which `close` closes."""
         self._descriptors.setdefault(event, []).append(descriptor)
 
     def read(self) -> dict[Event, int]:
-        """The events so far, of all processors. Raises OSError."""
-        found = {}
+        """The events so far on all processors. Raises OSError."""
+        counts = {}
         for event, descriptors in self._descriptors.items():
-            texts = [os.read(each, _COUNT.size) for each in descriptors]
-            found[event] = sum(_COUNT.unpack(text)[0] for text in texts if len(text) == _COUNT.size)
-        return found
+            texts = [os.read(descriptor, _COUNT.size) for descriptor in descriptors]
+            counts[event] = sum(_COUNT.unpack(text)[0] for text in texts if len(text) == _COUNT.size)
+        return counts
 
     def close(self) -> None:
-        """Count no longer."""
-        descriptors = [each for found in self._descriptors.values() for each in found]
+        """Stop counting."""
+        descriptors = [descriptor for opened in self._descriptors.values() for descriptor in opened]
         self._descriptors = {}
-        for each in descriptors:
-            os.close(each)
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def probe_events(events: Iterable[Event], opened: OpenEvent = open_event) -> Unsupported | None:
-    """The reason why this machine does not count these events; None if it does."""
+    """Why this machine does not count these events; None if it does."""
     for event in events:
         try:
             os.close(opened(*event.value, -1, 0))
@@ -113,7 +108,7 @@ def count(
     processors: Iterable[int],
     opened: OpenEvent = open_event,
 ) -> Counters | Unsupported:
-    """Begin to count events of a cgroup and of those below it.
+    """Start counting events of a cgroup, including those below it.
 
     Args:
         hierarchies: the cgroups.
@@ -130,18 +125,18 @@ def count(
     folder = hierarchies.folder("perf_event", cgroup) or hierarchies.folder("", cgroup)
     if folder is None:
         return Unsupported("the cgroup hierarchy perf_event is not mounted")
-    made = Counters()
+    counters = Counters()
     descriptor = root.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        for event, each in [(event, each) for each in processors for event in events]:
+        for event, processor in [(event, processor) for processor in processors for event in events]:
             try:
-                made.add(event, opened(*event.value, descriptor, each))
+                counters.add(event, opened(*event.value, descriptor, processor))
             except OSError as error:
-                made.close()
+                counters.close()
                 return Unsupported(_reason(event, error))
     finally:
         os.close(descriptor)
-    return made
+    return counters
 
 
 def _reason(event: Event, error: OSError) -> str:

@@ -1,8 +1,4 @@
-"""Pressure stall information: the share of time in which tasks wait for processors, memory or block I/O.
-
-Rules: reads only; shares are percent of the time, over the last 10, 60 and 300 seconds. A kernel that does not count is
-:class:`Unsupported` with the reason; a cgroup that is not there is FileNotFoundError. Next: :mod:`nri.host.perf`.
-"""
+"""Pressure stall information: the percentage of time in which tasks wait for processors, memory or block I/O."""
 
 from __future__ import annotations
 
@@ -13,14 +9,12 @@ from nri.host.cgroups.hierarchies import Hierarchies
 from nri.host.outcome import Unsupported
 from nri.host.root import Root
 
-__all__ = ["Pressure", "Stall", "cgroup_pressure", "machine_pressure", "parse_pressure"]
-
 Resource = Literal["cpu", "memory", "io", "irq"]
 _OFF = "the kernel counts none: boot it with psi=1"
 
 
 class Stall(NamedTuple):
-    """Percent of the time, and all microseconds so far, in which tasks waited."""
+    """Percentages of the last 10, 60 and 300 seconds, and total microseconds, in which tasks waited."""
 
     avg10: float
     avg60: float
@@ -29,14 +23,14 @@ class Stall(NamedTuple):
 
 
 class Pressure(NamedTuple):
-    """`some` while at least one task waits, `full` while all that are not idle do. None: the kernel does not say."""
+    """`some`: at least one task waits; `full`: all tasks that are not idle wait. None if not reported."""
 
     some: Stall | None
     full: Stall | None
 
 
 def parse_pressure(text: str) -> Pressure:
-    """Read a pressure file; lines of other kinds are passed over. Raises ValueError."""
+    """Parse a pressure file; other lines are ignored. Raises ValueError."""
     rows: dict[str, Stall] = {}
     for line in text.splitlines():
         kind, _, words = line.partition(" ")
@@ -54,7 +48,7 @@ def parse_pressure(text: str) -> Pressure:
 
 
 def machine_pressure(root: Root, resource: Resource) -> Pressure | Unsupported:
-    """The pressure on the whole machine. Raises ValueError for a text that cannot be understood."""
+    """The pressure on the machine. Raises ValueError for an invalid file."""
     try:
         return parse_pressure(root.read(f"/proc/pressure/{resource}"))
     except OSError:
@@ -62,7 +56,7 @@ def machine_pressure(root: Root, resource: Resource) -> Pressure | Unsupported:
 
 
 def cgroup_pressure(hierarchies: Hierarchies, cgroup: str, resource: Resource) -> Pressure | Unsupported:
-    """The pressure on a cgroup: from cgroup v2, or from the hierarchy of cpuacct where a kernel has it on v1.
+    """The pressure on a cgroup: from cgroup v2, or from the hierarchy of cpuacct on kernels that support that.
 
     Raises:
         FileNotFoundError: there is no such cgroup.

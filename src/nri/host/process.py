@@ -1,9 +1,4 @@
-"""Processes of the machine: their cgroups, their groups, when they began, their OOM score.
-
-Rules: a process is its number and the tick at which it began, because numbers are given again; a write goes to the
-folder of /proc that was opened and compared before, so that it never meets another process. Reading one that has
-ended is None. Next: :mod:`nri.host.core_sched`.
-"""
+"""Processes of the machine: their state, cgroups, start time and OOM score."""
 
 from __future__ import annotations
 
@@ -15,38 +10,19 @@ from nri.files import open_regular
 from nri.host.outcome import Outcome, Result, explain
 from nri.host.root import Root
 
-__all__ = [
-    "OOM_SCORES",
-    "Process",
-    "Stat",
-    "cgroups",
-    "children",
-    "command_line",
-    "environment",
-    "find",
-    "has_socket",
-    "numbers",
-    "oom_score",
-    "parse_cgroups",
-    "parse_stat",
-    "read_stat",
-    "set_oom_scores",
-    "thread_states",
-]
-
 #: The range of an OOM score; -1000 is never killed.
 OOM_SCORES = range(-1000, 1001)
 _NAME = "oom_score_adj"
-#: Bytes that are read of a file with one line.
-_LINE = 4096
+#: Bytes read from a file with one line.
+_MAX_LINE_BYTES = 4096
 
 
 class Process(NamedTuple):
-    """A process that is not another one later.
+    """A process, identified by pid and start time because pids are reused.
 
     Attributes:
-        pid: its number, as the root sees it.
-        started: the ticks from the machine's start to its own.
+        pid: the process id in the root's pid namespace.
+        started: ticks from the machine's start to the start of the process.
     """
 
     pid: int
@@ -54,7 +30,7 @@ class Process(NamedTuple):
 
 
 class Stat(NamedTuple):
-    """The part of /proc/PID/stat that is used here. `started` is 0 in a text that does not go that far."""
+    """The used part of /proc/PID/stat. `started` is 0 if the text is truncated."""
 
     pid: int
     name: str
@@ -66,9 +42,9 @@ class Stat(NamedTuple):
 
 
 def parse_stat(text: str) -> Stat:
-    """Read /proc/PID/stat; the name in it may have blanks and parentheses. Raises ValueError."""
-    number, opening, rest = text.partition(" (")
-    name, closing, after = rest.rpartition(") ")
+    """Parse /proc/PID/stat, where the name may contain blanks and parentheses. Raises ValueError."""
+    number, opening, remainder = text.partition(" (")
+    name, closing, after = remainder.rpartition(") ")
     words = after.split()
     if not opening or not closing or len(words) < 4 or len(words[0]) != 1:
         raise ValueError(f"{text[:80]!r} is not what /proc/PID/stat says")
@@ -77,18 +53,18 @@ def parse_stat(text: str) -> Stat:
 
 
 def parse_cgroups(text: str) -> dict[str, str]:
-    """/proc/PID/cgroup: controller to path; the path of cgroup v2 has the empty name."""
+    """Parse /proc/PID/cgroup: paths by controller; the key of cgroup v2 is ""."""
     rows = (line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2)
     return {name: path for _, names, path in rows for name in names.split(",")}
 
 
 def numbers(root: Root) -> list[int]:
-    """The numbers of all processes, ascending."""
+    """The ids of all processes, ascending."""
     return sorted(int(name) for name in root.folders("/proc") if name.isascii() and name.isdigit())
 
 
 def read_stat(root: Root, pid: int) -> Stat | None:
-    """The present content of /proc/PID/stat; None of a process that has ended, or if it is not understood."""
+    """The present content of /proc/PID/stat; None if the process has ended or the text is invalid."""
     return _stat(root, f"/proc/{pid}/stat")
 
 
@@ -101,37 +77,37 @@ def _stat(root: Root, path: str) -> Stat | None:
 
 
 def find(root: Root, pid: int) -> Process | None:
-    """The process that has this number now; None if none has, or its entry is not understood."""
+    """The process that has this id now, or None."""
     stat = read_stat(root, pid)
     return None if stat is None else Process(pid, stat.started)
 
 
 def command_line(root: Root, pid: int) -> list[str]:
-    """The words of a process's command line; none of one that has ended."""
+    """The arguments of a process; an empty list if it has ended."""
     text = root.find(f"/proc/{pid}/cmdline") or ""
     return text.removesuffix("\0").split("\0") if text else []
 
 
 def environment(root: Root, pid: int) -> list[str] | None:
-    """The environment that a process was started with, as ``NAME=value``; None if it ended or is not for us."""
+    """The initial environment of a process, as ``NAME=value``; None if it has ended or may not be read."""
     text = root.find(f"/proc/{pid}/environ")
     return None if text is None else text.removesuffix("\0").split("\0")
 
 
 def has_socket(root: Root, pid: int, inode: str = "") -> bool:
-    """Whether a process has a socket open, or the one with this inode; false also where we may not know."""
-    folder, wanted = f"/proc/{pid}/fd", f"socket:[{inode}]" if inode else "socket:"
-    return any((root.link(f"{folder}/{name}") or "").startswith(wanted) for name in root.names(folder))
+    """Whether a process has an open socket, or the one with this inode; false if its descriptors may not be read."""
+    folder, prefix = f"/proc/{pid}/fd", f"socket:[{inode}]" if inode else "socket:"
+    return any((root.link(f"{folder}/{name}") or "").startswith(prefix) for name in root.names(folder))
 
 
 def thread_states(root: Root, pid: int) -> list[str]:
-    """The states of all threads, a letter each; none of a process that has ended."""
+    """The states of all threads, a letter each; an empty list if the process has ended."""
     stats = (_stat(root, f"/proc/{pid}/task/{task}/stat") for task in root.folders(f"/proc/{pid}/task"))
     return [stat.state for stat in stats if stat is not None]
 
 
 def children(root: Root, pid: int) -> list[int]:
-    """The processes that the threads of a process have started and that have not been waited for."""
+    """The child processes of all threads of a process that have not been waited for."""
     texts = (root.find(f"/proc/{pid}/task/{task}/children") for task in root.folders(f"/proc/{pid}/task"))
     return [int(word) for text in texts for word in (text or "").split()]
 
@@ -143,7 +119,7 @@ def cgroups(root: Root, pid: int) -> dict[str, str] | None:
 
 
 def oom_score(root: Root, pid: int) -> int | None:
-    """The badness by which the kernel chooses a process to kill when memory runs out; None if it has ended."""
+    """The OOM score adjustment of a process; None if it has ended."""
     text = root.find(f"/proc/{pid}/{_NAME}")
     try:
         return None if text is None else int(text)
@@ -185,7 +161,7 @@ def _set_oom_score(root: Root, process: Process, score: int) -> Result:
 
 def _read(folder: int, name: str) -> str:
     with open(open_regular(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=folder), "rb") as file:
-        return file.read(_LINE).decode("utf-8", "surrogateescape")
+        return file.read(_MAX_LINE_BYTES).decode("utf-8", "surrogateescape")
 
 
 def _write(folder: int, name: str, text: str) -> None:

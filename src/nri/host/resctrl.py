@@ -1,8 +1,7 @@
-"""Shares of the last cache and of memory bandwidth, given to groups of processes through the file system resctrl.
+"""Share the last-level cache and memory bandwidth between groups of processes through the file system resctrl.
 
-One job: :class:`Resctrl`. Rules: a group is a folder, its shares are lines by resource (`L3`, `MB`) and cache domain;
-masks are numbers here and hexadecimal in the file. An ability that the processor lacks is :class:`Unsupported` with the
-reason, and what the kernel refuses has its own words for it (`info/last_cmd_status`). Next: :mod:`nri.host.topology`.
+A group is a folder. Its shares are lines by resource (`L3`, `MB`) and cache domain; masks are integers here and
+hexadecimal in the file.
 
 Source: Documentation/filesystems/resctrl.rst.
 """
@@ -16,21 +15,26 @@ from typing import NamedTuple
 from nri.host.outcome import GONE_ERRORS, Outcome, Result, Unsupported, explain
 from nri.host.root import Root
 
-__all__ = ["Bandwidth", "Cache", "Capabilities", "Resctrl", "Schemata", "format_line", "parse_schemata"]
-
 #: resource -> cache domain -> mask of the cache, or share of the bandwidth.
 Schemata = dict[str, dict[int, int]]
 
 _TOP = "/sys/fs/resctrl"
-#: Entries of a group's folder that are no groups themselves.
+#: Entries of a group's folder that are not groups.
 _MONITORS = "mon_groups"
-_OWN = frozenset({"info", _MONITORS, "mon_data"})
+_RESERVED_NAMES = frozenset({"info", _MONITORS, "mon_data"})
 _DIGITS = "0123456789abcdef"
 _FLAGS = ("cat_l3", "cat_l2", "mba")
 
 
 class Cache(NamedTuple):
-    """The shares of a cache that can be given: all bits of a mask, how many a mask has at least, how many groups."""
+    """The capabilities of a cache.
+
+    Attributes:
+        mask: the mask of the entire cache.
+        least_bits: minimum number of bits in a mask.
+        groups: maximum number of groups.
+        sparse: whether masks may have gaps.
+    """
 
     mask: int
     least_bits: int
@@ -38,19 +42,19 @@ class Cache(NamedTuple):
     sparse: bool = False
 
     def complaint(self, mask: int) -> str:
-        """The reason why this is no mask here; empty if it is one. Pure."""
+        """Why the processor does not accept this mask; "" if it does."""
         if mask <= 0 or mask & ~self.mask:
             return f"{mask:x} is not within {self.mask:x}"
         if mask.bit_count() < self.least_bits:
             return f"{mask:x} has fewer bits than {self.least_bits}"
         low = mask >> ((mask & -mask).bit_length() - 1)
         if not self.sparse and low & (low + 1):
-            return f"{mask:x} has a gap, which this processor does not take"
+            return f"{mask:x} has a gap, which this processor does not accept"
         return ""
 
 
 class Bandwidth(NamedTuple):
-    """The shares of memory bandwidth: the least one, the step, how many groups."""
+    """The capabilities of memory bandwidth: minimum share, step, maximum number of groups."""
 
     least: int
     step: int
@@ -58,7 +62,7 @@ class Bandwidth(NamedTuple):
 
 
 class Capabilities(NamedTuple):
-    """The abilities of resctrl here. `domains` are the numbers of the caches, by resource."""
+    """The capabilities of resctrl. `domains` are the numbers of the caches, by resource."""
 
     caches: Mapping[str, Cache]
     bandwidth: Bandwidth | None
@@ -72,28 +76,28 @@ class Resctrl:
         self._root, self._path = root, path
 
     def capabilities(self) -> Capabilities | Unsupported:
-        """Find out what can be shared here, or why nothing can. Raises ValueError for a text not understood."""
+        """Read the capabilities, or why there are none. Raises ValueError for an invalid file."""
         text = self._root.find(f"{self._path}/schemata")
         if text is None:
             return Unsupported(self._missing())
-        caches = {name: found for name in self._infos() if (found := self._cache(name)) is not None}
+        caches = {name: cache for name in self._infos() if (cache := self._cache(name)) is not None}
         domains = {name: tuple(sorted(shares)) for name, shares in parse_schemata(text).items()}
         return Capabilities(caches, self._bandwidth(), domains)
 
     def groups(self) -> list[str]:
-        """The names of the groups, without the one that all others come from."""
-        return [name for name in self._root.folders(self._path) if name not in _OWN]
+        """The names of the groups, without the default group."""
+        return [name for name in self._root.folders(self._path) if name not in _RESERVED_NAMES]
 
     def create(self, group: str) -> Result:
-        """Make a group; unchanged if it is there."""
+        """Create a group; unchanged if it exists."""
         return self._folder(group, "", "there", self._root.make_folder, errno.EEXIST)
 
     def remove(self, group: str) -> Result:
-        """Remove a group, whose processes go back to the first one; unchanged if it is not there."""
+        """Remove a group, whose processes move to the default group; unchanged if it does not exist."""
         return self._folder(group, "", "removed", self._root.remove_folder, errno.ENOENT)
 
     def monitors(self) -> list[tuple[str, str]]:
-        """The monitoring groups, whose processes are only counted: the group that each is in, and its name."""
+        """The monitoring groups: pairs of the containing group and the name."""
         return [
             (group, name)
             for group in ("", *self.groups())
@@ -101,15 +105,15 @@ class Resctrl:
         ]
 
     def create_monitor(self, name: str, group: str = "") -> Result:
-        """Make a monitoring group in a group, which must be there; unchanged if it is there."""
+        """Create a monitoring group in an existing group; unchanged if it exists."""
         return self._folder(group, name, "there", self._root.make_folder, errno.EEXIST)
 
     def remove_monitor(self, name: str, group: str = "") -> Result:
-        """Remove a monitoring group; unchanged if it is not there."""
+        """Remove a monitoring group; unchanged if it does not exist."""
         return self._folder(group, name, "removed", self._root.remove_folder, errno.ENOENT)
 
     def add_to_monitor(self, name: str, process: int, group: str = "") -> Result:
-        """Count a process, and what it starts from now on, in a monitoring group."""
+        """Add a process, and its future children, to a monitoring group."""
         try:
             self._root.write(f"{self._at(group, name)}/tasks", str(process))
         except (OSError, ValueError) as error:
@@ -117,24 +121,24 @@ class Resctrl:
         return Result(name, "tasks", process, Outcome.APPLIED)
 
     def schemata(self, group: str = "") -> Schemata:
-        """The shares of a group. Raises FileNotFoundError if there is none, ValueError for what is not understood."""
+        """The shares of a group. Raises FileNotFoundError, or ValueError for an invalid file."""
         return parse_schemata(self._root.read(f"{self._at(group)}/schemata"))
 
-    def set_schemata(self, group: str, wanted: Mapping[str, Mapping[int, int]]) -> list[Result]:
-        """Give a group shares; one result for each resource. Domains that are not named stay as they are."""
-        return [self._set_line(group, resource, shares) for resource, shares in wanted.items()]
+    def set_schemata(self, group: str, schemata: Mapping[str, Mapping[int, int]]) -> list[Result]:
+        """Set shares of a group; one result for each resource. Other domains are unchanged."""
+        return [self._set_line(group, resource, shares) for resource, shares in schemata.items()]
 
     def tasks(self, group: str = "") -> list[int]:
-        """The threads of a group, ascending. Raises FileNotFoundError if there is no such group."""
+        """The threads of a group, ascending. Raises FileNotFoundError."""
         return sorted({int(word) for word in self._root.read(f"{self._at(group)}/tasks").split()})
 
     def add_tasks(self, group: str, threads: Iterable[int]) -> list[Result]:
-        """Put threads into a group, one by one; those that have ended are gone, and stop no other."""
+        """Add threads to a group one by one; the result for a thread that has ended is GONE."""
         present: set[int] = set()
         try:
             present = set(self.tasks(group))
         except (OSError, ValueError):
-            pass  # each write will say so
+            pass  # each write returns the error
         return [self._add(group, thread, thread in present) for thread in threads]
 
     def _add(self, group: str, thread: int, present: bool) -> Result:
@@ -163,17 +167,17 @@ class Resctrl:
         reason = f"it reads back as {format_line(resource, after).strip()}"
         return Result(group, name, shares, Outcome.CLAMPED, reason, before, after)
 
-    def _folder(self, group: str, monitor: str, wanted: str, call: Callable[[str], None], fine: int) -> Result:
+    def _folder(self, group: str, monitor: str, state: str, call: Callable[[str], None], fine: int) -> Result:
         target, knob = (monitor, "monitoring group") if monitor else (group, "group")
         if not target:
-            return Result(target, knob, wanted, Outcome.REFUSED, "the first group is always there")
+            return Result(target, knob, state, Outcome.REFUSED, "the first group is always there")
         try:
             call(self._at(group, monitor))
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno == fine and self._root.exists(self._path):
-                return Result(target, knob, wanted, Outcome.UNCHANGED)
-            return Result(target, knob, wanted, *self._explained(group, error))
-        return Result(target, knob, wanted, Outcome.APPLIED)
+                return Result(target, knob, state, Outcome.UNCHANGED)
+            return Result(target, knob, state, *self._explained(group, error))
+        return Result(target, knob, state, Outcome.APPLIED)
 
     def _explained(self, group: str, error: OSError | ValueError) -> tuple[Outcome, str]:
         if not isinstance(error, OSError):
@@ -185,24 +189,24 @@ class Resctrl:
             return outcome, "the processor has no more groups"
         if error.errno in GONE_ERRORS:
             return Outcome.GONE, words if self._root.exists(self._at(group)) else "there is no such group"
-        said = (self._root.find(f"{self._path}/info/last_cmd_status") or "").strip()
-        return outcome, f"{words}: {said}" if said not in ("", "ok") else words
+        status = (self._root.find(f"{self._path}/info/last_cmd_status") or "").strip()
+        return outcome, f"{words}: {status}" if status not in ("", "ok") else words
 
     def _missing(self) -> str:
-        """Say why there is no resctrl: the processor lacks it, or it is not mounted."""
+        """Why resctrl is missing: the processor lacks it, or it is not mounted."""
         flags: set[str] = set()
         for line in (self._root.find("/proc/cpuinfo") or "").splitlines():
             if line.startswith(("flags", "Features")):
                 flags = set(line.partition(":")[2].split())
                 break
-        found = [flag for flag in _FLAGS if flag in flags]
-        if not found:
+        abilities = [flag for flag in _FLAGS if flag in flags]
+        if not abilities:
             return "the processor, or the hypervisor, shares neither cache nor memory bandwidth"
-        return f"resctrl is not mounted at {self._path}; the processor has {', '.join(found)}"
+        return f"resctrl is not mounted at {self._path}; the processor has {', '.join(abilities)}"
 
     def _at(self, group: str, monitor: str = "") -> str:
         for name in (group, monitor):
-            if "/" in name or "\0" in name or name in {".", "..", *_OWN}:
+            if "/" in name or "\0" in name or name in {".", "..", *_RESERVED_NAMES}:
                 raise ValueError(f"{name!r} cannot be the name of a group")
         folder = f"{self._path}/{group}" if group else self._path
         return f"{folder}/{_MONITORS}/{monitor}" if monitor else folder
@@ -232,22 +236,22 @@ class Resctrl:
 
 
 def parse_schemata(text: str) -> Schemata:
-    """Read lines such as `L3:0=fff;1=ff0`. Masks are hexadecimal, bandwidths (`MB`, `SMBA`) not. Raises ValueError."""
-    found: Schemata = {}
+    """Parse lines such as `L3:0=fff;1=ff0`. Masks are hexadecimal, bandwidths (`MB`, `SMBA`) decimal."""
+    schemata: Schemata = {}
     for line in text.splitlines():
         resource, mark, shares = line.strip().partition(":")
         if not mark:
             continue
         try:
             pairs = [share.split("=") for share in shares.split(";") if share.strip()]
-            found[resource] = {int(domain): int(share, _base(resource)) for domain, share in pairs}
+            schemata[resource] = {int(domain): int(share, _base(resource)) for domain, share in pairs}
         except ValueError:
             raise ValueError(f"{line.strip()[:80]!r} is no line of schemata") from None
-    return found
+    return schemata
 
 
 def format_line(resource: str, shares: Mapping[int, int]) -> str:
-    """One line for a schemata file, with the end that the kernel insists on. Pure."""
+    """A line of a schemata file, with the newline that the kernel requires."""
     words = (
         f"{domain}={share:x}" if _base(resource) == 16 else f"{domain}={share}" for domain, share in shares.items()
     )

@@ -1,10 +1,7 @@
-"""The files of the machine below a root path: read, written, listed, made and removed, and never outside of it.
+"""Access files of the machine below a root path, and never outside of it.
 
-Rules: a path is taken as a process would take it whose root directory this is, so neither a symlink nor `..` leads
-out, and an absolute symlink stays inside; an error is an OSError with the path, but where a method says otherwise.
-No pipe and no device is opened in the place of a file: that would wait, or do something.
-A test gives a tree of its own; an agent in a container gives the place where the machine's root is mounted.
-Next: :mod:`nri.host.cgroups`, most of what is written.
+A path is resolved as in a process with this root directory, so neither a symlink nor `..` leads out. In a test the root
+is a folder; in a container it is the mount point of the machine's root.
 """
 
 from __future__ import annotations
@@ -16,25 +13,23 @@ import stat
 from collections import deque
 from typing import Protocol
 
-__all__ = ["MACHINE", "Files", "Identity", "Root", "open_below"]
-
-#: Device and inode of a file: a cgroup that was removed and made again has another one.
+#: Device and inode of a file; a cgroup that was removed and created again has a different one.
 Identity = tuple[int, int]
 
 _OPENAT2, _RESOLVE_IN_ROOT, _RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS = 437, 0x10, 0x02, 0x04
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _MAX_LINKS = 40
-#: The kernel has no openat2; a container's seccomp profile does not know it; a folder was moved under a `..`.
-_INSTEAD = frozenset({errno.ENOSYS, errno.EPERM, errno.EAGAIN})
+#: The kernel lacks openat2; a seccomp profile forbids it; a folder was moved during the resolution of a `..`.
+_FALLBACK_ERRORS = frozenset({errno.ENOSYS, errno.EPERM, errno.EAGAIN})
 _CHUNK = 1 << 16
-#: No file of a kernel that is read here is longer: a cgroup's four million processes.
-_MOST = 64 << 20
+#: The longest file of the kernel: the list of a cgroup's four million processes.
+_MAX_BYTES = 64 << 20
 
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Files(Protocol):
-    """The part of :class:`Root` that reading and writing of knobs needs: what a simulated kernel gives in a test."""
+    """The part of :class:`Root` that knobs need; tests implement it with a simulated kernel."""
 
     def read(self, path: str) -> str:
         """The text of a file."""
@@ -45,20 +40,20 @@ class Files(Protocol):
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or a folder."""
+        """Whether a file or folder exists."""
         ...
 
     def identity(self, path: str) -> Identity | None:
-        """Device and inode; None if nothing is there."""
+        """Device and inode, or None if it does not exist."""
         ...
 
     def folders(self, path: str) -> list[str]:
-        """The names of the folders in a folder, sorted; none if there is no such folder."""
+        """The sorted names of the folders in a folder; an empty list if it does not exist."""
         ...
 
 
 class Root:
-    """A machine's file system below `path`; `/` is this machine's own."""
+    """A machine's file system below `path`; `/` is that of this machine."""
 
     def __init__(self, path: str | os.PathLike[str] = "/") -> None:
         self.path = os.fspath(path)
@@ -68,38 +63,38 @@ class Root:
 
     @property
     def is_own(self) -> bool:
-        """Whether this is the root that this process itself has."""
+        """Whether this is the root of this process."""
         return os.path.normpath(self.path) == "/"
 
     def open(self, path: str, flags: int = os.O_RDONLY) -> int:
-        """A descriptor of a folder or a regular file, with `os.O_PATH` of anything; the caller closes it.
+        """Open a folder or a regular file, or with `os.O_PATH` anything; the caller closes the descriptor.
 
-        It never makes a file. Below this process's own root the files that are read are a kernel's, thousands in a
-        second, and are opened as they are.
+        It never creates a file. Pipes and devices are refused, because opening them could wait or have effects; below
+        this process's own root, files of the kernel are opened without that check, because that is faster.
         """
         if self.path == "/" or flags & (os.O_PATH | os.O_DIRECTORY):
             return open_below(self.path, path, flags)
-        found = open_below(self.path, path, os.O_PATH)
+        handle = open_below(self.path, path, os.O_PATH)
         try:
-            mode = os.fstat(found).st_mode
+            mode = os.fstat(handle).st_mode
             if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
                 raise OSError(errno.EOPNOTSUPP, "not a regular file")
-            return os.open(f"/proc/self/fd/{found}", flags | os.O_CLOEXEC)  # this very file
+            return os.open(f"/proc/self/fd/{handle}", flags | os.O_CLOEXEC)  # exactly the checked file
         except OSError as error:
             raise OSError(error.errno, error.strerror, path) from None
         finally:
-            os.close(found)
+            os.close(handle)
 
     def read(self, path: str) -> str:
-        """The text of a file; bytes that are no UTF-8 come back when it is written. EFBIG for more than 64 MiB."""
+        """Read a file as text; invalid UTF-8 survives writing it back. Raises EFBIG above 64 MiB."""
         descriptor = self.open(path)
         try:
             chunks, size = [], 0
             while chunk := os.read(descriptor, _CHUNK):
                 chunks.append(chunk)
                 size += len(chunk)
-                if size > _MOST:
-                    raise OSError(errno.EFBIG, f"longer than {_MOST} bytes")
+                if size > _MAX_BYTES:
+                    raise OSError(errno.EFBIG, f"longer than {_MAX_BYTES} bytes")
         except OSError as error:
             raise OSError(error.errno, error.strerror, path) from None
         finally:
@@ -107,14 +102,14 @@ class Root:
         return b"".join(chunks).decode("utf-8", "surrogateescape")
 
     def find(self, path: str) -> str | None:
-        """The text of a file; None if it is not there or cannot be read."""
+        """The text of a file; None if it cannot be read."""
         try:
             return self.read(path)
         except OSError:
             return None
 
     def link(self, path: str) -> str | None:
-        """The target of a symbolic link, which is not followed; None if it is not there, or none."""
+        """The target of a symbolic link; None if the path is not a link."""
         try:
             parent, name = self._parent(path)
         except OSError:
@@ -127,7 +122,7 @@ class Root:
             os.close(parent)
 
     def write(self, path: str, text: str) -> None:
-        """Write a text into a file that is there, in one call, as files of the kernel want it."""
+        """Write a text into an existing file with one call, as the kernel's files require."""
         descriptor = self.open(path, os.O_WRONLY | os.O_TRUNC)
         try:
             os.write(descriptor, text.encode("utf-8", "surrogateescape"))
@@ -147,13 +142,13 @@ class Root:
         except OSError:
             return None
         try:
-            found = os.fstat(descriptor)
-            return found.st_dev, found.st_ino
+            status = os.fstat(descriptor)
+            return status.st_dev, status.st_ino
         finally:
             os.close(descriptor)
 
     def names(self, path: str) -> list[str]:
-        """The names in a folder, sorted; none if there is no such folder."""
+        """The sorted names in a folder; an empty list if it does not exist."""
         try:
             descriptor = self.open(path, os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
@@ -166,7 +161,7 @@ class Root:
             os.close(descriptor)
 
     def folders(self, path: str) -> list[str]:
-        """The names of the folders in a folder, sorted; links to folders are not among them."""
+        """The sorted names of the folders in a folder, without links."""
         try:
             descriptor = self.open(path, os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
@@ -180,7 +175,7 @@ class Root:
             os.close(descriptor)
 
     def make_folder(self, path: str) -> None:
-        """Make one folder, whose parent is there. A cgroup or a resctrl group is made like this."""
+        """Create a folder in an existing one. Also creates a cgroup or a resctrl group."""
         parent, name = self._parent(path)
         try:
             os.mkdir(name, dir_fd=parent)
@@ -190,7 +185,7 @@ class Root:
             os.close(parent)
 
     def remove_folder(self, path: str) -> None:
-        """Remove one folder. The files that the kernel shows in a cgroup or a resctrl group go with it."""
+        """Remove a folder. Also removes a cgroup or a resctrl group with the kernel's files in it."""
         parent, name = self._parent(path)
         try:
             os.rmdir(name, dir_fd=parent)
@@ -215,7 +210,7 @@ class _OpenHow(ctypes.Structure):
 
 
 def open_below(root: str | os.PathLike[str], path: str, flags: int = os.O_RDONLY, *, follow: bool = True) -> int:
-    """Open a path as a process would whose root is `root`: symlinks and ``..`` cannot lead out of it.
+    """Open a path as a process with root directory `root` would: symlinks and ``..`` cannot lead out of it.
 
     With `follow` false a symlink anywhere in the path is an error (ELOOP). Raises OSError.
     Source: openat2(2) with RESOLVE_IN_ROOT, Linux 5.6; where the call is not available, each folder of the path is
@@ -231,7 +226,7 @@ def open_below(root: str | os.PathLike[str], path: str, flags: int = os.O_RDONLY
         if descriptor >= 0:
             return descriptor
         number = ctypes.get_errno()
-        if number not in _INSTEAD:
+        if number not in _FALLBACK_ERRORS:
             raise OSError(number, os.strerror(number), path)
         return _walk(top, path, flags, 0 if not follow else _MAX_LINKS)
     finally:
@@ -239,7 +234,7 @@ def open_below(root: str | os.PathLike[str], path: str, flags: int = os.O_RDONLY
 
 
 def _walk(top: int, path: str, flags: int, max_links: int) -> int:
-    """Open a path below a folder, one name after the other, each opened without following a link."""
+    """Open a path below a folder, component by component, without following links implicitly."""
     folders = [os.dup(top)]
     names, links = deque(path.split("/")), 0
     try:
@@ -258,7 +253,7 @@ def _walk(top: int, path: str, flags: int, max_links: int) -> int:
                 if target.startswith("/"):
                     _leave(folders, len(folders))
                 names.extendleft(reversed(target.split("/")))
-            elif any(rest not in ("", ".") for rest in names):
+            elif any(remaining not in ("", ".") for remaining in names):
                 folders.append(os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folders[-1]))
             else:
                 return _open_last(name, flags, folders[-1])
@@ -271,7 +266,7 @@ def _walk(top: int, path: str, flags: int, max_links: int) -> int:
 
 
 def _open_last(name: str, flags: int, folder: int) -> int:
-    """Open a name of a folder that was not a link a moment ago; ELOOP if it is one now."""
+    """Open the last component, which was not a link when checked. Raises ELOOP if it has become one."""
     descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     if flags & os.O_PATH and stat.S_ISLNK(os.fstat(descriptor).st_mode):  # O_PATH opens the link itself
         os.close(descriptor)
@@ -280,7 +275,7 @@ def _open_last(name: str, flags: int, folder: int) -> int:
 
 
 def _leave(folders: list[int], count: int) -> None:
-    """Go up by folders, never above the first."""
+    """Leave `count` folders, but never the first one."""
     for _ in range(min(count, len(folders) - 1)):
         os.close(folders.pop())
 
@@ -288,5 +283,5 @@ def _leave(folders: list[int], count: int) -> None:
 def _link(name: str, folder: int) -> str | None:
     try:
         return os.readlink(name, dir_fd=folder)
-    except OSError:  # no link, or not there, which opening it will say
+    except OSError:  # not a link, or missing: opening it raises then
         return None

@@ -1,8 +1,4 @@
-"""Switches of the kernel for the whole machine: sysctls of scheduling and memory, and the scheduler's features.
-
-Rules: a switch that excludes another switches that off first, because the kernel refuses both; what is not there is
-unsupported, with the kernels that have it. Next: :mod:`nri.host.net_class`.
-"""
+"""System-wide switches of the kernel: sysctls of scheduling and memory, and scheduler features."""
 
 from __future__ import annotations
 
@@ -11,8 +7,6 @@ from dataclasses import dataclass
 
 from nri.host.outcome import GONE_ERRORS, Outcome, Result, Unsupported, explain
 from nri.host.root import Root
-
-__all__ = ["SWITCHES", "Switch", "read_features", "read_switch", "set_features", "set_switch"]
 
 _FEATURES = ("/sys/kernel/debug/sched/features", "/sys/kernel/debug/sched_features")
 _MACHINE = "machine"
@@ -102,12 +96,12 @@ def read_features(root: Root) -> dict[str, bool] | Unsupported:
     return Unsupported(f"neither {_FEATURES[0]} nor {_FEATURES[1]} can be read: is debugfs mounted?")
 
 
-def set_features(root: Root, wanted: Mapping[str, bool]) -> list[Result]:
+def set_features(root: Root, features: Mapping[str, bool]) -> list[Result]:
     """Switch features of the scheduler; one result for each, never an error."""
     present = read_features(root)
     if isinstance(present, Unsupported):
-        return [Result(_MACHINE, name, on, Outcome.UNSUPPORTED, present.reason) for name, on in wanted.items()]
-    return [_set_feature(root, name, on, present) for name, on in wanted.items()]
+        return [Result(_MACHINE, name, on, Outcome.UNSUPPORTED, present.reason) for name, on in features.items()]
+    return [_set_feature(root, name, on, present) for name, on in features.items()]
 
 
 def _set_feature(root: Root, name: str, on: bool, present: Mapping[str, bool]) -> Result:
@@ -121,8 +115,8 @@ def _set_feature(root: Root, name: str, on: bool, present: Mapping[str, bool]) -
         root.write(path, name if on else f"NO_{name}")
     except OSError as error:
         return Result(_MACHINE, name, on, *explain(error), before)
-    found = read_features(root)
-    after = found.get(name) if isinstance(found, dict) else None
+    features = read_features(root)
+    after = features.get(name) if isinstance(features, dict) else None
     if after == on:
         return Result(_MACHINE, name, on, Outcome.APPLIED, "", before, after)
     return Result(_MACHINE, name, on, Outcome.CLAMPED, "it is still as it was", before, after)

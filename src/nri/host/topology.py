@@ -1,9 +1,7 @@
-"""Processors and memory of a machine: packages, dies, cores, caches, memory nodes and the distances between them.
+"""Read a machine's topology from /sys: packages, dies, cores, caches, memory nodes and their distances.
 
-One job: :func:`read_topology`, once, into frozen values. Rules: reads only, from /sys; CPU numbers may have gaps, and a
-CPU that is offline has no place in a core. A kernel without NUMA is one node with everything. A kind of memory or core
-is a fact only as far as the kernel tells: a node without CPUs is HBM if it is smaller than the mean of those with, else
-slow memory, as nri-plugins has it. Next: :mod:`nri.host.usage`.
+CPU numbers may have gaps. A kernel without NUMA is one node with everything. As in nri-plugins, a node without CPUs is
+HBM if it is smaller than the mean of the nodes with CPUs, else slow memory.
 """
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 from nri.api import cpuset
-
-__all__ = ["Cache", "Cpu", "Node", "Topology", "read_topology"]
 
 _CPUS, _NODES = "/sys/devices/system/cpu", "/sys/devices/system/node"
 #: On processors with two kinds of cores, the CPUs of each.
@@ -29,7 +25,7 @@ MemoryKind = Literal["dram", "pmem", "hbm"]
 
 
 class Cache(NamedTuple):
-    """One cache, and the CPUs that share it. The number is that of resctrl's domains; None before Linux 4.10."""
+    """A cache, and the CPUs that share it. The number is that of resctrl's domains; None before Linux 4.10."""
 
     level: int
     kind: str
@@ -40,15 +36,15 @@ class Cache(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cpu:
-    """One CPU, which is a thread of a core.
+    """A CPU, which is a thread of a core.
 
     Attributes:
-        cluster: the number of CPUs' cluster, mostly those with a common second cache; -1 if the kernel has none.
-        node: its memory node.
-        threads: all threads of its core, itself among them.
-        caches: from the first level up.
-        base_khz: its frequency without turbo; None if the kernel does not tell.
-        energy_preference: what its frequency is chosen for, as `balance_power`; "" if the kernel does not tell.
+        cluster: the number of its cluster, usually the CPUs with a common L2 cache; -1 if not reported.
+        node: the number of its memory node.
+        threads: all threads of its core, including itself.
+        caches: its caches by ascending level.
+        base_khz: its frequency without turbo; None if not reported.
+        energy_preference: for example `balance_power`; "" if not reported.
     """
 
     number: int
@@ -66,11 +62,11 @@ class Cpu:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One memory node.
+    """A memory node.
 
     Attributes:
-        distances: to each node by its number; 10 is itself.
-        has_normal_memory: whether the kernel may put anything there; if not, only what can be moved.
+        distances: the distance to each node by its number; 10 to itself.
+        has_normal_memory: whether its memory can hold unmovable pages.
     """
 
     number: int
@@ -83,7 +79,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """A machine. `cpus` are those that are online, by number; `isolated` are kept from the scheduler at boot."""
+    """A machine. `cpus` are the online CPUs by number; the scheduler does not use `isolated` ones by itself."""
 
     cpus: dict[int, Cpu]
     nodes: dict[int, Node]
@@ -93,18 +89,18 @@ class Topology:
 
     @property
     def online(self) -> frozenset[int]:
-        """The numbers of the CPUs that are online."""
+        """The numbers of the online CPUs."""
         return frozenset(self.cpus)
 
     def grouped(self, key: Callable[[Cpu], Hashable]) -> list[frozenset[int]]:
-        """The CPUs, together where the key is the same, in the order of their first."""
-        found: dict[Hashable, set[int]] = {}
+        """Sets of CPUs with the same key, ordered by their first CPU."""
+        groups: dict[Hashable, set[int]] = {}
         for number in sorted(self.cpus):
-            found.setdefault(key(self.cpus[number]), set()).add(number)
-        return [frozenset(numbers) for numbers in found.values()]
+            groups.setdefault(key(self.cpus[number]), set()).add(number)
+        return [frozenset(numbers) for numbers in groups.values()]
 
     def packages(self) -> list[frozenset[int]]:
-        """The CPUs of each package, which is what sits in one socket."""
+        """The CPUs of each package (socket)."""
         return self.grouped(lambda cpu: cpu.package)
 
     def dies(self) -> list[frozenset[int]]:
@@ -116,7 +112,7 @@ class Topology:
         return self.grouped(lambda cpu: cpu.threads)
 
     def sharing(self, level: int) -> list[frozenset[int]]:
-        """The CPUs of each cache of a level for data; none of those CPUs that have no such cache."""
+        """The CPUs of each data cache of a level."""
         caches = {
             cache.cpus & self.online
             for cpu in self.cpus.values()
@@ -126,26 +122,28 @@ class Topology:
         return sorted(caches, key=min)
 
     def nearest(self, node: int) -> list[int]:
-        """All nodes with memory, the nearest to this one first. Raises KeyError if there is no such node."""
+        """All nodes with memory, the nearest to this one first. Raises KeyError for an unknown node."""
         distances = self.nodes[node].distances
-        there = (each for each in self.nodes.values() if each.memory_bytes)
-        return [each.number for each in sorted(there, key=lambda each: (distances[each.number], each.number))]
+        with_memory = (other for other in self.nodes.values() if other.memory_bytes)
+        return [
+            other.number for other in sorted(with_memory, key=lambda other: (distances[other.number], other.number))
+        ]
 
 
 class Tree(Protocol):
-    """The part of :class:`~nri.host.root.Root` that is needed: what a snapshot of a machine has, too."""
+    """The part of :class:`~nri.host.root.Root` that is needed; a snapshot of a machine has it, too."""
 
     def find(self, path: str) -> str | None:
-        """The text of a file, None if it is not there."""
+        """The text of a file, or None."""
         ...
 
     def names(self, path: str) -> list[str]:
-        """The names in a folder, none if it is not there."""
+        """The names in a folder; an empty list if it does not exist."""
         ...
 
 
 def read_topology(root: Tree) -> Topology:
-    """Read the processors and the memory of a machine. Raises ValueError for a text that cannot be understood."""
+    """Read the processors and the memory of a machine. Raises ValueError for an invalid file."""
     online = _numbers(root, f"{_CPUS}/online") or _entries(root, _CPUS, "cpu")
     present = _numbers(root, f"{_CPUS}/present") or online
     nodes = _read_nodes(root, online)
@@ -177,7 +175,7 @@ def _read_cpu(
 
 
 def _read_caches(root: Tree, base: str) -> list[Cache]:
-    found = []
+    caches = []
     for name in sorted(_entries(root, f"{base}/cache", "index")):
         folder = f"{base}/cache/index{name}"
         number = _number(root, f"{folder}/id")
@@ -186,8 +184,8 @@ def _read_caches(root: Tree, base: str) -> list[Cache]:
         size_bytes = int(size.rstrip("KMG") or 0) * units.get(size[-1:], 1)
         kind = (root.find(f"{folder}/type") or "Unified").strip()
         cpus = _numbers(root, f"{folder}/shared_cpu_list")
-        found.append(Cache(_number(root, f"{folder}/level"), kind, cpus, size_bytes, number if number >= 0 else None))
-    return sorted(found, key=lambda cache: (cache.level, cache.kind))
+        caches.append(Cache(_number(root, f"{folder}/level"), kind, cpus, size_bytes, number if number >= 0 else None))
+    return sorted(caches, key=lambda cache: (cache.level, cache.kind))
 
 
 def _read_nodes(root: Tree, online: frozenset[int]) -> dict[int, Node]:
@@ -221,7 +219,7 @@ def _memory_kind(has_cpus: bool, size: int, mean: float) -> MemoryKind:
 
 
 def _distances(root: Tree, number: int, numbers: list[int]) -> dict[int, int]:
-    """The row of a node; where the kernel has none, each other node is equally far."""
+    """The distances of a node; if not reported, all other nodes are equally far."""
     words = (root.find(f"{_NODES}/node{number}/distance") or "").split()
     if len(words) == len(numbers):
         return {other: int(word) for other, word in zip(numbers, words, strict=True)}
@@ -229,7 +227,7 @@ def _distances(root: Tree, number: int, numbers: list[int]) -> dict[int, int]:
 
 
 def _memory(text: str) -> int:
-    """All memory in bytes, of a node or of the machine."""
+    """The total memory in bytes, of a node or of the machine."""
     for line in text.splitlines():
         words = line.split()
         if "MemTotal:" in words:
@@ -238,7 +236,7 @@ def _memory(text: str) -> int:
 
 
 def _numbers(root: Tree, path: str) -> frozenset[int]:
-    """A list of numbers; none if there is no such file."""
+    """The numbers in a file; an empty set if it does not exist."""
     return cpuset.parse(root.find(path) or "")
 
 

@@ -1,8 +1,7 @@
-"""The use of the machine and its cgroups: processor time and memory, as loops that watch a node need them.
+"""Read processor time and memory use of the machine and its cgroups.
 
-Rules: reads only; a counter is since the start, so that a share of time is a difference of two readings; a value that
-this kernel does not have is None, never 0. Working set is usage less what the kernel can drop first, as the kubelet
-counts. This is the last room of :mod:`nri.host`.
+Counters count since the start. A value that the kernel does not report is None, never 0. The working set is the usage
+without what the kernel can reclaim first, as the kubelet computes it.
 """
 
 from __future__ import annotations
@@ -14,33 +13,20 @@ from typing import NamedTuple
 from nri.host.cgroups.hierarchies import Hierarchies
 from nri.host.root import Root
 
-__all__ = [
-    "CgroupUsage",
-    "CpuTimes",
-    "Processor",
-    "ProcessorFiles",
-    "cgroup_usage",
-    "cpu_times",
-    "memory",
-    "parse_cpu_times",
-    "parse_flat_keyed",
-    "parse_memory",
-]
-
-#: Of the first ten words of a line of /proc/stat: user, nice, system, irq, softirq, steal; the guests' are in user's.
+#: Columns of /proc/stat: user, nice, system, irq, softirq, steal; and idle, iowait. Guest time is part of user time.
 _BUSY, _IDLE = (0, 1, 2, 5, 6, 7), (3, 4)
-#: Controllers and files of a reading of processors, on either version; the first one changes whenever it has run.
-_HELD_V1 = (
+#: Controllers and files of a `Processor` reading by version; the first file changes whenever the cgroup has run.
+_FILES_V1 = (
     ("cpuacct", "cpuacct.usage"),
     ("cpu", "cpu.stat"),
     ("cpu", "cpu.cfs_quota_us"),
     ("cpu", "cpu.cfs_period_us"),
 )
-_HELD_V2 = (("cpu", "cpu.stat"), ("cpu", "cpu.max"))
+_FILES_V2 = (("cpu", "cpu.stat"), ("cpu", "cpu.max"))
 
 
 class CpuTimes(NamedTuple):
-    """Ticks of all processors since the start. Waiting for block I/O counts as idle, and apart."""
+    """Ticks of all processors since the start. `idle` includes `io_wait`, the time of waiting for block I/O."""
 
     busy: int
     idle: int
@@ -57,8 +43,9 @@ class CgroupUsage(NamedTuple):
 
     Attributes:
         cpu_ns: nanoseconds of processor time.
-        periods: the periods in which its quota was looked at, and `throttled` those in which it was used up.
-        throttled_ns: nanoseconds in which it did not run because of that.
+        periods: the number of periods of its quota.
+        throttled: the number of periods in which the quota was used up.
+        throttled_ns: nanoseconds in which it did not run because of its quota.
     """
 
     cpu_ns: int | None
@@ -91,9 +78,9 @@ def memory(root: Root) -> dict[str, int]:
 
 
 def node_memory_used(root: Root, number: int) -> int:
-    """The bytes that are used of a memory node; 0 where the machine does not tell."""
-    found = root.find(f"/sys/devices/system/node/node{number}/meminfo") or ""
-    return parse_memory(found).get(f"Node {number} MemUsed", 0)
+    """The used bytes of a memory node; 0 if not reported."""
+    text = root.find(f"/sys/devices/system/node/node{number}/meminfo") or ""
+    return parse_memory(text).get(f"Node {number} MemUsed", 0)
 
 
 def parse_memory(text: str) -> dict[str, int]:
@@ -107,7 +94,7 @@ def parse_memory(text: str) -> dict[str, int]:
 
 
 def cgroup_usage(hierarchies: Hierarchies, cgroup: str, *, processor_only: bool = False) -> CgroupUsage:
-    """Read what a cgroup uses; its memory, which takes two files more, not with `processor_only`.
+    """Read the usage of a cgroup. Without its memory (`processor_only`), two files fewer are read.
 
     Raises:
         FileNotFoundError: there is no such cgroup.
@@ -120,13 +107,13 @@ def cgroup_usage(hierarchies: Hierarchies, cgroup: str, *, processor_only: bool 
     if first is not None and first.version == 1:
         cpu_ns = _number(hierarchies, "cpuacct", cgroup, "cpuacct.usage")
     else:
-        cpu_ns = _thousandfold(_table(hierarchies, "", cgroup, "cpu.stat").get("usage_usec"))
+        cpu_ns = _microseconds_to_ns(_table(hierarchies, "", cgroup, "cpu.stat").get("usage_usec"))
     used, working_set = (None, None) if processor_only else _memory(hierarchies, cgroup)
     return CgroupUsage(
         cpu_ns=cpu_ns,
         periods=statistics.get("nr_periods"),
         throttled=statistics.get("nr_throttled"),
-        throttled_ns=statistics.get("throttled_time", _thousandfold(statistics.get("throttled_usec"))),
+        throttled_ns=statistics.get("throttled_time", _microseconds_to_ns(statistics.get("throttled_usec"))),
         memory_bytes=used,
         working_set_bytes=working_set,
     )
@@ -143,7 +130,7 @@ def _memory(hierarchies: Hierarchies, cgroup: str) -> tuple[int | None, int | No
     return used, None if used is None else max(used - droppable, 0)
 
 
-def _thousandfold(micros: int | None) -> int | None:
+def _microseconds_to_ns(micros: int | None) -> int | None:
     return None if micros is None else micros * 1000
 
 
@@ -189,36 +176,38 @@ class ProcessorFiles:
     def __init__(self, hierarchies: Hierarchies, root: Root, cgroup: str) -> None:
         row = hierarchies.of("cpu")
         self._v1 = row is not None and row.version == 1
-        self._held: list[int] = []
+        self._descriptors: list[int] = []
         #: The text of the first file, and the reading that it was part of.
         self._before: tuple[bytes, Processor | None] = b"", None
         try:
-            for controller, file in _HELD_V1 if self._v1 else _HELD_V2:
+            for controller, file in _FILES_V1 if self._v1 else _FILES_V2:
                 folder = hierarchies.folder(controller, cgroup)
                 if folder is None:
                     raise ValueError("no hierarchy has processors")
-                self._held.append(root.open(f"{folder}/{file}"))
+                self._descriptors.append(root.open(f"{folder}/{file}"))
         except BaseException:
             self.close()
             raise
 
     def read(self, *, resting: bool = False) -> Processor | None:
-        """Read all of it; None if the cgroup is gone, or tells too little.
+        """Read all files; None if the cgroup no longer exists, or its files are incomplete.
 
         Args:
-            resting: the reading before will do if the cgroup has not run since, which one file tells.
+            resting: return the previous reading if the cgroup has not run since, according to the first file.
         """
         try:
-            first = os.pread(self._held[0], 4096, 0)
+            first = os.pread(self._descriptors[0], 4096, 0)
             if resting and first == self._before[0]:
                 return self._before[1]
-            found = self._whole([first.split(), *(os.pread(each, 4096, 0).split() for each in self._held[1:])])
+            reading = self._reading(
+                [first.split(), *(os.pread(descriptor, 4096, 0).split() for descriptor in self._descriptors[1:])]
+            )
         except (OSError, ValueError, IndexError, KeyError):
             return None
-        self._before = first, found
-        return found
+        self._before = first, reading
+        return reading
 
-    def _whole(self, texts: list[list[bytes]]) -> Processor:
+    def _reading(self, texts: list[list[bytes]]) -> Processor:
         """The reading of all files' words."""
         words = texts[1] if self._v1 else texts[0]
         table = dict(zip(words[::2], map(int, words[1::2]), strict=True))
@@ -231,10 +220,10 @@ class ProcessorFiles:
         return Processor(quota, int(texts[1][1]), throttled, stalled, table[b"usage_usec"] * 1000)
 
     def close(self) -> None:
-        """Let go of the files; a second time does nothing."""
-        held, self._held = self._held, []
-        for each in held:
-            os.close(each)
+        """Close the files. Calling it again has no effect."""
+        descriptors, self._descriptors = self._descriptors, []
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def parse_flat_keyed(text: str) -> dict[str, int]:
@@ -242,7 +231,7 @@ def parse_flat_keyed(text: str) -> dict[str, int]:
     rows = [line.split() for line in text.splitlines()]
     if any(len(row) != 2 for row in rows):
         raise ValueError("a line is not a word and a number")
-    found = {row[0]: int(row[1]) for row in rows}
-    if any(value >> 64 for value in found.values() if value >= 0):
+    table = {row[0]: int(row[1]) for row in rows}
+    if any(value >> 64 for value in table.values() if value >= 0):
         raise ValueError("a number has more than 64 bits")
-    return found
+    return table

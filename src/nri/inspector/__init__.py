@@ -1,6 +1,4 @@
-"""A web page that shows what plugins do: now, from a runtime's admin socket, or then, from a recording.
+"""A web page that shows what plugins do, from a runtime's admin socket or from a recording.
 
-Reading order: `sources` (what can be asked, of a runtime or of a recording, in one form), `page` (the page, its policy,
-and a snapshot as one file), `web` (both over HTTP, for browsers that have the token). `page.html` draws, and works
-nothing out.
+`sources` has the data, `page` the page and its snapshots, `web` the HTTP server. `page.html` only displays.
 """

@@ -1,8 +1,4 @@
-"""The parts of a node beside the runtime, for the page of `nri inspect`: drift, the node's agent, placement.
-
-Each part is asked when somebody looks at it, and says None where it does not run. Next: `nri.trace.drift_sources`,
-`nri.service.client`.
-"""
+"""Further parts of a node for the page of `nri inspect`: drift, the node's agent, placement."""
 
 from __future__ import annotations
 
@@ -32,21 +28,21 @@ if TYPE_CHECKING:
 
 __all__ = ["NodeParts"]
 
-#: Seconds between two looks at cgroups; rows of drift that are shown.
-_LOOK_S, _MOST_ROWS = 2.0, 500
+#: Read cgroups at most this often; show this many rows of drift.
+_DRIFT_INTERVAL_S, _MAX_ROWS = 2.0, 500
 _ANSWER_S: Final = 5.0
 
 
 class NodeParts:
-    """The parts of this node. `close` it, or use it in a `with`.
+    """The parts of this node. `close` it, or use it as a context manager.
 
     Args:
-        client: of the runtime's admin socket.
+        client: client of the runtime's admin socket.
         socket: the runtime's NRI socket; None for the default one.
         agent_socket: the agent's; None for the default one.
-        state_dir: where a plugin for placement has its socket.
+        state_dir: folder with the socket of a placement plugin.
         root: the machine's root file system.
-        timeout_s: how long each part has to answer, in seconds; None for 5.
+        timeout_s: timeout of each part in seconds; None for 5.
     """
 
     def __init__(
@@ -65,7 +61,7 @@ class NodeParts:
         self._lock = threading.Lock()
         self._stack = ExitStack()
         self._look: Callable[[], dict[str, Any]] | None = None
-        self._seen: tuple[float, dict[str, Any]] = (float("-inf"), {})
+        self._answer: tuple[float, dict[str, Any]] = (float("-inf"), {})
 
     def views(self) -> dict[str, View]:
         """The parts by name."""
@@ -78,23 +74,23 @@ class NodeParts:
         self.close()
 
     def close(self) -> None:
-        """Leave the runtime, if it was joined."""
+        """Disconnect from the runtime."""
         self._stack.close()
 
     def _drift(self, _: str) -> dict[str, Any]:
         with self._lock:
-            if monotonic() - self._seen[0] > _LOOK_S:
+            if monotonic() - self._answer[0] > _DRIFT_INTERVAL_S:
                 try:
-                    self._look = self._look or self._joined()
-                    self._seen = monotonic(), self._look()
+                    self._look = self._look or self._connect()
+                    self._answer = monotonic(), self._look()
                 except BaseException:
-                    self._stack.close()  # the next look joins anew
+                    self._stack.close()  # the next call connects again
                     self._look = None
                     raise
-            return self._seen[1]
+            return self._answer[1]
 
-    def _joined(self) -> Callable[[], dict[str, Any]]:
-        """Join the runtime, and return what looks at the cgroups once."""
+    def _connect(self) -> Callable[[], dict[str, Any]]:
+        """Connect to the runtime, and return a function that compares values with the cgroups."""
         drift = Drift(detect(Root(self._root)))
         agent = self._agent_socket or (self._agent_path if os.path.exists(self._agent_path) else "")
         values = sources(self._stack, self._socket, agent, self._timeout_s)
@@ -103,12 +99,12 @@ class NodeParts:
             drift.look(values())
             who = Setters(self._client)
             return {
-                "now": [row_of(change, who) for change in drift.now()[:_MOST_ROWS]],
-                "changes": [row_of(change, who) for change in drift.changes[: -_MOST_ROWS - 1 : -1]],
+                "now": [row_of(change, who) for change in drift.now()[:_MAX_ROWS]],
+                "changes": [row_of(change, who) for change in drift.changes[: -_MAX_ROWS - 1 : -1]],
                 "looked_at": drift.looked_at,
                 "unread": drift.unread,
                 "left_out": drift.left_out,
-                "more": max(0, len(drift.now()) - _MOST_ROWS),
+                "more": max(0, len(drift.now()) - _MAX_ROWS),
             }
 
         return look
@@ -120,12 +116,12 @@ class NodeParts:
         if status == 404 and pod:
             return None
         if status != 200 or not isinstance(answer, dict):
-            raise NriError(f"{self._agent_path} answered {status}, and not as an agent does")
+            raise NriError(f"{self._agent_path} is not the socket of an agent (status {status})")
         return answer
 
     def _placement(self, _: str) -> dict[str, Any] | None:
         if not any(Path(self._state_dir, f"{name}.sock").exists() for name in POLICIES):
             return None
-        found: dict[str, Any] = ask_placement(self._state_dir, "/show", self._timeout_s)
-        found["users"] = {str(cpu): list(names) for cpu, names in users_of(found).items()}
-        return found
+        document: dict[str, Any] = ask_placement(self._state_dir, "/show", self._timeout_s)
+        document["users"] = {str(cpu): list(names) for cpu, names in users_of(document).items()}
+        return document

@@ -1,7 +1,6 @@
-"""The page as bytes: with the policy by which a browser runs its own script and nothing else, and as a snapshot.
+"""The page, its HTTP headers, and snapshots as one file.
 
-The policy names the page's one script and one style by their hashes: a script in a name or an error has no way to run,
-even if the page did not write all that comes from others as text. Next: `page.html`.
+The content security policy allows the page's script and style by their hashes, so that no other script can run.
 """
 
 from __future__ import annotations
@@ -13,42 +12,42 @@ import re
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from nri.inspector.sources import Unanswered
+from nri.inspector.sources import SourceUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from nri.inspector.sources import Source
 
-__all__ = ["MOST_CONTAINERS", "MOST_EVENTS", "headers", "page", "snapshot"]
+__all__ = ["MAX_CONTAINERS", "MAX_EVENTS", "headers", "page", "snapshot"]
 
-#: The most that a snapshot has.
-MOST_EVENTS: Final = 5000
-MOST_CONTAINERS: Final = 500
+#: Limits of a snapshot.
+MAX_EVENTS: Final = 5000
+MAX_CONTAINERS: Final = 500
 _DATA: Final = '<script id="data" type="application/json">null</script>'
 
 
 def page() -> bytes:
-    """The page, without data."""
+    """Return the page without data."""
     return (files("nri.inspector") / "page.html").read_bytes()
 
 
 def _policy(source: str) -> str:
     """The content security policy of the page."""
 
-    def hashed(tag: str) -> str:
-        found = re.search(f"<{tag}>(.*?)</{tag}>", source, re.DOTALL)
-        text = found[1] if found else ""
+    def hash_of(tag: str) -> str:
+        match = re.search(f"<{tag}>(.*?)</{tag}>", source, re.DOTALL)
+        text = match[1] if match else ""
         return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
     return (
-        f"default-src 'none'; script-src {hashed('script')}; style-src {hashed('style')}; connect-src 'self'; "
+        f"default-src 'none'; script-src {hash_of('script')}; style-src {hash_of('style')}; connect-src 'self'; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
 def headers() -> dict[str, str]:
-    """The headers of all answers."""
+    """Return the headers of all answers."""
     return {
         "Content-Security-Policy": f"{_policy(page().decode())}; frame-ancestors 'none'",
         "Cross-Origin-Resource-Policy": "same-origin",
@@ -59,10 +58,10 @@ def headers() -> dict[str, str]:
 
 
 def snapshot(source: Source) -> bytes:
-    """The page with what a source has, as one file that needs nothing else; bounded in events, containers and bytes."""
-    events, has_all_events = _encoded(_by_key(source.rows(MOST_EVENTS, MOST_CONTAINERS)), source.snapshot_bytes)
+    """Return the page with the data of a source as one file, within limits for events, containers and bytes."""
+    events, has_all_events = _encoded(_by_key(source.rows(MAX_EVENTS, MAX_CONTAINERS)), source.snapshot_bytes)
     listed = source.containers()
-    shown = listed["containers"][:MOST_CONTAINERS]
+    shown = listed["containers"][:MAX_CONTAINERS]
     explained = ((row["id"], source.container(row["id"])) for row in shown)
     chains, has_all_chains = _encoded(explained, source.snapshot_bytes)
     overview = source.overview()
@@ -72,7 +71,7 @@ def snapshot(source: Source) -> bytes:
         line = f"the changes of only {len(chains)} containers are in this file"
         overview["problems"] = [*overview.get("problems", ()), line]
     views = {name: _view(source, name) for name in overview["views"]}
-    for pod in ((views.get("agent") or {}).get("pods") or ())[:MOST_CONTAINERS]:
+    for pod in ((views.get("agent") or {}).get("pods") or ())[:MAX_CONTAINERS]:
         views[f"agent/{pod['key']}"] = _view(source, "agent", pod["key"])
     left_out = len(listed["containers"]) - len(shown) + listed["left_out"]
     parts = {
@@ -94,12 +93,12 @@ def snapshot(source: Source) -> bytes:
 
 
 def _json(value: Any) -> str:
-    """A value as JSON that ends no script."""
+    """A value as JSON that cannot end the script element."""
     return json.dumps(value).replace("<", "\\u003c")
 
 
 def _by_key(rows: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Rows with their keys; events of a crafted recording may have one key together, and the first of them is kept."""
+    """Rows with their keys, without duplicates, which a crafted recording may have."""
     keys = set[str]()
     for row in rows:
         if row["key"] not in keys:
@@ -107,15 +106,15 @@ def _by_key(rows: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any
             yield row["key"], row
 
 
-def _encoded(rows: Iterable[tuple[str, Any]], most_bytes: int) -> tuple[list[tuple[str, str]], bool]:
-    """Those of the rows that are there as JSON, with their names, up to a number of bytes; whether these are all."""
+def _encoded(rows: Iterable[tuple[str, Any]], max_bytes: int) -> tuple[list[tuple[str, str]], bool]:
+    """Rows as JSON up to a number of bytes, and whether these are all."""
     encoded: list[tuple[str, str]] = []
     for name, row in rows:
         if row is None:
             continue
         text = _json(row)
-        most_bytes -= len(text)
-        if most_bytes < 0:
+        max_bytes -= len(text)
+        if max_bytes < 0:
             return encoded, False
         encoded.append((name, text))
     return encoded, True
@@ -124,5 +123,5 @@ def _encoded(rows: Iterable[tuple[str, Any]], most_bytes: int) -> tuple[list[tup
 def _view(source: Source, name: str, of: str = "") -> dict[str, Any] | None:
     try:
         return source.view(name, of)
-    except Unanswered as error:
+    except SourceUnavailable as error:
         return {"unanswered": str(error)}

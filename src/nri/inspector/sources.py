@@ -1,16 +1,15 @@
-"""The data of the page, from a runtime that runs or from a recording, in one form: tables of JSON.
+"""The data of the page as JSON objects, from a runtime or from a recording.
 
-| question | answer |
+| method | result |
 |---|---|
-| overview | figures and a row for each plugin, as `nri.trace.live` has them; `mode` is "live" or "recording" |
-| events | rows as the admin socket gives them, with a `key`; `next` and `more` to go on; `looked_at` |
-| event | one row, and what its plugins answered, where that was recorded |
+| overview | figures and a row for each plugin, as in `nri.trace.live_events`; `mode` is "live" or "recording" |
+| events | rows of the admin socket, with a `key`; `next` and `more` for the next page; `looked_at` |
+| event | one row, with the answers of plugins if they were recorded |
 | containers, container | ids and names; the chain of changes, `Explanation.to_json` |
-| follow | what is new, as it comes: `rows`, each second the `overview`, and how many rows came `too fast` |
-| view | what else runs on the node: `drift`, the node's `agent`, the `placement` of containers |
+| follow | new `rows`, each second the `overview`, and the number of rows that came `too_fast` |
+| view | another part of the node: `drift`, the node's `agent`, the `placement` of containers |
 
-A recording is read once, by a thread, for sums and histories, bounded in memory; events are read again when they are
-asked for, from the block that the index names. Nothing here waits for long. Next: `nri.inspector.web` serves it.
+A thread reads a recording once for sums and histories. Events are read again on request, from the block in the index.
 """
 
 from __future__ import annotations
@@ -26,77 +25,77 @@ from nri.text import plain
 from nri.trace.call_stats import CallStats, DurationRoom
 from nri.trace.changes import Changes
 from nri.trace.history import Event, Note, Trace
-from nri.trace.live import plugin_rows
+from nri.trace.live_events import plugin_rows
 from nri.trace.message_json import MessageJson
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from nri.trace.live import Live
+    from nri.trace.live_events import Live
     from nri.trace.pb import api_pb2 as t
 
-__all__ = ["Recording", "Running", "Source", "Unanswered", "View"]
+__all__ = ["Recording", "Running", "Source", "SourceUnavailable", "View"]
 
-#: Characters of a text of others; events of one answer, and seconds that one may take; containers of one.
-_LONGEST, _MOST_EVENTS, _PATIENCE_S, _MOST_CONTAINERS = 500, 500, 1.0, 2000
-#: Seconds between two messages to a follower, and between two overviews.
-_PACE_S, _OVERVIEW_S = 0.25, 1.0
-#: Nanoseconds that are read before a place, for events that began there, and behind an event, for its end.
+#: Limits for texts, for the events and the search time of one answer, and for the containers of one answer.
+_MAX_TEXT_CHARACTERS, _MAX_EVENTS, _SEARCH_TIMEOUT_S, _MAX_CONTAINERS = 500, 500, 1.0, 2000
+#: Intervals between messages to a follower, and between overviews.
+_FOLLOW_INTERVAL_S, _OVERVIEW_INTERVAL_S = 0.25, 1.0
+#: Read this much before a position, for events that began there, and after an event, for its end.
 _EARLIER_NS, _LATER_NS = 5 * 10**9, 60 * 10**9
-#: Steps of one event, and of all events of one answer.
+#: Limits for the steps of one event, and of all events of one answer.
 _MAX_STEPS, _MAX_ANSWER_STEPS = 256, 2000
-#: Bytes of the events of a snapshot, and of its chains of changes.
+#: Limits for the events of a snapshot, and for its chains of changes.
 _SNAPSHOT_BYTES, _SNAPSHOT_BYTES_OF_RUNTIME = 2 << 20, 64 << 20
-#: Bars of a recording's course over time, and what is kept of changes of plugins.
-_BARS, _MOST_NOTES, _MOST_PLUGINS, _MOST_ABOUT = 120, 200, 1000, 50
+#: Number of bars in a recording's chart; limits for notes, plugins and metadata.
+_BARS, _MAX_NOTES, _MAX_PLUGINS, _MAX_ABOUT = 120, 200, 1000, 50
 #: The errors of a plugin that has not answered in time.
 _LATE: Final = {each.__name__ for each in LATE}
 _EMPTY: Final = {"pod": "", "pod_id": "", "container": "", "container_id": ""}
 
 
-#: Another part of the node that can be asked: of which pod or container, "" for all, to a table of JSON. It raises
-#: NriError without an answer; None if it is not there.
+#: A function that returns data of another part of the node, about a pod or container, or about all (""); None if that
+#: part does not run. Raises NriError without an answer.
 View = Callable[[str], dict[str, Any] | None]
 
 
-class Unanswered(Exception):
-    """A runtime that cannot be asked now; its text says why."""
+class SourceUnavailable(Exception):
+    """A runtime or another part of the node does not answer."""
 
 
 class Source(Protocol):
-    """The questions of the page."""
+    """The data of the page."""
 
     def overview(self) -> dict[str, Any]:
         """The node at a glance."""
 
-    def events(self, begin: str = "", text: str = "", most: int = 200) -> dict[str, Any]:
-        """Events from a key on, oldest first; without one the first of a recording, the last of a runtime."""
+    def events(self, begin: str = "", text: str = "", max_events: int = 200) -> dict[str, Any]:
+        """Events from a key on, oldest first; by default the first of a recording, or the last of a runtime."""
 
     def event(self, key: str) -> dict[str, Any] | None:
-        """One event; None if it is not there, or not any more."""
+        """One event, or None."""
 
-    def rows(self, most: int, most_full: int) -> Iterable[dict[str, Any]]:
-        """The events of a snapshot: so many at most, and so many of them with what was asked and answered."""
+    def rows(self, max_rows: int, max_full: int) -> Iterable[dict[str, Any]]:
+        """The events of a snapshot: at most `max_rows`, of these at most `max_full` with their messages."""
 
     @property
     def snapshot_bytes(self) -> int:
-        """The bytes that events, and chains of changes, may each have in a snapshot."""
+        """Limit in bytes for the events of a snapshot, and for its chains of changes."""
 
     def containers(self) -> dict[str, Any]:
-        """The containers of which something is known."""
+        """The containers with a history."""
 
     def container(self, ident: str) -> dict[str, Any] | None:
-        """The chain of changes of a container; None if nothing is known of it."""
+        """The chain of changes of a container, or None."""
 
     def follow(self, after: str, text: str) -> Iterator[dict[str, Any]]:
-        """The news after the event with a number, "" for no events: at least one thing a second."""
+        """Yield news after the event with a number, or ("") only overviews, at least once a second."""
 
     def view(self, name: str, of: str) -> dict[str, Any] | None:
-        """The answer of another part of the node; None if there is no such part, or it knows no `of`."""
+        """The data of another part of the node about `of`, or None."""
 
 
 def matches(row: dict[str, Any], text: str) -> bool:
-    """Whether an event has a text in a name, an id or an error, its plugins' included; in small or in big letters."""
+    """Whether a name, an id or an error of an event or its plugins contains a text, in any case."""
     if not text:
         return True
     values = [row.get(name, "") for name in ("event", "error", "plugin", "state", "text", *_EMPTY)]
@@ -106,14 +105,14 @@ def matches(row: dict[str, Any], text: str) -> bool:
 
 
 class Running:
-    """A runtime that runs.
+    """A running runtime.
 
     Args:
-        live: what happens in it, being read.
-        ask: asks its admin socket: method and request to the reply. Like `live` and the views it raises NriError
+        live: its events, which are being read.
+        ask: calls a method of its admin socket with a request. Like `live` and the views it raises NriError
             without an answer.
-        title: which runtime it is.
-        views: what else runs on the node, by name.
+        title: its name.
+        views: further parts of the node, by name.
     """
 
     def __init__(
@@ -131,82 +130,82 @@ class Running:
         try:
             summary = self._live.summary()
         except NriError as error:
-            raise Unanswered(str(error)) from None
+            raise SourceUnavailable(str(error)) from None
         rows = self._live.rows()
-        notes = [row for row in rows if "steps" not in row][-_MOST_NOTES:]
+        notes = [row for row in rows if "steps" not in row][-_MAX_NOTES:]
         last = rows[-1]["n"] if rows else 0
         return {
             "mode": "live", "title": self._title, **summary, "notes": notes, "last_n": last, "views": list(self._views)
         }  # fmt: skip
 
-    def events(self, begin: str = "", text: str = "", most: int = 200) -> dict[str, Any]:
+    def events(self, begin: str = "", text: str = "", max_events: int = 200) -> dict[str, Any]:
         """The events after number `begin`, or the last ones."""
         rows = [row for row in self._live.rows() if "steps" in row]
         if begin.isdecimal():
-            most = min(most, _MOST_EVENTS)
-            found = [row for row in rows if row["n"] >= int(begin[:18]) and matches(row, text)]
-            shown, more = found[:most], len(found) > most
+            max_events = min(max_events, _MAX_EVENTS)
+            matching = [row for row in rows if row["n"] >= int(begin[:18]) and matches(row, text)]
+            shown, more = matching[:max_events], len(matching) > max_events
         else:
-            found = [row for row in rows if matches(row, text)]
-            shown, more = found[-most:], False
-        following = str(found[most]["n"]) if more else ""
+            matching = [row for row in rows if matches(row, text)]
+            shown, more = matching[-max_events:], False
+        following = str(matching[max_events]["n"]) if more else ""
         keyed, last = [_keyed(row) for row in shown], str(rows[-1]["n"]) if rows else "0"
         return {"rows": keyed, "next": following, "more": more, "looked_at": len(rows), "last": last}
 
     def follow(self, after: str, text: str) -> Iterator[dict[str, Any]]:
-        """The news: events that have a text after number `after`, and each second the overview."""
-        last, told = int(after[:18]) if after.isdecimal() else -1, float("-inf")
+        """Yield events that contain a text, after number `after`, and each second the overview."""
+        last, overview_at = int(after[:18]) if after.isdecimal() else -1, float("-inf")
         while True:
-            rows = self._live.rows(last)[:_MOST_EVENTS] if last >= 0 else []
+            rows = self._live.rows(last)[:_MAX_EVENTS] if last >= 0 else []
             lost = max(0, rows[0]["n"] - last - 1) if rows else 0
             now: dict[str, Any] = {"rows": [], "too_fast": lost}
             if rows:
                 last = rows[-1]["n"]
                 now["rows"] = [_keyed(row) for row in rows if "steps" in row and matches(row, text)]
-            if monotonic() - told >= _OVERVIEW_S:
-                told = monotonic()
+            if monotonic() - overview_at >= _OVERVIEW_INTERVAL_S:
+                overview_at = monotonic()
                 try:
                     now["overview"] = self.overview()
-                except Unanswered as error:
+                except SourceUnavailable as error:
                     now["unanswered"] = str(error)
             yield now
-            sleep(_PACE_S)
-            self._live.wait(last, max(0.0, told + _OVERVIEW_S - monotonic()))
+            sleep(_FOLLOW_INTERVAL_S)
+            self._live.wait(last, max(0.0, overview_at + _OVERVIEW_INTERVAL_S - monotonic()))
 
     def view(self, name: str, of: str) -> dict[str, Any] | None:
         """The answer of another part of the node."""
         try:
             return self._views[name](of) if name in self._views else None
         except NriError as error:
-            raise Unanswered(str(error)) from None
+            raise SourceUnavailable(str(error)) from None
 
-    def rows(self, most: int, most_full: int) -> Iterable[dict[str, Any]]:  # noqa: ARG002 - it knows no messages
+    def rows(self, max_rows: int, max_full: int) -> Iterable[dict[str, Any]]:  # noqa: ARG002 - it knows no messages
         """The last events."""
-        rows: list[dict[str, Any]] = self.events(most=most)["rows"]
+        rows: list[dict[str, Any]] = self.events(max_events=max_rows)["rows"]
         return rows
 
     @property
     def snapshot_bytes(self) -> int:
-        """More than its events can have, which are bounded already."""
+        """A limit above the size of its events, which are limited already."""
         return _SNAPSHOT_BYTES_OF_RUNTIME
 
     def event(self, key: str) -> dict[str, Any] | None:
-        """One of the events that are still known."""
-        found = [row for row in self._live.rows() if str(row["n"]) == key and "steps" in row]
-        return _keyed(found[0]) if found else None
+        """One of the events in memory."""
+        rows = [row for row in self._live.rows() if str(row["n"]) == key and "steps" in row]
+        return _keyed(rows[0]) if rows else None
 
     def containers(self) -> dict[str, Any]:
         """The containers with a history in the runtime."""
         try:
             answer = self._ask("Containers", {})
         except NriError as error:
-            raise Unanswered(str(error)) from None
+            raise SourceUnavailable(str(error)) from None
         if not _has_rows(answer, "containers"):
-            raise Unanswered("its answer on containers has no tables as ours")
+            raise SourceUnavailable("its answer about containers is invalid")
         return answer
 
     def container(self, ident: str) -> dict[str, Any] | None:
-        """The chain of changes, as the runtime remembers it."""
+        """The chain of changes in the runtime's history."""
         try:
             answer = self._ask("Why", {"container": ident})
         except NriError:
@@ -224,10 +223,10 @@ def _keyed(row: dict[str, Any]) -> dict[str, Any]:
 
 
 class Recording:
-    """A recording. `read` goes through all of it once; what is asked before it is done is answered with what is known.
+    """A recording. `read` reads it once; earlier answers have the data that was read so far.
 
     Args:
-        path: a trace file, or a folder of them. ConfigError where there is none.
+        path: a trace file, or a folder of them. Raises ConfigError.
     """
 
     def __init__(self, path: str) -> None:
@@ -235,7 +234,7 @@ class Recording:
         self._lock = threading.Lock()
         self._sums: dict[str, _Plugin] = {}
         self._durations = DurationRoom(self._trace.size_bytes)
-        self._whole = CallStats(self._durations)
+        self._total = CallStats(self._durations)
         self._notes: list[dict[str, Any]] = []
         self._about: dict[str, str] = {}
         self._changes = Changes(self._trace.size_bytes)
@@ -250,15 +249,15 @@ class Recording:
         self._stopped = False
 
     def start(self) -> None:
-        """Read on a thread of its own."""
+        """Read the recording on a separate thread."""
         threading.Thread(target=self.read, name="nri-inspect", daemon=True).start()
 
     def close(self) -> None:
-        """Have `read` end."""
+        """Stop `read`."""
         self._stopped = True
 
     def read(self) -> None:
-        """Go through all of the recording, for sums and histories."""
+        """Read the whole recording for sums and histories."""
         for item in self._trace.items():
             if self._stopped:
                 return
@@ -271,28 +270,32 @@ class Recording:
 
     def _note(self, note: Note) -> None:
         if note.kind == "opened":
-            for key, text in islice(note.about.items(), max(0, _MOST_ABOUT - len(self._about))):
-                self._about[plain(key, 128)] = plain(text, _LONGEST)
-        elif len(self._notes) < _MOST_NOTES and note.kind in ("plugin", "lost"):
+            for key, text in islice(note.about.items(), max(0, _MAX_ABOUT - len(self._about))):
+                self._about[plain(key, 128)] = plain(text, _MAX_TEXT_CHARACTERS)
+        elif len(self._notes) < _MAX_NOTES and note.kind in ("plugin", "lost"):
             text = f"{note.lost} steps are missing" if note.lost else note.about.get("reason", "")
-            told = {"plugin": note.plugin, "state": note.state or note.kind, "text": plain(text, _LONGEST)}
-            self._notes.append({"time_ms": note.time_ns / 1e6, **told})
+            fields = {
+                "plugin": note.plugin,
+                "state": note.state or note.kind,
+                "text": plain(text, _MAX_TEXT_CHARACTERS),
+            }
+            self._notes.append({"time_ms": note.time_ns / 1e6, **fields})
 
     def _take(self, event: Event) -> None:
-        self._whole.take(event.duration_ns / 1e6, event.error is not None, False)
+        self._total.take(event.duration_ns / 1e6, event.error is not None, False)
         for step in event.steps:
-            if step.plugin in self._sums or len(self._sums) < _MOST_PLUGINS:
+            if step.plugin in self._sums or len(self._sums) < _MAX_PLUGINS:
                 self._sums.setdefault(step.plugin, _Plugin(self._durations)).take(_step(event.began_ns, step))
         self._changes.take(event)
 
     def overview(self) -> dict[str, Any]:
-        """All of it, as far as it has been read."""
+        """Figures of the recording that was read so far."""
         first, last = self._first, self._last
         seconds = (last - first) / 1e9
         with self._lock:
-            whole = self._whole.row()
-            known = [{"plugin": name} for name in self._sums]
-            plugins = plugin_rows([], known, 0.0)
+            total = self._total.row()
+            names = [{"plugin": name} for name in self._sums]
+            plugins = plugin_rows([], names, 0.0)
             for row in plugins:
                 row.update(self._sums[row["plugin"]].row())
             states = {note["plugin"]: note["state"] for note in self._notes}
@@ -306,25 +309,25 @@ class Recording:
             "seconds": seconds,
             "first_ms": first / 1e6,
             "last_ms": last / 1e6,
-            "events": whole["count"],
-            "events_per_s": round(whole["count"] / seconds, 2) if seconds else 0,
-            "failed": whole["errors"],
-            "p50_ms": whole["p50_ms"],
-            "p99_ms": whole["p99_ms"],
+            "events": total["count"],
+            "events_per_s": round(total["count"] / seconds, 2) if seconds else 0,
+            "failed": total["errors"],
+            "p50_ms": total["p50_ms"],
+            "p99_ms": total["p99_ms"],
             "done": self._done,
             "records": self._records,
             "plugins": plugins,
             "notes": notes,
             "bars": self._bars,
-            "problems": [plain(line, _LONGEST) for line in self._trace.problems[:20]],
+            "problems": [plain(line, _MAX_TEXT_CHARACTERS) for line in self._trace.problems[:20]],
             "views": [],
         }
 
     def _counted(self) -> list[dict[str, Any]]:
-        """How many steps were recorded when, from the index alone; a block's are spread over its time."""
+        """The number of recorded steps over time, from the index; those of a block are spread over its time."""
         first, last = self._first, self._last
         width = max(1, (last - first) // _BARS + 1)
-        more = [0.0] * (_BARS + 1)  # than the bar before has
+        more = [0.0] * (_BARS + 1)  # difference to the previous bar
         for _, header in self._trace.headers():
             begin, end = sorted(
                 min(max(0, time - first) // width, _BARS - 1) for time in (header.first_ns, header.last_ns)
@@ -334,69 +337,69 @@ class Recording:
         bars = islice(accumulate(more), _BARS)
         return [{"key": str(first + place * width), "steps": round(steps)} for place, steps in enumerate(bars)]
 
-    def events(self, begin: str = "", text: str = "", most: int = 200) -> dict[str, Any]:
-        """The events from a time on; a search ends after a moment, and says where to go on."""
+    def events(self, begin: str = "", text: str = "", max_events: int = 200) -> dict[str, Any]:
+        """The events from a time on; a search stops after a time limit, with the key to continue from."""
         since, serial = _place(begin)
         rows: list[dict[str, Any]] = []
-        until = monotonic() + _PATIENCE_S
+        deadline = monotonic() + _SEARCH_TIMEOUT_S
         looked_at = steps = 0
-        found, is_there = not serial, False
+        is_reached, is_there = not serial, False
         for event in self._trace.events(max(0, since - _EARLIER_NS)):
-            # In the order of the recording, which need not be that of times: a clock may have been set back.
-            found = found or (event.began_ns, event.serial) == (since, serial)
-            if not found and not is_there and event.began_ns > since + _EARLIER_NS:
+            # The order of the recording may differ from that of times: a clock may have been set back.
+            is_reached = is_reached or (event.began_ns, event.serial) == (since, serial)
+            if not is_reached and not is_there and event.began_ns > since + _EARLIER_NS:
                 is_there = self._find(since, serial, since) is not None
                 if not is_there:
                     break
-            if not found or (not serial and event.began_ns < since):
+            if not is_reached or (not serial and event.began_ns < since):
                 continue
-            full = len(rows) >= min(most, _MOST_EVENTS) or steps > _MAX_ANSWER_STEPS
-            if full or (looked_at and monotonic() > until):
+            full = len(rows) >= min(max_events, _MAX_EVENTS) or steps > _MAX_ANSWER_STEPS
+            if full or (looked_at and monotonic() > deadline):
                 return {"rows": rows, "next": _key(event), "more": True, "looked_at": looked_at}
             looked_at += 1
             row = _row(event)
             if matches(row, text):
                 rows.append(row)
                 steps += len(row["steps"])
-        if not found:  # the recorder has removed its file meanwhile
-            return self.events(str(since), text, most)
+        if not is_reached:  # the recorder has removed its file
+            return self.events(str(since), text, max_events)
         return {"rows": rows, "next": "", "more": False, "looked_at": looked_at}
 
     def event(self, key: str) -> dict[str, Any] | None:
-        """One event, with what was asked and answered."""
+        """One event with its messages."""
         since, serial = _place(key)
         event = self._find(since, serial, since + _LATER_NS)
         return None if event is None else _full_row(event)
 
     @property
     def snapshot_bytes(self) -> int:
-        """The bytes that events, and chains of changes, may each have in a snapshot: they are in memory three times."""
+        """Limit for the events of a snapshot, and for its chains of changes, which are in memory three times."""
         return _SNAPSHOT_BYTES + self._trace.size_bytes // 2
 
-    def rows(self, most: int, most_full: int) -> Iterator[dict[str, Any]]:
-        """The first events, some of them with what was asked and answered, in one reading."""
-        for number, event in enumerate(islice(self._trace.events(), most)):
-            yield _full_row(event) if number < most_full else _row(event)
+    def rows(self, max_rows: int, max_full: int) -> Iterator[dict[str, Any]]:
+        """The first events, some of them with their messages."""
+        for number, event in enumerate(islice(self._trace.events(), max_rows)):
+            yield _full_row(event) if number < max_full else _row(event)
 
     def _find(self, since: int, serial: int, until: int) -> Event | None:
-        """The event that began then and has this number, of the blocks from then until another time."""
+        """The event with a start time and a number, in the blocks up to another time; or None."""
         events = self._trace.events(since, until)
         return next((event for event in events if (event.began_ns, event.serial) == (since, serial)), None)
 
     def containers(self) -> dict[str, Any]:
-        """The containers of which something was recorded."""
+        """The recorded containers."""
         with self._lock:
-            known = self._changes.containers()
+            containers = self._changes.containers()
         rows = [
             {
-                "id": plain(one.id, 128),
-                "name": plain(one.name),
-                "pod": plain("/".join(part for part in (one.namespace, one.pod) if part)),
+                "id": plain(container.id, 128),
+                "name": plain(container.name),
+                "pod": plain("/".join(part for part in (container.namespace, container.pod) if part)),
                 "runs": None,
             }
-            for one in known[:_MOST_CONTAINERS]
+            for container in containers[:_MAX_CONTAINERS]
         ]
-        return {"containers": rows, "left_out": len(known) - len(rows)}
+        return {"containers": rows, "left_out": len(containers) - len(rows)}
 
     def follow(self, after: str, text: str) -> Iterator[dict[str, Any]]:  # noqa: ARG002 - its events are all there
         """The overview each second, until all of it has been read."""
@@ -405,19 +408,19 @@ class Recording:
             yield {"rows": [], "too_fast": 0, "overview": overview}
             if overview["done"]:
                 return
-            sleep(_OVERVIEW_S)
+            sleep(_OVERVIEW_INTERVAL_S)
 
     def view(self, name: str, of: str) -> None:
-        """Nothing: a recording is of the runtime or of a plugin alone."""
+        """A recording has no other parts of the node."""
 
     def container(self, ident: str) -> dict[str, Any] | None:
-        """The chain of changes, as far as it has been read."""
+        """The chain of changes that was read so far."""
         with self._lock:
             return self._changes.explain(ident)
 
 
 class _Plugin:
-    """The record of one plugin."""
+    """The statistics of one plugin."""
 
     def __init__(self, room: DurationRoom) -> None:
         self._sum = CallStats(room)
@@ -429,9 +432,9 @@ class _Plugin:
         self._conflicts += step["conflict"]
 
     def row(self) -> dict[str, Any]:
-        found = self._sum.row()
-        found["calls"] = found.pop("count")
-        return {**found, "missed": self._missed, "conflicts": self._conflicts}
+        row = self._sum.row()
+        row["calls"] = row.pop("count")
+        return {**row, "missed": self._missed, "conflicts": self._conflicts}
 
 
 def _key(event: Event) -> str:
@@ -439,21 +442,21 @@ def _key(event: Event) -> str:
 
 
 def _place(key: str) -> tuple[int, int]:
-    """The time and number that a key names; the beginning if it is none."""
+    """The time and number of a key; zeros if it is invalid."""
     time, _, serial = key.partition("-")
     numbers = [int(part) if part.isascii() and part.isdecimal() and len(part) <= 20 else 0 for part in (time, serial)]
     return numbers[0], numbers[1]
 
 
 def _row(event: Event) -> dict[str, Any]:
-    """An event as the admin socket would tell it."""
+    """An event in the form of the admin socket."""
     pod, container = event.pod, event.container
     names = dict(_EMPTY)
     if pod is not None:
         name = "/".join(part for part in (pod.namespace, pod.name) if part)
-        names |= {"pod": plain(name, _LONGEST), "pod_id": plain(pod.id, 128)}
+        names |= {"pod": plain(name, _MAX_TEXT_CHARACTERS), "pod_id": plain(pod.id, 128)}
     if container is not None:
-        names |= {"container": plain(container.name, _LONGEST), "container_id": plain(container.id, 128)}
+        names |= {"container": plain(container.name, _MAX_TEXT_CHARACTERS), "container_id": plain(container.id, 128)}
     first_ns = event.first_ns
     return {
         "key": _key(event),
@@ -471,11 +474,11 @@ def _row(event: Event) -> dict[str, Any]:
 
 
 def _full_row(event: Event) -> dict[str, Any]:
-    """An event with what was asked and answered, as far as there is room."""
+    """An event with its messages, within the limits."""
     row, messages = _row(event), MessageJson(event)
     row["request"] = messages.table(event.name, event.request, reply=False)
-    for each, step in zip(row["steps"], event.steps, strict=False):
-        each["reply"] = messages.table(step.event, step.reply or b"", reply=True)
+    for step_row, step in zip(row["steps"], event.steps, strict=False):
+        step_row["reply"] = messages.table(step.event, step.reply or b"", reply=True)
     return row
 
 
@@ -494,4 +497,4 @@ def _step(first_ns: int, step: Any) -> dict[str, Any]:
 
 
 def _text(error: t.Error | None) -> str:
-    return "" if error is None else plain(error.text or error.kind, _LONGEST)
+    return "" if error is None else plain(error.text or error.kind, _MAX_TEXT_CHARACTERS)

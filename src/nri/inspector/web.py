@@ -1,8 +1,7 @@
-"""The page and its data over HTTP, for browsers that have the token: GET alone, which changes nothing.
+"""Serve the page and its data over HTTP, read-only, for browsers with the token.
 
-The token is in the page's address behind `#`, which browsers send to nobody, and comes with each question in a header.
-The page itself has no data, and is for all. A page that another site has made a browser open, or a name of another site
-that leads here, gets nothing. New events come as server-sent events. Next: `nri.service.http`.
+The token is in the fragment of the page's URL, which browsers do not send, and in a header of each request for data.
+The page itself has no data. Requests from other sites, or to other host names, are refused.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
 
 from nri.inspector.page import headers, page
-from nri.inspector.sources import Unanswered
+from nri.inspector.sources import SourceUnavailable
 from nri.service.http import Answer, Server, json_answer, text_answer
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Web"]
 
-#: Bytes of a token, which nobody guesses however often they may try.
+#: Length of a random token.
 _TOKEN_BYTES: Final = 24
 
 
@@ -33,15 +32,15 @@ class Web:
     """Serves a source until `close`.
 
     Args:
-        source: what the page shows.
-        address: HOST:PORT; port 0 takes any.
-        token: what those who ask have to know; None makes one.
+        source: the data of the page.
+        address: HOST:PORT; port 0 for any free port.
+        token: the token that requests must have; None for a random one.
 
     Attributes:
-        token: as above.
-        url: where the page is, with the token.
+        token: the token.
+        url: the URL of the page with the token.
 
-    Raises NriError if the address cannot be listened on.
+    Raises NriError if the server cannot listen on the address.
     """
 
     def __init__(self, source: Source, address: str = "127.0.0.1:0", token: str | None = None) -> None:
@@ -51,37 +50,43 @@ class Web:
         handlers: dict[str, Callable[[Mapping[str, str]], Answer]] = {
             "/": lambda _: (200, "text/html; charset=utf-8", html),
             "/api/overview": lambda _: _answer(source.overview),
-            "/api/events": lambda asked: _answer(
-                lambda: source.events(asked.get("from", "")[:64], asked.get("q", "")[:256], _most(asked))
+            "/api/events": lambda parameters: _answer(
+                lambda: source.events(
+                    parameters.get("from", "")[:64], parameters.get("q", "")[:256], _max_events(parameters)
+                )
             ),
-            "/api/event": lambda asked: _answer(lambda: source.event(asked.get("key", "")[:64])),
+            "/api/event": lambda parameters: _answer(lambda: source.event(parameters.get("key", "")[:64])),
             "/api/containers": lambda _: _answer(source.containers),
-            "/api/container": lambda asked: _answer(lambda: source.container(asked.get("id", "")[:256])),
-            "/api/view": lambda asked: _answer(
-                lambda: source.view(asked.get("name", "")[:64], asked.get("of", "")[:256])
+            "/api/container": lambda parameters: _answer(lambda: source.container(parameters.get("id", "")[:256])),
+            "/api/view": lambda parameters: _answer(
+                lambda: source.view(parameters.get("name", "")[:64], parameters.get("of", "")[:256])
             ),
         }
-        streams = {"/api/follow": lambda asked: _told(source, asked.get("after", "")[:64], asked.get("q", "")[:256])}
+        streams = {
+            "/api/follow": lambda parameters: _server_sent_events(
+                source, parameters.get("after", "")[:64], parameters.get("q", "")[:256]
+            )
+        }
         self._server = Server(public=handlers, address=address, streams=streams, guard=self._guard, headers=headers())
         self.url = f"http://{self._host}:{self._server.port}/#token={self.token}"
 
-    def _guard(self, path: str, given: Mapping[str, str]) -> Answer | None:
-        host = given.get("host", "")
-        if not self._is_ours(host):
-            return text_answer("open the address that nri inspect has printed, not another name of this machine\n", 403)
+    def _guard(self, path: str, fields: Mapping[str, str]) -> Answer | None:
+        host = fields.get("host", "")
+        if not self._is_own_host(host):
+            return text_answer("wrong host name: open the address that nri inspect has printed\n", 403)
         if path == "/":
             return None
-        if given.get("origin", f"http://{host}") != f"http://{host}":
-            return text_answer("another site may not ask\n", 403)
-        own = f"Bearer {self.token}".encode()
-        if hmac.compare_digest(given.get("authorization", "").encode(), own):
+        if fields.get("origin", f"http://{host}") != f"http://{host}":
+            return text_answer("requests from other sites are not allowed\n", 403)
+        expected = f"Bearer {self.token}".encode()
+        if hmac.compare_digest(fields.get("authorization", "").encode(), expected):
             return None
         return text_answer("the token is missing or wrong: open the address that nri inspect has printed\n", 401)
 
-    def _is_ours(self, host: str) -> bool:
-        """Whether a request was made to this machine by a number, or by the name that we listen on.
+    def _is_own_host(self, host: str) -> bool:
+        """Whether the host of a request is an IP address, or the name that the server listens on.
 
-        Another name may be one of a site that has made it lead here, so that its own pages can ask.
+        Any other name may belong to a site that resolves it to this machine (DNS rebinding).
         """
         try:
             name = urlsplit(f"//{host}").hostname or ""
@@ -103,20 +108,20 @@ class Web:
         self.close()
 
 
-def _most(asked: Mapping[str, str]) -> int:
-    text = asked.get("most", "")
+def _max_events(parameters: Mapping[str, str]) -> int:
+    text = parameters.get("most", "")
     return int(text[:6]) if text.isascii() and text.isdecimal() else 200
 
 
 def _answer(ask: Callable[[], dict[str, Any] | None]) -> Answer:
     try:
         value = ask()
-    except Unanswered as error:
+    except SourceUnavailable as error:
         return text_answer(f"{error}\n", 503)
-    return text_answer("not there, or not any more\n", 404) if value is None else json_answer(value)
+    return text_answer("not found\n", 404) if value is None else json_answer(value)
 
 
-def _told(source: Source, after: str, text: str) -> Generator[bytes]:
-    """The events of a source, as server-sent events; also that it does not answer."""
-    for told in source.follow(after, text):
-        yield f"data: {json.dumps(told)}\n\n".encode()
+def _server_sent_events(source: Source, after: str, text: str) -> Generator[bytes]:
+    """The events of a source as server-sent events."""
+    for update in source.follow(after, text):
+        yield f"data: {json.dumps(update)}\n\n".encode()

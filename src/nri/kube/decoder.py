@@ -1,8 +1,8 @@
-"""Objects of the API from their JSON, with the fields that are used and no others.
+"""Decode objects of the API from JSON, only with the fields that are used.
 
-A pod's author can write megabytes into fields that nothing here reads: environment, commands, probes, managed fields.
-msgspec, which comes with the extra `agent`, passes over them without making values of them. What is left has to be in
-proportion to the JSON (`_MAX_FACTORS`), because small texts cost many times their length as values of Python.
+A pod's author can write megabytes into unused fields; msgspec, of the extra `agent`, skips them without creating
+values. The memory of an object must be in proportion to its JSON (`_MAX_FACTORS`): short texts cost many times their
+length as Python values.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from nri.errors import NriError
 
 __all__ = ["INSTALL", "MAX_POD_FACTOR", "Decoded", "Document", "Pod", "TooCostly", "make_decoder", "make_event_decoder"]
 
-#: How to install what is needed. No package index has this project, so its name alone would bring a stranger's.
+#: How to install the extra. No package index has this project, so its name alone could install another package.
 INSTALL: Final = "pip install '.[agent]', in a checkout of nri"
-#: Bytes of memory for each byte of the JSON of a pod, which any author can write.
+#: Allow this many bytes of memory for each byte of a pod's JSON.
 MAX_POD_FACTOR: Final = 4
-#: Bytes of memory of each object in addition.
+#: Allow this much memory for each object in addition.
 _ALLOWANCE_BYTES: Final = 16 << 10
 
 _Texts = dict[str, str] | None
@@ -115,7 +115,7 @@ class _NodeStatus(TypedDict, total=False):
 
 
 class Document(TypedDict, total=False):
-    """The fields of other objects that are used: those of a node, and all of the spec of what holds rules."""
+    """The used fields of other objects: those of a node, and the whole spec of objects with rules."""
 
     apiVersion: str
     kind: str
@@ -124,27 +124,26 @@ class Document(TypedDict, total=False):
     status: _NodeStatus | None
 
 
-#: Bytes of memory for each byte of JSON, by shape. Objects that are not pods are written by administrators, and a
+#: Allow this many bytes of memory for each byte of JSON, by shape. Administrators write objects other than pods, and a
 #: NodeSLO of short keys and numbers takes seven.
 _MAX_FACTORS: Final = {Pod: MAX_POD_FACTOR, Document: 32}
 
 
 class TooCostly(ValueError):
-    """An object takes more memory than its length allows."""
+    """An object takes too much memory for the length of its JSON."""
 
 
 class Decoded(NamedTuple):
-    """An object, and the bytes of memory that it takes."""
+    """An object, and its size in memory in bytes."""
 
     value: dict[str, Any]
     size: int
 
 
 def make_decoder(shape: Any) -> Callable[[bytes], Decoded]:
-    """Return a function that reads an object of the shape `Pod` or `Document`: the API's JSON with these fields alone.
+    """Return a function that decodes the fields of the shape `Pod` or `Document`.
 
-    It raises TooCostly for an object out of proportion, and ValueError for what is not such an object. Raises NriError
-    without the extra `agent`.
+    It raises TooCostly, and ValueError for invalid JSON. NriError without the extra `agent`.
     """
     decode, factor = _tolerant_decoder(shape), _MAX_FACTORS[shape]
 
@@ -160,7 +159,7 @@ def make_decoder(shape: Any) -> Callable[[bytes], Decoded]:
 
 
 def make_event_decoder() -> Callable[[bytes], tuple[str, bytes]]:
-    """Return a function that reads the type of an event, and the JSON of its object. Raises as `make_decoder` does."""
+    """Return a function that reads the type of an event and the JSON of its object. Raises as `make_decoder` does."""
     msgspec = _msgspec()
     decode = _tolerant_decoder(msgspec.defstruct("_Event", [("type", str), ("object", msgspec.Raw)]))
 
@@ -172,7 +171,7 @@ def make_event_decoder() -> Callable[[bytes], tuple[str, bytes]]:
 
 
 def _tolerant_decoder(shape: Any) -> Callable[[bytes], Any]:
-    """Return a decoder that replaces half a character, as Go does, and raises ValueError alone."""
+    """Return a decoder that replaces lone surrogates, as Go does, and raises only ValueError."""
     msgspec = _msgspec()
     decode = msgspec.json.Decoder(shape).decode
 
@@ -198,12 +197,12 @@ def _msgspec() -> Any:
         return importlib.import_module("msgspec")
     except ImportError:
         raise NriError(
-            f"objects of the API need msgspec, which is not installed. Install the extra: {INSTALL}"
+            f"msgspec is required for objects of the API, and is not installed. Install the extra: {INSTALL}"
         ) from None
 
 
 def _footprint(tree: Any, limit: int) -> int:
-    """Return the bytes of memory of a tree of plain values; more than `limit` as soon as it is more."""
+    """Return the size in memory of a tree of plain values; counting stops above `limit`."""
     total, waiting = 0, [tree]
     while waiting and total <= limit:
         value = waiting.pop()

@@ -1,7 +1,6 @@
-"""Values of a manifest, asked for by the kind that they must be of: a table, a list, a text, a number.
+"""Typed access to the values of a manifest.
 
-Rules: a missing value is an empty one; a value of another kind is a ConfigError with file, line and key. Pure. Next:
-`nri.kube.manifest`, which asks.
+A missing value counts as empty; a value of a wrong type is a ConfigError with file, line and key.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ __all__ = ["Document", "objects", "parts", "text"]
 
 
 def parts(source: Source) -> Iterator[Source]:
-    """Yield the documents of a file, each behind as many empty lines as are before it, for errors to name lines.
+    """Yield the documents of a file, without empty ones.
 
-    Those with nothing in them are left out.
+    Each begins with empty lines in place of the documents before it, so that errors name the right line.
     """
     start = above = 0
     for mark in re.finditer(r"(?m)^---.*$|\Z", source.text):
@@ -37,7 +36,7 @@ def parts(source: Source) -> Iterator[Source]:
 
 
 def objects(source: Source) -> Iterator[tuple[Document, dict[str, Any]]]:
-    """Yield every object of a file with its document; those of a List one by one. ConfigError for what is none."""
+    """Yield every object of a file with its document, those of a List one by one. Raises ConfigError."""
     for part in parts(source):
         root = parse_text(part)
         document = Document(part, root)
@@ -54,13 +53,14 @@ def objects(source: Source) -> Iterator[tuple[Document, dict[str, Any]]]:
 
 
 class Document:
-    """One document of a file, as errors name it. `where` is put before a key in errors: ``spec.``.
+    """One document of a file.
 
-    Text and tree are gone through when the first place is asked for, and once for all.
+    The argument `where` of methods is the prefix of a key in errors, such as ``spec.``. Text and tree are indexed when
+    the first line number is needed.
 
     Args:
         source: its text.
-        root: what it holds, to find the lines of what is wrong in it.
+        root: its tree.
     """
 
     __slots__ = ("_lines", "_paths", "_root", "_source")
@@ -71,16 +71,16 @@ class Document:
         self._lines = Lines(source)
         self._paths: dict[int, Path] | None = None
 
-    def _path(self, wanted: Any) -> Path | None:
-        """The path from the root to one of its tables or lists; None if it is not in there."""
-        if wanted is None:
+    def _path(self, tree: Any) -> Path | None:
+        """The path from the root to a table or list, or None if it is not in the document."""
+        if tree is None:
             return None
         if self._paths is None:
             self._paths = _paths(self._root)
-        return self._paths.get(id(wanted))
+        return self._paths.get(id(tree))
 
     def error(self, reason: str, where: str, tree: Any = None, key: str = "", suggestion: str = "") -> ConfigError:
-        """The error for the value at a key of a table, or for the table itself; `where` names it."""
+        """Return the error for the value at a key of a table, or for the table itself."""
         path = self._path(tree)
         line = None if path is None else self._lines.find((*path, key) if key else path)
         if line is None and path:
@@ -88,7 +88,7 @@ class Document:
         return ConfigError(at(self._source, line), where, reason, suggestion)
 
     def place(self, tree: Any, *keys: str | int) -> str:
-        """Return the file with the line of a key below one of its tables, or of the nearest that is there."""
+        """Return file and line of a key below a table, or of its nearest existing parent."""
         path = self._path(tree)
         for end in range(len(keys), -1, -1) if path is not None else ():
             line = self._lines.find((*path, *keys[:end]) if path is not None else ())
@@ -97,7 +97,7 @@ class Document:
         return self._source.name
 
     def table(self, tree: Any, key: str, where: str = "") -> dict[str, Any]:
-        """Return the table at a key of a table; ConfigError if another kind of value is there."""
+        """Return the table at a key of a table. ConfigError for another type."""
         value = tree.get(key)
         if value is None:
             return {}
@@ -106,7 +106,7 @@ class Document:
         return value
 
     def tables(self, tree: Any, key: str, where: str = "") -> list[dict[str, Any]]:
-        """Return the list of tables at a key of a table; ConfigError if another kind of value is there."""
+        """Return the list of tables at a key of a table. ConfigError for another type."""
         value = tree.get(key)
         if value is None:
             return []
@@ -115,7 +115,7 @@ class Document:
         return value
 
     def items(self, tree: Any, key: str, where: str = "") -> list[Any]:
-        """Return the list at a key of a table; ConfigError if another kind of value is there."""
+        """Return the list at a key of a table. ConfigError for another type."""
         value = tree.get(key)
         if value is None:
             return []
@@ -124,53 +124,53 @@ class Document:
         return value
 
     def texts(self, tree: Any, key: str, where: str = "") -> list[str]:
-        """Return the list of texts at a key of a table; ConfigError if it is not a list, or one of other things."""
+        """Return the list of texts at a key of a table. ConfigError for another type."""
         value = self.items(tree, key, where)
         if not all(map(_is_scalar, value)):
             raise self.error("expected a list of texts", f"{where}{key}", tree, key)
         return [text(one) for one in value]
 
     def text(self, tree: Any, key: str, where: str = "") -> str:
-        """Return the text at a key of a table, a number as it is written; ConfigError for a table or a list."""
+        """Return the text at a key of a table, or a number as text. ConfigError for a table or a list."""
         value = tree.get(key)
         if not _is_scalar(value):
             raise self.error("expected text", f"{where}{key}", tree, key)
         return text(value)
 
     def pairs(self, tree: Any, key: str, where: str = "") -> dict[str, str]:
-        """Return the texts by name at a key of a table, as labels are; ConfigError if something else is there."""
+        """Return a table of texts, such as labels, at a key of a table. ConfigError for another type."""
         table = self.table(tree, key, where)
         for name, value in table.items():
             if not _is_scalar(name) or not _is_scalar(value):
                 raise self.error("expected text", f"{where}{key}.{name}", table, str(name))
         return {text(name): text(value) for name, value in table.items()}
 
-    def number(self, tree: Any, key: str, most: int, where: str = "") -> int:
-        """Return the whole number from 0 to `most` at a key of a table; ConfigError if something else is there."""
+    def number(self, tree: Any, key: str, maximum: int, where: str = "") -> int:
+        """Return the whole number from 0 to `maximum` at a key of a table. ConfigError for another value."""
         value = tree.get(key)
         if value is None:
             return 0
-        if not is_number(value, most):
-            raise self.error(f"expected a whole number from 0 to {most}", f"{where}{key}", tree, key)
+        if not is_number(value, maximum):
+            raise self.error(f"expected a whole number from 0 to {maximum}", f"{where}{key}", tree, key)
         return int(value)
 
     def flag(self, tree: Any, key: str, where: str = "") -> bool:
-        """Return whether the value at a key of a table is true; ConfigError if it is neither true nor false."""
+        """Return the boolean at a key of a table. ConfigError for another type."""
         value = tree.get(key)
         if value is not None and not isinstance(value, bool):
             raise self.error("expected true or false", f"{where}{key}", tree, key)
         return bool(value)
 
 
-def is_number(value: Any, most: int) -> bool:
-    """Whether a value is a whole number from 0 to `most`; also one in quotes."""
+def is_number(value: Any, maximum: int) -> bool:
+    """Whether a value is a whole number from 0 to `maximum`, possibly in quotes."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
         value = int(value)
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= maximum
 
 
 def text(value: Any) -> str:
-    """Return a scalar as YAML writes it; "" for nothing."""
+    """Return a scalar as YAML writes it; "" for null."""
     return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
 
 
@@ -179,17 +179,17 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _paths(root: Any) -> dict[int, Path]:
-    """The path to each table and list of a tree, by identity. They live as long as the tree does."""
+    """The path to each table and list of a tree, by `id()`, which is valid as long as the tree exists."""
     waiting: list[tuple[Any, Path]] = [(root, ())]
-    found: dict[int, Path] = {}
+    paths: dict[int, Path] = {}
     while waiting:
         value, path = waiting.pop()
-        if id(value) in found:
+        if id(value) in paths:
             continue
         if isinstance(value, dict):
-            found[id(value)] = path
+            paths[id(value)] = path
             waiting += [(item, (*path, str(key))) for key, item in dict.items(value)]
         elif isinstance(value, list):
-            found[id(value)] = path
+            paths[id(value)] = path
             waiting += [(item, (*path, place)) for place, item in enumerate(value)]
-    return found
+    return paths

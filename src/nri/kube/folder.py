@@ -1,8 +1,6 @@
-"""Files of manifests that are read again when they change: one file, or those of a folder.
+"""Read manifests from a file or a folder, and read them again after a change.
 
-Rules: one `stat` a file tells whether to read it; what a file held stays until it can be read again or is gone, and
-until it holds something again if it has become empty; every file is by itself, so that a bad one spoils no other.
-Bounded: more files or bigger ones than people write are errors. Next: `nri.kube.document`, which reads one.
+While a file is invalid or empty, its last valid content stays in force. A bad file does not affect the others.
 """
 
 from __future__ import annotations
@@ -21,74 +19,74 @@ if TYPE_CHECKING:
 __all__ = ["SUFFIXES", "Folder"]
 
 SUFFIXES = (".yaml", ".yml", ".json")
-MOST_FILES = 1000
-MOST_OBJECTS = 5000
+MAX_FILES = 1000
+MAX_OBJECTS = 5000
 
 
 class Folder:
-    """The files below a path, and what they hold. For one thread.
+    """The manifests at a path. Not thread-safe.
 
     Attributes:
-        files: the objects of each file, with the documents that say where they are; the last good ones.
-        errors: what is wrong with a file or with the folder, by its path.
+        files: the last valid objects of each file, with their documents.
+        errors: errors of files and of the folder, by path.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
-        self._seen: dict[str, Fingerprint] = {}
+        self._stamps: dict[str, Fingerprint] = {}
         self._first = True
         self.files: dict[str, list[tuple[Document, dict[str, Any]]]] = {}
         self.errors: dict[str, ConfigError] = {}
 
     def changed(self) -> bool:
-        """Look, and read what differs; return whether anything does. The first look always finds a change."""
+        """Read changed files; return whether there were any. The first call always returns True."""
         first, self._first = self._first, False
         try:
             names = self._names()
         except OSError as error:
-            error_now = ConfigError(self._path, "", (error.strerror or str(error)).lower())
-            known = self.errors.get(self._path)
-            self.errors[self._path] = error_now
-            return first or str(known) != str(error_now)
+            error_ = ConfigError(self._path, "", (error.strerror or str(error)).lower())
+            previous = self.errors.get(self._path)
+            self.errors[self._path] = error_
+            return first or str(previous) != str(error_)
         now = {name: fingerprint(name) for name in names}
-        now = {name: seen for name, seen in now.items() if seen is not None}
-        if now == self._seen and self._path not in self.errors:
+        now = {name: stamp for name, stamp in now.items() if stamp is not None}
+        if now == self._stamps and self._path not in self.errors:
             return first
-        for name in self._seen.keys() - now.keys():
+        for name in self._stamps.keys() - now.keys():
             self.files.pop(name, None)
         self.errors = {name: error for name, error in self.errors.items() if name in now}
-        for name, seen in now.items():
-            if self._seen.get(name) != seen:
+        for name, stamp in now.items():
+            if self._stamps.get(name) != stamp:
                 self._read(name)
         self.files = {name: self.files[name] for name in now if name in self.files}
-        self._seen = now
+        self._stamps = now
         return True
 
     def _names(self) -> list[str]:
-        """The files, in order. A path that is not there has none; OSError if that cannot be known."""
+        """The files in order; none for a missing path. Raises OSError."""
         try:
             names = os.listdir(self._path)
         except FileNotFoundError:
             return []
         except NotADirectoryError:
             return [self._path]
-        found = sorted(name for name in names if name.endswith(SUFFIXES) and not name.startswith("."))
-        if len(found) > MOST_FILES:
-            raise OSError(0, f"there are more than {MOST_FILES} files")
-        return [os.path.join(self._path, name) for name in found]
+        manifests = sorted(name for name in names if name.endswith(SUFFIXES) and not name.startswith("."))
+        if len(manifests) > MAX_FILES:
+            raise OSError(0, f"more than {MAX_FILES} files")
+        return [os.path.join(self._path, name) for name in manifests]
 
     def _read(self, name: str) -> None:
         self.errors.pop(name, None)
         try:
             source = read_file(name)
             if self.files.get(name) and not source.text.strip():
-                # As it is between a shell's `kubectl get ... > rules.yaml` and the answer, or for good without one.
-                raise ConfigError(name, "", "it has become empty", "remove the file, if that is meant")
-            found = list(objects(source))
+                # A shell empties the file of `kubectl get ... > rules.yaml` before the answer, which may never come.
+                raise ConfigError(name, "", "it has become empty", "remove the file if that is intended")
+            contents = list(objects(source))
         except ConfigError as error:
             self.errors[name] = error
         else:
-            if len(found) > MOST_OBJECTS:
-                self.errors[name] = ConfigError(name, "", f"holds more than {MOST_OBJECTS} objects")
+            if len(contents) > MAX_OBJECTS:
+                self.errors[name] = ConfigError(name, "", f"contains more than {MAX_OBJECTS} objects")
             else:
-                self.files[name] = found
+                self.files[name] = contents

@@ -1,7 +1,6 @@
-"""The kubelet's share in a container: its class of service, its resources and cgroup, and the folders of its volumes.
+"""Values that the kubelet computes for a container: QoS class, resources, cgroup, and folders of volumes.
 
-Pure. Values are those of a kubelet with its defaults, on a node of which no more than its memory is
-known. Next: `nri.kube.quantity`.
+They are those of a kubelet with default settings.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _COMPUTED = ("cpu", "memory")
 
 
 class ContainerResources(NamedTuple):
-    """The resources of a container, and what it is in its pod."""
+    """The resources of a container, and its role in the pod."""
 
     quantities: Quantities
     initial: bool = False
@@ -35,7 +34,7 @@ class PodResources(NamedTuple):
     """The resources of a pod.
 
     Attributes:
-        containers: those that initialize the pod first.
+        containers: init containers first.
         pod: requests and limits of the pod itself (``spec.resources``); None without that key.
         node_critical: whether the pod has the priority class ``system-node-critical``.
     """
@@ -64,27 +63,34 @@ def _part(quantities: Quantities, part: str) -> dict[str, Fraction]:
 
 
 def make_id(*names: str) -> str:
-    """Make an id from names, such as a runtime would draw: the same names give the same id."""
+    """Return an id in the form of a runtime's; equal names give equal ids."""
     return hashlib.sha256("/".join(names).encode()).hexdigest()
 
 
 def make_uid(*names: str) -> str:
-    """Make a pod's uid from its names, in the form that the apiserver gives to one."""
+    """Return a pod's uid in the form of the API server's; equal names give equal uids."""
     digest = make_id(*names)
     return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
 
 
 def qos_class(resources: PodResources) -> str:
-    """Return the pod's class of service by the kubelet's rule: Guaranteed, Burstable or BestEffort.
+    """Return the pod's QoS class by the kubelet's rule: Guaranteed, Burstable or BestEffort.
 
-    Requests and limits of the pod itself count alone, where it has some.
+    If the pod itself has requests and limits, only these count.
     """
-    counted = [each.quantities for each in resources.containers] if resources.pod is None else [resources.pod]
-    if not any(each.get(f"{part}.{name}") for each in counted for part in ("requests", "limits") for name in _COMPUTED):
+    counted = (
+        [quantities.quantities for quantities in resources.containers] if resources.pod is None else [resources.pod]
+    )
+    if not any(
+        quantities.get(f"{part}.{name}")
+        for quantities in counted
+        for part in ("requests", "limits")
+        for name in _COMPUTED
+    ):
         return "BestEffort"
     guaranteed = all(
-        each.get(f"limits.{name}") and each[f"limits.{name}"] == each.get(f"requests.{name}")
-        for each in counted
+        quantities.get(f"limits.{name}") and quantities[f"limits.{name}"] == quantities.get(f"requests.{name}")
+        for quantities in counted
         for name in _COMPUTED
     )
     return "Guaranteed" if guaranteed else "Burstable"
@@ -96,15 +102,15 @@ def cgroup_parent(qos: str, uid: str) -> str:
 
 
 def set_resources(linux: m.LinuxContainer, share: Share) -> None:
-    """Set the resources that the kubelet asks the runtime for; 0 where it asks for nothing, as it does."""
-    wanted = share.quantities
-    cpu_limit = wanted.get("limits.cpu")
+    """Set the resources that the kubelet requests from the runtime; 0 for none, as the kubelet does."""
+    quantities = share.quantities
+    cpu_limit = quantities.get("limits.cpu")
     resources = linux.resources
-    resources.cpu.shares.value = quantity.cpu_shares(wanted.get("requests.cpu", _NONE))
+    resources.cpu.shares.value = quantity.cpu_shares(quantities.get("requests.cpu", _NONE))
     resources.cpu.period.value = quantity.CPU_PERIOD_US
     resources.cpu.quota.value = quantity.cpu_quota_us(cpu_limit) if cpu_limit else 0
-    resources.memory.limit.value = quantity.ceil(wanted.get("limits.memory", _NONE))
-    for key, value in wanted.items():
+    resources.memory.limit.value = quantity.ceil(quantities.get("limits.memory", _NONE))
+    for key, value in quantities.items():
         if key.startswith("limits.hugepages-"):
             size = key.removeprefix("limits.hugepages-").removesuffix("i")
             resources.hugepage_limits.add(page_size=f"{size}B", limit=quantity.ceil(value))
@@ -112,43 +118,47 @@ def set_resources(linux: m.LinuxContainer, share: Share) -> None:
 
 
 def shares(resources: PodResources, node_bytes: int = 0) -> list[Share]:
-    """Return the share of each container of a pod; a limit of the pod itself holds for a container without one.
+    """Return the share of each container of a pod; a limit of the pod itself applies to containers without one.
 
-    `node_bytes` is the node's memory, 0 if it is not known.
+    `node_bytes` is the node's memory, 0 if unknown.
     """
     limits = {key: value for name in _COMPUTED if (value := (resources.pod or {}).get(key := f"limits.{name}"))}
     return [
-        Share({**limits, **{key: value for key, value in each.quantities.items() if value or key not in limits}}, score)
-        for each, score in zip(resources.containers, _oom_scores(resources, node_bytes), strict=True)
+        Share(
+            {**limits, **{key: value for key, value in container.quantities.items() if value or key not in limits}},
+            score,
+        )
+        for container, score in zip(resources.containers, _oom_scores(resources, node_bytes), strict=True)
     ]
 
 
 def _oom_scores(resources: PodResources, node_bytes: int) -> list[int]:
     """Return the OOM score of each container of a pod.
 
-    Of a Burstable pod a container has a lower score the more memory it requests. What the pod itself requests beyond
-    its containers is shared out evenly, and a sidecar has no higher score than the containers.
+    In a Burstable pod, containers with larger memory requests have lower scores. The pod's own request beyond its
+    containers is divided evenly, and a sidecar has no higher score than the containers.
     """
     qos = qos_class(resources)
     if resources.node_critical or qos != "Burstable":
         score = 1000 if qos == "BestEffort" and not resources.node_critical else -997
         return [score] * len(resources.containers)
     if not node_bytes:
-        return [999] * len(resources.containers)  # the kubelet's upper end is the best guess
-    requests = [quantity.ceil(each.quantities.get("requests.memory", _NONE)) for each in resources.containers]
+        return [999] * len(resources.containers)  # the kubelet's upper bound is the best guess
+    requests = [quantity.ceil(container.quantities.get("requests.memory", _NONE)) for container in resources.containers]
     spare = _spare_memory(resources)
     smallest = min(
-        (size for size, each in zip(requests, resources.containers, strict=True) if not each.initial), default=0
+        (size for size, container in zip(requests, resources.containers, strict=True) if not container.initial),
+        default=0,
     )
     scores = []
-    for size, each in zip(requests, resources.containers, strict=True):
-        counted = max(size, smallest) if each.sidecar else size
+    for size, container in zip(requests, resources.containers, strict=True):
+        counted = max(size, smallest) if container.sidecar else size
         scores.append(min(max(1000 - (counted + spare) * 1000 // node_bytes, 3), 999))
     return scores
 
 
 def _spare_memory(resources: PodResources) -> int:
-    """The bytes that a pod itself requests beyond its containers, for each container."""
+    """The pod's own memory request beyond its containers, divided by their number."""
     request = (resources.pod or {}).get("requests.memory", _NONE)
     if not request:
         return 0

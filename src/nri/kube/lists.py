@@ -1,8 +1,7 @@
-"""The objects of a list of the API, cut out of its bytes as they arrive. Pure.
+"""Split a list of the API into its objects while its bytes arrive.
 
-Only one object is in memory at a time, however long the list is, and the text around the objects. An object that is too
-large is cut off after the first bytes, which have its name. The work is linear in the bytes, and a text in which no
-object ends is passed over by a few functions of `bytes`, a token at a time only where one ends.
+Only one object at a time and the text around the objects are in memory. The work is linear in the bytes; data without
+the end of an object is skipped by a few methods of `bytes`, and only other data is tokenized.
 """
 
 from __future__ import annotations
@@ -13,21 +12,21 @@ from typing import NamedTuple
 
 __all__ = ["HEAD_BYTES", "MAX_OBJECT_BYTES", "ListSplitter", "Oversized"]
 
-#: JSON of one object. etcd takes no larger request than 1.5 MiB.
+#: Limit for the JSON of one object. etcd accepts requests up to 1.5 MiB.
 MAX_OBJECT_BYTES = 2 << 20
-#: Text of a list around its objects: versions, and the token for the next page.
+#: Limit for the text of a list around its objects: versions, and the token for the next page.
 _MAX_FRAME_BYTES = 64 << 10
-#: Bytes of an object that is too large, in which its name is looked for.
+#: Search the name of an object that is too large in this many bytes.
 HEAD_BYTES = 4096
-#: Pairs of brackets are taken out this often; what is nested deeper is looked at a bracket at a time.
+#: Remove pairs of brackets this often; deeper nesting is handled bracket by bracket.
 _MAX_ROUNDS = 8
 
-# A quote alone begins a string that goes on in the next bytes. Possessive quantifiers would make it plainer that
+# A quote alone begins a string that continues in the next bytes. Possessive quantifiers would make it clearer that
 # nothing is read twice, but match wrongly before Python 3.11.5.
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\]]', re.DOTALL)
 _REST_OF_STRING = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _ITEMS = re.compile(rb'(?<!\\)"items"\s*:\s*\[\Z')
-_NO_OBJECT = "it is not a list of objects: an item is of another kind"
+_NO_OBJECT = "not a list of objects: an item has another type"
 _SEPARATORS = b" \t\r\n,"
 _NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
 _HEAD_KEYS = tuple(
@@ -36,14 +35,14 @@ _HEAD_KEYS = tuple(
 
 
 class Oversized(NamedTuple):
-    """An object that is larger than what is taken, with what its first bytes have of its metadata.
+    """An object above the size limit, with the metadata in its first bytes.
 
     Attributes:
         size: of its JSON in bytes.
-        namespace: "" for none, or if it is not known.
-        name: "" if it is not known.
-        version: "" if it is not known.
-        event_type: of the event that it is in, "" for none.
+        namespace: "" for none, or if unknown.
+        name: "" if unknown.
+        version: "" if unknown.
+        event_type: type of the event that contains it, or "".
     """
 
     size: int
@@ -54,28 +53,28 @@ class Oversized(NamedTuple):
 
     @classmethod
     def of(cls, head: bytes, size: int) -> Oversized:
-        """Read the first bytes of an object, or of an event with one."""
+        """Parse the first bytes of an object, or of an event with an object."""
         matches = (key.search(head, 0, HEAD_BYTES) for key in _HEAD_KEYS)
         return cls(size, *(match[1].decode(errors="replace") if match else "" for match in matches))
 
     @property
     def key(self) -> tuple[str, str]:
-        """Namespace and name. ValueError if the name is not known."""
+        """Namespace and name. ValueError if the name is unknown."""
         if not self.name:
             raise ValueError(f"an object of {self.size} bytes has no name at its beginning")
         return self.namespace, self.name
 
     @property
     def reason(self) -> str:
-        """The reason why it is left out."""
-        return f"its {self.size} bytes are more than {MAX_OBJECT_BYTES}"
+        """The reason for leaving it out."""
+        return f"its {self.size} bytes exceed the limit of {MAX_OBJECT_BYTES}"
 
 
 class ListSplitter:
     """Cuts a list into its objects.
 
     Args:
-        max_object_bytes: larger objects are not kept.
+        max_object_bytes: larger objects become `Oversized`.
     """
 
     def __init__(self, max_object_bytes: int = MAX_OBJECT_BYTES) -> None:
@@ -89,7 +88,7 @@ class ListSplitter:
         self._half_escape = b""
 
     def feed(self, data: bytes) -> Iterator[bytes | Oversized]:
-        """Yield the objects that end in these bytes. ValueError for what is not a list of objects."""
+        """Yield the objects that end in these bytes. ValueError for data that is not a list of objects."""
         data = self._half_escape + data
         self._half_escape = b"\\" * ((len(data) - len(data.rstrip(b"\\"))) % 2)
         data = data[: len(data) - len(self._half_escape)]
@@ -105,14 +104,14 @@ class ListSplitter:
                 yield self._take_object()
 
     def end(self) -> bytes:
-        """Return the text around the objects, which is the list without them. ValueError if it is not complete."""
+        """Return the text around the objects, which is the list without them. ValueError if it is incomplete."""
         if not self._ended or self._half_escape:
-            raise ValueError("it is not JSON: it ends too early")
+            raise ValueError("not JSON: it ends too early")
         return bytes(self._frame)
 
     def _object_start(self, data: bytes, place: int) -> int:
-        """Take in the frame up to the next object; return where that starts, or the end of the data."""
-        kept, place = place, self._behind_string(data, place)
+        """Read the frame up to the next object; return the start of that object, or the end of the data."""
+        begin, place = place, self._behind_string(data, place)
         for token in _TOKEN.finditer(data, place):
             text = token[0]
             if self._between_objects and text not in (b"{", b"]"):
@@ -122,20 +121,20 @@ class ListSplitter:
                 break
             if text in b"{[":
                 if self._between_objects:
-                    self._keep_frame(data[kept : token.start()])
+                    self._keep_frame(data[begin : token.start()])
                     self._in_object = True
                     return token.start()
-                self._open(data[kept : token.end()], text)
-                kept = token.end()
+                self._open(data[begin : token.end()], text)
+                begin = token.end()
             elif text in b"}]":
-                self._keep_frame(data[kept : token.end()])
-                kept = token.end()
+                self._keep_frame(data[begin : token.end()])
+                begin = token.end()
                 self._close()
-        self._keep_frame(data[kept:])
+        self._keep_frame(data[begin:])
         return len(data)
 
     def _object_end(self, data: bytes, place: int) -> int | None:
-        """Return where the object ends that began here or before; None if it goes on."""
+        """Return the end of the current object; None if it continues in later data."""
         if self._depth > self._objects_depth and not self._ends_in(data):
             return None
         for token in _TOKEN.finditer(data, self._behind_string(data, place)):
@@ -157,16 +156,16 @@ class ListSplitter:
         return 0 < self._depth == self._objects_depth and not self._in_object
 
     def _behind_string(self, data: bytes, place: int) -> int:
-        """Return the place behind a string that began in the data before."""
+        """Return the position after a string that began in earlier data."""
         if not self._in_string:
             return place
-        rest = _REST_OF_STRING.match(data, place)
-        self._in_string = rest is None
-        return len(data) if rest is None else rest.end()
+        match = _REST_OF_STRING.match(data, place)
+        self._in_string = match is None
+        return len(data) if match is None else match.end()
 
     def _open(self, text: bytes, bracket: bytes) -> None:
         if self._ended:
-            raise ValueError("it is not JSON: there is text behind its end")
+            raise ValueError("not JSON: text after its end")
         self._keep_frame(text)
         self._depth += 1
         if self._depth == 2 and bracket == b"[" and _ITEMS.search(self._frame):
@@ -175,13 +174,13 @@ class ListSplitter:
     def _close(self) -> None:
         self._depth -= 1
         if self._depth < 0:
-            raise ValueError("it is not JSON: a bracket closes nothing")
+            raise ValueError("not JSON: unmatched closing bracket")
         if self._depth < self._objects_depth:
             self._objects_depth = 0
         self._ended = not self._depth
 
     def _ends_in(self, data: bytes) -> bool:
-        """Whether the object ends in these bytes; if it does not they are passed over."""
+        """Whether the object ends in these bytes; otherwise they are skipped."""
         if b"\\" in data:
             data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
         parts = data.split(b'"')

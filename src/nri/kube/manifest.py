@@ -1,8 +1,7 @@
-"""A Kubernetes manifest as the messages that a runtime would send to its plugins. Pure but for reading the file.
+"""Convert a Kubernetes manifest to the messages that a runtime would send to its plugins.
 
-Ids are made from names, so the same manifest gives the same messages. Additions of a kubelet or a runtime (labels,
-cgroup paths, usual mounts, resource arithmetic) are made as containerd's CRI has them, as far as they can be known
-without a node; values that come from the cluster are left empty and noted. Next: `nri.kube.document`.
+Ids are hashes of names, so the same manifest gives the same messages. Additions of the kubelet and the runtime (labels,
+cgroup paths, default mounts, resources) follow containerd; values that require a cluster are empty and noted.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["ImageConfig", "Workload", "find_pod", "pod_resources", "read_image_config", "read_manifests"]
 
 
-#: The most of a resource where messages have less room than for the largest quantity: a quota is in microseconds.
-_MOST = {"cpu": 10**9}
+#: Lower limits of quantities than the largest one: a CPU quota in microseconds must fit into 64 bits.
+_MAX_QUANTITIES = {"cpu": 10**9}
 
 
 @dataclass(slots=True)
@@ -36,8 +35,8 @@ class Workload:
 
     Attributes:
         pod: the pod.
-        containers: its containers, those that initialize it first.
-        notes: what could not be known, for people.
+        containers: its containers, init containers first.
+        notes: lines about values that require a cluster.
     """
 
     pod: m.PodSandbox
@@ -48,23 +47,23 @@ class Workload:
 def read_manifests(source: Source, image: ImageConfig | None = None, node_bytes: int = 0) -> list[Workload]:
     """Read every Pod, and the pod template of every Deployment, DaemonSet, StatefulSet, Job or CronJob, in their order.
 
-    `node_bytes` is the memory of the node, 0 if it is not known. Documents without a pod are passed over. ConfigError
-    says what is wrong, and where; no pod at all is wrong, too.
+    `node_bytes` is the memory of the node, 0 if unknown. Documents without a pod are ignored. Raises ConfigError, also
+    for a manifest without pods.
     """
-    found = list[Workload]()
+    workloads = list[Workload]()
     twins: Counter[tuple[str, str]] = Counter()
     for part in parts(source):
         root = parse_text(part)
         document = Document(part, root)
         for tree in _pods_in(document, root):
-            found.append(_workload(document, tree, image or ImageConfig(), twins, node_bytes))
-    if not found:
-        raise ConfigError(source.name, "", "holds no Pod, nor anything with a pod template", "kind: Pod")
-    return found
+            workloads.append(_workload(document, tree, image or ImageConfig(), twins, node_bytes))
+    if not workloads:
+        raise ConfigError(source.name, "", "contains neither a Pod nor an object with a pod template", "kind: Pod")
+    return workloads
 
 
 def _pods_in(document: Document, tree: Any) -> list[dict[str, Any]]:
-    """List the pods that a document holds: one, or those of a List."""
+    """List the pods of a document: one, or those of a List."""
     if isinstance(tree, dict) and tree.get("kind") == "List":
         return [pod for item in document.items(tree, "items") for pod in _pods_in(document, item)]
     pod = find_pod(document, tree)
@@ -72,7 +71,7 @@ def _pods_in(document: Document, tree: Any) -> list[dict[str, Any]]:
 
 
 def find_pod(document: Document, tree: Any) -> dict[str, Any] | None:
-    """Find the pod, or the pod template with the name and namespace of its owner, that a document holds."""
+    """Return the pod of a document, or its pod template with name and namespace of the owner; or None."""
     if not isinstance(tree, dict):
         return None
     if tree.get("kind") == "Pod":
@@ -90,26 +89,26 @@ def find_pod(document: Document, tree: Any) -> dict[str, Any] | None:
 def _workload(
     document: Document, tree: dict[str, Any], image: ImageConfig, twins: Counter[tuple[str, str]], node_bytes: int
 ) -> Workload:
-    """Make the messages of a pod and of its containers; `twins` counts the pods of each namespace and name so far."""
+    """Create the messages of a pod and its containers; `twins` counts the pods of each namespace and name."""
     spec, metadata = document.table(tree, "spec"), document.table(tree, "metadata")
     containers = [
         *document.tables(spec, "initContainers", "spec."),
         *document.tables(spec, "containers", "spec."),
     ]
     if not containers:
-        raise document.error("a pod needs at least one container", "spec.containers", spec or None)
+        raise document.error("a pod requires at least one container", "spec.containers", spec or None)
     resources = pod_resources(document, spec)
     pod = _pod(document, spec, metadata, kubelet.qos_class(resources), twins)
     reader = ContainerReader(document, spec, pod, image)
     shares = kubelet.shares(resources, node_bytes)
-    made = [reader.read(tree, share) for tree, share in zip(containers, shares, strict=True)]
-    return Workload(pod, made, reader.notes)
+    messages = [reader.read(tree, share) for tree, share in zip(containers, shares, strict=True)]
+    return Workload(pod, messages, reader.notes)
 
 
 def _pod(
     document: Document, spec: dict[str, Any], metadata: dict[str, Any], qos: str, twins: Counter[tuple[str, str]]
 ) -> m.PodSandbox:
-    """Make the message of the pod."""
+    """Create the message of the pod."""
     name = document.text(metadata, "name", "metadata.") or "pod"
     namespace = document.text(metadata, "namespace", "metadata.") or "default"
     twins[namespace, name] += 1
@@ -132,7 +131,7 @@ def _pod(
 def pod_resources(document: Document, spec: dict[str, Any]) -> kubelet.PodResources:
     """Read the resources of a pod and its containers, with the defaults that an API server sets.
 
-    A limit without a request is a request, too; of the pod itself only where its containers request nothing.
+    A limit without a request is also a request; for the pod itself only if its containers request nothing.
     """
     containers = []
     for key, initial in (("initContainers", True), ("containers", False)):
@@ -142,16 +141,16 @@ def pod_resources(document: Document, spec: dict[str, Any]) -> kubelet.PodResour
             amounts = {**_as_requests(amounts), **amounts}
             containers.append(kubelet.ContainerResources(amounts, initial, sidecar))
     critical = document.text(spec, "priorityClassName", "spec.") == "system-node-critical"
-    made = kubelet.PodResources(containers, node_critical=critical)
+    resources = kubelet.PodResources(containers, node_critical=critical)
     if spec.get("resources") is None:
-        return made
+        return resources
     amounts = {key: value for key, value in _quantities(document, spec, "spec.").items()
                if has_pod_level(key.partition(".")[2])}  # fmt: skip
     if any(key.startswith("limits.") for key in amounts):
-        summed = {f"requests.{key}": value for key, value in made.containers_total("requests").items()
+        summed = {f"requests.{key}": value for key, value in resources.containers_total("requests").items()
                   if key in ("cpu", "memory")}  # fmt: skip
         amounts = {**_as_requests(amounts), **summed, **amounts}
-    return made._replace(pod=amounts)
+    return resources._replace(pod=amounts)
 
 
 def _as_requests(amounts: Quantities) -> dict[str, Fraction]:
@@ -161,20 +160,20 @@ def _as_requests(amounts: Quantities) -> dict[str, Fraction]:
 
 def _quantities(document: Document, tree: dict[str, Any], where: str) -> dict[str, Fraction]:
     """Read the requests and limits of a container or a pod as ``requests.cpu`` and so on."""
-    found: dict[str, Fraction] = {}
+    quantities: dict[str, Fraction] = {}
     resources = document.table(tree, "resources", where)
     for kind in ("limits", "requests"):
         table = document.table(resources, kind, f"{where}resources.")
         for name, value in table.items():
             try:
-                found[f"{kind}.{name}"] = quantity.bounded(value, _MOST.get(str(name), quantity.MOST))
+                quantities[f"{kind}.{name}"] = quantity.bounded(value, _MAX_QUANTITIES.get(str(name), quantity.MOST))
             except ValueError as error:
                 raise document.error(str(error), f"{where}resources.{kind}.{name}", table, str(name)) from None
-    return found
+    return quantities
 
 
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_USUAL_MOUNTS = (
+_DEFAULT_MOUNTS = (
     ("/proc", "proc", "proc", ["nosuid", "noexec", "nodev"]),
     ("/dev", "tmpfs", "tmpfs", ["nosuid", "strictatime", "mode=755", "size=65536k"]),
     ("/dev/pts", "devpts", "devpts", ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"]),
@@ -186,15 +185,15 @@ _NAMESPACES = ("pid", "ipc", "uts", "mount", "network", "cgroup")
 #: The keys of a pod that give its containers the host's namespace.
 _HOST_KEYS = {"network": "hostNetwork", "pid": "hostPID", "ipc": "hostIPC"}
 #: The largest id of a user or group.
-_MOST_ID = 2**32 - 1
+_MAX_ID = 2**32 - 1
 _SECCOMP = {"RuntimeDefault": 0, "Unconfined": 1, "Localhost": 2}
 
 
 class ContainerReader:
-    """Makes the messages of one pod's containers.
+    """Creates the messages of one pod's containers.
 
     Attributes:
-        notes: values that cannot be known here, as lines for people.
+        notes: lines about values that require a cluster.
     """
 
     def __init__(
@@ -204,7 +203,7 @@ class ContainerReader:
         pod: m.PodSandbox,
         image: ImageConfig,
     ) -> None:
-        """`spec` is the pod's own; `image` counts for all of its containers."""
+        """`spec` is the pod's spec; `image` applies to all its containers."""
         self.notes: list[str] = []
         self._document = document
         self._spec = spec
@@ -213,14 +212,14 @@ class ContainerReader:
         self._names: set[str] = set()
 
     def read(self, tree: dict[str, Any], share: kubelet.Share) -> m.Container:
-        """Make the message of a container with its share of the pod's resources. ConfigError says what is wrong."""
+        """Create the message of a container with its share of the pod's resources. Raises ConfigError."""
         pod, name = self._pod, self._document.text(tree, "name")
         if not name:
-            raise self._document.error("a container without a name", "spec.containers", tree)
+            raise self._document.error("a container requires a name", "spec.containers", tree)
         if name in self._names:
-            raise self._document.error(f'a second container of the name "{name}"', "spec.containers", tree, "name")
+            raise self._document.error(f'duplicate container name "{name}"', "spec.containers", tree, "name")
         self._names.add(name)
-        made = m.Container(
+        container = m.Container(
             id=kubelet.make_id(pod.id, name),
             pod_sandbox_id=pod.id,
             name=name,
@@ -229,26 +228,26 @@ class ContainerReader:
             env=self._env(tree, name),
             image=m.Image(name=self._document.text(tree, "image")),
         )
-        self._name(made)
-        self._mounts(tree, made)
-        kubelet.set_resources(made.linux, share)
-        made.linux.cgroups_path = f"{pod.linux.cgroup_parent}/{made.id}"
+        self._set_labels(container)
+        self._mounts(tree, container)
+        kubelet.set_resources(container.linux, share)
+        container.linux.cgroups_path = f"{pod.linux.cgroup_parent}/{container.id}"
         for kind in _NAMESPACES:
             if not self._spec.get(_HOST_KEYS.get(kind, "")):
-                made.linux.namespaces.add(type=kind)
-        self._security(tree, made)
-        return made
+                container.linux.namespaces.add(type=kind)
+        self._security(tree, container)
+        return container
 
-    def _name(self, made: m.Container) -> None:
+    def _set_labels(self, container: m.Container) -> None:
         """Set the labels of the kubelet and the annotations of the runtime."""
-        pod, name = self._pod, made.name
+        pod, name = self._pod, container.name
         identity = {"container.name": name, "pod.name": pod.name, "pod.namespace": pod.namespace, "pod.uid": pod.uid}
-        made.labels.update({f"io.kubernetes.{key}": value for key, value in identity.items()})
+        container.labels.update({f"io.kubernetes.{key}": value for key, value in identity.items()})
         cri = {
-            "container-name": name, "container-type": "container", "image-name": made.image.name,
+            "container-name": name, "container-type": "container", "image-name": container.image.name,
             "sandbox-id": pod.id, "sandbox-name": pod.name, "sandbox-namespace": pod.namespace, "sandbox-uid": pod.uid,
         }  # fmt: skip
-        made.annotations.update({f"io.kubernetes.cri.{key}": value for key, value in cri.items()})
+        container.annotations.update({f"io.kubernetes.cri.{key}": value for key, value in cri.items()})
 
     def _args(self, tree: dict[str, Any]) -> list[str]:
         """Join the command line: `command` replaces the image's entry point and command, `args` the command alone."""
@@ -259,21 +258,21 @@ class ContainerReader:
 
     def _env(self, tree: dict[str, Any], name: str) -> list[str]:
         """Lay the container's environment over the image's."""
-        found = dict(one.partition("=")[::2] for one in self._image.env)
-        found.setdefault(*_PATH.split("=", 1))
+        values = dict(one.partition("=")[::2] for one in self._image.env)
+        values.setdefault(*_PATH.split("=", 1))
         for one in self._document.tables(tree, "env"):
             variable = self._document.text(one, "name", "env.")
             if "valueFrom" in one:
-                self.notes.append(f"container {name}: the value of {variable} comes from the cluster: left empty")
-            found[variable] = self._document.text(one, "value", "env.")
+                self.notes.append(f"container {name}: the value of {variable} requires a cluster: left empty")
+            values[variable] = self._document.text(one, "value", "env.")
         if tree.get("envFrom"):
-            self.notes.append(f"container {name}: envFrom comes from the cluster: left out")
-        return [f"{key}={value}" for key, value in found.items()]
+            self.notes.append(f"container {name}: envFrom requires a cluster: left out")
+        return [f"{key}={value}" for key, value in values.items()]
 
-    def _mounts(self, tree: dict[str, Any], made: m.Container) -> None:
-        """Add the mounts of every container, then the volumes, from where the kubelet prepares them."""
-        for target, kind, origin, options in _USUAL_MOUNTS:
-            made.mounts.add(destination=target, type=kind, source=origin, options=options)
+    def _mounts(self, tree: dict[str, Any], container: m.Container) -> None:
+        """Add the default mounts, then the volumes, from the folders in which the kubelet prepares them."""
+        for target, kind, origin, options in _DEFAULT_MOUNTS:
+            container.mounts.add(destination=target, type=kind, source=origin, options=options)
         document = self._document
         volumes = {document.text(one, "name"): one for one in document.tables(self._spec, "volumes", "spec.")}
         for mount in document.tables(tree, "volumeMounts"):
@@ -283,40 +282,45 @@ class ContainerReader:
             source = kubelet.volume_folder(self._pod.uid, kind, name)
             if kind == "hostPath":
                 source = document.text(document.table(volume, "hostPath"), "path", "hostPath.")
-            made.mounts.add(
+            container.mounts.add(
                 destination=document.text(mount, "mountPath"),
                 type="bind",
                 source=source,
                 options=["rbind", "rprivate", "ro" if mount.get("readOnly") else "rw"],
             )
 
-    def _security(self, tree: dict[str, Any], made: m.Container) -> None:
-        """Set user, group and seccomp profile; the container's word comes before the pod's."""
+    def _security(self, tree: dict[str, Any], container: m.Container) -> None:
+        """Set user, group and seccomp profile; the container's security context overrides the pod's."""
         document = self._document
-        pods, own = document.table(self._spec, "securityContext", "spec."), document.table(tree, "securityContext")
-
-        def said_by(key: str) -> dict[str, Any]:
-            """The one of both whose word counts."""
-            return own if key in own else pods
-
-        made.user.uid, made.user.gid = (
-            document.number(said_by(key), key, _MOST_ID, "securityContext.") for key in ("runAsUser", "runAsGroup")
+        pod_context, container_context = (
+            document.table(self._spec, "securityContext", "spec."),
+            document.table(tree, "securityContext"),
         )
-        groups = said_by("supplementalGroups")
+
+        def context_with(key: str) -> dict[str, Any]:
+            """The security context whose value of a key applies."""
+            return container_context if key in container_context else pod_context
+
+        container.user.uid, container.user.gid = (
+            document.number(context_with(key), key, _MAX_ID, "securityContext.") for key in ("runAsUser", "runAsGroup")
+        )
+        groups = context_with("supplementalGroups")
         for one in document.items(groups, "supplementalGroups", "securityContext."):
-            if not is_number(one, _MOST_ID):
+            if not is_number(one, _MAX_ID):
                 where = "securityContext.supplementalGroups"
-                raise document.error(f"expected group ids from 0 to {_MOST_ID}", where, groups, "supplementalGroups")
-            made.user.additional_gids.append(int(one))
-        context = said_by("seccompProfile")
+                raise document.error(f"expected group ids from 0 to {_MAX_ID}", where, groups, "supplementalGroups")
+            container.user.additional_gids.append(int(one))
+        context = context_with("seccompProfile")
         profile = document.table(context, "seccompProfile", "securityContext.")
         if profile:
             kind = document.text(profile, "type", "seccompProfile.")
             if kind not in _SECCOMP:
                 wrong = f'expected one of {", ".join(_SECCOMP)}, not "{kind}"'
                 raise document.error(wrong, "seccompProfile.type", profile, "type")
-            made.linux.seccomp_profile.profile_type = _SECCOMP[kind]  # type: ignore[assignment]
-            made.linux.seccomp_profile.localhost_ref = document.text(profile, "localhostProfile", "seccompProfile.")
+            container.linux.seccomp_profile.profile_type = _SECCOMP[kind]  # type: ignore[assignment]
+            container.linux.seccomp_profile.localhost_ref = document.text(
+                profile, "localhostProfile", "seccompProfile."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +336,7 @@ def read_image_config(path: str) -> ImageConfig:
     """Read an image's configuration: the OCI document, or what `docker inspect` and `skopeo inspect --config` print.
 
     Raises:
-        ConfigError: the file cannot be read, or is no configuration of an image.
+        ConfigError: the file cannot be read, or is not an image configuration.
     """
     source = read_file(path)
     tree = root = parse_text(source)

@@ -1,15 +1,15 @@
-"""Requests and limits of a whole pod, by Kubernetes' own rule: the only place that adds up what containers ask for.
+"""Requests and limits of a whole pod, by the rule of Kubernetes.
 
 The rule is that of `PodRequests` and `PodLimits` in k8s.io/component-helpers/resource, which the scheduler, the kubelet
-and Koordinator call:
+and Koordinator use:
 
-- containers and sidecars (init containers with ``restartPolicy: Always``) run at the same time, and are added;
+- containers and sidecars (init containers with ``restartPolicy: Always``) run at the same time and are added;
 - another init container runs with the sidecars before it, and counts where that sum is larger;
 - requests and limits of the pod itself (``spec.resources``) replace that sum for CPU, memory and huge pages;
 - ``spec.overhead`` is added, to limits only where there is one.
 
 A spec is the API's JSON. Results are exact fractions in the resource's unit (CPUs, bytes, pieces) by the resource's
-name; a resource that nobody names is missing. A quantity that cannot be read is a ValueError.
+name. An invalid quantity is a ValueError.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NONE = Fraction(0)
 
 
 class PodContainer(NamedTuple):
-    """The requests or the limits of a container, and what it is in its pod."""
+    """The requests or the limits of a container, and its role in the pod."""
 
     amounts: Mapping[str, Fraction]
     initial: bool = False
@@ -37,7 +37,7 @@ class PodContainer(NamedTuple):
 
 
 def containers_total(containers: Iterable[PodContainer]) -> Amounts:
-    """Return the requests or limits of all containers of a pod, whose init containers are in their order."""
+    """Return the total requests or limits of a pod's containers; init containers must be in their order."""
     total, sidecars, largest = Amounts(), Amounts(), Amounts()
     for amounts, initial, sidecar in containers:
         if sidecar or not initial:
@@ -51,17 +51,17 @@ def containers_total(containers: Iterable[PodContainer]) -> Amounts:
 
 
 def pod_total(spec: Mapping[str, Any], part: Part, *, overhead: bool = True) -> Amounts:
-    """Return what a pod requests, or is limited to, in all.
+    """Return the requests or limits of a whole pod.
 
     Args:
         spec: of the pod.
         part: `requests` or `limits`.
-        overhead: whether the runtime's own share of the pod counts.
+        overhead: whether to include the runtime's overhead.
     """
     total = containers_total(
-        PodContainer(container_amounts(each, part), initial, initial and _is_sidecar(each))
+        PodContainer(container_amounts(container, part), initial, initial and _is_sidecar(container))
         for key, initial in (("initContainers", True), ("containers", False))
-        for each in spec.get(key) or ()
+        for container in spec.get(key) or ()
     )
     total |= pod_level(spec, part)
     if overhead:
@@ -71,7 +71,7 @@ def pod_total(spec: Mapping[str, Any], part: Part, *, overhead: bool = True) -> 
 
 
 def pod_limit(spec: Mapping[str, Any], name: str) -> Fraction:
-    """Return the limit that the kubelet gives the pod's own cgroup; 0 if a container without a limit leaves it open."""
+    """Return the kubelet's limit for the pod's cgroup; 0 for none, because a container has no limit."""
     if not pod_level(spec, "limits").get(name):
         sidecars = _NONE
         for container in spec.get("initContainers") or ():
@@ -79,7 +79,7 @@ def pod_limit(spec: Mapping[str, Any], name: str) -> Fraction:
             sidecars += limit if _is_sidecar(container) else _NONE
             if not sidecars and not limit:
                 return _NONE
-        if not all(container_amounts(each, "limits").get(name) for each in spec.get("containers") or ()):
+        if not all(container_amounts(container_, "limits").get(name) for container_ in spec.get("containers") or ()):
             return _NONE
     return pod_total(spec, "limits").get(name, _NONE)
 
@@ -91,12 +91,12 @@ def concurrent_containers(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]
 
 
 def _is_sidecar(container: Mapping[str, Any]) -> bool:
-    """Whether an init container is not waited for, and runs on next to the containers."""
+    """Whether an init container runs next to the containers."""
     return container.get("restartPolicy") == "Always"
 
 
 def pod_level(spec: Mapping[str, Any], part: Part) -> Amounts:
-    """Return the requests or limits of the pod itself, of the resources that may have some."""
+    """Return the requests or limits of the pod itself, for resources that support them."""
     amounts = _amounts((spec.get("resources") or {}).get(part))
     return {name: value for name, value in amounts.items() if has_pod_level(name)}
 
@@ -121,6 +121,6 @@ def _add(total: Amounts, more: Mapping[str, Fraction]) -> None:
 
 
 def _raise_to(total: Amounts, floor: Mapping[str, Fraction]) -> None:
-    """Raise each amount to that of `floor`, also one that is missing."""
+    """Raise each amount to that of `floor`; add missing ones."""
     for name, value in floor.items():
         total[name] = max(total.get(name, value), value)

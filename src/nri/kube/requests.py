@@ -1,9 +1,8 @@
-"""The requests and limits of a container, from what the kubelet gave the runtime: the way back of `nri.kube.kubelet`.
+"""The requests and limits of a container, estimated from cgroup values, or exact from nri-plugins' resource-annotator.
 
-One job: :class:`Requests`, estimated from cgroup values, or exact as nri-plugins' resource-annotator wrote them. Pure.
-The kubelet rounds a request of CPU down to shares, so 200m comes back as 199m, and a request of memory to
-thousandths of the node's, so the least one that gives that score counts; these are the estimates of nri-plugins, and
-`nri.kube.decoded` has closer ones for those who need no equal placements. Next: `nri.kube.quantity`.
+The kubelet rounds a CPU request down to shares, so 200m is estimated as 199m, and a memory request to thousandths of
+the node's memory. These are nri-plugins' estimates, which give equal placements; `nri.kube.container_resources` has
+closer ones.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ __all__ = ["ANNOTATION", "Requests", "annotated", "estimated", "memory_of_oom_sc
 
 #: Requests and limits of a pod's containers as JSON.
 ANNOTATION = "noderesource.dev/resources"
-_SHARES_PER_CPU, _LEAST_SHARES = 1024, 2
-#: The oom scores of Burstable containers; others say nothing of a request.
-_LEAST_SCORE, _MOST_SCORE = 3, 999
+_SHARES_PER_CPU, _MIN_SHARES = 1024, 2
+#: The OOM scores of Burstable containers, which depend on the memory request.
+_MIN_OOM_SCORE, _MAX_OOM_SCORE = 3, 999
 
 
 class Requests(NamedTuple):
-    """Requests and limits in thousandths of a CPU and in bytes; 0 where nothing is asked for or limited."""
+    """Requests and limits in thousandths of a CPU and in bytes; 0 for none."""
 
     cpu_m: int = 0
     cpu_limit_m: int = 0
@@ -33,30 +32,30 @@ class Requests(NamedTuple):
     memory_limit_bytes: int = 0
 
 
-def _rounded(part: int, whole: int) -> int:
-    """A quotient of numbers above 0 as a whole number, a half rounded up."""
-    return (2 * part + whole) // (2 * whole)
+def _rounded(numerator: int, denominator: int) -> int:
+    """The rounded quotient of two positive numbers."""
+    return (2 * numerator + denominator) // (2 * denominator)
 
 
 def millicpu_of_shares(shares: int) -> int:
-    """The request of CPU that has these shares; 0 for the least, which a request of nothing has, too."""
-    return 0 if shares <= _LEAST_SHARES else _rounded(shares * 1000, _SHARES_PER_CPU)
+    """The CPU request with these shares; 0 for the minimum, which a container without a request has."""
+    return 0 if shares <= _MIN_SHARES else _rounded(shares * 1000, _SHARES_PER_CPU)
 
 
 def millicpu_of_quota(quota_us: int, period_us: int) -> int:
-    """The limit of CPU that has this quota; 0 for none."""
+    """The CPU limit with this quota; 0 for none."""
     return _rounded(quota_us * 1000, period_us) if quota_us > 0 and period_us > 0 else 0
 
 
 def memory_of_oom_score(score: int, node_bytes: int) -> int:
-    """The least request of memory with which a Burstable container has this score on such a node; 0 if unknown."""
-    if not _LEAST_SCORE <= score <= _MOST_SCORE:
+    """The smallest memory request of a Burstable container with this score on a node; 0 if unknown."""
+    if not _MIN_OOM_SCORE <= score <= _MAX_OOM_SCORE:
         return 0
     return -(-(1000 - score) * node_bytes // 1000)
 
 
 def qos_of_cgroup_parent(path: str) -> str:
-    """The class of service of a pod by the folder of its cgroup."""
+    """The QoS class of a pod by the path of its cgroup."""
     folder = path.lower()
     return "BestEffort" if "besteffort" in folder else "Burstable" if "burstable" in folder else "Guaranteed"
 
@@ -64,7 +63,7 @@ def qos_of_cgroup_parent(path: str) -> str:
 def estimated(
     qos: str, shares: int, quota_us: int, period_us: int, memory_limit_bytes: int, oom_score: int, node_bytes: int
 ) -> Requests:
-    """The requests of a pod of this class that lead to these values."""
+    """Estimate the requests of a container from its pod's class and its cgroup values."""
     cpu, limit = millicpu_of_shares(shares), max(memory_limit_bytes, 0)
     if qos == "Guaranteed":
         return Requests(cpu, cpu, limit, limit)
@@ -75,30 +74,30 @@ def estimated(
 
 
 def annotated(annotations: Mapping[str, str], container_name: str) -> Requests | None:
-    """The exact values of a container that the annotation has; None if it has none. ValueError if it cannot be read."""
+    """The exact values of a container in the annotation, or None. ValueError for an invalid annotation."""
     if ANNOTATION not in annotations:
         return None
     try:
-        whole = parse_json(annotations[ANNOTATION])
-        found = _found(whole, container_name)
-        if found is None:
+        document = parse_json(annotations[ANNOTATION])
+        container = _container(document, container_name)
+        if container is None:
             return None
-        asked, limits = (found.get(key) or {} for key in ("requests", "limits"))
+        requests, limits = (container.get(key) or {} for key in ("requests", "limits"))
         return Requests(
-            _amount(asked, "cpu", 1000),
+            _amount(requests, "cpu", 1000),
             _amount(limits, "cpu", 1000),
-            _amount(asked, "memory", 1),
+            _amount(requests, "memory", 1),
             _amount(limits, "memory", 1),
         )
     except (AttributeError, TypeError):
-        raise ValueError('it is not {"containers": {NAME: {"requests": {}, "limits": {}}}}') from None
+        raise ValueError('expected {"containers": {NAME: {"requests": {}, "limits": {}}}}') from None
 
 
-def _found(whole: Any, name: str) -> Any:
+def _container(document: Any, name: str) -> Any:
     for key in ("containers", "initContainers"):
-        found = (whole.get(key) or {}).get(name)
-        if found is not None:
-            return found
+        container = (document.get(key) or {}).get(name)
+        if container is not None:
+            return container
     return None
 
 

@@ -1,7 +1,7 @@
-"""Measurements of plugins: the calls of `Observer`, and their Prometheus form in `nri.metrics.prometheus`.
+"""Metrics of plugins: the interface `Observer`, and its Prometheus implementation in `nri.metrics.prometheus`.
 
 The adaptation calls an observer after every relayed event, every Synchronize message and every validation. The calls
-and their order are those of the reference, so dashboards made for it keep their meaning. Next: `nri.metrics.observer`.
+and their order are those of the reference, so existing dashboards remain valid.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The observer that feeds Prometheus. Needs the extra `metrics` (prometheus-client); imports it when it is made.
+"""An observer for Prometheus. Requires the extra `metrics` (prometheus-client), which is imported on construction.
 
 | metric | labels |
 |---|---|
@@ -10,8 +10,8 @@
 | `nri_plugin_refused_total` | reason |
 | `nri_active_plugins_total` | |
 
-The names behind the prefix are the reference's; `namespace="containerd_nri"` gives exactly those of containerd.
-Counting is on the hot path, so it is a lookup and an addition here, and Prometheus's own objects are made at a scrape.
+The names after the prefix are the reference's; `namespace="containerd_nri"` gives exactly those of containerd.
+Counting is on the hot path, so it only adds numbers; Prometheus's own objects are created at a scrape.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 
 __all__ = ["CountingReporter", "PrometheusObserver", "cumulative"]
 
-#: Plugins that have series under their names, because a plugin may choose any name. Those after them share one label;
-#: they may answer at the same time, so its counts may be a little low.
+#: The most plugins with their own label, because a plugin may choose any name. Further plugins share one label; they
+#: may answer at the same time, so its counts may be a little low.
 _MAX_PLUGINS, _OTHER_PLUGINS = 256, "other"
-#: Upper bounds of the latency histogram, in seconds: from a plugin in C on this machine to the default timeout.
+#: Upper bounds of the latency histogram, in seconds: from a fast local plugin to the default timeout.
 BUCKETS = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def error_label(error: BaseException | None) -> str:
-    """The value of the label `error`: empty for none, the status code in snake_case, or `other`."""
+    """The value of the label `error`: empty without an error, the status code in snake_case, or `other`."""
     if error is None:
         return ""
     if isinstance(error, DeadlineExceeded):
@@ -56,7 +56,7 @@ def error_label(error: BaseException | None) -> str:
 
 
 class _Series:
-    """The counts of one plugin at one operation."""
+    """The counts of one plugin for one operation."""
 
     __slots__ = (
         "adjusted",
@@ -80,14 +80,14 @@ class _Series:
 
 
 class PrometheusObserver(Observer):
-    """An observer that counts, and gives the counts to a registry's scrapes.
+    """An observer whose counts a registry collects at scrapes.
 
-    A plugin is asked one thing at a time (its lock sees to that), so what it was asked needs no lock of its own. Its
-    replies are merged after that, those of several events side by side.
+    A plugin's lock allows one request at a time, so counting requests needs no lock. Replies of several events may be
+    merged at the same time, so counting their content does.
 
     Args:
-        registry: a `prometheus_client.CollectorRegistry`; None for the library's own.
-        namespace: what all names begin with.
+        registry: a `prometheus_client.CollectorRegistry`; None for the default one.
+        namespace: the prefix of all names.
     """
 
     __slots__ = ("_active", "_merging", "_namespace", "_plugins", "_refused", "_series")
@@ -104,13 +104,13 @@ class PrometheusObserver(Observer):
         (REGISTRY if registry is None else registry).register(self)
 
     def _label(self, plugin: str) -> str:
-        """The label of a plugin that has none yet."""
+        """The label of a new plugin."""
         if len(self._plugins) >= _MAX_PLUGINS:
             return _OTHER_PLUGINS
         return self._plugins.setdefault(plugin, plugin)
 
     def record_plugin_invocation(self, plugin: str, operation: str, error: BaseException | None) -> None:
-        """Count an answer, or its error by label."""
+        """Count an answer, or an error by label."""
         series = self._series[self._plugins.get(plugin) or self._label(plugin), operation]
         if error is None:
             series.succeeded += 1
@@ -119,7 +119,7 @@ class PrometheusObserver(Observer):
             series.errors[label] = series.errors.get(label, 0) + 1
 
     def record_plugin_latency(self, plugin: str, operation: str, seconds: float) -> None:
-        """Put the seconds of an answer into their bucket."""
+        """Count the duration of an answer in its bucket."""
         series = self._series[self._plugins.get(plugin) or self._label(plugin), operation]
         series.buckets[bisect_left(BUCKETS, seconds)] += 1
         series.total_s += seconds
@@ -141,12 +141,12 @@ class PrometheusObserver(Observer):
                 series.evictions += evictions
 
     def record_left_out(self, plugin: str, operation: str) -> None:
-        """Count an update or eviction that was left out."""
+        """Count an ignored update or eviction."""
         with self._merging:
             self._series[self._plugins.get(plugin) or self._label(plugin), operation].left_out += 1
 
     def record_withdrawn(self, plugin: str, operation: str) -> None:
-        """Count an answer that came to nothing, because another plugin failed the event."""
+        """Count an answer that was dropped, because another plugin failed the event."""
         with self._merging:
             self._series[self._plugins.get(plugin) or self._label(plugin), operation].withdrawn += 1
 
@@ -160,11 +160,11 @@ class PrometheusObserver(Observer):
         self._active = count
 
     def describe(self) -> list[Any]:
-        """Nothing in advance: Prometheus asks this when the collector is registered."""
+        """Describe no metrics in advance; Prometheus calls this when the collector is registered."""
         return []
 
     def collect(self) -> Iterator[Any]:
-        """All metrics, as Prometheus wants them; called at a scrape."""
+        """Yield all metrics; called at a scrape."""
         from prometheus_client.core import (  # noqa: PLC0415 - an optional dependency
             CounterMetricFamily,
             GaugeMetricFamily,
@@ -177,13 +177,13 @@ class PrometheusObserver(Observer):
         )
         latency = HistogramMetricFamily(f"{name}_latency_seconds", "How long plugins took to answer.", labels=who)
         adjustments = CounterMetricFamily(
-            f"{name}_adjustments", "Updates and evictions that plugins asked for.", labels=[*who, "type"]
+            f"{name}_adjustments", "Updates and evictions requested by plugins.", labels=[*who, "type"]
         )
         left_out = CounterMetricFamily(
-            f"{name}_left_out", "Updates and evictions of containers that are not there.", labels=who
+            f"{name}_left_out", "Ignored updates and evictions of unknown containers.", labels=who
         )
         withdrawn = CounterMetricFamily(
-            f"{name}_withdrawn", "Answers that came to nothing, because another plugin failed the event.", labels=who
+            f"{name}_withdrawn", "Answers dropped because another plugin failed the event.", labels=who
         )
         for key, series in list(self._series.items()):
             if series.left_out:
@@ -203,22 +203,22 @@ class PrometheusObserver(Observer):
         for reason, count in list(self._refused.items()):
             refused.add_metric([reason], count)
         yield from (invocations, latency, adjustments, left_out, withdrawn, refused)
-        active = GaugeMetricFamily(f"{self._namespace}_active_plugins_total", "Plugins that take part.")
+        active = GaugeMetricFamily(f"{self._namespace}_active_plugins_total", "Active plugins.")
         active.add_metric([], self._active)
         yield active
 
 
 def cumulative(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
-    """Counts of a histogram by upper bound: how many took at most that long. There is one count more than bounds."""
+    """Cumulative counts of a histogram by upper bound. There is one count more than bounds."""
     return list(zip([*map(str, bounds), "+Inf"], accumulate(counts), strict=True))
 
 
 class CountingReporter:
-    """A `nri.interfaces.Reporter` that tells an observer of each answer, and another reporter of every step.
+    """A `nri.interfaces.Reporter` that passes each answer to an observer, and every step to another reporter.
 
     Args:
-        observer: counts.
-        then: gets every step as well; None for no other reporter.
+        observer: the observer.
+        then: the next reporter; None for no other reporter.
     """
 
     def __init__(self, observer: Observer, then: Reporter | None = None) -> None:
@@ -249,7 +249,7 @@ class CountingReporter:
             self._then.plugin_failed(plugin, event, serial, error, duration_s)
 
     def reply_merged(self, plugin: str, event: str, serial: int, error: Exception | None) -> None:
-        """Pass the step on; a plugin's own process merges nothing."""
+        """Pass the step on; there is no merge in a plugin's own process."""
         if self._then is not None:
             self._then.reply_merged(plugin, event, serial, error)
 

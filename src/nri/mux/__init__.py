@@ -1,7 +1,7 @@
-"""Several logical connections over one socket: frames with a connection id. Knows neither ttRPC nor NRI.
+"""Several logical connections over one socket: frames with a connection id. Independent of ttRPC and NRI.
 
-`Trunk` is the blocking front that people use, `Demux` takes bytes apart (pure); `nri.mux.frames` cuts and packs.
-The streams that come out are read by `nri.ttrpc`.
+`Trunk` is the blocking interface, `Demux` splits received bytes, and `nri.mux.frames` cuts messages into frames.
+`nri.ttrpc` reads the resulting streams.
 """
 
 from __future__ import annotations

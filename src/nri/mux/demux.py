@@ -1,14 +1,14 @@
-"""Bytes of the socket in, chunks of the logical connections out. Pure; holds at most seven bytes between two calls.
+"""Split the bytes of a socket into chunks of its logical connections.
 
 Payloads are passed on as they arrive: a frame may come in any number of pieces, and a piece may end one frame and start
-the next. Chunks of a connection that is not open are dropped, as the reference does. A header that announces more than
-the maximum ends the connection before anything is allocated for it. `nri.ttrpc.connection` reads the chunks.
+the next. Chunks of a connection that is not open are dropped, as in the reference. A header that announces more than
+the maximum ends the connection before anything is allocated for it. At most seven bytes are buffered between calls.
 """
 
 from __future__ import annotations
 
 from nri.errors import RemoteProtocolError
-from nri.mux.frames import FIRST_FRAME, HEADER_LENGTH, MAX_PAYLOAD, unpack_header
+from nri.mux.frames import HEADER_LENGTH, MAX_FIRST_FRAME, MAX_PAYLOAD, unpack_header
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,22 +18,22 @@ __all__ = ["Demux"]
 
 
 class Demux:
-    """Takes the bytes of one trunk apart."""
+    """Splits the bytes of one trunk."""
 
     __slots__ = ("_conn_id", "_head", "between", "missing", "open")
 
     def __init__(self, open_ids: Iterable[int]) -> None:
-        #: The connections whose chunks are wanted.
+        #: The connections whose chunks are returned.
         self.open = frozenset(open_ids)
         self._head = b""
         self._conn_id = 0
-        #: Bytes of the present frame that have not arrived yet.
+        #: Missing bytes of the present frame.
         self.missing = 0
-        #: Nothing of a frame is held or missing: the next byte begins one.
+        #: Whether the next byte begins a frame.
         self.between = True
 
     def receive(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Take bytes from the socket; returns (connection id, chunk) in order, none of them empty."""
+        """Process bytes from the socket; returns (connection id, chunk) in order, without empty chunks."""
         end = len(data)
         if self.between and end > HEADER_LENGTH:
             sole = _sole_message(data, end)
@@ -69,12 +69,12 @@ class Demux:
 
 
 def _sole_message(data: bytes, end: int) -> tuple[int, bytes] | None:
-    """Connection and payload if the bytes are one whole frame, or one message cut in two frames, as nearly always."""
+    """Connection and payload if the bytes are one frame, or one message in two frames, the usual cases; else None."""
     conn_id, length = unpack_header(data)
     stop = HEADER_LENGTH + length
     if stop == end and length <= MAX_PAYLOAD:
         return conn_id, data[HEADER_LENGTH:]
-    if length == FIRST_FRAME and end > stop + HEADER_LENGTH:
+    if length == MAX_FIRST_FRAME and end > stop + HEADER_LENGTH:
         second_id, length = unpack_header(data, stop)
         if second_id == conn_id and stop + HEADER_LENGTH + length == end:
             return conn_id, data[HEADER_LENGTH:stop] + data[stop + HEADER_LENGTH :]

@@ -1,8 +1,8 @@
-"""Mux frames as bytes: 8-byte header (connection id, payload length; both uint32, big-endian), then the payload. Pure.
+"""Mux frames as bytes: an 8-byte header (connection id, payload length; both uint32, big-endian), then the payload.
 
-The rule that keeps Go peers alive: the first frame of a message holds at most 4096 bytes and one second frame holds all
-the rest. A longer first frame does not fit the buffer that a Go peer reads through, and its connection goes deaf; many
-small frames overflow its queue of 256. Reading has no such rule: see `nri.mux.demux`.
+The rule that keeps Go peers alive: the first frame of a message has at most 4096 bytes and a second frame has all the
+rest. A longer first frame does not fit the read buffer of a Go peer, which then stops reading; many small frames
+overflow its queue of 256.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["FIRST_FRAME", "HEADER_LENGTH", "MAX_PAYLOAD", "cut", "pack", "pack_header", "unpack_header"]
+__all__ = ["HEADER_LENGTH", "MAX_FIRST_FRAME", "MAX_PAYLOAD", "cut", "pack", "pack_header", "unpack_header"]
 
-#: Length of a frame's header in bytes.
+#: The length of a frame's header in bytes.
 HEADER_LENGTH: Final = 8
 #: The longest payload of one frame in bytes: a ttRPC message of 4 MiB and its header.
 MAX_PAYLOAD: Final = 10 + (4 << 20)
-#: A Go peer reads the start of a message through a buffer of this many bytes.
-FIRST_FRAME: Final = 4096
+#: The read buffer of a Go peer for the start of a message, in bytes.
+MAX_FIRST_FRAME: Final = 4096
 
-#: A header as bytes: of connection id and payload length.
+#: Encode a header from connection id and payload length.
 pack_header: Final = Struct(">II").pack
-#: The same two numbers, of the bytes of a frame, from an offset.
+#: Decode these two numbers from bytes at an offset.
 unpack_header: Final = Struct(">II").unpack_from
 
 
 def pack(conn_id: int, payload: bytes) -> bytes:
-    """One frame, whatever it holds. For whole messages use `cut`."""
+    """Encode one frame. Use `cut` for messages."""
     if conn_id == 0:
         raise LocalProtocolError("ConnID 0 is reserved")
     if len(payload) > MAX_PAYLOAD:
@@ -40,18 +40,18 @@ def pack(conn_id: int, payload: bytes) -> bytes:
 
 
 def cut(conn_id: int, *message: bytes) -> bytes:
-    """The frames of one message, joined: one frame up to 4096 bytes, else one of 4096 and one with the rest.
+    """Encode one message: as one frame up to 4096 bytes, else as one of 4096 bytes and one with the rest.
 
     The message may come in pieces.
     """
     if conn_id == 0:
         raise LocalProtocolError("ConnID 0 is reserved")
-    whole = b"".join(message)  # of one piece that is no copy
-    length = len(whole)
-    if length <= FIRST_FRAME:
-        return pack_header(conn_id, length) + whole
-    if length - FIRST_FRAME > MAX_PAYLOAD:
+    joined = b"".join(message)  # no copy for a single piece
+    length = len(joined)
+    if length <= MAX_FIRST_FRAME:
+        return pack_header(conn_id, length) + joined
+    if length - MAX_FIRST_FRAME > MAX_PAYLOAD:
         raise LocalProtocolError(f"message {length} bytes, maximum is {MAX_PAYLOAD}")
-    view = memoryview(whole)
-    begin, rest = pack_header(conn_id, FIRST_FRAME), pack_header(conn_id, length - FIRST_FRAME)
-    return b"".join((begin, view[:FIRST_FRAME], rest, view[FIRST_FRAME:]))
+    view = memoryview(joined)
+    begin, second = pack_header(conn_id, MAX_FIRST_FRAME), pack_header(conn_id, length - MAX_FIRST_FRAME)
+    return b"".join((begin, view[:MAX_FIRST_FRAME], second, view[MAX_FIRST_FRAME:]))

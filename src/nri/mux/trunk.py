@@ -1,8 +1,8 @@
-"""The trunk: one socket that carries several logical connections. Blocking front over `frames` and `demux`.
+"""The trunk: one socket that carries several logical connections.
 
-`nri.ttrpc.Endpoint` runs on it: both have the same four methods (`send`, `receive`, `receive_now`, `close`). Opening a
-logical connection is local and sends nothing, so all ids are opened here, before the first read: a frame for an id that
-is not open would be lost. There is no queue: the thread that reads takes the chunks apart at once.
+It has the four methods that `nri.ttrpc.Endpoint` needs (`send`, `receive`, `receive_now`, `close`). Opening a logical
+connection is local and sends nothing, so all ids are opened here, before the first read: a frame for an id that is not
+open would be lost. There is no queue: the reading thread splits the bytes at once.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Trunk"]
 
-# Enough for every ordinary request in one read; in the middle of a large frame more is asked for.
-_READ: Final = 65536
-_READ_LARGE: Final = 1 << 18
+# Enough for every ordinary request in one read; reads in the middle of a large frame are longer.
+_READ_BYTES: Final = 65536
+_LARGE_READ_BYTES: Final = 1 << 18
 
 
 class Trunk(Stream):
@@ -34,24 +34,24 @@ class Trunk(Stream):
     __slots__ = ("_demux",)
 
     def __init__(self, sock: Socket, open_ids: Iterable[int] = (1, 2), *, wake_fd: int = -1) -> None:
-        """`wake_fd`: as `Stream` takes it."""
+        """`wake_fd`: as for `Stream`."""
         super().__init__(sock, wake_fd=wake_fd)
         self._demux = Demux(open_ids)
 
     def send(self, conn_id: int, message: list[bytes], deadline: float | None) -> None:
-        """Write one message, in pieces, on a logical connection. DeadlineExceeded: the peer does not read."""
+        """Write the pieces of one message on a logical connection. DeadlineExceeded: the peer does not read."""
         self.write(cut(conn_id, *message), deadline)
 
     def receive(self, deadline: float | None) -> list[tuple[int, bytes]]:
         """Read once; returns (connection id, chunk), perhaps none. Raises DeadlineExceeded, ConnectionClosed."""
         demux = self._demux
-        data = self.read(_READ_LARGE if demux.missing > _READ else _READ, deadline)
+        data = self.read(_LARGE_READ_BYTES if demux.missing > _READ_BYTES else _READ_BYTES, deadline)
         if demux.between and len(data) > HEADER_LENGTH:
             conn_id, length = unpack_header(data)
-            if length == len(data) - HEADER_LENGTH and conn_id in demux.open:  # one whole message, nearly always
+            if length == len(data) - HEADER_LENGTH and conn_id in demux.open:  # one message, the usual case
                 return [(conn_id, data[HEADER_LENGTH:])]
         return demux.receive(data)
 
     def receive_now(self) -> list[tuple[int, bytes]]:
-        """Read as `receive` does, but only what is there already."""
-        return self._demux.receive(self.read_now(_READ))
+        """Read as `receive`, but without waiting."""
+        return self._demux.receive(self.read_now(_READ_BYTES))

@@ -1,13 +1,10 @@
-"""The OCI runtime spec: adjustments applied to it, classes and CDI devices resolved, compared, checked. For runtimes.
+"""The OCI runtime spec: apply adjustments, resolve classes and CDI devices, compare and validate. For runtimes.
 
-A spec is a plain dict, as JSON has it, and what is not known here stays in it:
+A spec is a plain dict, as parsed from JSON; unknown fields stay in it:
 
     config = Generator(spec, cdi=CdiDevices().inject).adjust(reply.adjust)
 
-No engine is needed, and nothing of the rest of this package but the messages. The face is lazy: what is not used is
-not loaded. Modules: `generator` (an adjustment, step by step: `process`, `linux`, `resources`, `mounts`), `draft` (a
-spec being changed), `propagation` (the host's mounts), `fields` (the table of the spec), `validation`
-and `comparison`, which walk it. Rooms: `cdi` (device files), `classes` (block I/O and RDT).
+It works without the engine, and needs nothing of this package but the messages. Names load lazily.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Two specs compared, for people: what is new, gone, or other, by names instead of places in a list.
+"""Compare two specs for people: report additions, removals and changes by name instead of by list index.
 
-Lists of things that have a name are compared by it: a mount by its destination, a variable by its name. Specs are
-compared in canonical form, which is as the spec's own Go types would write them: with what is always there, and without
-what is empty. Fields that the table does not know stay as they are. Next: `nri.oci.fields`, the table.
+Specs are compared in canonical form, which is how the spec's own Go types would write them: with every mandatory field,
+and without empty optional ones. Fields that the table does not know stay as they are.
 """
 
 from __future__ import annotations
@@ -19,23 +18,20 @@ if TYPE_CHECKING:
 
     from nri.oci.draft import Spec
 
-__all__ = ["Change", "canonical", "difference"]
-
-
-#: Below so many levels nothing is known of a spec, and values are compared as a whole.
-_DEEPEST = 20
-#: A value in a line is cut to this length; `old` and `new` have it whole.
-_LONGEST = 200
+#: Below this depth values are compared as a whole: the spec has no known fields there.
+_MAX_DEPTH = 20
+#: `str` of a change cuts values to this length; `old` and `new` hold them uncut.
+_MAX_VALUE_LENGTH = 200
 
 
 class Change(NamedTuple):
-    """One difference. `str` is a line: ``+`` for new, ``-`` for gone, ``~`` for other, ``=`` for another order.
+    """One difference. `str` is a line: ``+`` for added, ``-`` for removed, ``~`` for changed, ``=`` for reordered.
 
     Attributes:
-        path: where, with names: ``mounts[/data].options``.
+        path: the path, with names: ``mounts[/data].options``.
         kind: ``added``, ``removed``, ``changed`` or ``moved``.
-        old: the value before; None where it was not there.
-        new: the value after; None where it is not there.
+        old: the value before; None if it was absent.
+        new: the value after; None if it is absent.
     """
 
     path: str
@@ -54,24 +50,24 @@ class Change(NamedTuple):
 
 
 def difference(old: Spec, new: Spec) -> list[Change]:
-    """Everything in which two specs differ, in the order of the fields; an empty list if they mean the same."""
+    """All differences between two specs, in the order of the fields; an empty list if they are equivalent."""
     return list(_objects("", canonical(old), canonical(new)))
 
 
 def _short(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, sort_keys=True)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 3]}..."
 
 
 def _by(key: str) -> Callable[[Any], str]:
-    return lambda each: str(each.get(key, "")) if isinstance(each, dict) else str(each)
+    return lambda entry: str(entry.get(key, "")) if isinstance(entry, dict) else str(entry)
 
 
 def _variable(entry: Any) -> str:
     return str(entry).partition("=")[0]
 
 
-#: Lists whose entries have a name, by the path without names.
+#: Lists whose entries have a name, by the path without names: a mount's is its destination, for example.
 _NAMES: dict[str, Callable[[Any], str]] = {
     "process.env": _variable,
     "process.rlimits": _by("type"),
@@ -85,7 +81,7 @@ _NAMES: dict[str, Callable[[Any], str]] = {
         str,
     ),
 }
-#: Of those, the ones whose order says something.
+#: Those of these lists whose order matters.
 _ORDERED = frozenset({"mounts"})
 
 
@@ -95,10 +91,10 @@ def _join(path: str, key: str) -> str:
 
 
 def _any(path: str, plain: str, old: Any, new: Any) -> Iterator[Change]:
-    """Compare two values. `plain` is the path without names, which says how lists are compared."""
+    """Compare two values. `plain` is the path without names, which selects how lists are compared."""
     if old is new or (old == new and type(old) is type(new)):
         return
-    if isinstance(old, dict) and isinstance(new, dict) and plain.count(".") < _DEEPEST:
+    if isinstance(old, dict) and isinstance(new, dict) and plain.count(".") < _MAX_DEPTH:
         yield from _objects(path, old, new, plain)
     elif isinstance(old, list) and isinstance(new, list) and plain in _NAMES:
         yield from _named(path, plain, old, new)
@@ -110,49 +106,49 @@ def _any(path: str, plain: str, old: Any, new: Any) -> Iterator[Change]:
 
 def _objects(path: str, old: dict[str, Any], new: dict[str, Any], plain: str = "") -> Iterator[Change]:
     for key in (*old, *(key for key in new if key not in old)):
-        here, place = _join(path, key), f"{plain}.{key}" if plain else key
-        if place in _NAMES:  # an absent one is empty, so that its entries have a line each
-            yield from _any(here, place, old.get(key, []), new.get(key, []))
+        key_path, plain_path = _join(path, key), f"{plain}.{key}" if plain else key
+        if plain_path in _NAMES:  # treat an absent list as empty, to report each entry
+            yield from _any(key_path, plain_path, old.get(key, []), new.get(key, []))
         elif key not in new:
-            yield Change(here, "removed", old[key])
+            yield Change(key_path, "removed", old[key])
         elif key not in old:
-            yield Change(here, "added", None, new[key])
+            yield Change(key_path, "added", None, new[key])
         else:
-            yield from _any(here, place, old[key], new[key])
+            yield from _any(key_path, plain_path, old[key], new[key])
 
 
 def _named(path: str, plain: str, old: list[Any], new: list[Any]) -> Iterator[Change]:
     name = _NAMES[plain]
     before, after = _index(old, name), _index(new, name)
     for key, value in before.items():
-        here = f"{path}[{key}]"
+        entry_path = f"{path}[{key}]"
         if key not in after:
-            yield Change(here, "removed", value)
+            yield Change(entry_path, "removed", value)
         else:
-            yield from _any(here, f"{plain}[]", value, after[key])
+            yield from _any(entry_path, f"{plain}[]", value, after[key])
     for key, value in after.items():
         if key not in before:
             yield Change(f"{path}[{key}]", "added", None, value)
     if plain in _ORDERED:
-        kept = [key for key in before if key in after]
-        now = [key for key in after if key in before]
-        if kept != now:
-            yield Change(path, "moved", kept, now)
+        old_order = [key for key in before if key in after]
+        new_order = [key for key in after if key in before]
+        if old_order != new_order:
+            yield Change(path, "moved", old_order, new_order)
 
 
 def _index(entries: list[Any], name: Callable[[Any], str]) -> dict[str, Any]:
-    """Entries by their name; one that comes again gets a number, so that none is lost."""
-    found: dict[str, Any] = {}
+    """Entries by name. Repeated names get a number, so that no entry is lost."""
+    index: dict[str, Any] = {}
     counts: dict[str, int] = {}
     for entry in entries:
         key = name(entry)
         counts[key] = counts.get(key, 0) + 1
-        found[key if counts[key] == 1 else f"{key} #{counts[key]}"] = entry
-    return found
+        index[key if counts[key] == 1 else f"{key} #{counts[key]}"] = entry
+    return index
 
 
 def _sequence(path: str, old: list[Any], new: list[Any]) -> Iterator[Change]:
-    """Lists without names: what both begin and end with is the same, the rest has gone and come."""
+    """Compare lists without names: skip the common start and end, report everything between as removed and added."""
     start = 0
     while start < min(len(old), len(new)) and old[start] == new[start]:
         start += 1
@@ -166,10 +162,10 @@ def _sequence(path: str, old: list[Any], new: list[Any]) -> Iterator[Change]:
 
 
 def canonical(spec: Spec, kind: str = "Spec") -> Spec:
-    """A copy of a spec, or of an object of the table, in canonical form. null counts as absent."""
-    known = fields_of(kind)
-    made = {key: value for key, value in spec.items() if key not in known}
-    for key, field in known.items():
+    """Return a copy of a spec, or of another object of the table, in canonical form. null counts as absent."""
+    fields = fields_of(kind)
+    copy = {key: value for key, value in spec.items() if key not in fields}
+    for key, field in fields.items():
         value = spec.get(key)
         if value is None:
             if field.absent:
@@ -177,11 +173,11 @@ def canonical(spec: Spec, kind: str = "Spec") -> Spec:
             value = {} if field.kind in OBJECTS else _zero(field.kind)
         value = _value(field, value)
         if field.absent != "?" or value not in ("", 0, False, [], {}):
-            made[key] = value
-    # In Go the names of a system call are always there, and null where there are none.
+            copy[key] = value
+    # Go always writes the names of a system call, as null if there are none.
     if kind == "Syscall":
-        made.setdefault("names", [])
-    return made
+        copy.setdefault("names", [])
+    return copy
 
 
 def _zero(kind: str) -> Any:
@@ -189,11 +185,11 @@ def _zero(kind: str) -> Any:
 
 
 def _value(field: Field, value: Any) -> Any:
-    if field.many == "[" and isinstance(value, list):
-        return [_object(field.kind, each) for each in value]
-    if field.many == "{" and isinstance(value, dict):
-        return {key: _object(field.kind, each) for key, each in value.items()}
-    return value if field.many else _object(field.kind, value)
+    if field.container == "[" and isinstance(value, list):
+        return [_object(field.kind, entry) for entry in value]
+    if field.container == "{" and isinstance(value, dict):
+        return {key: _object(field.kind, entry) for key, entry in value.items()}
+    return value if field.container else _object(field.kind, value)
 
 
 def _object(kind: str, value: Any) -> Any:

@@ -1,17 +1,16 @@
-"""The fields of the OCI runtime spec (1.3.0) that concern Linux, as one table: their kinds, and what an absence means.
+"""The Linux fields of the OCI runtime spec (1.3.0) as one table: their kinds, and when they are absent.
 
-A row reads as in the spec's Go types, which wrote the texts that OCI runtimes read:
+A row reads like the spec's Go types, which wrote the texts that OCI runtimes read:
 
-    "hostname": "text?"        left out where it is empty, 0 or false
-    "cwd": "text"              always there, empty if need be
-    "limit": "int64*"          there or not: an empty one means something
-    "cpu": "Cpu*"              an object of the table, there or not
-    "user": "User"             an object of the table, always there
+    "hostname": "text?"        left out if it is empty, 0 or false
+    "cwd": "text"              always present, even if empty
+    "limit": "int64*"          optional: an empty value has a meaning
+    "cpu": "Cpu*"              an object of the table, optional
+    "user": "User"             an object of the table, always present
     "env": "[text]"            a list; an empty one is left out
     "netDevices": "{NetDevice}" a map; an empty one is left out
 
-A field that is not in the table is none of our business and is kept as it is, wherever it is. Next:
-`nri.oci.comparison` and `nri.oci.validation`, which walk the table.
+Fields that are not in the table are kept unchanged, at any depth.
 """
 
 from __future__ import annotations
@@ -19,15 +18,13 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
-__all__ = ["OBJECTS", "Field", "fields_of"]
-
 
 class Field(NamedTuple):
-    """A row of the table, taken apart."""
+    """A parsed row of the table."""
 
     kind: str  # a scalar's name, or an object's name in OBJECTS
-    many: str = ""  # "[" a list, "{" a map, "" a single one
-    absent: str = ""  # "?" left out when empty, "*" there or not, "" always there
+    container: str = ""  # "[" a list, "{" a map, "" a single value
+    absent: str = ""  # "?" left out if empty, "*" optional, "" always present
 
 
 @functools.cache

@@ -1,11 +1,10 @@
-"""An adjustment applied to an OCI spec: the step between what plugins asked for and config.json.
+"""Apply NRI adjustments and updates to an OCI spec.
 
     reply = adaptation.create_container(pod, container)
     config = Generator(spec).adjust(reply.adjust)
 
-One job: the order of the steps, and what each needs of the runtime. The order means something: CDI devices come before
-the plugins' own devices, mounts and resources, which so have the last word, and after their variables. Steps are in
-`nri.oci.process`, `nri.oci.linux`, `nri.oci.resources` and `nri.oci.mounts`.
+The order of the steps matters: CDI devices come after the plugins' environment variables, and before their devices,
+mounts and resources, which therefore win over CDI's.
 """
 
 from __future__ import annotations
@@ -26,30 +25,28 @@ if TYPE_CHECKING:
 
     from nri.oci.draft import Spec
 
-__all__ = ["Generator"]
-
-#: The errors of a runtime's own functions, whose reason is then that of the SpecError.
+#: The errors of a runtime's own functions; their text becomes the reason of the SpecError.
 FAILURES = (NriError, ValueError, LookupError, OSError)
 
 
 class Generator:
     """Applies adjustments and updates to an OCI runtime spec.
 
-    The spec given is never changed, and neither is `spec` by an adjustment that fails: all or nothing.
+    Neither the original spec nor `spec` changes if an adjustment fails.
 
     Args:
-        spec: the runtime spec as JSON has it: a dict. Fields that are not known here stay in it.
+        spec: the runtime spec, as parsed from JSON. Unknown fields stay in it.
         compat: "reference" reproduces the reference's behaviour; see docs/deviations.md.
-        cdi: puts CDI devices, by their qualified names, into a spec and returns the new one: `CdiDevices.inject`.
-        blockio: the spec's ``blockIO`` of a class, or None for no settings: `BlockIoClasses.resolve`.
-        rdt: the spec's ``intelRdt`` of a class, or None for no settings: `RdtClasses.resolve`.
-        mounts: the host's mounts, for checks of propagation; default: this process's, read when they are needed.
-        filter_annotations: gets the annotations of an adjustment, and returns those to apply, or raises.
-        check_resources: gets ``linux.resources`` after an adjustment of resources, and may change it, or raise.
+        cdi: injects CDI devices, by qualified name, and returns the new spec: `CdiDevices.inject`.
+        blockio: returns the spec's ``blockIO`` of a class, or None for no settings: `BlockIoClasses.resolve`.
+        rdt: returns the spec's ``intelRdt`` of a class, or None for no settings: `RdtClasses.resolve`.
+        mounts: the host's mounts, to check propagation; default: those of this process, read when first needed.
+        filter_annotations: receives the annotations of an adjustment, and returns those to apply, or raises.
+        check_resources: receives ``linux.resources`` after an adjustment of resources; may change it, or raise.
 
     Attributes:
         spec: the spec with everything applied so far.
-        rules: where it differs from the reference.
+        rules: the behaviour where it differs from the reference.
     """
 
     def __init__(
@@ -79,7 +76,7 @@ class Generator:
         """Apply an adjustment (a message, an `nri.Adjustment`, or None for none) and return the new spec.
 
         Raises:
-            SpecError: it cannot be applied; `spec` is as before.
+            SpecError: the adjustment cannot be applied; `spec` is unchanged.
         """
         message = getattr(adjustment, "message", adjustment)
         if message is None:
@@ -90,7 +87,7 @@ class Generator:
         process.args(draft, message.args)
         process.hooks(draft, message.hooks)
         if message.CDI_devices:
-            draft = self._inject(draft, [device.name for device in message.CDI_devices])
+            draft = self._inject_devices(draft, [device.name for device in message.CDI_devices])
         if message.HasField("linux"):
             self._adjust_linux(draft, message.linux)
         mounts.adjust(draft, message.mounts, self._mount_table, self.rules)
@@ -99,31 +96,31 @@ class Generator:
         return self.spec
 
     def update(self, update: Any) -> dict[str, Any]:
-        """Apply an update (ContainerUpdate, LinuxResources, or an `nri.Update`) to the spec of a container that exists.
+        """Apply an update (ContainerUpdate, LinuxResources, or an `nri.Update`) to the spec of an existing container.
 
-        Returns what an OCI runtime is to get, as ``runc update --resources -`` reads it. RDT classes are only set
-        in `spec`: no runtime changes them in an update. Shares, quota, period, memory limit and swap of 0 say "not
-        set", as in the requests that plugins are shown, and change nothing.
+        Returns what ``runc update --resources -`` reads. RDT classes are only set in `spec`: no runtime changes them in
+        an update. Values of 0 for shares, quota, period, memory limit and swap mean "not set", as in the requests that
+        plugins are shown, and change nothing.
 
         Raises:
-            SpecError: it cannot be applied; `spec` is as before.
+            SpecError: the update cannot be applied; `spec` is unchanged.
         """
         message = getattr(update, "message", update)
-        wanted = message.linux.resources if "container_id" in message.DESCRIPTOR.fields_by_name else message
-        wanted = resource.without_unset(wanted)
+        resources = message.linux.resources if "container_id" in message.DESCRIPTOR.fields_by_name else message
+        resources = resource.without_unset(resources)
         draft = Draft(self.spec)
-        changed = resource.to_oci(wanted)
-        resource.adjust(draft, wanted, Rules.DEFAULT)
+        changed = resource.to_oci(resources)
+        resource.adjust(draft, resources, Rules.DEFAULT)
         self._check(draft)
-        self._adjust_classes(draft, wanted)
-        if wanted.HasField("blockio_class") and self._blockio is not None:
+        self._adjust_classes(draft, resources)
+        if resources.HasField("blockio_class") and self._blockio is not None:
             changed["blockIO"] = draft.find("linux", "resources", "blockIO") or {}
         self.spec = draft.spec
         return changed
 
     def _adjust_annotations(self, draft: Draft, entries: Any) -> None:
         if self._filter_annotations is not None:
-            entries = self._ask("adjust annotations", self._filter_annotations, dict(entries))
+            entries = self._call("adjust annotations", self._filter_annotations, dict(entries))
         process.annotation_map(draft, entries)
 
     def _adjust_linux(self, draft: Draft, adjusted: Any) -> None:
@@ -152,52 +149,53 @@ class Generator:
             linux.rdt(draft, adjusted.rdt)
 
     def _check(self, draft: Draft) -> None:
-        """Let the runtime have the last word on resources; it works on a copy, because it may change any part."""
+        """Let the runtime check or change the resources."""
         if self._check_resources is None:
             return
-        checked = copy.deepcopy(draft.find("linux", "resources") or {})
-        self._ask("adjust resources", self._check_resources, checked)
-        if checked or draft.find("linux", "resources") is not None:
-            draft.table("linux")["resources"] = checked
+        # The runtime gets a deep copy, because it may change any part.
+        resources = copy.deepcopy(draft.find("linux", "resources") or {})
+        self._call("adjust resources", self._check_resources, resources)
+        if resources or draft.find("linux", "resources") is not None:
+            draft.table("linux")["resources"] = resources
 
     def _adjust_classes(self, draft: Draft, adjusted: Any) -> None:
         if adjusted.HasField("blockio_class"):
-            self._class(
+            self._adjust_class(
                 draft, ("linux", "resources"), "blockIO", "BlockIO", self._blockio, adjusted.blockio_class.value
             )
         if adjusted.HasField("rdt_class"):
-            self._class(draft, ("linux",), "intelRdt", "RDT", self._rdt, adjusted.rdt_class.value)
+            self._adjust_class(draft, ("linux",), "intelRdt", "RDT", self._rdt, adjusted.rdt_class.value)
 
-    def _class(
-        self, draft: Draft, above: tuple[str, ...], key: str, kind: str,
+    def _adjust_class(
+        self, draft: Draft, parent: tuple[str, ...], key: str, kind: str,
         resolve: Callable[[str], dict[str, Any] | None] | None, name: str,
     ) -> None:  # fmt: skip
-        """Put what a class means into the spec; the empty class, and one without settings, take it out."""
+        """Put the settings of a class into the spec; remove them for the empty class and for one without settings."""
         if resolve is None:
             if name and self.rules.unresolved_refused:
                 raise SpecError(
-                    "", f'failed to adjust {kind} class in OCI Spec: this runtime has no classes, not "{name}"'
+                    "", f'failed to adjust {kind} class in OCI Spec: this runtime has no classes, "{name}" is unknown'
                 )
             return
-        found = self._ask(f"adjust {kind} class", resolve, name) if name else None
-        if found is None:
-            draft.table(*above).pop(key, None)
+        settings = self._call(f"adjust {kind} class", resolve, name) if name else None
+        if settings is None:
+            draft.table(*parent).pop(key, None)
         else:
-            draft.table(*above)[key] = found
+            draft.table(*parent)[key] = settings
 
-    def _inject(self, draft: Draft, names: list[str]) -> Draft:
+    def _inject_devices(self, draft: Draft, names: list[str]) -> Draft:
         if self._cdi is not None:
-            return Draft(self._ask("inject CDI devices", self._cdi, draft.spec, names))
+            return Draft(self._call("inject CDI devices", self._cdi, draft.spec, names))
         if self.rules.unresolved_refused:
-            raise SpecError("", f"failed to inject CDI devices: this runtime has no CDI: {', '.join(names)}")
+            raise SpecError("", f"failed to inject CDI devices: this runtime does not support CDI: {', '.join(names)}")
         return draft
 
-    def _ask(self, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function of the runtime; what it fails with is the reason of the SpecError."""
+    def _call(self, action: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function of the runtime; its error becomes the reason of a SpecError."""
         try:
             return function(*arguments)
         except FAILURES as error:
-            raise SpecError("", f"failed to {what} in OCI Spec: {error}") from error
+            raise SpecError("", f"failed to {action} in OCI Spec: {error}") from error
 
     def _mount_table(self) -> MountTable:
         if self._mounts is None:

@@ -1,7 +1,4 @@
-"""The mounts of a spec: removed, added with a check of their propagation, and sorted so that none hides another.
-
-`adjust` is a step of `nri.oci.generator`. Next: `nri.oci.propagation`, which knows the host's mounts.
-"""
+"""The generator's step for mounts: remove, add with a check of propagation, and sort."""
 
 from __future__ import annotations
 
@@ -19,23 +16,21 @@ if TYPE_CHECKING:
     from nri.oci.propagation import MountTable
     from nri.rules import Rules
 
-__all__ = ["adjust", "put", "remove", "sort"]
-
 PROPAGATION = ("rprivate", "rshared", "rslave")
 
 
 def adjust(draft: Draft, adjusted: Iterable[Any], table: Callable[[], MountTable], rules: Rules) -> None:
-    """Remove and add mounts; one takes the place of another with its destination. Then all are sorted.
+    """Remove and add mounts, and sort them all. An added mount replaces one with the same destination.
 
-    In the reference a mount without a propagation option has that of the one before it in the adjustment, and the
-    source of any mount is asked, also of one that is no path.
+    In the reference a mount without a propagation option inherits that of the previous mount in the adjustment, and
+    the source of every mount is checked, even if it is not a path.
     """
-    propagation, any_at_all = "", False
+    propagation, has_changes = "", False
     for mount in adjusted:
-        any_at_all = True
-        destination, marked = split(mount.destination)
+        has_changes = True
+        destination, is_removal = split(mount.destination)
         remove(draft, destination, rules)
-        if marked:
+        if is_removal:
             continue
         options = list(mount.options)
         if rules.propagation_per_mount:
@@ -44,43 +39,43 @@ def adjust(draft: Draft, adjusted: Iterable[Any], table: Callable[[], MountTable
         if not rules.propagation_per_mount or _is_bind(mount.type, options):
             _check(draft, mount.source, propagation, table, rules)
         put(draft, _mount(mount, options))
-    if any_at_all:
+    if has_changes:
         sort(draft)
 
 
 def _mount(mount: Any, options: list[str]) -> dict[str, Any]:
-    made: dict[str, Any] = {"destination": mount.destination}
+    row: dict[str, Any] = {"destination": mount.destination}
     if mount.type:
-        made["type"] = mount.type
+        row["type"] = mount.type
     if mount.source:
-        made["source"] = mount.source
+        row["source"] = mount.source
     if options:
-        made["options"] = options
-    return made
+        row["options"] = options
+    return row
 
 
 def _is_bind(kind: str, options: list[str]) -> bool:
     return kind in ("bind", "rbind") or "bind" in options or "rbind" in options
 
 
-def _check(draft: Draft, source: str, wanted: str, table: Callable[[], MountTable], rules: Rules) -> None:
-    """Refuse a propagation that the source's mount does not have, and give the root file system what it needs."""
-    if wanted not in ("rshared", "rslave"):
+def _check(draft: Draft, source: str, requested: str, table: Callable[[], MountTable], rules: Rules) -> None:
+    """Reject a propagation that the source's mount does not have, and set the root file system's propagation."""
+    if requested not in ("rshared", "rslave"):
         return
-    accepted = ("rshared",) if wanted == "rshared" else ("rshared", "rslave")
-    found = table().propagation(source, by_prefix=not rules.propagation_per_mount)
-    if found is None:
+    accepted = ("rshared",) if requested == "rshared" else ("rshared", "rslave")
+    propagation = table().propagation(source, by_prefix=not rules.propagation_per_mount)
+    if propagation is None:
         raise SpecError("", f"failed to adjust mounts in OCI Spec: failed to get mount info for {quote(source)}")
-    if found not in accepted:
-        reason = f"path {quote(source)} mount propagation is {quote(found)}, not {quote(' or '.join(accepted))}"
+    if propagation not in accepted:
+        reason = f"path {quote(source)} mount propagation is {quote(propagation)}, not {quote(' or '.join(accepted))}"
         raise SpecError("", f"failed to adjust mounts in OCI Spec: {reason}")
     linux = draft.table("linux")
-    if wanted == "rshared" or linux.get("rootfsPropagation") not in accepted:
-        linux["rootfsPropagation"] = wanted
+    if requested == "rshared" or linux.get("rootfsPropagation") not in accepted:
+        linux["rootfsPropagation"] = requested
 
 
 def remove(draft: Draft, destination: str, rules: Rules) -> None:
-    """Take out what is mounted at a destination. The reference takes the first of several."""
+    """Remove the mounts at a destination. The reference removes the first of several."""
     places = [
         place for place, row in enumerate(draft.objects("mounts")) if (row.get("destination") or "") == destination
     ]
@@ -89,12 +84,12 @@ def remove(draft: Draft, destination: str, rules: Rules) -> None:
 
 
 def put(draft: Draft, mount: dict[str, Any]) -> None:
-    """Append a mount."""
+    """Append a mount to the spec."""
     draft.rows("mounts").append(mount)
 
 
 def sort(draft: Draft) -> None:
-    """Sort all mounts, those with fewer parts in their destination first, so that none is mounted over."""
+    """Sort mounts by the depth of their destination, so that none is hidden by another."""
     if draft.objects("mounts"):
         draft.rows("mounts").sort(key=_depth)
 

@@ -1,6 +1,6 @@
-"""The process of a spec: environment, arguments, hooks, limits, scheduling, and the spec's annotations.
+"""Steps of the generator for a spec's process, hooks and annotations.
 
-Each function is one step of `nri.oci.generator`: a draft and a part of the adjustment go in, the draft is changed.
+Each public function takes a draft and a part of the adjustment, and changes the draft.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ HOOKS = (
 )
 
 
-def adjust_map(entries: Mapping[str, Any], place: Callable[[], dict[str, Any]], remove: Callable[[str], None]) -> None:
-    """Apply a map whose keys may carry the removal mark: removals first, so that removed and set means set."""
+def adjust_map(entries: Mapping[str, Any], target: Callable[[], dict[str, Any]], remove: Callable[[str], None]) -> None:
+    """Apply a map whose keys may carry the removal mark. Removals come first, so a key in both forms is set."""
     for key in entries:
-        name, marked = split(key)
-        if marked:
+        name, is_removal = split(key)
+        if is_removal:
             remove(name)
     for key, value in entries.items():
         if not split(key)[1]:
-            place()[key] = value
+            target()[key] = value
 
 
 def annotation_map(draft: Draft, entries: Mapping[str, str]) -> None:
@@ -45,31 +45,31 @@ def annotation_map(draft: Draft, entries: Mapping[str, str]) -> None:
 
 
 def env(draft: Draft, adjusted: Iterable[Any], rules: Rules) -> None:
-    """Set and remove variables. One that is there is replaced at its place, others are appended.
+    """Set and remove environment variables. Existing ones are replaced in place, others are appended.
 
-    In the reference an entry without ``=`` goes when any variable is adjusted, the second of two entries of the spec
+    In the reference an entry without ``=`` is lost when any variable is adjusted, the second of two entries of the spec
     with one name wins over the adjustment, and a variable that is set and then removed is set if the spec lacks it.
     """
-    wanted: dict[str, str | None] = {}
+    new_values: dict[str, str | None] = {}
     for entry in adjusted:
-        name, marked = split(entry.key)
-        wanted[name] = None if marked else entry.value
-    if not wanted:
+        name, is_removal = split(entry.key)
+        new_values[name] = None if is_removal else entry.value
+    if not new_values:
         return
     old = draft.texts("process", "env")
-    new = _env_of_spec(old, wanted, rules)
-    done = {entry.partition("=")[0] for entry in old if "=" in entry}
+    new = _env_of_spec(old, new_values, rules)
+    spec_names = {entry.partition("=")[0] for entry in old if "=" in entry}
     for entry in adjusted:
-        name, marked = split(entry.key)
-        value = wanted[name] if rules.env_adjustment_wins else entry.value
-        if not marked and name not in done and value is not None:
+        name, is_removal = split(entry.key)
+        value = new_values[name] if rules.env_adjustment_wins else entry.value
+        if not is_removal and name not in spec_names and value is not None:
             new.put(name, value)
     if new.entries != old:
         draft.rows("process", "env")[:] = new.entries
 
 
 class _Env:
-    """An environment in the making: a name that comes again replaces itself, the empty name is none."""
+    """An environment under construction: a repeated name replaces its entry, an empty name is ignored."""
 
     def __init__(self) -> None:
         self.entries: list[str] = []
@@ -83,22 +83,22 @@ class _Env:
             self.entries.append(f"{name}={value}")
 
 
-def _env_of_spec(old: list[str], wanted: dict[str, str | None], rules: Rules) -> _Env:
-    """The spec's variables, with those that are wanted otherwise replaced or left out."""
+def _env_of_spec(old: list[str], new_values: dict[str, str | None], rules: Rules) -> _Env:
+    """The spec's variables, with the adjusted ones replaced or removed."""
     new = _Env()
-    seen = set()
+    replaced = set()
     for entry in old:
         name, sign, value = entry.partition("=")
         if not sign:
             if rules.bare_env_kept:
                 new.entries.append(entry)
-        elif name in wanted:
-            adjusted = wanted[name]
-            if name not in seen and adjusted is not None:
+        elif name in new_values:
+            adjusted = new_values[name]
+            if name not in replaced and adjusted is not None:
                 new.put(name, adjusted)
-            elif name in seen and not rules.env_adjustment_wins:
+            elif name in replaced and not rules.env_adjustment_wins:
                 new.put(name, value)
-            seen.add(name)
+            replaced.add(name)
         elif rules.env_adjustment_wins:
             new.entries.append(entry)
         else:
@@ -107,35 +107,35 @@ def _env_of_spec(old: list[str], wanted: dict[str, str | None], rules: Rules) ->
 
 
 def args(draft: Draft, adjusted: Iterable[str]) -> None:
-    """Replace the arguments, unless there are none."""
-    wanted = list(adjusted)
-    if wanted:
-        draft.table("process")["args"] = wanted
+    """Replace the arguments, unless the adjustment has none."""
+    arguments = list(adjusted)
+    if arguments:
+        draft.table("process")["args"] = arguments
 
 
 def hooks(draft: Draft, adjusted: Any) -> None:
-    """Append hooks to those that are there."""
+    """Append hooks to the existing ones."""
     for field, name in HOOKS:
         for hook in getattr(adjusted, field):
             draft.rows("hooks", name).append(_hook(hook))
 
 
 def _hook(hook: Any) -> dict[str, Any]:
-    made: dict[str, Any] = {"path": hook.path}
+    row: dict[str, Any] = {"path": hook.path}
     if hook.args:
-        made["args"] = list(hook.args)
+        row["args"] = list(hook.args)
     if hook.env:
-        made["env"] = list(hook.env)
+        row["env"] = list(hook.env)
     if hook.HasField("timeout"):
-        made["timeout"] = hook.timeout.value
-    return made
+        row["timeout"] = hook.timeout.value
+    return row
 
 
 def rlimits(draft: Draft, adjusted: Iterable[Any], rules: Rules) -> None:
-    """Set resource limits; one of a type that is there replaces it. In the reference it is appended."""
+    """Set resource limits; a limit replaces the one of its type. In the reference it is appended."""
     for limit in adjusted:
         rows = draft.rows("process", "rlimits")
-        made = {"type": limit.type, "hard": limit.hard, "soft": limit.soft}
+        new_row = {"type": limit.type, "hard": limit.hard, "soft": limit.soft}
         if rules.rlimits_replace:
             places = [
                 place for place, row in enumerate(rows) if isinstance(row, dict) and row.get("type") == limit.type
@@ -143,13 +143,13 @@ def rlimits(draft: Draft, adjusted: Iterable[Any], rules: Rules) -> None:
             for place in reversed(places[1:]):
                 del rows[place]
             if places:
-                rows[places[0]] = {**rows[places[0]], **made}
+                rows[places[0]] = {**rows[places[0]], **new_row}
                 continue
-        rows.append(made)
+        rows.append(new_row)
 
 
 def io_priority(draft: Draft, adjusted: Any, rules: Rules) -> None:
-    """Set the I/O priority; the class NONE takes the spec's away."""
+    """Set the I/O priority; the class NONE removes it."""
     name = enum_name(m.IOPrioClass, adjusted.__class__.__name__, getattr(adjusted, "class"), rules)
     if name in ("", "IOPRIO_CLASS_NONE"):
         draft.table("process")
@@ -159,33 +159,33 @@ def io_priority(draft: Draft, adjusted: Any, rules: Rules) -> None:
 
 
 def scheduler(draft: Draft, adjusted: Any, rules: Rules) -> None:
-    """Set the scheduling policy; SCHED_NONE takes the spec's away."""
+    """Set the scheduling policy; SCHED_NONE removes it."""
     name = enum_name(m.LinuxSchedulerPolicy, "LinuxScheduler", adjusted.policy, rules)
     process = draft.table("process")
     if name == "SCHED_NONE":
         process.pop("scheduler", None)
         return
-    made: dict[str, Any] = {"policy": name}
+    row: dict[str, Any] = {"policy": name}
     for field in ("nice", "priority"):
         if value := getattr(adjusted, field):
-            made[field] = value
+            row[field] = value
     if adjusted.flags:
-        made["flags"] = [enum_name(m.LinuxSchedulerFlag, "LinuxScheduler", flag, rules) for flag in adjusted.flags]
+        row["flags"] = [enum_name(m.LinuxSchedulerFlag, "LinuxScheduler", flag, rules) for flag in adjusted.flags]
     for field in ("runtime", "deadline", "period"):
         if value := getattr(adjusted, field):
-            made[field] = value
-    process["scheduler"] = made
+            row[field] = value
+    process["scheduler"] = row
 
 
 def enum_name(enum: Any, owner: str, number: int, rules: Rules) -> str:
-    """The spec's name of an enum's value, which is the API's.
+    """The name of an enum's value, which is the same in the API and in the spec.
 
-    A value that this API does not have yet is a SpecError; in the reference it is an empty name.
+    An unknown value is a SpecError; in the reference it is an empty name.
     """
     try:
         name: str = enum.Name(number)
     except ValueError:
         if rules.unknown_values_refused:
-            raise SpecError("", f"{owner}: {number} is no value of {enum.DESCRIPTOR.name}") from None
+            raise SpecError("", f"{owner}: {number} is not a value of {enum.DESCRIPTOR.name}") from None
         return ""
     return name

@@ -1,8 +1,4 @@
-"""Resources of a container: from the API's message into a spec, and as the object that an update hands to a runtime.
-
-`adjust` is a step of `nri.oci.generator`. `to_oci` makes of an update `without_unset` fields what ``runc update
---resources -`` takes.
-"""
+"""Convert container resources from the API's message: into a spec, and into the object of a runtime's update."""
 
 from __future__ import annotations
 
@@ -16,15 +12,13 @@ if TYPE_CHECKING:
     from nri.oci.draft import Draft
     from nri.rules import Rules
 
-__all__ = ["adjust", "to_oci", "without_unset"]
-
-#: A 0 of these in a request says that it is not set; an OCI runtime may take it for a value.
+#: Fields for which a request's 0 means "not set"; an OCI runtime may take the 0 for a value.
 _UNSET_AT_ZERO = (("cpu", "shares"), ("cpu", "quota"), ("cpu", "period"), ("memory", "limit"), ("memory", "swap"))
 _ABOVE = ("linux", "resources")
 
 
 def adjust(draft: Draft, resources: Any, rules: Rules) -> None:
-    """Set the resources that are given. Block-I/O and RDT classes are not among them: they have steps of their own."""
+    """Set the given resources, except the block-I/O and RDT classes, which the generator resolves."""
     draft.table("linux")
     if resources.HasField("cpu"):
         _cpu(draft, resources.cpu)
@@ -50,9 +44,9 @@ def _cpu(draft: Draft, cpu: Any) -> None:
 
 
 def _memory(draft: Draft, memory: Any, rules: Rules) -> None:
-    """Set what is given; a limit without a word on swap limits both together. A limit of 0 says nothing.
+    """Set the given fields; a limit without swap limits both together. A limit of 0 means "not set".
 
-    The reference sets the limit alone, and swap to the same.
+    The reference sets only the limit, and swap to the same value.
     """
     limit = memory.limit.value
     if limit:
@@ -74,7 +68,7 @@ def _hugepages(draft: Draft, limit: Any) -> None:
 
 
 def _pids(draft: Draft, limit: int, rules: Rules) -> None:
-    """Set the limit of processes; below 0 it is none, which has to be in the spec. The reference keeps the old."""
+    """Set the limit of processes; a negative one means unlimited. The reference keeps the old limit in that case."""
     pids = draft.table(*_ABOVE, "pids")
     if limit >= 0:
         pids["limit"] = limit
@@ -83,52 +77,54 @@ def _pids(draft: Draft, limit: int, rules: Rules) -> None:
 
 
 def _device_rule(device: Any) -> dict[str, Any]:
-    made: dict[str, Any] = {"allow": device.allow}
+    rule: dict[str, Any] = {"allow": device.allow}
     for field in ("type", "major", "minor", "access"):
         if field in ("type", "access"):
             if value := getattr(device, field):
-                made[field] = value
+                rule[field] = value
         elif device.HasField(field):
-            made[field] = getattr(device, field).value
-    return made
+            rule[field] = getattr(device, field).value
+    return rule
 
 
 def without_unset(resources: Any) -> Any:
-    """The resources of an update without the zeros by which a request says "not set", as a message of its own.
+    """Return a copy of an update's resources without the zeros that mean "not set".
 
-    Runtimes show plugins all of the request's scalars, 0 where the kubelet set none, and plugins hand them back.
+    Runtimes show plugins all scalars of the request, 0 where the kubelet set none, and plugins send them back.
     """
-    made = type(resources)()
-    made.CopyFrom(resources)
+    copy = type(resources)()
+    copy.CopyFrom(resources)
     for part, name in _UNSET_AT_ZERO:
-        held = getattr(made, part)
-        if held.HasField(name) and not getattr(held, name).value:
-            held.ClearField(name)
+        message = getattr(copy, part)
+        if message.HasField(name) and not getattr(message, name).value:
+            message.ClearField(name)
     for part in ("cpu", "memory"):
-        if not getattr(made, part).ListFields():
-            made.ClearField(part)
-    return made
+        if not getattr(copy, part).ListFields():
+            copy.ClearField(part)
+    return copy
 
 
 def to_oci(resources: Any) -> dict[str, Any]:
-    """Make the spec's ``linux.resources`` of a LinuxResources message, as OCI runtimes take it for an update.
+    """Convert a LinuxResources message to the spec's ``linux.resources``, as OCI runtimes take it for an update.
 
-    Only what is given is in there; a runtime leaves the rest as it is. Classes are not: resolve them, and add them.
+    It has only the given fields; a runtime leaves all others unchanged. Classes are left out: resolve and add them.
     """
-    made: dict[str, Any] = {}
+    table: dict[str, Any] = {}
     memory = {key: get(resources.memory, field) for field, key in MEMORY if resources.memory.HasField(field)}
     cpu = {key: get(resources.cpu, field) for field, key in CPU if resources.cpu.HasField(field)}
     cpu |= {field: value for field in CPUSET if (value := getattr(resources.cpu, field))}
     if memory:
-        made["memory"] = memory
+        table["memory"] = memory
     if cpu:
-        made["cpu"] = cpu
+        table["cpu"] = cpu
     if resources.HasField("pids"):
-        made["pids"] = {"limit": max(resources.pids.limit, -1)}
+        table["pids"] = {"limit": max(resources.pids.limit, -1)}
     if resources.hugepage_limits:
-        made["hugepageLimits"] = [{"pageSize": one.page_size, "limit": one.limit} for one in resources.hugepage_limits]
+        table["hugepageLimits"] = [
+            {"pageSize": limit.page_size, "limit": limit.limit} for limit in resources.hugepage_limits
+        ]
     if resources.unified:
-        made["unified"] = dict(resources.unified)
+        table["unified"] = dict(resources.unified)
     if resources.devices:
-        made["devices"] = [_device_rule(device) for device in resources.devices]
-    return made
+        table["devices"] = [_device_rule(device) for device in resources.devices]
+    return table

@@ -1,8 +1,7 @@
-"""Affinity of containers, as pods say it in annotations: near to some others, or far from them.
+"""Affinity of containers: which others a container should be near to or far from, as its pod's annotations request.
 
-One job: :func:`affinities` of a container. Two forms, both YAML: `main: [helper]`, which is mutual and within the pod,
-and a list of `{scope, match, weight}` with expressions. Rules: pure; without a scope it is the own pod; weights are at
-most 1000; a mistake in either, also for another container of the pod, refuses the container. Next: `expressions`.
+An annotation is YAML in one of two forms: `main: [helper]`, which is mutual and within the pod, or a list of
+`{scope, match, weight}` with expressions.
 """
 
 from __future__ import annotations
@@ -17,20 +16,19 @@ from nri.placement.choices import Choices
 from nri.placement.containers import Container
 from nri.placement.expressions import Expression
 
-__all__ = ["Affinity", "affinities"]
-
+#: The sign of the weight by annotation.
 _KEYS = {"resource-policy.nri.io/affinity": 1, "resource-policy.nri.io/anti-affinity": -1}
-_MOST_WEIGHT = 1000
+_MAX_WEIGHT = 1000
 _IMPLICIT_WEIGHT = 10
-#: Affinities of one container: each is asked about every other container of the node.
-_MOST = 100
-#: Affinities of all containers of a pod, and values that one container's have in all.
-_MAX_OF_POD, _MAX_VALUES = 500, 200
+#: Affinities of one container. Each is compared with every other container of the node.
+_MAX_PER_CONTAINER = 100
+#: Affinities of all containers of a pod, and values in all affinities of one container.
+_MAX_PER_POD, _MAX_VALUES = 500, 200
 
 
 @dataclass(frozen=True, slots=True)
 class Affinity:
-    """Near to containers in a scope that match, or far from them if the weight is below 0."""
+    """A wish to be near the matching containers in a scope, or far from them if the weight is negative."""
 
     scope: Expression
     match: Expression
@@ -38,16 +36,16 @@ class Affinity:
 
     @classmethod
     def to_pod(cls, name: str) -> Affinity:
-        """Near to the containers of pods of a name."""
+        """Affinity to the containers of all pods with this name."""
         return cls(_pod(name), Expression("AlwaysTrue"), _IMPLICIT_WEIGHT)
 
     @classmethod
     def to_namespace(cls, namespace: str) -> Affinity:
-        """Near to the containers of a namespace."""
+        """Affinity to the containers of a namespace."""
         return cls(Expression("AlwaysTrue"), Expression("Equals", "namespace", [namespace]), _IMPLICIT_WEIGHT)
 
     def holds(self, other: Container) -> bool:
-        """Whether another container is meant."""
+        """Whether the affinity applies to another container."""
         return self.scope.holds(other, other.pod) and self.match.holds(other, other.pod)
 
 
@@ -65,49 +63,50 @@ class _Full:
 
 
 def affinities(container: Container, choices: Choices = Choices.DEFAULT) -> list[Affinity]:
-    """The affinities of a container. NoPlace for a value that cannot be read."""
-    found: list[Affinity] = []
+    """The affinities of a container. Raises NoPlace if an annotation of its pod is invalid."""
+    entries: list[Affinity] = []
     for key, sign in _KEYS.items():
         text = container.pod.annotations.get(key)
         if text is None:
             continue
         try:
-            found += _read(container, key, text, sign, choices)
+            entries += _read(container, key, text, sign, choices)
         except (ConfigError, ValueError) as error:
             raise container.refusal(key, error) from error
-    return found
+    return entries
 
 
 def _read(container: Container, key: str, text: str, sign: int, choices: Choices) -> list[Affinity]:
     tree = parse_text(Source(f"annotation {key}", text))
     tree = {} if tree is None else tree
-    if not isinstance(tree, dict) or not all(isinstance(each, list | None) for each in tree.values()):
-        raise ValueError("it is not a table of lists, by names of containers")
+    if not isinstance(tree, dict) or not all(isinstance(value, list | None) for value in tree.values()):
+        raise ValueError("the value must be a table of lists with container names as keys")
     tree = {name: listed or [] for name, listed in tree.items()}
-    if all(isinstance(each, str) for listed in tree.values() for each in listed):
+    if all(isinstance(entry, str) for listed in tree.values() for entry in listed):
         return _mutual(container, tree, sign)
-    if (number := sum(map(len, tree.values()))) > _MAX_OF_POD:
-        raise ValueError(f"{number} affinities, at most {_MAX_OF_POD} of a pod are read")
-    made = []
+    if (number := sum(map(len, tree.values()))) > _MAX_PER_POD:
+        raise ValueError(f"{number} affinities; a pod may have at most {_MAX_PER_POD}")
+    entries = []
     for name, listed in tree.items():
-        if len(listed) > _MOST:
-            raise ValueError(f"{len(listed)} affinities of {name}, at most {_MOST} are read")
-        for each in listed:
-            full = read(_Full, [_source(key, each)])
+        if len(listed) > _MAX_PER_CONTAINER:
+            raise ValueError(f"{len(listed)} affinities of {name}; a container may have at most {_MAX_PER_CONTAINER}")
+        for tree_of_entry in listed:
+            # Entries of other containers are read too: a mistake in one refuses all containers of the pod.
+            full = read(_Full, [_source(key, tree_of_entry)])
             scope = full.scope or _pod(container.pod.name)
             for expression in () if choices.always_true_needs_no_key else (scope, full.match):
                 expression.check_key()
-            weight = max(-_MOST_WEIGHT, min(full.weight or 1, _MOST_WEIGHT)) * sign
+            weight = max(-_MAX_WEIGHT, min(full.weight or 1, _MAX_WEIGHT)) * sign
             if name == container.name:
-                made.append(Affinity(scope, full.match, weight))
-    _check_values(sum(len(each.scope.values) + len(each.match.values) for each in made))
-    return made
+                entries.append(Affinity(scope, full.match, weight))
+    _check_values(sum(len(entry.scope.values) + len(entry.match.values) for entry in entries))
+    return entries
 
 
 def _check_values(number: int) -> None:
-    """Refuse more values than can be compared with those of every container of the node."""
+    """Raise ValueError for more values than can be compared with every container of the node in time."""
     if number > _MAX_VALUES:
-        raise ValueError(f"{number} values to compare with, at most {_MAX_VALUES} of a container are read")
+        raise ValueError(f"{number} values to compare with; a container may have at most {_MAX_VALUES}")
 
 
 def _source(key: str, tree: Any) -> Source:
@@ -115,9 +114,9 @@ def _source(key: str, tree: Any) -> Source:
 
 
 def _mutual(container: Container, tree: dict[str, list[str]], sign: int) -> list[Affinity]:
-    others = set(tree.get(container.name, []))
-    others.update(name for name, listed in tree.items() if container.name in listed)
-    if not others:
+    names = set(tree.get(container.name, []))
+    names.update(name for name, listed in tree.items() if container.name in listed)
+    if not names:
         return []
-    _check_values(len(others))
-    return [Affinity(_pod(container.pod.name), Expression("In", "name", sorted(others)), sign)]
+    _check_values(len(names))
+    return [Affinity(_pod(container.pod.name), Expression("In", "name", sorted(names)), sign)]

@@ -1,8 +1,7 @@
-"""The CPU allocator: so many CPUs of a set, as close together and as fitting as the machine has them.
+"""The CPU allocator: pick a number of CPUs from a set, as close together as possible and of the preferred priority.
 
-One job: :meth:`CpuAllocator.allocate`. It takes, as far as they fit and are idle: whole packages, clusters (on
-processors with two kinds of cores), caches, cores, and at last single threads. Idle is what lies in the set whole.
-Rules: pure; what remains is the caller's matter. Next: `zones`, the same for memory.
+It takes, in this order and as far as they fit and are idle: packages, clusters (on processors with two kinds of cores),
+caches, cores, and single threads. A package, cluster, cache or core is idle if all its CPUs are in the set.
 """
 
 from __future__ import annotations
@@ -14,11 +13,9 @@ from nri.placement import masks
 from nri.placement.machine import Group, Machine, Priority
 from nri.text import count as count_of
 
-__all__ = ["CpuAllocator"]
-
 
 class _Job:
-    """One allocation on its way: what is left to take from, how much is wanted, what was taken."""
+    """An allocation in progress: the CPUs to take from, how many are still missing, and those taken."""
 
     __slots__ = ("count", "free", "prefer", "taken")
 
@@ -32,7 +29,7 @@ class _Job:
         self.count -= cpus.bit_count()
 
     def take_whole(self, sets: Iterable[int]) -> None:
-        """Take each set that fits in what is still wanted, in their order."""
+        """Take each set, in order, that is not larger than the number of missing CPUs."""
         for cpus in sets:
             if self.count >= cpus.bit_count():
                 self.take(cpus)
@@ -44,8 +41,8 @@ class CpuAllocator:
     """Picks CPUs of one machine.
 
     Attributes:
-        near_idle: whether of two partly used caches the one beside the idle one is taken first; the original compares
-            a number of a package with a number of CPUs there, which hits by chance.
+        near_idle: whether, of two partly used caches, the one next to the idle cache is taken first. The original
+            compares the number of a package with a number of CPUs, so it chooses the right cache by chance.
     """
 
     def __init__(self, machine: Machine, near_idle: bool = True) -> None:
@@ -53,10 +50,11 @@ class CpuAllocator:
         self.near_idle = near_idle
 
     def allocate(self, free: int, count: int, prefer: Priority) -> int:
-        """`count` CPUs of the set `free`. Raises ValueError if it has not so many."""
+        """The mask of `count` CPUs of the set `free`. Raises ValueError if the set has fewer."""
         if free.bit_count() < count:
-            wanted = count_of(count, "CPU")
-            raise ValueError(f"{masks.text(free)} has fewer than {wanted}" if free else f"{wanted}, for none is free")
+            request = count_of(count, "CPU")
+            reason = f"{masks.text(free)} has fewer than {request}" if free else f"no free CPUs, {request} requested"
+            raise ValueError(reason)
         if free.bit_count() == count:
             return free
         job = _Job(free, count, prefer)
@@ -71,27 +69,27 @@ class CpuAllocator:
     # -- how well CPUs fit a preference ---------------------------------------------------------------------------
 
     def _counts(self, cpus: int, prefer: Priority) -> tuple[int, ...]:
-        """A key by which sets that fit better come first: many CPUs of the preference or less, few of more."""
+        """A sort key for sets of CPUs: most CPUs of the preferred or a lower priority first, fewest of a higher one."""
         if prefer is Priority.NONE:
             return ()
-        counts = [(cpus & each).bit_count() for each in self._machine.priorities]
+        counts = [(cpus & cpus_of_priority).bit_count() for cpus_of_priority in self._machine.priorities]
         return (*(-count for count in counts[prefer:]), *counts[:prefer])
 
     def _closer(self, one: int, other: int, prefer: Priority, count: int) -> int:
-        """Below 0 if the set `one` is the better for `count` CPUs, above 0 if `other` is: enough, but not too many."""
+        """Below 0 if the set `one` fits `count` CPUs more tightly, above 0 if `other` does."""
         if prefer is Priority.NONE:
             return 0
-        wanted = self._machine.priorities[prefer]
-        here, there = (one & wanted).bit_count(), (other & wanted).bit_count()
-        if prefer is Priority.HIGH and here == there == 0:
-            wanted = self._machine.priorities[Priority.NORMAL]
-            here, there = (one & wanted).bit_count(), (other & wanted).bit_count()
-        if here >= count and there >= count:
-            return here - there
-        if prefer is not Priority.NORMAL and (here >= count or there >= count):
-            return there - here
-        mine, others = self._counts(one, prefer), self._counts(other, prefer)
-        return (mine > others) - (mine < others)
+        preferred = self._machine.priorities[prefer]
+        one_size, other_size = (one & preferred).bit_count(), (other & preferred).bit_count()
+        if prefer is Priority.HIGH and one_size == other_size == 0:
+            preferred = self._machine.priorities[Priority.NORMAL]
+            one_size, other_size = (one & preferred).bit_count(), (other & preferred).bit_count()
+        if one_size >= count and other_size >= count:
+            return one_size - other_size
+        if prefer is not Priority.NORMAL and (one_size >= count or other_size >= count):
+            return other_size - one_size
+        one_key, other_key = self._counts(one, prefer), self._counts(other, prefer)
+        return (one_key > other_key) - (one_key < other_key)
 
     # -- the stages -----------------------------------------------------------------------------------------------
 
@@ -118,7 +116,7 @@ class CpuAllocator:
         def key(group: Group) -> tuple[int, ...]:
             sizes = (group.cpus.bit_count(), by_die[group.package, group.die], by_package[group.package])
             for rank, size in enumerate(sizes):
-                if size >= job.count:  # enough alone: the tightest first
+                if size >= job.count:  # large enough alone: the smallest first
                     return rank, size, group.package, group.die, group.number
             return (len(sizes),)
 
@@ -131,7 +129,7 @@ class CpuAllocator:
             job.take(group.cpus)
 
     def _of_kind(self, group: Group, prefer: Priority) -> bool:
-        """Whether a group's cores are of the kind for a preference: efficient ones are for low priority alone."""
+        """Whether a group's cores suit a preference: efficient cores are for low priority only."""
         return not self._machine.hybrid or group.efficient == (prefer is Priority.LOW)
 
     def _take_caches(self, job: _Job) -> None:
@@ -164,61 +162,64 @@ class CpuAllocator:
         job.take(trial.taken)
 
     def _take_used(self, trial: _Job, used: list[Group], package: int) -> bool:
-        """Take the rest from caches that are in use: one that has just as much, else as few as possible."""
-        left = trial.free
-        here: list[int] = []
+        """Take the missing CPUs from partly used caches: from one with exactly as many, else from as few as possible.
+
+        Returns whether there were enough.
+        """
+        free = trial.free
+        parts: list[int] = []
         for group in used:
             if group.package != package:
                 break
-            here.append(group.cpus & left)
-        exact = next((cpus for cpus in here if cpus.bit_count() == trial.count), 0)
+            parts.append(group.cpus & free)
+        exact = next((cpus for cpus in parts if cpus.bit_count() == trial.count), 0)
         if exact:
             trial.take(exact)
             return True
         needed, total = 0, 0
-        while needed < len(here) and total < trial.count:
-            total += here[needed].bit_count()
+        while needed < len(parts) and total < trial.count:
+            total += parts[needed].bit_count()
             needed += 1
         if total < trial.count:
             return False
-        for cpus in here[:needed]:
+        for cpus in parts[:needed]:
             if trial.count < cpus.bit_count():
                 break
             trial.take(cpus)
         if trial.count > 0:
-            trial.take(self._within(here[needed - 1], trial.count, trial.prefer))
+            trial.take(self._within(parts[needed - 1], trial.count, trial.prefer))
         return trial.count == 0
 
     def _used_order(
         self, free: int, idle: Sequence[Group], idle_sums: _Sums, used_sums: _Sums, full: int, total: int
     ) -> Callable[[Group, Group], int]:
-        beside: tuple[int, int] | None = None
+        neighbour: tuple[int, int] | None = None
         if full > 0 and idle:
-            beside = (idle[0].package, idle[0].die)
+            neighbour = (idle[0].package, idle[0].die)
             if not self.near_idle:
-                beside = (idle_sums.package(idle[0].package), idle_sums.die(idle[0].package, idle[0].die))
+                neighbour = (idle_sums.package(idle[0].package), idle_sums.die(idle[0].package, idle[0].die))
 
         def order(one: Group, other: Group) -> int:
             larger = (other.cpus & free).bit_count() - (one.cpus & free).bit_count()
-            if beside is not None:
-                for mine, others in (
-                    (one.package == beside[0], other.package == beside[0]),
-                    (one[:2] == beside, other[:2] == beside),
+            if neighbour is not None:
+                for one_is_near, other_is_near in (
+                    (one.package == neighbour[0], other.package == neighbour[0]),
+                    (one[:2] == neighbour, other[:2] == neighbour),
                 ):
-                    if mine != others:
-                        return -1 if mine else 1
-                return larger or one.number - other.number if one[:2] == beside else 0
-            here, there = used_sums.die(one.package, one.die), used_sums.die(other.package, other.die)
-            if (here >= total) != (there >= total):
-                return -1 if here >= total else 1
-            if here >= total:
-                return here - there or larger or (1 if one[:3] > other[:3] else -1)
+                    if one_is_near != other_is_near:
+                        return -1 if one_is_near else 1
+                return larger or one.number - other.number if one[:2] == neighbour else 0
+            one_sum, other_sum = used_sums.die(one.package, one.die), used_sums.die(other.package, other.die)
+            if (one_sum >= total) != (other_sum >= total):
+                return -1 if one_sum >= total else 1
+            if one_sum >= total:
+                return one_sum - other_sum or larger or (1 if one[:3] > other[:3] else -1)
             return 0
 
         return order
 
     def _within(self, cpus: int, count: int, prefer: Priority) -> int:
-        """So many CPUs of one cache."""
+        """The mask of `count` CPUs of one cache."""
         job = _Job(cpus, count, prefer)
         self._take_cores_and_threads(job)
         return job.taken
@@ -226,13 +227,13 @@ class CpuAllocator:
     def _take_cores_and_threads(self, job: _Job) -> None:
         if job.count:
             cores = []
-            left = job.free
-            while left:
-                number = masks.first(left)
+            remaining = job.free
+            while remaining:
+                number = masks.first(remaining)
                 core = self._machine.cores.get(number, 1 << number)
                 if core & job.free == core:
                     cores.append((self._counts(core, job.prefer), number, core))
-                left &= ~(core | 1 << number)
+                remaining &= ~(core | 1 << number)
             job.take_whole(core for _, _, core in sorted(cores))
         if job.count:
             self._take_threads(job)
@@ -273,15 +274,20 @@ class _Sums:
 
 
 def _sums(groups: Iterable[Group], key: Callable[[Group], object], free: int) -> dict[object, int]:
-    found: dict[object, int] = {}
+    sums: dict[object, int] = {}
     for group in groups:
-        found[key(group)] = found.get(key(group), 0) + (group.cpus & free).bit_count()
-    return found
+        sums[key(group)] = sums.get(key(group), 0) + (group.cpus & free).bit_count()
+    return sums
 
 
 def _idle_order(idle: _Sums, used: _Sums, full: int, part: int, one: Group, other: Group) -> int:
-    """The order of idle caches: those whose die, then whose package, has enough whole ones and enough beside."""
-    for here_full, there_full, here_part, there_part in (
+    """Compare two idle caches: first those whose die, then those whose package, has enough idle and partly used CPUs.
+
+    Args:
+        full: the number of CPUs that fill entire caches.
+        part: the number of remaining CPUs.
+    """
+    for one_full, other_full, one_part, other_part in (
         (
             idle.die(one.package, one.die),
             idle.die(other.package, other.die),
@@ -295,13 +301,13 @@ def _idle_order(idle: _Sums, used: _Sums, full: int, part: int, one: Group, othe
             used.package(other.package),
         ),
     ):
-        if here_full >= full > there_full and here_part >= part:
+        if one_full >= full > other_full and one_part >= part:
             return -1
-        if there_full >= full > here_full and there_part >= part:
+        if other_full >= full > one_full and other_part >= part:
             return 1
-        if here_full >= full and there_full >= full:
-            if (here_part >= part) != (there_part >= part):
-                return -1 if here_part >= part else 1
-            if here_part >= part:
-                return here_full - there_full or here_part - there_part or (1 if one[:3] > other[:3] else -1)
+        if one_full >= full and other_full >= full:
+            if (one_part >= part) != (other_part >= part):
+                return -1 if one_part >= part else 1
+            if one_part >= part:
+                return one_full - other_full or one_part - other_part or (1 if one[:3] > other[:3] else -1)
     return one.number - other.number

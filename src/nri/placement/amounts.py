@@ -1,7 +1,4 @@
-"""CPUs that configuration gives to a policy or keeps from it: a list, all but a list, or a number of them.
-
-One job: the keys `availableResources` and `reservedResources`. Pure. Next: the options of the policies.
-"""
+"""The configuration keys `availableResources` and `reservedResources`."""
 
 from __future__ import annotations
 
@@ -11,19 +8,17 @@ from nri.config.complaint import WrongValue
 from nri.kube import quantity
 from nri.placement import masks
 
-__all__ = ["Amounts"]
-
 _LIST, _ALL_BUT = "cpuset:", "exclude-cpuset:"
-_MOST_CPUS = 1 << 16
+_MAX_CPUS = 1 << 16
 
 
 @dataclass(frozen=True)
 class Amounts:
-    """Amounts of resources; of memory nothing is read. Raises ValueError for CPUs that cannot be meant.
+    """Amounts of resources. Raises ValueError if `cpu` is not valid.
 
     Attributes:
         cpu: a list, cpuset:0-3, all but a list, exclude-cpuset:4-7, or a number of CPUs.
-        memory: read, and without effect.
+        memory: accepted, but without effect.
     """
 
     cpu: str | int | float | None = None
@@ -37,32 +32,33 @@ class Amounts:
             raise WrongValue("cpu", str(error), "write cpuset:0-3, exclude-cpuset:4-7 or a number of CPUs") from None
 
     def set_of(self, every: int) -> int | None:
-        """The mask of a list, or of all but a list; None if it is a number of CPUs, or not given."""
-        words = str(self.cpu or "")
-        if words.startswith(_LIST):
-            return masks.parse(words.removeprefix(_LIST))
-        if words.startswith(_ALL_BUT):
-            return every & ~masks.parse(words.removeprefix(_ALL_BUT))
+        """The mask of a list, or of all but a list; None for a number of CPUs, or without a value."""
+        text = str(self.cpu or "")
+        if text.startswith(_LIST):
+            return masks.parse(text.removeprefix(_LIST))
+        if text.startswith(_ALL_BUT):
+            return every & ~masks.parse(text.removeprefix(_ALL_BUT))
         return None
 
     def available(self, every: int, online: int) -> int:
-        """The mask of what is available of all CPUs: all if not given. Raises WrongValue for a number, or for none.
+        """The mask of available CPUs; all online CPUs without a value. Raises WrongValue for a number or an empty set.
 
-        `every` has those that are off line, too.
+        Args:
+            every: the mask of all CPUs, including offline ones.
         """
-        found = every if self.cpu is None else self.set_of(every)
-        if found is None:
-            reason = f"{self.cpu} is a number, and does not say which CPUs"
+        cpus = every if self.cpu is None else self.set_of(every)
+        if cpus is None:
+            reason = f"{self.cpu} is a number of CPUs, but a list is required"
             raise WrongValue(("availableResources", "cpu"), reason, "write a list, cpuset:0-3")
-        if not found & online:
-            reason = f"{self.cpu}: of these CPUs there is none; there are {masks.text(online)}"
-            raise WrongValue(("availableResources", "cpu"), reason, "leave some to containers")
-        return found & online
+        if not cpus & online:
+            reason = f"none of the CPUs in {self.cpu} is online; online CPUs are {masks.text(online)}"
+            raise WrongValue(("availableResources", "cpu"), reason, "list CPUs that are online")
+        return cpus & online
 
     def refused(self, reason: str, suggestion: str) -> WrongValue:
-        """The error for reserved CPUs that do not go with the machine."""
+        """The error for reserved CPUs that do not fit the machine."""
         return WrongValue(("reservedResources", "cpu"), f"{self.cpu}: {reason}", suggestion)
 
     def count(self) -> int:
         """The number of CPUs, rounded up."""
-        return quantity.ceil(quantity.bounded(self.cpu, _MOST_CPUS))
+        return quantity.ceil(quantity.bounded(self.cpu, _MAX_CPUS))

@@ -1,4 +1,4 @@
-"""Ask the plugin that places containers, over the socket in the folder of its state."""
+"""Client of the placement plugin, over the socket in its state folder."""
 
 from __future__ import annotations
 
@@ -9,18 +9,23 @@ from nri.errors import NriError
 from nri.placement.registry import DEFAULT_POLICY, POLICIES
 from nri.service.client import Program, ask
 
-__all__ = ["ask_placement"]
-
-_ANSWER_S = 5.0
+_TIMEOUT_S = 5.0
 
 
 def ask_placement(folder: str, target: str, timeout_s: float | None, plugin: str = "", **query: str) -> Any:
-    """The answer of a plugin whose state is in a folder: `plugin`, or else the one that runs. NriError without one."""
+    """Query the placement plugin whose state is in `folder`.
+
+    Args:
+        plugin: the plugin's name; without it, the one whose socket exists.
+
+    Raises:
+        NriError: the plugin does not run, or its answer is an error.
+    """
     running = [name for name in POLICIES if os.path.exists(f"{folder}/{name}.sock")]
     name = plugin or (running[0] if running else DEFAULT_POLICY.name)
     path = f"{folder}/{name}.sock"
     program = Program(f"plugin {name}", f"nri run {name}", "--state-dir")
-    status, answer = ask(path, target, timeout_s or _ANSWER_S, query, program)
+    status, answer = ask(path, target, timeout_s or _TIMEOUT_S, query, program)
     if status == 200 and isinstance(answer, dict):
         return answer
     raise NriError(answer["error"] if isinstance(answer, dict) else f"{path} answered {status}: {str(answer).strip()}")

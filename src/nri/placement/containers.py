@@ -1,9 +1,4 @@
-"""Pods and containers as placement sees them, the pins that it gives, and what their annotations prefer.
-
-One job: values that both policies need. Rules: pure; an annotation that cannot be read refuses the container where it
-does so in the originals (`Container.refusal`), else it counts as not given, and is reported in `Container.doubts`.
-Next: `expressions`, `nri.kube.requests`.
-"""
+"""Pods and containers as placement sees them, their pins, and their annotations."""
 
 from __future__ import annotations
 
@@ -22,12 +17,9 @@ from nri.text import plain
 
 if TYPE_CHECKING:
     from nri.api import messages as m
-
-__all__ = ["Changes", "Container", "Hint", "NoPlace", "Pins", "Pod", "always", "container_of", "shown"]
-
 SUFFIX = ".resource-policy.nri.io"
 _NOTHING = Requests()
-#: Doubts of one container that are kept; the last one says that there are more.
+#: Doubts kept per container; the last one only states that there are more.
 MAX_DOUBTS = 20
 _MAX_DOUBT_LENGTH = 400
 _MAX_REASON_LENGTH = 4096
@@ -39,8 +31,8 @@ class NoPlace(NriError):
     """A container cannot be placed.
 
     Attributes:
-        container: its name with that of its pod.
-        reason: what was looked at, and what each lacked.
+        container: its namespace, pod and name.
+        reason: the places that were considered, and what each of them lacked.
     """
 
     def __init__(self, container: str, reason: str) -> None:
@@ -50,24 +42,24 @@ class NoPlace(NriError):
         self.reason = reason
 
 
-def shown(value: str) -> str:
+def quoted(value: str) -> str:
     """The beginning of an annotation's value, in quotes."""
     return repr(plain(value, _MAX_VALUE_LENGTH))
 
 
 def always() -> None:
-    """There is always time; see `in_time` of the policies."""
+    """Never raise: the check of a deadline where there is none (see `in_time` of the policies)."""
 
 
 class Pins(NamedTuple):
-    """The CPUs and memory nodes that a container is pinned to; None is not set, "" is an explicit nothing."""
+    """The CPUs and memory nodes that a container is pinned to; None means not set, "" an empty set."""
 
     cpus: str | None = None
     mems: str | None = None
     shares: int | None = None
 
     def __or__(self, later: Pins) -> Pins:
-        """These pins, and the later ones over them."""
+        """These pins, replaced by the later ones where those are set."""
         return Pins(
             self.cpus if later.cpus is None else later.cpus,
             self.mems if later.mems is None else later.mems,
@@ -76,7 +68,7 @@ class Pins(NamedTuple):
 
 
 class Hint(NamedTuple):
-    """Where something that a container uses is: lists of CPUs, of memory nodes or of packages."""
+    """The location of a device or disk of a container: lists of CPUs, memory nodes or packages."""
 
     cpus: str = ""
     nodes: str = ""
@@ -85,7 +77,12 @@ class Hint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod. `qos` is Guaranteed, Burstable or BestEffort; `class_known` whether expressions may ask for it."""
+    """A pod.
+
+    Attributes:
+        qos: Guaranteed, Burstable or BestEffort.
+        class_known: whether `qosclass` has a value in expressions.
+    """
 
     id: str
     name: str
@@ -95,7 +92,7 @@ class Pod:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     class_known: bool = True
-    #: Those of the annotations that are the policies'.
+    #: The annotations that placement policies read.
     asks: Mapping[str, str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -103,22 +100,23 @@ class Pod:
         object.__setattr__(self, "asks", asks)
 
     def values(self) -> Mapping[str, str]:
-        """Its simple keys in expressions."""
-        found = {"id": self.id, "uid": self.uid, "name": self.name, "namespace": self.namespace}
-        return found | ({"qosclass": self.qos} if self.class_known else {})
+        """Values of the simple keys in expressions."""
+        values = {"id": self.id, "uid": self.uid, "name": self.name, "namespace": self.namespace}
+        return values | ({"qosclass": self.qos} if self.class_known else {})
 
 
 @dataclass(slots=True)
 class Container:
-    """A container, with its requests as they are now.
+    """A container with its current requests.
 
     Attributes:
-        hints: by what gave them.
-        mems: the memory nodes it came with, "" for none; `shares` the weight.
-        runs: whether it runs already: an annotation that a new configuration has no meaning for does not refuse it.
-        asked: its requests, if there was no room for them and it was placed as if it asked for nothing.
-        doubts: annotations that could not be read, in words.
-        written: with which requests it was written down last, and how (`state.ContainerState`).
+        hints: locations by the device, mount or folder that they come from.
+        mems: the memory nodes that the runtime gave it, or "".
+        shares: the CPU shares that the runtime gave it.
+        runs: whether it is already running. An annotation that is invalid under a new configuration does not refuse it.
+        unmet_requests: its requests, if they did not fit and it was placed as if it had none.
+        doubts: complaints about annotations that could not be read.
+        written: the requests with which it was last saved, and the saved `state.ContainerState`.
     """
 
     id: str
@@ -131,9 +129,9 @@ class Container:
     shares: int | None = None
     doubts: list[str] = field(default_factory=list)
     runs: bool = False
-    asked: Requests | None = None
+    unmet_requests: Requests | None = None
     written: tuple[Requests, Any] | None = field(default=None, repr=False, compare=False)
-    #: What `table` returned, because annotations do not change and some are asked for every second.
+    #: Results of `table`, because annotations do not change and some are read every second.
     _tables: dict[str, dict[str, Any]] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     def __str__(self) -> str:
@@ -141,99 +139,105 @@ class Container:
 
     @property
     def qos(self) -> str:
-        """The pod's class of service."""
+        """The pod's QoS class."""
         return self.pod.qos
 
     def values(self) -> Mapping[str, str]:
-        """Its simple keys in expressions."""
+        """Values of the simple keys in expressions."""
         return {"id": self.id, "name": self.name, "namespace": self.pod.namespace, "qosclass": self.pod.qos}
 
     def resizes(self, before: Requests, after: Requests, choices: Choices) -> bool:
-        """Whether other requests are a change."""
+        """Whether the new requests are a resize of the container."""
         if choices.dropped_requests_count or self.qos == "Guaranteed":
             return before != after
         return any(new not in (old, 0) for old, new in zip(before, after, strict=True))
 
     def asks(self, key: str) -> tuple[int, str] | None:
-        """The scope and the value of an annotation of the policies, its key without the domain."""
+        """The scope and the value of a policy annotation; `key` is without the domain."""
         asks = self.pod.asks
         return convention.scoped(asks, key + SUFFIX, self.name) if asks else None
 
     def asks_flag(self, key: str) -> tuple[int, bool] | None:
-        """The same, as true or false."""
-        found = self.asks(key)
-        if found is None:
+        """The scope and the value of an annotation that is true or false."""
+        annotation = self.asks(key)
+        if annotation is None:
             return None
-        value = convention.BOOLEANS.get(found[1])
+        value = convention.BOOLEANS.get(annotation[1])
         if value is None:
-            self.doubt(key, f"{shown(found[1])} is neither true nor false")
+            self.doubt(key, f"{quoted(annotation[1])} must be true or false")
             return None
-        return found[0], value
+        return annotation[0], value
 
     def hide_class(self) -> None:
-        """Let expressions find no class of service of its pod."""
+        """Let `pod/qosclass` have no value in expressions."""
         self.pod = replace(self.pod, class_known=False)
 
     def asks_memory(self, mixed: bool = True) -> int:
-        """The kinds of memory of its annotation, 0 for none; without `mixed` that word counts as a mistake."""
-        found = self.asks("memory-type")
-        words = found[1].split(",", _MAX_MEMORY_TYPES) if found and found[1] else []
+        """The mask of memory kinds in its annotation; 0 without one, or if it is "mixed" and `mixed` is false."""
+        annotation = self.asks("memory-type")
+        kinds = annotation[1].split(",", _MAX_MEMORY_TYPES) if annotation and annotation[1] else []
         try:
-            if len(words) > _MAX_MEMORY_TYPES:
-                raise ValueError(f"it has more than {_MAX_MEMORY_TYPES} words")
-            return parse_kinds(words) if mixed or "mixed" not in words else 0
+            if len(kinds) > _MAX_MEMORY_TYPES:
+                raise ValueError(f"at most {_MAX_MEMORY_TYPES} types are allowed")
+            return parse_kinds(kinds) if mixed or "mixed" not in kinds else 0
         except ValueError as error:
             self.doubt("memory-type", str(error))
             return 0
 
-    def preserves(self, what: str) -> bool:
-        """Whether its `cpu` or `memory` is left alone."""
-        found = self.asks(f"{what}.preserve")
-        if found is not None and found[1] not in ("true", "false"):  # no other word for true counts
-            self.doubt(f"{what}.preserve", f"{shown(found[1])} is neither true nor false")
-        return found is not None and found[1] == "true"
+    def preserves(self, resource: str) -> bool:
+        """Whether the policy must not change its `cpu` or `memory`."""
+        annotation = self.asks(f"{resource}.preserve")
+        if annotation is not None and annotation[1] not in ("true", "false"):  # the originals accept no other spelling
+            self.doubt(f"{resource}.preserve", f"{quoted(annotation[1])} must be true or false")
+        return annotation is not None and annotation[1] == "true"
 
-    def table(self, key: str, *known: str) -> dict[str, Any]:
-        """The table of an annotation, empty if it is not given. ValueError, or ConfigError, if it is none.
+    def table(self, key: str, *keys: str) -> dict[str, Any]:
+        """The table of an annotation; empty if the container does not have it.
 
-        As in the originals keys are taken in any case, and unknown ones passed over; these are doubted.
+        As in the originals keys may be in any case. Unknown keys are reported as doubts.
+
+        Raises:
+            ValueError: the value is not a table; ConfigError if it is not valid YAML.
         """
         if key in self._tables:
             return self._tables[key]
-        found = self.asks(key)
-        tree = None if found is None else parse_text(Source(key, found[1], "yaml"))
+        annotation = self.asks(key)
+        tree = None if annotation is None else parse_text(Source(key, annotation[1], "yaml"))
         if not isinstance(tree, dict | None):
-            raise ValueError(f"expected a table of keys ({', '.join(known)}), not {json.dumps(tree)}")  # noqa: TRY004
-        made = {}
-        for word, value in (tree or {}).items():
-            if word.lower() in known:
-                made[word.lower()] = value
+            raise ValueError(f"expected a table of keys ({', '.join(keys)}), not {json.dumps(tree)}")  # noqa: TRY004
+        table = {}
+        for name, value in (tree or {}).items():
+            if name.lower() in keys:
+                table[name.lower()] = value
             else:
-                self.doubt(key, f"{shown(word)} is no key; known keys: {', '.join(known)}")
-        self._tables[key] = made
-        return made
+                self.doubt(key, f"unknown key {quoted(name)}; known keys: {', '.join(keys)}")
+        self._tables[key] = table
+        return table
 
-    def refusal(self, key: str, words: object) -> NoPlace:
-        """Why it has no place: an annotation, its key as in `doubt`; the whole key that counts is named."""
-        found = self.asks(key)
-        whole = key if found is None else convention.keys(key + SUFFIX, self.name)[found[0]]
-        start, said = f"annotation {whole}", str(words)
-        return NoPlace(str(self), said if said.startswith(start) else f"{start}: {said}")
+    def refusal(self, key: str, problem: object) -> NoPlace:
+        """The error that refuses the container because of an annotation, named with its full key.
 
-    def doubt(self, key: str, words: str) -> None:
-        """Note an annotation that could not be read; its key is whole, or without the domain as in `asks`.
+        Annotations that the originals refuse raise it; other invalid ones count as absent and are reported by `doubt`.
+        """
+        annotation = self.asks(key)
+        full_key = key if annotation is None else convention.keys(key + SUFFIX, self.name)[annotation[0]]
+        start, text = f"annotation {full_key}", str(problem)
+        return NoPlace(str(self), text if text.startswith(start) else f"{start}: {text}")
 
-        After the first ones only that there are more, because an annotation may have thousands of mistakes.
+    def doubt(self, key: str, problem: str) -> None:
+        """Record a problem with an annotation. `key` is the full key, or without the domain as in `asks`.
+
+        At most `MAX_DOUBTS` are kept, because an annotation may have thousands of mistakes.
         """
         if len(self.doubts) < MAX_DOUBTS:
-            said = plain(f"annotation {key if '/' in key else key + SUFFIX}: {words}", _MAX_DOUBT_LENGTH)
-            if said not in self.doubts:
+            doubt = plain(f"annotation {key if '/' in key else key + SUFFIX}: {problem}", _MAX_DOUBT_LENGTH)
+            if doubt not in self.doubts:
                 last = len(self.doubts) == MAX_DOUBTS - 1
-                self.doubts.append("more mistakes in annotations" if last else said)
+                self.doubts.append("more mistakes in annotations" if last else doubt)
 
 
 def container_of(pod: m.PodSandbox, container: m.Container, node_bytes: int) -> Container:
-    """A container as NRI reports it; its requests exact if the pod has them as an annotation, else estimated."""
+    """Make a container from NRI's messages; requests are exact if the pod has them as an annotation, else estimated."""
     linux, qos = container.linux, qos_of_cgroup_parent(pod.linux.cgroup_parent)
     cpu, memory = linux.resources.cpu, linux.resources.memory
     doubts, requests = [], None
@@ -250,16 +254,18 @@ def container_of(pod: m.PodSandbox, container: m.Container, node_bytes: int) -> 
         linux.oom_score_adj.value,
         node_bytes,
     )
-    of = Pod(pod.id, pod.name, pod.namespace, pod.uid, qos, dict(pod.labels), dict(pod.annotations))
+    owner = Pod(pod.id, pod.name, pod.namespace, pod.uid, qos, dict(pod.labels), dict(pod.annotations))
     shares = cpu.shares.value or None
-    return Container(container.id, container.name, of, requests, dict(container.labels), {}, cpu.mems, shares, doubts)
+    return Container(
+        container.id, container.name, owner, requests, dict(container.labels), {}, cpu.mems, shares, doubts
+    )
 
 
 class Changes:
-    """Pins as they are, by container.
+    """The pins of all containers, and which of them have changed.
 
     Attributes:
-        touched: the containers that were pinned, or forgotten, in their order; who writes them down clears it.
+        touched: the containers that were pinned or forgotten, in this order. The writer of the state file clears it.
     """
 
     def __init__(self) -> None:
@@ -268,15 +274,15 @@ class Changes:
         self._changed: dict[str, Pins] = {}
 
     def set(self, name: str, cpus: str | None = None, mems: str | None = None, shares: int | None = None) -> None:
-        """Pin a container; what is None stays as it is."""
-        given = Pins(cpus, mems, shares)
+        """Pin a container; None leaves a pin as it is."""
+        new = Pins(cpus, mems, shares)
         self.touched[name] = None
-        for each in (self.pins, self._changed):
-            before = each.get(name)
-            each[name] = given if before is None else before | given
+        for table in (self.pins, self._changed):
+            before = table.get(name)
+            table[name] = new if before is None else before | new
 
     def follow(self, name: str, cpus: str | None = None, mems: str | None = None, shares: int | None = None) -> None:
-        """Pin a container, perhaps for the sake of another one; what it is pinned to already is no change."""
+        """Pin a container unless its pins are already the same, for example after another container's change."""
         now = self.pins.get(name)
         if (
             now is None
@@ -286,32 +292,32 @@ class Changes:
         ):
             self.set(name, cpus, mems, shares)
 
-    def again(self, name: str, shares: int | None = None) -> None:
-        """Give out a container's pins once more, with these shares if it was pinned to none."""
+    def repeat(self, name: str, shares: int | None = None) -> None:
+        """Report a container's pins as changed once more, with these shares if it has none."""
         now = self.pins.get(name, Pins())
         self._changed[name] = now if now.shares is not None else now._replace(shares=shares)
 
     def leave_shares(self, name: str) -> None:
-        """Pin a container to no shares any more: it has those that it was given by others."""
+        """Stop pinning a container's shares; it keeps those that the runtime gave it."""
         cpus, mems, shares = self.pins.get(name, Pins())
         if shares is not None:
             self.pins[name] = Pins(cpus, mems)
 
     def forget(self, name: str) -> None:
-        """Forget a container that is gone."""
+        """Forget a removed container."""
         self.touched[name] = None
         self.pins.pop(name, None)
         self._changed.pop(name, None)
 
     def take(self) -> dict[str, Pins]:
-        """The pins since the last time."""
+        """Return the pins that changed since the last call."""
         changed, self._changed = self._changed, {}
         return changed
 
     def saved(self) -> tuple[dict[str, Pins], dict[str, Pins]]:
-        """All pins, to be restored."""
+        """All pins, for `restore`."""
         return dict(self.pins), dict(self._changed)
 
     def restore(self, saved: tuple[dict[str, Pins], dict[str, Pins]]) -> None:
-        """Pin all as they were."""
+        """Restore the pins that `saved` returned."""
         self.pins, self._changed = saved

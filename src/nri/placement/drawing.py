@@ -1,9 +1,6 @@
-"""A node as a picture: packages, memory nodes, caches, cores and threads, with the containers on them in colours.
+"""Draw a node as SVG: packages, memory nodes, caches, cores and threads, coloured by the containers on them.
 
-One job: the text of an SVG, from a document of `nri.placement.policy`. Each thread is a square in the colour
-of those that run there; a square without colour is free. Rules: pure; the document may come from another process, so
-every text of it is escaped and cut; no identifiers, and no rule of style that is not below ``.nri-placement``, so that
-several pictures can be in one page. It follows the reader's light or dark setting. Sizes are in pixels.
+The input is a document of `nri.placement.policy`. It may come from another process, so every text is escaped and cut.
 """
 
 from __future__ import annotations
@@ -15,15 +12,16 @@ from typing import Any
 from nri.api import cpuset
 from nri.text import plain
 
-__all__ = ["draw", "users_of"]
-
-_SQUARE, _GAP, _TITLE = 26, 5, 20
-_MOST_ROWS, _MOST_NAMES, _ROW = 40, 4, 22
-#: Where texts of the legend begin, how wide a letter is at most, and from how many digits on a number is small.
-_KEY, _LETTER, _LONG = 29, 8, 4
-#: How wide the boxes in a box may be together, by the outer one's kind.
-_WIDEST = {"core": 4 * _SQUARE, "cache": 340, "node": 720, "package": 760, "machine": 1540}
-#: Light, dark.
+# Sizes are in pixels.
+_SQUARE, _GAP, _TITLE, _ROW = 26, 5, 20, 22
+_MAX_LEGEND_ROWS, _MAX_NAMES_IN_ROW = 40, 4
+#: Left edge of the legend's texts, and maximum width of a letter.
+_LEGEND_X, _LETTER = 29, 8
+#: Numbers with this many digits or more are written in a smaller font.
+_SMALL_FONT_DIGITS = 4
+#: Maximum width of a row of boxes, by the kind of the box around them.
+_MAX_WIDTH = {"core": 4 * _SQUARE, "cache": 340, "node": 720, "package": 760, "machine": 1540}
+#: Colours for light and dark pages; the picture follows the reader's setting.
 _COLOURS = {
     "paper": ("#ffffff", "#0d1117"),
     "ink": ("#1f2328", "#e6edf3"),
@@ -39,7 +37,7 @@ _COLOURS = {
 
 @dataclass(slots=True)
 class _Box:
-    """A box of boxes, or with `text` a thread's square. Its place is relative to the box around it."""
+    """A box with inner boxes, or the square of a thread. Its position is relative to the box around it."""
 
     kind: str
     title: str = ""
@@ -52,11 +50,11 @@ class _Box:
     hint: str = ""
 
     def lay_out(self) -> None:
-        """Put the boxes in it side by side, in rows, and be as large as that takes."""
+        """Arrange the inner boxes in rows, and set the size."""
         top = _TITLE if self.title else _GAP
         x, y, lowest, widest = _GAP, top, 0, 0
         for box in self.inner:
-            if x > _GAP and x + box.width > _WIDEST[self.kind]:
+            if x > _GAP and x + box.width > _MAX_WIDTH[self.kind]:
                 x, y = _GAP, y + lowest + _GAP
                 lowest = 0
             box.x, box.y = x, y
@@ -66,12 +64,12 @@ class _Box:
 
 
 def draw(document: Mapping[str, Any]) -> str:
-    """The picture of a policy's document."""
+    """Return the SVG of a policy's document."""
     users = users_of(document)
     groups = {names: number for number, names in enumerate(dict.fromkeys(users.values()))}
     machine = _boxes(document["machine"], users, groups)
     width = max(machine.width, 560)
-    rows = _legend(groups, users, document, (width - _KEY - _GAP) // _LETTER)
+    rows = _legend(groups, users, document, (width - _LEGEND_X - _GAP) // _LETTER)
     height = machine.height + _ROW * len(rows) + 2 * _GAP
     box = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     parts = [
@@ -83,23 +81,23 @@ def draw(document: Mapping[str, Any]) -> str:
     for number, (fill, text) in enumerate(rows):
         y = machine.height + _GAP + _ROW * number
         parts += [_rect(_GAP, y, 16, 16, "free", fill)] if fill else []
-        parts.append(f'<text class="ink" x="{_KEY}" y="{y + 13}">{_xml(text)}</text>')
+        parts.append(f'<text class="ink" x="{_LEGEND_X}" y="{y + 13}">{_xml(text)}</text>')
     return "\n".join([*parts, "</svg>\n"])
 
 
 def users_of(document: Mapping[str, Any]) -> dict[int, tuple[str, ...]]:
-    """The containers on each CPU, of those that have any."""
-    found: dict[int, list[str]] = {}
-    for each in document["containers"]:
-        for cpu in cpuset.parse(each["cpus"]):
-            found.setdefault(cpu, []).append(each["container"])
-    return {cpu: tuple(found[cpu]) for cpu in sorted(found)}
+    """The names of the containers on each CPU; CPUs without containers are left out."""
+    users: dict[int, list[str]] = {}
+    for container in document["containers"]:
+        for cpu in cpuset.parse(container["cpus"]):
+            users.setdefault(cpu, []).append(container["container"])
+    return {cpu: tuple(users[cpu]) for cpu in sorted(users)}
 
 
 def _boxes(
     machine: Mapping[str, Any], users: Mapping[int, tuple[str, ...]], groups: Mapping[tuple[str, ...], int]
 ) -> _Box:
-    """All boxes, each laid out after those in it."""
+    """Make all boxes and lay them out, inner ones first."""
 
     def around(kind: str, title: str, inner: Iterable[_Box]) -> _Box:
         box = _Box(kind, title, list(inner))
@@ -130,69 +128,79 @@ def _node(node: Mapping[str, Any]) -> str:
 
 
 def _legend(
-    groups: Mapping[tuple[str, ...], int], users: Mapping[int, tuple[str, ...]], document: Mapping[str, Any], most: int
+    groups: Mapping[tuple[str, ...], int],
+    users: Mapping[int, tuple[str, ...]],
+    document: Mapping[str, Any],
+    max_length: int,
 ) -> list[tuple[str, str]]:
-    """A colour and a text of at most so many letters for each group of containers that run on the same CPUs.
+    """The rows of the legend: colour and text, one row per group of containers on the same CPUs.
 
-    The last row, without a colour, has those that are pinned to none.
+    The last row, without a colour, lists containers that are not pinned to CPUs.
+
+    Args:
+        max_length: the maximum length of a text in letters.
     """
     cpus: dict[tuple[str, ...], list[int]] = {}
     for cpu, names in users.items():
         cpus.setdefault(names, []).append(cpu)
-    mems = {each["container"]: each["mems"] for each in document["containers"]}
+    mems = {container["container"]: container["mems"] for container in document["containers"]}
     rows = []
     for names, number in groups.items():
         nodes = sorted({mems[name] for name in names if mems[name]})
         memory = f"; memory nodes {' or '.join(nodes)}" if nodes else ""
-        where = plain(f"CPUs {_cpus(cpus[names], most // 2 - len(memory))}{memory}: ", most * 2 // 3)
-        rows.append((_colour(number), where + _names(names, most - len(where))))
-    more = len(rows) - _MOST_ROWS
-    rows = rows if more <= 0 else [*rows[:_MOST_ROWS], ("", f"and {more} more")]
-    unpinned = tuple(each["container"] for each in document["containers"] if not each["cpus"])
+        where = plain(f"CPUs {_cpus(cpus[names], max_length // 2 - len(memory))}{memory}: ", max_length * 2 // 3)
+        rows.append((_colour(number), where + _names(names, max_length - len(where))))
+    more = len(rows) - _MAX_LEGEND_ROWS
+    rows = rows if more <= 0 else [*rows[:_MAX_LEGEND_ROWS], ("", f"and {more} more")]
+    unpinned = tuple(container["container"] for container in document["containers"] if not container["cpus"])
     where = "not pinned to CPUs: "
-    return [*rows, ("", where + _names(unpinned, most - len(where)))] if unpinned else rows
+    return [*rows, ("", where + _names(unpinned, max_length - len(where)))] if unpinned else rows
 
 
-def _cpus(numbers: Sequence[int], most: int) -> str:
-    """A list of CPUs in some so many letters; of a longer one the beginning, and how many there are."""
-    words = cpuset.to_text(numbers)
-    return words if len(words) <= most else f"{words[: most - 16].rpartition(',')[0]},... ({len(numbers)} in all)"
+def _cpus(numbers: Sequence[int], max_length: int) -> str:
+    """A list of CPUs, shortened to about `max_length` letters."""
+    text = cpuset.to_text(numbers)
+    return (
+        text if len(text) <= max_length else f"{text[: max_length - 16].rpartition(',')[0]},... ({len(numbers)} in all)"
+    )
 
 
-def _names(names: tuple[str, ...], most: int = 4 * 60) -> str:
-    """As many of the names as fit into so many letters, the first of them in any case."""
-    shown = plain(names[0], min(60, most))
+def _names(names: tuple[str, ...], max_length: int = 4 * 60) -> str:
+    """As many names as fit into `max_length` letters, but at least the first."""
+    shown = plain(names[0], min(60, max_length))
     for number, name in enumerate(names[1:], 1):
         more = f" and {len(names) - number} more"
         longer = f"{shown}, {plain(name, 60)}"
-        if number == _MOST_NAMES or len(longer) + len(more) > most:
+        if number == _MAX_NAMES_IN_ROW or len(longer) + len(more) > max_length:
             return shown + more
         shown = longer
     return shown
 
 
 def _colour(number: int) -> str:
-    """A colour for light and dark alike, far from those of the numbers before: each is a golden angle on."""
-    return f"hsl({number * 137.5 % 360:.0f} {(70, 45, 90)[number // 12 % 3]}% {(62, 70, 50)[number // 36 % 3]}%)"
+    """The colour of a group, readable on light and dark pages."""
+    hue = number * 137.5 % 360  # the golden angle keeps hues of consecutive groups apart
+    saturation, lightness = (70, 45, 90)[number // 12 % 3], (62, 70, 50)[number // 36 % 3]
+    return f"hsl({hue:.0f} {saturation}% {lightness}%)"
 
 
 def _drawn(machine: _Box) -> list[str]:
-    """The boxes, each before those in it."""
-    parts, waiting = [], [(machine, 0, 0)]
-    while waiting:
-        box, x, y = waiting.pop()
+    """The SVG elements of all boxes, outer boxes first."""
+    parts, stack = [], [(machine, 0, 0)]
+    while stack:
+        box, x, y = stack.pop()
         x, y = x + box.x, y + box.y
         if box.kind == "free":
             hint = f"<title>{_xml(box.hint)}</title>"
             parts.append(_rect(x, y, box.width, box.height, "free", box.fill, hint))
-            ink = f"{'on' if box.fill else 'soft'} {'cpu' if len(box.title) < _LONG else 'long'}"
+            ink = f"{'on' if box.fill else 'soft'} {'cpu' if len(box.title) < _SMALL_FONT_DIGITS else 'long'}"
             parts.append(f'<text class="{ink}" x="{x + _SQUARE // 2}" y="{y + 17}">{box.title}</text>')
             continue
         if box.kind != "machine":
             parts.append(_rect(x, y, box.width, box.height, box.kind))
         if box.title:
             parts.append(f'<text class="soft" x="{x + _GAP}" y="{y + 14}">{_xml(box.title)}</text>')
-        waiting += [(each, x, y) for each in reversed(box.inner)]
+        stack += [(inner, x, y) for inner in reversed(box.inner)]
     return parts
 
 
@@ -206,6 +214,7 @@ def _style() -> str:
         return "".join(f"--{name}:{pair[column]};" for name, pair in _COLOURS.items())
 
     fonts = 'font:13px system-ui,-apple-system,"Segoe UI",Arial,sans-serif'
+    # No identifiers, and only rules below `.nri-placement`, so that a page can contain several pictures.
     rules = [
         f".nri-placement{{{values(0)}{fonts};max-width:100%;height:auto}}",
         f"@media (prefers-color-scheme:dark){{.nri-placement{{{values(1)}}}}}",

@@ -1,9 +1,7 @@
-"""The language by which nri-plugins' configuration and annotations select containers: a key, an operator, values.
+"""Expressions that select containers in nri-plugins' configuration and annotations: a key, an operator and values.
 
-One job: :class:`Expression` against a container, and `${key}` in texts. A key is `name`, `namespace`, `qosclass`, `id`,
-`labels/NAME`, or one of these of the pod behind `pod/`; several keys at once begin with a colon, with a separator of
-keys and one of values if wanted: `:,-pod/name,name`. Rules: pure; a key without a value fails every positive operator.
-Next: `containers`, which they are asked about.
+A key is `name`, `namespace`, `qosclass`, `id`, `labels/NAME`, or one of these of the pod after `pod/`. Several joined
+keys begin with a colon, optionally followed by the separator of keys and that of values: `:,-pod/name,name`.
 """
 
 from __future__ import annotations
@@ -15,12 +13,10 @@ from typing import Literal, Protocol
 
 from nri.api.selectors import check_pattern
 
-__all__ = ["Expression", "Subject", "expand", "matches", "value_of"]
-
 Operator = Literal["Equals", "NotEqual", "In", "NotIn", "Exists", "NotExist", "AlwaysTrue", "Matches", "MatchesNot",
                    "MatchesAny", "MatchesNone"]  # fmt: skip
-#: How many values an operator takes; any number where it is not here.
-_TAKES = {"Equals": 1, "NotEqual": 1, "Matches": 1, "MatchesNot": 1, "Exists": 0, "NotExist": 0, "AlwaysTrue": 0}
+#: The number of values of an operator; other operators take any number.
+_VALUE_COUNT = {"Equals": 1, "NotEqual": 1, "Matches": 1, "MatchesNot": 1, "Exists": 0, "NotExist": 0, "AlwaysTrue": 0}
 _NEGATED = {
     "NotEqual": "Equals",
     "NotIn": "In",
@@ -29,32 +25,32 @@ _NEGATED = {
     "MatchesNone": "MatchesAny",
 }
 _WILD = frozenset("*?[")
-#: Of several joined keys, too: each is looked up for each container.
+#: Applies to several joined keys as well, because each is looked up for each container.
 _MAX_KEY_LENGTH = 1024
 _SIMPLE = ("id", "uid", "name", "namespace", "qosclass")
 
 
 class Subject(Protocol):
-    """A thing that has values of keys, and perhaps is part of a pod."""
+    """A container or pod, as expressions read it."""
 
     def values(self) -> Mapping[str, str]:
-        """Its simple keys."""
+        """Values of the simple keys."""
         ...
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Its labels."""
+        """Labels by name."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """One condition. Raises ValueError if it can never be meant.
+    """A condition on a container. Raises ValueError if it is invalid.
 
     Attributes:
         operator: how the value of the key is compared.
         key: name, namespace, qosclass, id or labels/NAME of a container, or one of these of its pod after pod/.
-        values: what it is compared with.
+        values: the values to compare with.
     """
 
     operator: Operator
@@ -62,9 +58,9 @@ class Expression:
     values: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        wanted = _TAKES.get(self.operator, len(self.values))
-        if len(self.values) != wanted:
-            raise ValueError(f"{self.operator} takes {wanted or 'no'} value{'' if wanted == 1 else 's'}")
+        number = _VALUE_COUNT.get(self.operator, len(self.values))
+        if len(self.values) != number:
+            raise ValueError(f"{self.operator} takes {number or 'no'} value{'' if number == 1 else 's'}")
         if self.operator.startswith("Matches"):
             for value in self.values:
                 check_pattern(value)
@@ -72,26 +68,26 @@ class Expression:
             self.check_key()
 
     def check_key(self) -> None:
-        """Raise ValueError for a key that is none. `AlwaysTrue` has no use for one, and takes any."""
+        """Raise ValueError for an invalid key. `AlwaysTrue` ignores its key."""
         if len(self.key) > _MAX_KEY_LENGTH:
-            raise ValueError(f"the key has {len(self.key)} characters; at most {_MAX_KEY_LENGTH} are read")
+            raise ValueError(f"the key has {len(self.key)} characters; at most {_MAX_KEY_LENGTH} are allowed")
         for key in _keys(self.key)[0]:
             _check(key)
 
     def holds(self, container: Subject, pod: Subject | None) -> bool:
-        """Whether it is true of a container."""
+        """Whether the condition is true for a container. Without a value of the key only negated operators are."""
         if self.operator == "AlwaysTrue":
             return True
-        found = value_of(self.key, container, pod)
+        value = value_of(self.key, container, pod)
         operator = _NEGATED.get(self.operator)
-        if self.operator == "NotEqual":  # where `*` is a text like any other
-            return found is None or found != self.values[0]
-        result = found is not None and _OPERATORS[operator or self.operator](found, self.values)
+        if self.operator == "NotEqual":  # here `*` is not a wildcard
+            return value is None or value != self.values[0]
+        result = value is not None and _OPERATORS[operator or self.operator](value, self.values)
         return result != (operator is not None)
 
 
 def matches(text: str, patterns: Sequence[str]) -> bool:
-    """Whether one of some patterns of a shell fits a text; `*` and `?` stop at a slash."""
+    """Whether a text matches one of the shell patterns; `*` and `?` do not match a slash."""
     return any(
         fnmatchcase(text, pattern.replace("[^", "[!")) and text.count("/") == pattern.count("/")
         if _WILD.intersection(pattern)
@@ -101,84 +97,89 @@ def matches(text: str, patterns: Sequence[str]) -> bool:
 
 
 _OPERATORS: dict[str, Callable[[str, Sequence[str]], bool]] = {
-    "Equals": lambda found, values: values[0] in (found, "*"),
-    "In": lambda found, values: found in values or "*" in values,
-    "Exists": lambda _found, _values: True,
+    "Equals": lambda value, values: values[0] in (value, "*"),
+    "In": lambda value, values: value in values or "*" in values,
+    "Exists": lambda _value, _values: True,
     "Matches": matches,
     "MatchesAny": matches,
 }
 
 
 def value_of(key: str, container: Subject, pod: Subject | None) -> str | None:
-    """The value of a key, or of several joined ones; None if there is none."""
+    """The value of a key, or the joined values of several keys; None if no key has a value."""
     keys, separator = _keys(key)
-    found = [_value(each, container, pod) for each in keys]
-    if all(each is None for each in found):
+    values = [_value(name, container, pod) for name in keys]
+    if all(value is None for value in values):
         return None
-    return separator.join(each or "" for each in found)
+    return separator.join(value or "" for value in values)
 
 
 def _value(key: str, container: Subject, pod: Subject | None) -> str | None:
     subject: Subject | None = container
-    word, _, rest = key.strip("/").partition("/")
-    while word == "pod":
+    head, _, path = key.strip("/").partition("/")
+    while head == "pod":
         subject = pod
-        word, _, rest = rest.partition("/")
+        head, _, path = path.partition("/")
     if subject is None:
         return None
-    if word == "labels":
-        return subject.labels.get(rest)
-    return None if rest else subject.values().get(word)
+    if head == "labels":
+        return subject.labels.get(path)
+    return None if path else subject.values().get(head)
 
 
 def _keys(key: str) -> tuple[list[str], str]:
     if len(key) < 4 or key[0] != ":":
         return [key], ""
-    if not any(each.isalnum() or each in "/." for each in key[1:3]):
+    if not any(character.isalnum() or character in "/." for character in key[1:3]):
         return key[3:].split(key[1]), key[2]
     return key[1:].split(":"), ":"
 
 
 def _check(key: str) -> None:
-    word, _, rest = key.strip("/").partition("/")
-    while word == "pod" and rest:
-        word, _, rest = rest.partition("/")
-    if (word in ("labels", "tags") and rest) or (word in _SIMPLE and not rest):
+    head, _, path = key.strip("/").partition("/")
+    while head == "pod" and path:
+        head, _, path = path.partition("/")
+    if (head in ("labels", "tags") and path) or (head in _SIMPLE and not path):
         return
-    raise ValueError(f"{key!r} is no key: {', '.join(_SIMPLE)}, labels/NAME, or one of these behind pod/")
+    raise ValueError(
+        f"{key!r} is not a valid key; valid keys are {', '.join(_SIMPLE)}, labels/NAME, or one of these after pod/"
+    )
 
 
 def expand(text: str, container: Subject, pod: Subject | None) -> tuple[str, bool]:
-    """A text with the values of `${key}` and `$key` in it, and whether all keys have one. Raises ValueError."""
+    """Replace `${key}` and `$key` in a text by their values.
+
+    Returns the text, and whether all keys have a value. Raises ValueError for an invalid reference.
+    """
     parts: list[str] = []
-    whole = True
+    complete = True
     for literal, key in _parts(text):
         parts.append(literal)
         if key is not None:
             value = value_of(key, container, pod)
-            whole = whole and value is not None
+            complete = complete and value is not None
             parts.append(value or "")
-    return "".join(parts), whole
+    return "".join(parts), complete
 
 
 def _parts(text: str) -> Iterator[tuple[str, str | None]]:
-    """Each literal of a text with the key that follows it; a key without braces ends at the next `$`."""
-    rest = text
-    while rest:
-        literal, dollar, rest = rest.partition("$")
+    """The literals of a text, each with the key that follows it; a key without braces ends at the next `$`."""
+    remainder = text
+    while remainder:
+        literal, dollar, remainder = remainder.partition("$")
         if not dollar:
             yield literal, None
-        elif rest.startswith("$"):
+        elif remainder.startswith("$"):
             yield literal + "$", None
-            rest = rest[1:]
-        elif rest.startswith("{"):
-            key, brace, rest = rest[1:].partition("}")
+            remainder = remainder[1:]
+        elif remainder.startswith("{"):
+            key, brace, remainder = remainder[1:].partition("}")
             if not brace or not key or "{" in key or "$" in key:
-                raise ValueError(f"{text!r}: a reference is written ${{key}}")
+                raise ValueError(f"{text!r}: write a reference as ${{key}}")
             yield literal, key
         else:
-            key, dollar, rest = rest.partition("$")
+            key, dollar, remainder = remainder.partition("$")
             if not key or "{" in key or "}" in key:
-                raise ValueError(f"{text!r}: a reference is written ${{key}}")
+                raise ValueError(f"{text!r}: write a reference as ${{key}}")
             yield literal, key
-            rest = dollar + rest
+            remainder = dollar + remainder

@@ -1,8 +1,4 @@
-"""A machine as placement sees it: packages, dies, nodes, cores and caches as masks of CPUs, and the CPUs' priorities.
-
-One job: make masks and groups of a `nri.host.topology.Topology`, once. Rules: CPUs that are off line are in no mask;
-on a processor without kinds of cores each is a performance core. Next: `allocator`, which picks CPUs.
-"""
+"""A machine as placement sees it: packages, dies, nodes, cores and caches as masks of CPUs, and CPU priorities."""
 
 from __future__ import annotations
 
@@ -14,13 +10,11 @@ from typing import NamedTuple, TypeVar
 from nri.host.topology import Cpu, Topology
 from nri.placement import masks
 
-__all__ = ["Group", "Machine", "Priority"]
-
 Key = TypeVar("Key", bound=Hashable)
 
 
 class Priority(IntEnum):
-    """How much a CPU, or a request, is worth; `NONE` is a request that does not care."""
+    """The priority of a CPU or of a request; `NONE` is a request without a preference."""
 
     HIGH = 0
     NORMAL = 1
@@ -28,17 +22,17 @@ class Priority(IntEnum):
     NONE = 3
 
     @classmethod
-    def named(cls, word: str) -> Priority:
-        """The priority of that name in any case; `NONE` for every other word."""
-        return cls.__members__.get(word.upper(), cls.NONE)
+    def named(cls, name: str) -> Priority:
+        """The priority with this name, in any case; `NONE` for an unknown name."""
+        return cls.__members__.get(name.upper(), cls.NONE)
 
 
-#: How much a preference of energy over performance costs in performance; a word that is not here is not counted.
+#: Energy preferences of the kernel, in the order of their cost in performance; others are ignored.
 _ENERGY = {"performance": 0, "balance_performance": 1, "balance_power": 2, "power": 3}
 
 
 class Group(NamedTuple):
-    """Some CPUs of one package and die that belong together: a cluster, or those of one cache."""
+    """The CPUs of one cluster or cache, all in one package and die."""
 
     package: int
     die: int
@@ -51,13 +45,15 @@ class Group(NamedTuple):
 class Machine:
     """Masks of CPUs by package, die and so on, in the order of their numbers.
 
+    Only `present` contains offline CPUs. Without different kinds of cores all CPUs are performance cores.
+
     Attributes:
-        present: all CPUs that the machine knows, those off line included.
-        dies: by package and die.
-        cores: of each CPU the threads of its core.
+        present: all CPUs of the machine, including offline ones.
+        dies: CPUs by package and die.
+        cores: the threads of a core, by each of its CPUs.
         priorities: the CPUs of each priority.
-        clusters, cache_groups: of packages that have more than one; empty if there is nothing to choose.
-        l3_caches: by package, of those which the kernel numbers.
+        clusters, cache_groups: groups in packages that have more than one.
+        l3_caches: the CPUs of each L3 cache that the kernel numbers, by package and number.
     """
 
     topology: Topology
@@ -77,7 +73,7 @@ class Machine:
 
     @classmethod
     def of(cls, topology: Topology) -> Machine:
-        """The masks of a machine that was read."""
+        """Make the masks of a topology."""
         online = masks.of(topology.online)
         efficient = masks.of(n for n, cpu in topology.cpus.items() if cpu.kind == "efficient")
         packages = _by(topology, lambda cpu: cpu.package)
@@ -105,34 +101,34 @@ class Machine:
         return bool(self.efficient and self.performance)
 
     def one_thread_per_core(self, cpus: int) -> int:
-        """Of some CPUs the first of each core."""
-        left, found = cpus, 0
-        while left:
-            number = masks.first(left)
-            found |= 1 << number
-            left &= ~(self.cores.get(number, 0) | 1 << number)
-        return found
+        """The first CPU of each core in a set."""
+        remaining, threads = cpus, 0
+        while remaining:
+            number = masks.first(remaining)
+            threads |= 1 << number
+            remaining &= ~(self.cores.get(number, 0) | 1 << number)
+        return threads
 
     def nodes_of(self, cpus: int) -> int:
-        """The mask of the memory nodes to which some CPUs belong."""
+        """The mask of the memory nodes of these CPUs."""
         return masks.of(number for number, local in self.nodes.items() if local & cpus)
 
 
 def _by(topology: Topology, key: Callable[[Cpu], Key]) -> dict[Key, int]:
-    found: dict[Key, int] = {}
+    groups: dict[Key, int] = {}
     for number, cpu in topology.cpus.items():
-        found[key(cpu)] = found.get(key(cpu), 0) | 1 << number
-    return dict(sorted(found.items()))
+        groups[key(cpu)] = groups.get(key(cpu), 0) | 1 << number
+    return dict(sorted(groups.items()))
 
 
 def _priorities(topology: Topology, packages: dict[int, int]) -> tuple[int, int, int]:
-    """CPUs by how fast they are, within their package: by base frequency, then by preference of energy."""
-    found = [0, 0, 0]
+    """Masks of CPUs by priority: by base frequency within their package, then by energy preference."""
+    priorities = [0, 0, 0]
     for cpus in packages.values():
-        here = [topology.cpus[number] for number in masks.members(cpus)]
-        clocks = sorted({cpu.base_khz for cpu in here if cpu.base_khz})
-        energies = {_ENERGY[cpu.energy_preference] for cpu in here if cpu.energy_preference in _ENERGY}
-        for cpu in here:
+        package_cpus = [topology.cpus[number] for number in masks.members(cpus)]
+        clocks = sorted({cpu.base_khz for cpu in package_cpus if cpu.base_khz})
+        energies = {_ENERGY[cpu.energy_preference] for cpu in package_cpus if cpu.energy_preference in _ENERGY}
+        for cpu in package_cpus:
             priority = Priority.NORMAL
             if len(clocks) > 1:
                 priority = Priority.HIGH if (cpu.base_khz or 0) > clocks[0] else Priority.LOW
@@ -141,35 +137,35 @@ def _priorities(topology: Topology, packages: dict[int, int]) -> tuple[int, int,
             elif len(energies) > 1:
                 cost = _ENERGY.get(cpu.energy_preference, len(_ENERGY))
                 priority = Priority.HIGH if cost < max(energies) else Priority.LOW
-            found[priority] |= 1 << cpu.number
-    return found[0], found[1], found[2]
+            priorities[priority] |= 1 << cpu.number
+    return priorities[0], priorities[1], priorities[2]
 
 
 def _clusters(topology: Topology, packages: dict[int, int], efficient: int) -> tuple[Group, ...]:
-    """The clusters of cores; those of one core each are one together, for such a cluster says nothing."""
-    found: list[Group] = []
+    """The clusters of cores; the clusters of a single core in a die are merged, because they group nothing."""
+    clusters: list[Group] = []
     for package, cpus in packages.items():
         groups: dict[tuple[int, int], int] = {}
         for number in masks.members(cpus):
             cpu = topology.cpus[number]
             groups[cpu.die, cpu.cluster] = groups.get((cpu.die, cpu.cluster), 0) | 1 << number
         merged: dict[int, int] = {}
-        here: list[Group] = []
+        package_clusters: list[Group] = []
         for (die, cluster), mask in groups.items():
             if mask == masks.of(topology.cpus[masks.first(mask)].threads):
                 merged[die] = merged.get(die, 0) | mask
             else:
-                here.append(Group(package, die, cluster, mask, bool(mask & efficient)))
+                package_clusters.append(Group(package, die, cluster, mask, bool(mask & efficient)))
         for die, mask in merged.items():
             cluster = topology.cpus[masks.first(mask)].cluster
-            here.append(Group(package, die, cluster, mask, bool(1 << masks.first(mask) & efficient)))
-        if len(here) > 1:
-            found += sorted(here)
-    return tuple(found)
+            package_clusters.append(Group(package, die, cluster, mask, bool(1 << masks.first(mask) & efficient)))
+        if len(package_clusters) > 1:
+            clusters += sorted(package_clusters)
+    return tuple(clusters)
 
 
 def _sharing(cpu: Cpu, level: int) -> int:
-    """The CPUs that share a cache of some level with one; its core where no cache is known."""
+    """The CPUs that share a cache of this level with `cpu`; its core if the kernel reports no caches."""
     if not cpu.caches:
         return masks.of(cpu.threads)
     return masks.of(number for cache in cpu.caches if cache.level == level for number in cache.cpus)
@@ -178,11 +174,11 @@ def _sharing(cpu: Cpu, level: int) -> int:
 def _cache_groups(
     topology: Topology, online: int, packages: dict[int, int], dies: dict[tuple[int, int], int], efficient: int
 ) -> tuple[Group, ...]:
-    """The CPUs of each cache of the highest level that is neither one core's nor a whole die's or package's."""
+    """The CPUs of each cache at the highest level where caches are larger than a core and smaller than a die."""
 
     def useful(cpu: Cpu, cpus: int) -> bool:
-        whole = (masks.of(cpu.threads) & online, dies[cpu.package, cpu.die], packages[cpu.package])
-        return cpus.bit_count() > 1 and cpus not in whole
+        trivial = (masks.of(cpu.threads) & online, dies[cpu.package, cpu.die], packages[cpu.package])
+        return cpus.bit_count() > 1 and cpus not in trivial
 
     levels = (
         level
@@ -193,24 +189,24 @@ def _cache_groups(
     level = next(levels, 0)
     if not level:
         return ()
-    found: list[tuple[Cpu, int]] = []
+    caches: list[tuple[Cpu, int]] = []
     for cpus in packages.values():
-        here: list[tuple[Cpu, int]] = []
+        package_caches: list[tuple[Cpu, int]] = []
         assigned = 0
         for number in masks.members(cpus):
             cpu = topology.cpus[number]
             group = _sharing(cpu, level) & online
             if not assigned >> number & 1 and useful(cpu, group):
-                here.append((cpu, group))
+                package_caches.append((cpu, group))
                 assigned |= group
-        found += here if len(here) > 1 else []
-    by_die = all(_same(topology, cpus, lambda cpu: (cpu.package, cpu.die)) for _, cpus in found)
-    if not all(_same(topology, cpus, lambda cpu: (cpu.package, cpu.node)) for _, cpus in found):
+        caches += package_caches if len(package_caches) > 1 else []
+    by_die = all(_same(topology, cpus, lambda cpu: (cpu.package, cpu.die)) for _, cpus in caches)
+    if not all(_same(topology, cpus, lambda cpu: (cpu.package, cpu.node)) for _, cpus in caches):
         return ()
-    found.sort(key=lambda each: (each[0].package, each[0].die if by_die else 0, each[0].node, masks.first(each[1])))
+    caches.sort(key=lambda pair: (pair[0].package, pair[0].die if by_die else 0, pair[0].node, masks.first(pair[1])))
     return tuple(
         Group(cpu.package, cpu.die, place, cpus, bool(1 << cpu.number & efficient))
-        for place, (cpu, cpus) in enumerate(found)
+        for place, (cpu, cpus) in enumerate(caches)
     )
 
 
@@ -219,10 +215,10 @@ def _same(topology: Topology, cpus: int, key: Callable[[Cpu], Hashable]) -> bool
 
 
 def _l3_caches(topology: Topology, cpus: int) -> dict[int, int]:
-    found: dict[int, int] = {}
+    caches: dict[int, int] = {}
     for number in masks.members(cpus):
         for cache in topology.cpus[number].caches:
             if cache.level == 3:
-                found.setdefault(cache.number or 0, masks.of(cache.cpus))
+                caches.setdefault(cache.number or 0, masks.of(cache.cpus))
                 break
-    return dict(sorted(found.items()))
+    return dict(sorted(caches.items()))

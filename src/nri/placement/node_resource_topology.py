@@ -1,7 +1,4 @@
-"""Zones of a node's NodeResourceTopology, in the words and units of nri-plugins.
-
-The policies build their zones with it, because only they know the numbers; `nri placement follow` writes the zones.
-"""
+"""Zones of a node's NodeResourceTopology, with the names and units of nri-plugins."""
 
 from __future__ import annotations
 
@@ -10,13 +7,11 @@ from typing import Any
 
 from nri.placement import masks
 
-__all__ = ["cpu_resource", "memory_resource", "node_zone"]
-
 
 def node_zone(
     name: str, kind: str, resources: Iterable[Mapping[str, str]], attributes: Mapping[str, str | int], parent: str = ""
 ) -> dict[str, Any]:
-    """One zone. An attribute that is a number is a mask of CPUs or memory nodes."""
+    """Make a zone. An attribute that is a number is a mask of CPUs or memory nodes."""
     values = {key: value if isinstance(value, str) else masks.text(value) for key, value in attributes.items()}
     return {
         "name": name,
@@ -28,12 +23,12 @@ def node_zone(
 
 
 def cpu_resource(capacity_m: int, allocatable_m: int, available_m: int) -> dict[str, str]:
-    """CPU of a zone; the amounts are thousandths of CPUs."""
+    """The CPU resource of a zone, in thousandths of CPUs."""
     return _resource("cpu", *map(_cpu_quantity, (capacity_m, allocatable_m, available_m)))
 
 
 def memory_resource(capacity_bytes: int, available_bytes: int) -> dict[str, str]:
-    """Memory of a zone, all of which is allocatable."""
+    """The memory resource of a zone; all of it is allocatable."""
     return _resource("memory", str(capacity_bytes), str(capacity_bytes), str(available_bytes))
 
 
@@ -42,5 +37,5 @@ def _resource(name: str, capacity: str, allocatable: str, available: str) -> dic
 
 
 def _cpu_quantity(cpu_m: int) -> str:
-    cpus, rest_m = divmod(cpu_m, 1000)
-    return f"{cpu_m}m" if rest_m else str(cpus)
+    cpus, remainder_m = divmod(cpu_m, 1000)
+    return f"{cpu_m}m" if remainder_m else str(cpus)

@@ -1,11 +1,7 @@
-"""The plugin around a placement policy: events become decisions, and decisions adjustments and updates.
+"""The base of the placement plugins: events become decisions of a policy, and decisions adjustments and updates.
 
-One job: :class:`PlacementPlugin`. A container that is created is pinned, and all others that change with it are updated
-in the same answer. At Synchronize, and where configuration changes, a new policy takes up what the one before had
-given, places what is left, and replaces that one only if all went well. Rules: one event at a time; a decision ends
-before the runtime gives up; what was decided is in the state file before it is answered, but for an end that changes
-no other container: a policy that is made again passes over those that are gone, so that the next event's line will do.
-The bundled plugins in `nri.plugins` are subclasses that name their policy.
+At Synchronize and after a change of the configuration, a new policy restores what the previous one had given, places
+the remaining containers, and replaces the previous policy only if all went well.
 """
 
 from __future__ import annotations
@@ -35,7 +31,7 @@ from nri.placement.checkpoint import Checkpoint
 from nri.placement.containers import Container, NoPlace, Pins, always, container_of
 from nri.placement.devices import HostDevices, hints_of
 from nri.placement.machine import Machine
-from nri.placement.policy import Policy, account, document, exposition, find, machine_gauges
+from nri.placement.policy import Policy, document, explanation_document, exposition, find_container, machine_gauges
 from nri.placement.state import ContainerState
 from nri.placement.tuner import Tuner
 from nri.placement.unread import MAX_WARNINGS, unread_annotations, unread_keys
@@ -50,19 +46,17 @@ if TYPE_CHECKING:
     from nri.service.http import Answer, Server
     from nri.stub.support.pending import Pending
 
-__all__ = ["FLAGS", "LAST_GOOD", "PlacementPlugin"]
-
-#: What the name of the configuration's file is followed by in the name of the last good one, beside it.
+#: Suffix of the copy of the last good configuration file, next to the file.
 LAST_GOOD = ".last-good"
 
-#: The part of the time until the runtime gives up that a decision may take.
-_PART = 0.8
-#: How long one turn of placing what was left over may take, in seconds.
+#: The share of the runtime's request timeout that a decision may use.
+_TIMEOUT_SHARE = 0.8
+#: Maximum duration of one turn of placing containers that Synchronize had no time for.
 _TURN_S = 0.5
-#: How often the runtime is asked again for what it has not taken, in seconds.
-_AGAIN_S = 5.0
-#: And after how many turns of that at most, if it refuses.
-_MOST_TURNS = 64
+#: Interval of retries of updates that the runtime has not applied.
+_RETRY_S = 5.0
+#: Maximum number of intervals between two retries of an update that the runtime refuses.
+_MAX_RETRY_TURNS = 64
 _ALIVE = (m.ContainerState.CONTAINER_CREATED, m.ContainerState.CONTAINER_RUNNING, m.ContainerState.CONTAINER_PAUSED)
 
 FLAGS: Mapping[str, Flag] = {
@@ -82,47 +76,46 @@ class PlacementPlugin(nri.Plugin, ABC):
         self._node_bytes = 0
         self._saved_state: PlacementState | None = None
         self._checkpoint = Checkpoint("", "")
-        #: The policy of which the state file has all, and nothing else.
-        self._written_of: Policy | None = None
+        #: The policy whose state, and nothing else, is in the state file; None if the file has more.
+        self._written_policy: Policy | None = None
         self._connected = False
         self._server: Server | None = None
-        #: Where it listens.
-        self._served = ""
+        self._socket_path = ""
         self._tuner: Tuner | None = None
-        #: How often a configuration was given, and why the last one was not taken.
+        #: The number of configurations read so far, and why the last one was refused.
         self._configured = 0
         self._problem = ""
-        #: Containers whose pins the runtime may not have yet, with what of them was left alone before.
-        self._owed: dict[str, str] = {}
-        #: Those whose pins were in the answer to a resize, which may have failed after it.
+        #: Containers whose pins the runtime may not have applied yet, with what was not pinned before (`free_of`).
+        self._unconfirmed: dict[str, str] = {}
+        #: Containers whose pins were in the answer to a resize; the resize may have failed afterwards.
         self._unsure: dict[str, None] = {}
-        #: How often it has not taken an update of a container, and turns in which it may be asked again.
+        #: The number of refused updates by container, and the number of retry intervals so far.
         self._refused = Counter[str]()
         self._turn = 0
-        #: Updates that it was asked for, and of which containers.
-        self._asked: list[tuple[Pending, set[str]]] = []
-        #: Of `_later` those that were placed before, with what was left alone.
-        self._earlier: dict[str, str] = {}
-        #: The managers of the kubelet that were told of.
+        #: Updates that the runtime has not answered yet, with their containers.
+        self._pending_updates: list[tuple[Pending, set[str]]] = []
+        #: Containers in `_waiting` that an earlier policy had placed, with what was not pinned (`free_of`).
+        self._placed_before: dict[str, str] = {}
+        #: The kubelet's managers that a warning was logged about.
         self._overruled: set[str] = set()
-        #: Containers that could not be placed in time, the oldest first.
-        self._later: dict[str, Container] = {}
-        #: Containers that were given less than they ask for, or nothing, with the reason.
+        #: Containers that Synchronize had no time to place, the oldest first.
+        self._waiting: dict[str, Container] = {}
+        #: Containers that got less than their requests, or nothing, with the reason.
         self.squeezed: dict[str, str] = {}
-        #: Of these those that were given nothing.
+        #: Containers in `squeezed` that got nothing.
         self._unplaced: dict[str, Container] = {}
-        #: Whether there may be more room for them than when they were looked at last.
-        self._room = False
+        #: Whether the squeezed containers may fit better than when they were last tried.
+        self._may_fit = False
 
     @property
     @abstractmethod
     def policy_type(self) -> PolicyType:
-        """The class of its policy."""
+        """The policy's class."""
 
     def make(
         self, machine: Machine, options: Any, state: PlacementState | None, containers: Mapping[str, Container]
     ) -> Policy:
-        """Make the policy. Raises ValueError for options that do not go with the machine."""
+        """Make the policy. Raises ValueError for options that do not fit the machine."""
         devices = HostDevices(Root(options.hostRoot), self.log.warning)
         return self.policy_type(machine, options, state=state, containers=containers, devices=devices)
 
@@ -132,71 +125,71 @@ class PlacementPlugin(nri.Plugin, ABC):
         with self._lock:
             self._configured += 1
             try:
-                self._ask(self._configure(self.config))
+                self._update(self._configure(self.config))
                 self._problem = ""
             except ConfigError as error:
                 self._problem = str(error)
-                if self._connected or (self._policy is None and not self._starts_as_before()):
+                if self._connected or (self._policy is None and not self._restore_last_good()):
                     raise
-                self.log.error("%s; the configuration stays what it was", error)  # noqa: TRY400 - it says where
+                self.log.error("%s; the configuration is unchanged", error)  # noqa: TRY400 - it names the line
         self._listen()
 
-    def _starts_as_before(self) -> bool:
-        """Start with the last good policy that is beside one which is refused; whether that can be."""
-        given = self.config
+    def _restore_last_good(self) -> bool:
+        """Start with the last good configuration, which is next to a refused one. Returns False if that fails."""
+        config = self.config
         try:
-            good = read(type(given), [read_file(self._source() + LAST_GOOD)])
-            self._configure(replace(good, hostRoot=given.hostRoot, stateDir=given.stateDir))  # they may be flags
+            good = read(type(config), [read_file(self._source() + LAST_GOOD)])
+            self._configure(replace(good, hostRoot=config.hostRoot, stateDir=config.stateDir))  # may come from flags
         except ConfigError:
             return False
         return True
 
     def _configure(self, options: Any) -> dict[str, Pins]:
-        """Make a policy for a configuration; the pins that change with it."""
+        """Make a policy for a configuration. Returns the pins that change with it."""
         before = self._policy
         if before is not None and options.hostRoot != self._options.hostRoot:
-            reason = f"{options.hostRoot}: it was {self._options.hostRoot}, below which CPUs and interrupts are set"
-            raise ConfigError(self._source(), "hostRoot", reason, "start the plugin again for another one")
-        for each in pinning(options.hostRoot):
-            self.log.warning("%s: two that pin the same containers undo each other's work; %s", each, each.next)
+            reason = f"cannot change from {self._options.hostRoot} to {options.hostRoot} while the plugin runs"
+            raise ConfigError(self._source(), "hostRoot", reason, "restart the plugin")
+        for manager in pinning(options.hostRoot):
+            self.log.warning("%s: two programs that pin the same containers conflict; %s", manager, manager.next)
         root = Root(options.hostRoot)
         topology = read_topology(root)
         if not topology.cpus:
             raise ConfigError(self._source(), "hostRoot", f"{options.hostRoot} has no CPUs in sys/devices/system/cpu")
-        for unread in unread_keys(options, len(topology.online)):
-            self.log.warning("%s", self._located(options, unread))
+        for complaint in unread_keys(options, len(topology.online)):
+            self.log.warning("%s", self._located(options, complaint))
         machine = Machine.of(topology)
         changes = dict[str, Pins]()
         checkpoint = Checkpoint(options.stateDir, self.name)
         if before is None:
-            self._saved_state, complaint = checkpoint.read()
-            if complaint:
-                self.log.warning("%s; all containers are placed again", complaint)
+            self._saved_state, problem = checkpoint.read()
+            if problem:
+                self.log.warning("%s; all containers are placed again", problem)
             first = self._saved_state.interrupts if self._saved_state else {}
-            self._tuner = Tuner(root, self.log.warning, first, self._keep_interrupts)
-            policy = self._made(machine, options, None, {})
+            self._tuner = Tuner(root, self.log.warning, first, self._save_interrupts)
+            policy = self._make_located(machine, options, None, {})
         elif options == self._options and machine == self._machine:
             return {}
         else:
-            policy = self._made(machine, options, before.saved(), before.containers)
+            policy = self._make_located(machine, options, before.saved(), before.containers)
             for container in self._place_all(policy, before.containers.values()):
                 self._squeeze(policy, container)
             self._report(policy)
-            left_alone = self._left_alone(before)
+            left_alone = self._unpinned(before)
             pins = freed(policy, before.containers.values(), left_alone)
-            changes = {name: each for name, each in pins.items() if each != before.pins.get(name)}
-            self._owed |= {name: left_alone.get(name, "") for name, each in changes.items() if any(each)}
-            self._room = True
+            changes = {name: new for name, new in pins.items() if new != before.pins.get(name)}
+            self._unconfirmed |= {name: left_alone.get(name, "") for name, new in changes.items() if any(new)}
+            self._may_fit = True
         self._policy, self._options, self._machine, self._checkpoint = policy, options, machine, checkpoint
         self._node_bytes = sum(node.memory_bytes for node in topology.nodes.values())
-        if before is not None and self._saved_state is None:  # else the file has more than this policy knows
+        if before is not None and self._saved_state is None:  # otherwise the file has containers that the policy lacks
             self._save(policy)
         return changes
 
     def _source(self) -> str:
         return self.config_source or "the configuration"
 
-    def _made(
+    def _make_located(
         self, machine: Machine, options: Any, state: PlacementState | None, containers: Mapping[str, Container]
     ) -> Policy:
         try:
@@ -205,162 +198,174 @@ class PlacementPlugin(nri.Plugin, ABC):
             raise self._located(options, error) from error
 
     def _located(self, options: Any, error: WrongValue) -> ConfigError:
-        """An error with its line; without one for what the runtime gave, or of a file that has changed."""
+        """Add the line of the configuration file to an error, if the file still has the value."""
         with suppress(ConfigError):
             return refused(type(options), read_file(self.config_source), error)
         return ConfigError(self._source(), error.key, error.reason, error.suggestion)
 
     def _place_all(self, policy: Policy, containers: Iterable[Container]) -> list[Container]:
-        """Place what a new policy has not taken up; those that found no room because an annotation counts no more.
+        """Place the containers that a new policy has not restored.
 
-        ConfigError if another one would have no place.
+        Returns those that have no place because an annotation is not valid any more. Raises ConfigError if another
+        container has no place.
         """
-        without_room = []
+        displaced = []
         for container in containers:
             if container.id not in policy.containers:
                 try:
                     policy.create(container)
                 except NoPlace as error:
-                    if container.id in policy.unmet:  # else its author could veto any configuration
-                        without_room.append(container)
+                    if container.id in policy.unmet:  # otherwise its author could veto any configuration
+                        displaced.append(container)
                         continue
-                    hint = "leave it what it needs, or delete the pod first"
-                    raise ConfigError(self._source(), "", f"it leaves {error}", hint) from error
-        return without_room
+                    hint = "change the configuration, or delete the pod first"
+                    raise ConfigError(self._source(), "", str(error), hint) from error
+        return displaced
 
-    # -- what runs already --------------------------------------------------------------------------------------------
+    # -- running containers -------------------------------------------------------------------------------------------
 
     def synchronize(self, pods: list[m.PodSandbox], containers: list[m.Container]) -> list[nri.Update]:
         with self._lock:
             in_time = self.timer("all containers")
-            told = _newest(pods, containers)
-            by_pod = {pod.id: pod for pod in pods}
-            found = {each.id: self._container_of(by_pod[each.pod_sandbox_id], each) for each in told.values()}
+            messages = _newest(pods, containers)
+            pod_by_id = {pod.id: pod for pod in pods}
+            containers_by_id = {
+                name: self._container_of(pod_by_id[c.pod_sandbox_id], c) for name, c in messages.items()
+            }
             before = self.present
             state = self._saved_state
             if state is None:
                 state = before.saved()
-                state.free = self._left_alone(before)
-            for container in found.values():
+                state.free = self._unpinned(before)
+            for container in containers_by_id.values():
                 container.runs = True
-            state.restore(found.values())
-            policy, kept = before, 0
+            state.restore(containers_by_id.values())
+            policy, restored = before, 0
             try:
                 if self._saved_state or before.containers:
-                    policy = self.make(self._present_machine(), self._options, state, found)
-                    kept = len(policy.containers)
+                    policy = self.make(self._present_machine(), self._options, state, containers_by_id)
+                    restored = len(policy.containers)
             except ValueError as error:
-                self.log.warning("nothing can stay as it was: %s; all containers are placed again", error)
+                self.log.warning("earlier placements cannot be restored: %s; all containers are placed again", error)
                 policy = self.make(self._present_machine(), self._options, None, {})
-            self.squeezed = {name: "as before" for name, each in policy.containers.items() if each.asked is not None}
-            self._later, self._unplaced, self._asked, self._room = {}, {}, [], bool(self.squeezed)
+            self.squeezed = {
+                name: "as before"
+                for name, container in policy.containers.items()
+                if container.unmet_requests is not None
+            }
+            self._waiting, self._unplaced, self._pending_updates, self._may_fit = {}, {}, [], bool(self.squeezed)
             self._unsure, self._refused = {}, Counter()
-            others = [each for each in found.values() if each.id not in policy.containers]
-            for container in others:
+            unrestored = [container for container in containers_by_id.values() if container.id not in policy.containers]
+            for container in unrestored:
                 try:
                     in_time()
                     self._squeeze(policy, container)
                 except NoPlace:
-                    self._later[container.id] = container
+                    self._waiting[container.id] = container
             self._report(policy)
-            self._report_annotations(each for each in others if each.id not in self._later)
+            self._report_annotations(container for container in unrestored if container.id not in self._waiting)
             self._policy, self._saved_state, self._connected = policy, None, True
-            self._earlier = {name: state.free.get(name, "") for name in state.containers if name in self._later}
-            earlier = [each for name, each in found.items() if name in state.containers and name not in self._later]
+            self._placed_before = {name: state.free.get(name, "") for name in state.containers if name in self._waiting}
+            earlier = [
+                containers_by_id[name]
+                for name in containers_by_id
+                if name in state.containers and name not in self._waiting
+            ]
             pins = {**policy.pins, **freed(policy, earlier, state.free)}
-            changes = {name: differing(each, told[name]) for name, each in pins.items()}
-            loose = free_of(policy).keys() | self._unplaced.keys()
-            self._owed = {name: state.free.get(name, "") for name in loose if any(changes.get(name, ()))}
+            changes = {name: differing(new, messages[name]) for name, new in pins.items()}
+            unpinned = free_of(policy).keys() | self._unplaced.keys()
+            self._unconfirmed = {name: state.free.get(name, "") for name in unpinned if any(changes.get(name, ()))}
             self._save(policy)
         self.log.info(
-            "%d containers are placed, %d of them as they were%s",
+            "%d containers placed, %d of them as before%s",
             len(policy.containers),
-            kept,
-            f"; {len(self._later)} more follow" if self._later else "",
+            restored,
+            f"; {len(self._waiting)} more follow" if self._waiting else "",
         )
         return updates_of(changes)
 
     def _squeeze(self, policy: Policy, container: Container) -> None:
-        """Place a container that runs already; if there is no place, as if it asked for nothing; else not at all."""
-        asked = container.requests if container.asked is None else container.asked
-        container.requests, container.asked = asked, None
+        """Place a running container; without a place, try again without its requests, else leave it unpinned."""
+        requests = container.requests if container.unmet_requests is None else container.unmet_requests
+        container.requests, container.unmet_requests = requests, None
         try:
             policy.create(container)
         except NoPlace as error:
             self.squeezed[container.id] = error.reason
-            self.log.warning("%s; it runs without CPUs of its own", error)
-            container.requests, container.asked = Requests(), asked
+            self.log.warning("%s; it runs without exclusive CPUs", error)
+            container.requests, container.unmet_requests = Requests(), requests
             try:
                 policy.create(container)
             except NoPlace:
-                self.log.warning("%s is not pinned at all", container)
-                container.requests, container.asked = asked, None
+                self.log.warning("%s is not pinned", container)
+                container.requests, container.unmet_requests = requests, None
                 self._unplaced[container.id] = container
 
     @nri.every(1.0)
-    def place_later(self) -> None:
-        """Place what Synchronize had no time for, and better what then had no room."""
-        if not self._later and not (self._room and self.squeezed):
+    def place_waiting(self) -> None:
+        """Place containers that Synchronize had no time for, and try squeezed ones again with their requests."""
+        if not self._waiting and not (self._may_fit and self.squeezed):
             return
         with self._lock:
-            policy, end, turned = self.present, monotonic() + _TURN_S, list[Container]()
+            policy, deadline, moved = self.present, monotonic() + _TURN_S, list[Container]()
             before, placed = dict(policy.pins), list[Container]()
-            while self._later and monotonic() < end:
-                made = self._later.pop(next(iter(self._later)))
-                turned += [made] if made.id in self._earlier else []
-                self._squeeze(policy, made)
-                placed.append(made)
+            while self._waiting and monotonic() < deadline:
+                container = self._waiting.pop(next(iter(self._waiting)))
+                moved += [container] if container.id in self._placed_before else []
+                self._squeeze(policy, container)
+                placed.append(container)
             self._report_annotations(placed)
-            if not self._later:
-                self._room = self._place_squeezed(policy, end)
-            pins = {**policy.pins, **freed(policy, turned, self._earlier)}
-            changes = {name: each for name, each in pins.items() if each != before.get(name)}
-            self._owed |= {each.id: self._earlier.pop(each.id) for each in turned}
+            if not self._waiting:
+                self._may_fit = self._place_squeezed(policy, deadline)
+            pins = {**policy.pins, **freed(policy, moved, self._placed_before)}
+            changes = {name: new for name, new in pins.items() if new != before.get(name)}
+            self._unconfirmed |= {container.id: self._placed_before.pop(container.id) for container in moved}
             self._save(policy)
-            self._ask(changes)
+            self._update(changes)
 
-    def _place_squeezed(self, policy: Policy, end: float) -> bool:
-        """Give those what they ask for, for whom there is room now; whether the time was too short to look at all."""
+    def _place_squeezed(self, policy: Policy, deadline: float) -> bool:
+        """Place squeezed containers with their requests where they fit. Returns True if the deadline came first."""
         for name in [*self.squeezed]:
-            if monotonic() >= end:
+            if monotonic() >= deadline:
                 return True
             try:
                 if name in self._unplaced:
                     policy.create(self._unplaced[name])
-                elif (asked := policy.containers[name].asked) is not None:
-                    policy.resize(name, asked)
+                elif (requests := policy.containers[name].unmet_requests) is not None:
+                    policy.resize(name, requests)
             except NoPlace as error:
                 self.squeezed[name] = error.reason
                 continue
             del self.squeezed[name]
             self._unplaced.pop(name, None)
-            policy.containers[name].asked = None
-            self.log.info("%s has what it asks for now", policy.containers[name])
+            policy.containers[name].unmet_requests = None
+            self.log.info("%s now has its requested resources", policy.containers[name])
         return False
 
-    @nri.every(_AGAIN_S)
-    def ask_again(self) -> None:
-        """Ask again for what was only in an answer, and, less and less often, for what the runtime refuses."""
+    @nri.every(_RETRY_S)
+    def retry_updates(self) -> None:
+        """Send pins again that the runtime has not confirmed, at increasing intervals if it refuses them."""
         with self._lock:
             self._turn += 1
-            if not self._connected or not self._hear():
+            if not self._connected or not self._collect_answers():
                 return
-            due = {name for name in self._owed if self._turn % min(1 << self._refused[name], _MOST_TURNS) == 0}
-            again = [each for each in self._known() if each.id in due or each.id in self._unsure]
+            turn = self._turn
+            due = {name for name in self._unconfirmed if turn % min(1 << self._refused[name], _MAX_RETRY_TURNS) == 0}
+            retried = [c for c in self._all_containers() if c.id in due or c.id in self._unsure]
             self._unsure = {}
-            self._send(freed(self.present, again, self._left_alone(self.present)) if again else {})
+            self._send(freed(self.present, retried, self._unpinned(self.present)) if retried else {})
 
     @nri.every(1.0)
     def tune(self) -> None:
-        """Set frequencies, idle states and interrupts as they are decided, without making an answer wait for it."""
+        """Apply decided frequencies, idle states and interrupts, outside of events so that no answer waits for it."""
         with self._lock:
             policy, tuner = self._policy, self._tuner
             if policy is None or tuner is None or not self._connected:
                 return
-            wanted = policy.tuning()
-        tuner.apply(wanted, policy.options, policy.machine)
+            tuning = policy.tuning()
+        tuner.apply(tuning, policy.options, policy.machine)
 
-    def _keep_interrupts(self) -> None:
+    def _save_interrupts(self) -> None:
         with self._lock:
             self._save(self.present)
 
@@ -369,22 +374,22 @@ class PlacementPlugin(nri.Plugin, ABC):
             self._connected = False
         self._stop_listening()
 
-    # -- questions ----------------------------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------------------------
 
     def _listen(self) -> None:
-        """Answer `nri placement show` and `explain` for root; that nobody can ask is no reason to end."""
+        """Serve `nri placement show` and `explain` for root. A failure is only logged: pinning works without it."""
         path = str(Path(self._options.stateDir, f"{self.name}.sock"))
-        if self._server is not None and self._served == path:
+        if self._server is not None and self._socket_path == path:
             return
         self._stop_listening()
         from nri.service.http import Server
 
         handlers = {"/show": self._show, "/explain": self._explain, "/metrics": self._metrics}
-        self._served = path
+        self._socket_path = path
         try:
             self._server = Server(handlers, path=path)
         except NriError as error:
-            self.log.warning("nri placement show cannot ask this plugin: %s", error)
+            self.log.warning("nri placement show cannot reach this plugin: %s", error)
 
     def _stop_listening(self) -> None:
         server, self._server = self._server, None
@@ -412,71 +417,74 @@ class PlacementPlugin(nri.Plugin, ABC):
             unmet = self._unmet(self.present)
             configuration = {"given": self._configured, "problem": self._problem, "unmet": unmet}
             problems = self._tuner.problems if self._tuner else []
-            names = {each.id: str(each) for each in self._known()}
-            squeezed = [f"{names[each]}: {reason}" for each, reason in self.squeezed.items()]
+            names = {container.id: str(container) for container in self._all_containers()}
+            squeezed = [f"{names[id_]}: {reason}" for id_, reason in self.squeezed.items()]
             more = {"configuration": configuration, "not_set": problems, "squeezed": squeezed}
             return json_answer(document(self.present) | more)
 
-    def _explain(self, asked: Mapping[str, str]) -> Answer:
+    def _explain(self, query: Mapping[str, str]) -> Answer:
         from nri.service.http import json_answer
 
         with self._lock:
             policy = self.present
             try:
-                found = find({each.id: each for each in self._known()}, asked.get("container", ""))
-                reason = self.squeezed.get(found.id, "")
-                if found.id not in policy.containers:
-                    waits = f"room: {reason}" if reason else "its turn"
-                    raise LookupError(f"{found} is not pinned, and waits for {waits}")
-                return json_answer(account(policy, found.id) | {"squeezed": reason})
-            except (LookupError, NoPlace) as error:  # NoPlace: it ran before its annotations were read
+                containers = {container.id: container for container in self._all_containers()}
+                container = find_container(containers, query.get("container", ""))
+                reason = self.squeezed.get(container.id, "")
+                if container.id not in policy.containers:
+                    problem = f"it does not fit: {reason}" if reason else "it is waiting for its turn"
+                    raise LookupError(f"{container} is not pinned: {problem}")
+                return json_answer(explanation_document(policy, container.id) | {"squeezed": reason})
+            except (LookupError, NoPlace) as error:  # NoPlace: it was running before its annotations were read
                 return json_answer({"error": str(error.args[0])}, 404)
 
     # -- containers ---------------------------------------------------------------------------------------------------
 
     def create_container(self, pod: m.PodSandbox, container: m.Container) -> tuple[nri.Adjustment, list[nri.Update]]:
         with self._lock:
-            policy, made = self.present, self._container_of(pod, container)
-            changes = self._release_stale(policy, made)
-            policy.in_time = self.timer(str(made))
+            policy, new = self.present, self._container_of(pod, container)
+            changes = self._release_stale(policy, new)
+            policy.in_time = self.timer(str(new))
             try:
-                changes |= {name: changes.get(name, Pins()) | pins for name, pins in policy.create(made).items()}
+                changes |= {name: changes.get(name, Pins()) | pins for name, pins in policy.create(new).items()}
             except NoPlace as error:
-                self._ask(changes)
+                self._update(changes)
                 raise nri.Reject(str(error)) from error
             finally:
                 policy.in_time = always
                 self._save(policy)
-            made.runs = True
-            scheduling = policy.scheduling(made)
-            self._report_annotations([made])
-            mine = changes.pop(made.id, Pins())
-            self._tell_of_kubelet(container.linux.resources.cpu, mine)
-        self.log.debug("pinned to CPUs %s, memory nodes %s", mine.cpus or "as they are", mine.mems or "as they are")
-        return adjustment_of(mine, scheduling), updates_of(changes)
+            new.runs = True
+            scheduling = policy.scheduling(new)
+            self._report_annotations([new])
+            pins = changes.pop(new.id, Pins())
+            self._warn_about_kubelet(container.linux.resources.cpu, pins)
+        self.log.debug("pinned to CPUs %s, memory nodes %s", pins.cpus or "unchanged", pins.mems or "unchanged")
+        return adjustment_of(pins, scheduling), updates_of(changes)
 
     def _container_of(self, pod: m.PodSandbox, container: m.Container) -> Container:
-        made = container_of(pod, container, self._node_bytes)
+        result = container_of(pod, container, self._node_bytes)
         if "topologyhints" not in self.policy_type.unread_annotations:
-            made.hints = hints_of(made, container, Root(self._options.hostRoot))
-        return made
+            result.hints = hints_of(result, container, Root(self._options.hostRoot))
+        return result
 
-    def _release_stale(self, policy: Policy, made: Container) -> dict[str, Pins]:
-        """Take back what an earlier instance of a container has, of whose end nobody told."""
-        return self._release_all(policy, [each for each in self._known() if _place_of(each) == _place_of(made)])
+    def _release_stale(self, policy: Policy, container: Container) -> dict[str, Pins]:
+        """Release earlier instances of a container whose end was not reported."""
+        key = _unique_name(container)
+        return self._release_all(policy, [other for other in self._all_containers() if _unique_name(other) == key])
 
     def stop_pod_sandbox(self, pod: m.PodSandbox) -> None:
-        """Take back what a pod's containers have of whose end nobody told: their creation failed after this plugin."""
+        """Release the pod's containers whose end was not reported because their creation failed after this plugin."""
         with self._lock:
-            changes = self._release_all(self.present, [each for each in self._known() if each.pod.id == pod.id])
+            ended = [container for container in self._all_containers() if container.pod.id == pod.id]
+            changes = self._release_all(self.present, ended)
             if changes:
                 self._save(self.present)
-                self._ask(changes)
+                self._update(changes)
 
     def _release_all(self, policy: Policy, ended: Iterable[Container]) -> dict[str, Pins]:
         changes: dict[str, Pins] = {}
         for old in ended:
-            self.log.info("%s is taken for ended", old)
+            self.log.info("%s must have ended; releasing it", old)
             changes |= {name: changes.get(name, Pins()) | pins for name, pins in self._release(policy, old.id).items()}
             changes.pop(old.id, None)
         return changes
@@ -486,42 +494,43 @@ class PlacementPlugin(nri.Plugin, ABC):
     ) -> list[nri.Update] | None:
         with self._lock:
             policy = self.present
-            known = policy.containers.get(container.id)
-            if known is None:
-                late = self._later.get(container.id) or self._unplaced.get(container.id)
-                if late is not None:
-                    late.requests, self._room = requests_after(late, container, resources, self._node_bytes), True
+            placed = policy.containers.get(container.id)
+            if placed is None:
+                waiting = self._waiting.get(container.id) or self._unplaced.get(container.id)
+                if waiting is not None:
+                    waiting.requests = requests_after(waiting, container, resources, self._node_bytes)
+                    self._may_fit = True
                     self._save(policy)
                 return None
-            self._tell_of_kubelet(resources.cpu, policy.pins.get(container.id, Pins()))
-            policy.in_time = self.timer(str(known))
-            asked = requests_after(known, container, resources, self._node_bytes)
-            same = asked == (known.requests if known.asked is None else known.asked)
+            self._warn_about_kubelet(resources.cpu, policy.pins.get(container.id, Pins()))
+            policy.in_time = self.timer(str(placed))
+            requests = requests_after(placed, container, resources, self._node_bytes)
+            same = requests == (placed.requests if placed.unmet_requests is None else placed.unmet_requests)
             try:
-                changes = policy.resize(known.id, asked)
-                if known.id in changes and self._is_settled(known.id):
-                    changes[known.id] = differing(changes[known.id], container, resources.cpu)
-                self._unsure |= {name: None for name, each in changes.items() if any(each) and not same}
-                known.asked = None
-                self.squeezed.pop(known.id, None)
+                changes = policy.resize(placed.id, requests)
+                if placed.id in changes and self._is_settled(placed.id):
+                    changes[placed.id] = differing(changes[placed.id], container, resources.cpu)
+                self._unsure |= {name: None for name, pins in changes.items() if any(pins) and not same}
+                placed.unmet_requests = None
+                self.squeezed.pop(placed.id, None)
             except NoPlace as error:
-                if known.asked is None:
+                if placed.unmet_requests is None:
                     raise nri.Reject(str(error)) from error
-                known.asked, known.written, self.squeezed[known.id] = asked, None, error.reason
-                changes = policy.resize(known.id, known.requests)
+                placed.unmet_requests, placed.written, self.squeezed[placed.id] = requests, None, error.reason
+                changes = policy.resize(placed.id, placed.requests)
             finally:
                 policy.in_time = always
-            self._room = True
+            self._may_fit = True
             self._save(policy)
         return updates_of(changes)
 
-    def _tell_of_kubelet(self, asked: m.LinuxCPU, given: Pins) -> None:
-        """Warn once of another one that pins: its files are not seen from a pod."""
-        for manager, cpus, ours, step in (
-            ("CPU", asked.cpus, given.cpus, "cpuManagerPolicy to none"),
-            ("memory", asked.mems, given.mems, "memoryManagerPolicy to None"),
+    def _warn_about_kubelet(self, request: m.LinuxCPU, pins: Pins) -> None:
+        """Warn once if the kubelet pins containers too. In a pod its files are not visible, but its requests are."""
+        for manager, kubelet_pin, pin, step in (
+            ("CPU", request.cpus, pins.cpus, "cpuManagerPolicy to none"),
+            ("memory", request.mems, pins.mems, "memoryManagerPolicy to None"),
         ):
-            if cpus and ours and manager not in self._overruled:
+            if kubelet_pin and pin and manager not in self._overruled:
                 self._overruled.add(manager)
                 self.log.warning(
                     "the kubelet's %s manager pins containers, too, and is overruled: set %s", manager, step
@@ -532,29 +541,30 @@ class PlacementPlugin(nri.Plugin, ABC):
             return updates_of(self._end(container.id))
 
     def remove_container(self, pod: m.PodSandbox, container: m.Container) -> None:
-        with self._lock:  # for both, or what is decided in between would be undone
-            self._ask(self._end(container.id))
+        with self._lock:  # for both steps: a decision between them would be undone
+            self._update(self._end(container.id))
 
     def _end(self, container_id: str) -> dict[str, Pins]:
         policy = self.present
-        known = container_id in policy.containers
+        was_placed = container_id in policy.containers
         changes = self._release(policy, container_id)
-        if known and changes:
+        # Otherwise the next event's line is soon enough: a restored policy ignores containers that have ended.
+        if was_placed and changes:
             self._save(policy)
         return changes
 
     def _release(self, policy: Policy, container_id: str) -> dict[str, Pins]:
-        for each in (
-            self._later,
-            self._earlier,
-            self._owed,
+        for table in (
+            self._waiting,
+            self._placed_before,
+            self._unconfirmed,
             self._unsure,
             self._refused,
             self.squeezed,
             self._unplaced,
         ):
-            each.pop(container_id, None)
-        self._room = True
+            table.pop(container_id, None)
+        self._may_fit = True
         changes = policy.release(container_id)
         changes.pop(container_id, None)
         return changes
@@ -563,107 +573,115 @@ class PlacementPlugin(nri.Plugin, ABC):
 
     @property
     def present(self) -> Policy:
-        """The policy that decides now."""
+        """The current policy."""
         assert self._policy is not None, "no event comes before configure"
         return self._policy
 
-    def _known(self) -> list[Container]:
-        """All containers, also those that wait for their turn or for room."""
-        return [*self.present.containers.values(), *self._later.values(), *self._unplaced.values()]
+    def _all_containers(self) -> list[Container]:
+        """All containers, including those that are not placed yet."""
+        return [*self.present.containers.values(), *self._waiting.values(), *self._unplaced.values()]
 
     def _present_machine(self) -> Machine:
         assert self._machine is not None, "no event comes before configure"
         return self._machine
 
-    def timer(self, what: str) -> Callable[[], None]:
-        """A function that raises NoPlace once the time for this request is used up."""
-        left = self.time_left()
-        if left is None:
-            left = self.runtime.request_timeout_s
-        end = monotonic() + left * _PART
+    def timer(self, subject: str) -> Callable[[], None]:
+        """A function that raises NoPlace for `subject` once the time for this request is over."""
+        timeout_s = self.time_left()
+        if timeout_s is None:
+            timeout_s = self.runtime.request_timeout_s
+        limit_s = timeout_s * _TIMEOUT_SHARE
+        deadline = monotonic() + limit_s
 
         def in_time() -> None:
-            if monotonic() > end:
-                raise NoPlace(what, f"the decision takes longer than {left * _PART:.1f} s; the runtime waits no longer")
+            if monotonic() > deadline:
+                raise NoPlace(subject, f"the decision takes longer than {limit_s:.1f} s, the limit of the runtime")
 
         return in_time
 
-    def _ask(self, changes: Mapping[str, Pins]) -> None:
-        """Ask the runtime to update containers; without a connection the next Synchronize does."""
-        free, known = self._left_alone(self.present), {each.id for each in self._known()}
-        self._owed |= {name: free.get(name, "") for name, each in changes.items() if any(each) and name in known}
+    def _update(self, changes: Mapping[str, Pins]) -> None:
+        """Request updates of containers from the runtime; without a connection the next Synchronize does it."""
+        free, names = self._unpinned(self.present), {container.id for container in self._all_containers()}
+        changed = (name for name, pins in changes.items() if any(pins) and name in names)
+        self._unconfirmed |= {name: free.get(name, "") for name in changed}
         self._send(changes)
 
     def _send(self, changes: Mapping[str, Pins]) -> None:
         if self._connected and changes:
             with suppress(NriError):
-                self._asked.append((self.runtime.update(updates_of(changes, heard=True)), set(changes)))
+                self._pending_updates.append(
+                    (self.runtime.update(updates_of(changes, report_failures=True)), set(changes))
+                )
 
-    def _hear(self) -> bool:
-        """Take the runtime's answers: what it took is owed no more, what it did not is. Whether all are there."""
-        if not all(pending.done for pending, _ in self._asked):
+    def _collect_answers(self) -> bool:
+        """Record which updates the runtime has applied or refused. Returns False if an answer is missing."""
+        if not all(pending.done for pending, _ in self._pending_updates):
             return False
-        taken, refused, reason = set[str](), set[str](), ""
-        for pending, names in self._asked:
+        applied, refused, reason = set[str](), set[str](), ""
+        for pending, names in self._pending_updates:
             try:
-                failed = {each.container_id for each in pending.result(0)}
+                failed = {update.container_id for update in pending.result(0)}
             except NriError as error:
                 failed, reason = names, str(error)
-            taken, refused = (taken | names) - failed, (refused - names) | failed
-        self._asked = []
-        if refused := refused & {each.id for each in self._known()}:  # others have ended
+            applied, refused = (applied | names) - failed, (refused - names) | failed
+        self._pending_updates = []
+        if refused := refused & {container.id for container in self._all_containers()}:  # others have ended
             if not refused <= self._refused.keys():
                 reason = reason or f"{count(len(refused), 'update')} failed"
-                self.log.warning("the runtime has not taken all updates of containers, and is asked again: %s", reason)
+                self.log.warning("the runtime has not applied all updates of containers; retrying: %s", reason)
             self._refused.update(refused)
-            free = self._left_alone(self.present)
-            self._owed |= {name: free.get(name, "") for name in refused}
-        if taken:
-            self._refused = Counter({name: times for name, times in self._refused.items() if name not in taken})
-            self._owed = {name: kinds for name, kinds in self._owed.items() if name not in taken}
+            free = self._unpinned(self.present)
+            self._unconfirmed |= {name: free.get(name, "") for name in refused}
+        if applied:
+            self._refused = Counter({name: times for name, times in self._refused.items() if name not in applied})
+            self._unconfirmed = {name: kinds for name, kinds in self._unconfirmed.items() if name not in applied}
             self._save(self.present)
         return True
 
     def _is_settled(self, name: str) -> bool:
-        """Whether no update of a container is under way, than which what the runtime reports may be older."""
-        return not (name in self._owed or name in self._unsure or any(name in names for _, names in self._asked))
+        """Whether no update of a container is pending. Otherwise the runtime's report may be older than the update."""
+        return not (
+            name in self._unconfirmed
+            or name in self._unsure
+            or any(name in names for _, names in self._pending_updates)
+        )
 
-    def _left_alone(self, policy: Policy) -> dict[str, str]:
-        """What the runtime's containers have of their own: a pin that is gone counts until the runtime was told."""
-        waiting = dict.fromkeys((*self._later, *self._unplaced), "cpus mems")
-        return free_of(policy) | waiting | self._earlier | self._owed
+    def _unpinned(self, policy: Policy) -> dict[str, str]:
+        """What is not pinned, by container (`free_of`); a dropped pin counts as pinned until confirmed."""
+        waiting = dict.fromkeys((*self._waiting, *self._unplaced), "cpus mems")
+        return free_of(policy) | waiting | self._placed_before | self._unconfirmed
 
     def _save(self, policy: Policy) -> None:
         interrupts = dict(self._tuner.first) if self._tuner else {}
-        more = bool(self._later or self._unplaced or self._earlier or self._owed)
+        more = bool(self._waiting or self._unplaced or self._placed_before or self._unconfirmed)
         try:
-            news = policy.news()
-            if policy is self._written_of and not more:
-                names = news["containers"]
-                news["free"], news["interrupts"] = dict.fromkeys(names) | free_of(policy, names), interrupts
-                if self._checkpoint.add(news):
+            entries = policy.changed_entries()
+            if policy is self._written_policy and not more:
+                names = entries["containers"]
+                entries["free"], entries["interrupts"] = dict.fromkeys(names) | free_of(policy, names), interrupts
+                if self._checkpoint.add(entries):
                     return
             state = policy.saved()
-            waiting = self._later | self._unplaced
-            state.containers |= {name: ContainerState.of(each) for name, each in waiting.items()}
-            state.interrupts, state.free = interrupts, self._left_alone(policy)
-            self._written_of = None if more else policy
+            waiting = self._waiting | self._unplaced
+            state.containers |= {name: ContainerState.of(container) for name, container in waiting.items()}
+            state.interrupts, state.free = interrupts, self._unpinned(policy)
+            self._written_policy = None if more else policy
             self._checkpoint.write(state)
         except OSError as error:
-            self.log.error("the state cannot be kept over a restart: %s", error)  # noqa: TRY400 - it says where
+            self.log.error("cannot save the state for a restart: %s", error)  # noqa: TRY400 - it names the file
 
     def _report_annotations(self, containers: Iterable[Container]) -> None:
         """Warn of annotations that have no effect, in at most `MAX_WARNINGS` lines for one event."""
         warnings = (
-            (container, words)
+            (container, warning)
             for container in containers
-            for words in unread_annotations(container, self.annotations, self.policy_type.unread_annotations)
+            for warning in unread_annotations(container, self.annotations, self.policy_type.unread_annotations)
         )
-        for container, words in islice(warnings, MAX_WARNINGS):
-            self.log.warning("%s: %s", container, words)
+        for container, warning in islice(warnings, MAX_WARNINGS):
+            self.log.warning("%s: %s", container, warning)
 
     def _unmet(self, policy: Policy) -> list[str]:
-        """What running containers ask for that the configuration does not have, in at most `MAX_WARNINGS` lines."""
+        """Requests of running containers that the configuration cannot serve, in at most `MAX_WARNINGS` lines."""
         names = [name for name in policy.unmet if name in policy.containers]
         places = {name: place.name for place in policy.places() for name in place.containers} if names else {}
         lines = [
@@ -678,15 +696,15 @@ class PlacementPlugin(nri.Plugin, ABC):
             self.log.warning("%s", line)
 
 
-def _place_of(container: Container) -> tuple[str, ...]:
-    """Names of which there is one container at a time."""
+def _unique_name(container: Container) -> tuple[str, ...]:
+    """The names that identify one container at a time."""
     return container.pod.uid, container.pod.namespace, container.pod.name, container.name
 
 
 def _newest(pods: list[m.PodSandbox], containers: list[m.Container]) -> dict[str, m.Container]:
-    """The containers that are alive, by id, the oldest first; of several with one name the newest."""
+    """The live containers by id, the oldest first; of several with the same name only the newest."""
     names = {pod.id: (pod.uid, pod.namespace, pod.name) for pod in pods}
-    alive = [each for each in containers if each.state in _ALIVE and each.pod_sandbox_id in names]
-    alive.sort(key=lambda each: (each.created_at, each.id))
-    last = {(names[each.pod_sandbox_id], each.name): each.id for each in alive}
-    return {each.id: each for each in alive if last[names[each.pod_sandbox_id], each.name] == each.id}
+    alive = [container for container in containers if container.state in _ALIVE and container.pod_sandbox_id in names]
+    alive.sort(key=lambda container: (container.created_at, container.id))
+    newest = {(names[container.pod_sandbox_id], container.name): container for container in alive}
+    return {container.id: container for container in newest.values()}

@@ -1,8 +1,4 @@
-"""How a placement policy is used and how it shows itself: places, candidates, and all of it as one document.
-
-One job: the protocol :class:`Policy` of `topology_aware` and `balloons`, and values that tables, pictures and programs
-read. Rules: pure; a document is plain JSON, its CPUs and memory nodes lists such as `0-3,8`. Next: `drawing`.
-"""
+"""The protocol of placement policies, and their places, explanations and measurements as documents for users."""
 
 from __future__ import annotations
 
@@ -19,15 +15,15 @@ from nri.placement.containers import Container, Pins
 from nri.placement.machine import Machine
 from nri.placement.scheduling import SchedulingClass
 from nri.placement.state import Entries, PlacementState
-from nri.placement.tuning import Tuning, described
+from nri.placement.tuning import Tuning, tuning_document
 from nri.text import quote
 
-#: Places of which an account is kept for each container, the best ones.
-MOST_CANDIDATES = 32
+#: Candidates kept in a container's explanation, the best ones.
+MAX_CANDIDATES = 32
 #: Containers that an error names.
-_MOST_NAMED = 20
-#: From here on a number loses digits if it is written as short as can be.
-_MOST_EXACT = 1e5
+_MAX_NAMES = 20
+#: Larger numbers lose digits in Python's format `g`.
+_MAX_SHORT_NUMBER = 1e5
 _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
@@ -36,12 +32,13 @@ class Place:
     """A pool or a balloon.
 
     Attributes:
-        level: of a pool; of a balloon its type.
-        depth: below the root; 0 for balloons.
-        cpus, mems: masks; `shared` the CPUs that its containers have in common now.
+        level: the level of a pool, or the type of a balloon.
+        depth: the depth below the root pool; 0 for balloons.
+        cpus, mems: masks.
+        shared: the mask of the CPUs that its containers share.
         free_m: thousandths of CPUs that are not promised; of a balloon, without growing.
-        memory_free_bytes: below 0 if more was asked for than there is.
-        containers: ids.
+        memory_free_bytes: negative if more is promised than exists.
+        containers: ids of its containers.
     """
 
     name: str
@@ -57,12 +54,12 @@ class Place:
 
 
 class Candidate(NamedTuple):
-    """A place that was looked at.
+    """A place that was considered for a container.
 
     Attributes:
-        has: the numbers that were compared, in words.
-        lost: the comparison that decided for another one, or why it could not serve; "" for the chosen one.
-        change: what would have to be different for it to be chosen; "" for the chosen one.
+        has: a text with the compared numbers.
+        lost: the comparison that another place won, or why the place is unsuitable; "" for the chosen place.
+        change: what would have to change for it to be chosen; "" for the chosen place.
     """
 
     place: str
@@ -72,13 +69,13 @@ class Candidate(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """Why a container is where it is.
+    """Why a container is in its place.
 
     Attributes:
-        request: its class and what it asks for, in words.
-        place: where it is; "" if it is left alone.
-        then: whether the candidates are those of its placing; if not, they are compared now, as if it came now.
-        more: how many candidates were looked at beside these.
+        request: a text with its QoS class and requests.
+        place: the name of its place; "" if it is not pinned.
+        then: whether the candidates are those of its placement; otherwise they are compared as of now.
+        more: the number of further candidates.
     """
 
     container: Container
@@ -90,7 +87,7 @@ class Explanation(NamedTuple):
 
 
 class Gauge(NamedTuple):
-    """One measurement, by the name that the original has for it."""
+    """One measurement, with the name that the original uses."""
 
     name: str
     help: str
@@ -99,14 +96,14 @@ class Gauge(NamedTuple):
 
 
 class Devices:
-    """The devices of a machine, as far as policies ask for them. This machine has none."""
+    """The devices of a machine, for policies. This base class is a machine without devices."""
 
     def cpus_near(self, path: str) -> list[int]:  # noqa: ARG002 - for subclasses
-        """The masks of CPUs near to a device by its path in /sys, several if it has several parts."""
+        """The masks of the CPUs near a device, one for each part of the device; `path` is in /sys."""
         return []
 
     def interrupts(self) -> Mapping[int, str]:
-        """The interrupts by number, with their descriptions."""
+        """Descriptions of interrupts by number."""
         return {}
 
 
@@ -122,62 +119,62 @@ class Policy(Protocol):
     machine: Machine
     options: Any
     containers: dict[str, Container]
-    #: By id, containers with an annotation that the options have no meaning for any more, with the reason.
+    #: Containers by id with an annotation that is not valid any more, with the reason.
     unmet: dict[str, str]
     in_time: Callable[[], None]
 
     @property
     def pins(self) -> Mapping[str, Pins]:
-        """All pins as they are."""
+        """The current pins of all containers."""
         ...
 
     def create(self, container: Container) -> dict[str, Pins]:
-        """Place a container; the pins of all that change. Raises NoPlace."""
+        """Place a container. Returns the pins of all containers that change. Raises NoPlace."""
         ...
 
     def release(self, container_id: str) -> dict[str, Pins]:
-        """Take back what a container has."""
+        """Release a container. Returns the pins of all containers that change."""
         ...
 
     def resize(self, container_id: str, requests: Requests) -> dict[str, Pins]:
-        """Place a container again. Raises NoPlace."""
+        """Place a container again with other requests. Returns the pins that change. Raises NoPlace."""
         ...
 
     def scheduling(self, container: Container) -> SchedulingClass | None:
-        """How a container's processes are scheduled; None if that is left as it is."""
+        """The scheduling class of a container's processes; None to leave their scheduling unchanged."""
         ...
 
     def tuning(self) -> Tuning:
-        """The classes of CPUs, and the interrupts that containers want or not."""
+        """The classes of CPUs, and the interrupts that containers claim or avoid."""
         ...
 
     def node_zones(self) -> list[dict[str, Any]]:
-        """The zones of the node's NodeResourceTopology: one for each pool or balloon, and for containers below it."""
+        """The zones of the node's NodeResourceTopology: one for each pool or balloon, and for its containers."""
         ...
 
     def saved(self) -> PlacementState:
-        """The placements that it has given."""
+        """All placements, as the state file has them."""
         ...
 
-    def news(self) -> Entries:
-        """Of these what may have changed since it was asked for that last."""
+    def changed_entries(self) -> Entries:
+        """The entries of the state that may have changed since the last call."""
         ...
 
     def places(self) -> list[Place]:
-        """Its pools, from the root down, or its balloons."""
+        """The pools, from the root down, or the balloons."""
         ...
 
     def explain(self, container_id: str) -> Explanation:
-        """Why a container is where it is. KeyError for one that it does not have."""
+        """Explain a container's place. Raises KeyError for an unknown container."""
         ...
 
     def gauges(self) -> Iterator[Gauge]:
-        """Its measurements."""
+        """The policy's measurements."""
         ...
 
 
 class PolicyType(Protocol):
-    """The class of a policy. A call raises ValueError for options that do not go with the machine."""
+    """The class of a policy. A call raises ValueError for options that do not fit the machine."""
 
     @property
     def options_type(self) -> type[Any]:
@@ -186,12 +183,12 @@ class PolicyType(Protocol):
 
     @property
     def plugin_options_type(self) -> type[Any]:
-        """The same with the keys of the plugin itself."""
+        """The options class of the plugin, with the plugin's additional keys."""
         ...
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """The annotations that it reads, without their scope, with their meaning."""
+        """The annotations that the policy reads, without their scope, with their meaning."""
         ...
 
     @property
@@ -208,100 +205,105 @@ class PolicyType(Protocol):
         containers: Mapping[str, Container] = ...,
         devices: Devices = ...,
     ) -> Policy:
-        """A policy; it takes up what an earlier one gave to these containers, the oldest first."""
+        """Make a policy that restores what an earlier one gave to these containers, the oldest first."""
         ...
 
 
-def find(containers: Mapping[str, Container], words: str) -> Container:
-    """Of containers by id that of an id, of its beginning, or of a name: NAMESPACE/POD/NAME, POD/NAME, POD or NAME.
+def find_container(containers: Mapping[str, Container], reference: str) -> Container:
+    """Find a container by its id, the beginning of its id, NAMESPACE/POD/NAME, POD/NAME, POD or NAME.
 
-    Raises LookupError if there is none, or several, with those that there are.
+    Raises LookupError, with the possible names, if none or several containers match.
     """
-    exact = containers.get(words)
+    exact = containers.get(reference)
     if exact is not None:
         return exact
-    found = []
-    for each in containers.values():
-        pod = each.pod
-        names = (str(each), f"{pod.namespace}/{pod.name}", f"{pod.name}/{each.name}", pod.name, each.name)
-        if words in names or (words and each.id.startswith(words)):
-            found.append(each)
-    if len(found) == 1:
-        return found[0]
-    several = [*map(str, found or containers.values())]
-    more = f" and {len(several) - _MOST_NAMED} more" if len(several) > _MOST_NAMED else ""
-    listed = ", ".join(sorted(several)[:_MOST_NAMED]) + more
-    if found:
-        raise LookupError(f"{quote(words)} may be each of {listed}")
-    raise LookupError(f"there is no container {quote(words)}; there are {listed or 'none'}")
+    matches = []
+    for container in containers.values():
+        name, pod = container.name, container.pod
+        names = (str(container), f"{pod.namespace}/{pod.name}", f"{pod.name}/{name}", pod.name, name)
+        if reference in names or (reference and container.id.startswith(reference)):
+            matches.append(container)
+    if len(matches) == 1:
+        return matches[0]
+    several = [*map(str, matches or containers.values())]
+    more = f" and {len(several) - _MAX_NAMES} more" if len(several) > _MAX_NAMES else ""
+    listed = ", ".join(sorted(several)[:_MAX_NAMES]) + more
+    if matches:
+        raise LookupError(f"{quote(reference)} matches several containers: {listed}")
+    raise LookupError(f"container {quote(reference)} not found; containers are {listed or 'none'}")
 
 
 def document(policy: Policy) -> dict[str, Any]:
-    """A policy as it is now, as plain values.
+    """The current state of a policy as plain JSON, with CPUs and memory nodes as lists such as `0-3,8`.
 
     It has the policy's name, places, containers, classes of CPUs, interrupts, the zones of the node's
     NodeResourceTopology and, for pictures, the machine.
     """
     places = policy.places()
-    where = {container: place.name for place in places for container in place.containers}
+    place_names = {container: place.name for place in places for container in place.containers}
     return {
         "policy": policy.name,
         "places": [_place(place, policy) for place in places],
-        "containers": [_container(each, where.get(each.id, ""), policy) for each in policy.containers.values()],
-        **described(policy.options.cpuClasses, policy.tuning()),
+        "containers": [_container(c, place_names.get(c.id, ""), policy) for c in policy.containers.values()],
+        **tuning_document(policy.options.cpuClasses, policy.tuning()),
         "zones": policy.node_zones(),
         "machine": _machine(policy.machine),
     }
 
 
-def account(policy: Policy, container_id: str) -> dict[str, Any]:
-    """One container's explanation. KeyError if the policy does not have it."""
-    found = policy.explain(container_id)
+def explanation_document(policy: Policy, container_id: str) -> dict[str, Any]:
+    """A container's explanation as plain JSON. Raises KeyError for an unknown container."""
+    explanation = policy.explain(container_id)
     return {
-        **_container(found.container, found.place, policy),
+        **_container(explanation.container, explanation.place, policy),
         "policy": policy.name,
-        "request": found.request,
-        "then": found.then,
-        "candidates": [each._asdict() for each in found.candidates],
-        "more": found.more,
-        "doubts": list(found.container.doubts),
+        "request": explanation.request,
+        "then": explanation.then,
+        "candidates": [candidate._asdict() for candidate in explanation.candidates],
+        "more": explanation.more,
+        "doubts": list(explanation.container.doubts),
     }
 
 
 def machine_gauges(policy: Policy, used: Mapping[int, int]) -> Iterator[Gauge]:
-    """The measurements of CPUs and memory nodes, which are the same of all policies. `used`: bytes of each node."""
+    """The measurements of CPUs and memory nodes, which all policies have.
+
+    Args:
+        used: bytes in use by memory node.
+    """
     topology, pins = policy.machine.topology, policy.pins
-    asked, tenants, users = Counter[int](), Counter[int](), Counter[int]()
-    shared: dict[str, list[int]] = {}  # what those with the same CPUs ask for, because many share
-    for name, given in pins.items():
-        shared.setdefault(given.cpus or "", []).append(policy.containers[name].requests.cpu_m)
-        users.update(masks.members(masks.parse(given.mems or "")))
-    for cpus, wanted in shared.items():
+    requested_m, cpu_users, node_users = Counter[int](), Counter[int](), Counter[int]()
+    requests: dict[str, list[int]] = {}  # by list of CPUs, because many containers have the same
+    for name, container_pins in pins.items():
+        requests.setdefault(container_pins.cpus or "", []).append(policy.containers[name].requests.cpu_m)
+        node_users.update(masks.members(masks.parse(container_pins.mems or "")))
+    for cpus, amounts_m in requests.items():
         mask = masks.parse(cpus)
-        part = sum(each // max(mask.bit_count(), 1) for each in wanted)
+        part_m = sum(amount_m // max(mask.bit_count(), 1) for amount_m in amounts_m)
         for number in masks.members(mask):
-            asked[number] += part
-            tenants[number] += len(wanted)
-    words = "Of each CPU: what its containers ask for."
+            requested_m[number] += part_m
+            cpu_users[number] += len(amounts_m)
+    help_text = "CPU requests of the containers on each CPU."
     for number in masks.members(policy.machine.online):
         cpu = {"cpu_id": str(number)}
-        yield Gauge("nri_policy_cpu_allocation_milli_cores", words, cpu, asked[number])
-        yield Gauge("nri_policy_cpu_container_count", "Of each CPU: containers.", cpu, tenants[number])
-    for number, each in topology.nodes.items():
-        node, count = {"node_id": str(number)}, users[number]
-        typed = {**node, "node_type": each.kind.upper()}
-        yield Gauge("nri_policy_mem_node_capacity_bytes", "Of each memory node: bytes.", typed, each.memory_bytes)
-        yield Gauge("nri_policy_mem_node_usage_bytes", "Of each memory node: bytes used.", node, used.get(number, 0))
-        yield Gauge("nri_policy_mem_node_container_count", "Of each memory node: containers.", node, count)
+        yield Gauge("nri_policy_cpu_allocation_milli_cores", help_text, cpu, requested_m[number])
+        yield Gauge("nri_policy_cpu_container_count", "Containers on each CPU.", cpu, cpu_users[number])
+    for number, node in topology.nodes.items():
+        labels, count = {"node_id": str(number)}, node_users[number]
+        typed = {**labels, "node_type": node.kind.upper()}
+        yield Gauge("nri_policy_mem_node_capacity_bytes", "Bytes of each memory node.", typed, node.memory_bytes)
+        yield Gauge("nri_policy_mem_node_usage_bytes", "Used bytes of each memory node.", labels, used.get(number, 0))
+        yield Gauge("nri_policy_mem_node_container_count", "Containers on each memory node.", labels, count)
 
 
 def exposition(gauges: Iterable[Gauge]) -> str:
     """Measurements in the text format of Prometheus."""
     families: dict[str, list[str]] = {}
-    for name, words, labels, value in gauges:
-        lines = families.setdefault(name, [f"# HELP {name} {words}", f"# TYPE {name} gauge"])
-        given = ",".join(f'{label}="{text.translate(_ESCAPED)}"' for label, text in labels.items())
-        lines.append(f"{name}{{{given}}} {value:g}" if value < _MOST_EXACT else f"{name}{{{given}}} {value:.0f}")
+    for name, help_text, labels, value in gauges:
+        lines = families.setdefault(name, [f"# HELP {name} {help_text}", f"# TYPE {name} gauge"])
+        label_text = ",".join(f'{label}="{text.translate(_ESCAPED)}"' for label, text in labels.items())
+        number = f"{value:g}" if value < _MAX_SHORT_NUMBER else f"{value:.0f}"
+        lines.append(f"{name}{{{label_text}}} {number}")
     return "".join(f"{line}\n" for lines in families.values() for line in lines)
 
 
@@ -338,7 +340,7 @@ def _container(container: Container, place: str, policy: Policy) -> dict[str, An
 
 
 def _machine(machine: Machine) -> dict[str, Any]:
-    """Packages with their nodes, these with their last caches, these with the threads of their cores."""
+    """Packages with their nodes, nodes with their last-level caches, caches with the threads of their cores."""
     topology, packages = machine.topology, dict[int, dict[int, dict[int, dict[int, list[int]]]]]()
     for number in masks.members(machine.online):
         cpu = topology.cpus[number]

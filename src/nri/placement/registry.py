@@ -1,7 +1,6 @@
-"""The placement policies, one row each.
+"""The registry of placement policies.
 
-A new policy is a package below `nri.placement`, a plugin of the same name in `nri.plugins`, and a row here. The rows
-are read by `nri placement`, the doctor and the inspector; a policy itself loads when it is used.
+A new policy is a package below `nri.placement`, a plugin of the same name in `nri.plugins`, and a row here.
 """
 
 from __future__ import annotations
@@ -17,13 +16,14 @@ if TYPE_CHECKING:
 
 
 class PolicyRow(NamedTuple):
-    """One policy.
+    """A policy that is loaded when it is used.
 
     Attributes:
-        name: of the policy and its plugin, of the plugin's socket and of its state file.
-        resource_kind: the kind of its custom resource; `resource_plural` is its name in URLs.
-        sample: a `spec` with which it runs on any machine.
-        policy: the module and the name of its class.
+        name: the name of the policy, of its plugin, and of the plugin's socket and state file.
+        resource_kind: the kind of its custom resource.
+        resource_plural: the resource's name in URLs.
+        sample: a `spec` that works on any machine.
+        policy: module and name of its class.
     """
 
     name: str
@@ -33,14 +33,14 @@ class PolicyRow(NamedTuple):
     policy: str
 
     def load(self) -> PolicyType:
-        """The policy's class."""
+        """Import the policy's class."""
         module, _, name = self.policy.partition(":")
         policy_type: PolicyType = getattr(import_module(module), name)
         return policy_type
 
     @property
     def resource(self) -> Kind:
-        """Its custom resource at an API server."""
+        """The kind of its custom resource for the apiserver client."""
         from nri.kube.client.objects import Kind
 
         return Kind(self.resource_kind, "config.nri", "v1alpha1", self.resource_plural)
@@ -62,9 +62,9 @@ _ROWS = (
         "nri.placement.balloons.policy:Balloons",
     ),
 )
-#: By name; the first one is the default.
+#: Policies by name.
 POLICIES: Final = {row.name: row for row in _ROWS}
 DEFAULT_POLICY: Final = _ROWS[0]
-#: The names of all policies, and the kinds of their resources, for texts.
+#: All names, and all kinds, for messages.
 POLICY_NAMES: Final = " or ".join(POLICIES)
 RESOURCE_KINDS: Final = " or ".join(row.resource_kind for row in _ROWS)

@@ -1,9 +1,4 @@
-"""Scheduling classes: how the kernel schedules a container's processes, by a name that configuration defines.
-
-One job: :class:`SchedulingClass`, and :func:`named`, which finds the one that a container's annotation asks for.
-Pure; values that the kernel would refuse are refused here, where the configuration is read. Next: the options of the
-policies.
-"""
+"""Scheduling classes: named settings for how the kernel schedules a container's processes."""
 
 from __future__ import annotations
 
@@ -13,9 +8,7 @@ from typing import Final, Literal
 
 from nri.config.complaint import WrongValue
 from nri.config.place import Path
-from nri.placement.containers import Container, shown
-
-__all__ = ["SchedulingClass", "check_names", "named"]
+from nri.placement.containers import Container, quoted
 
 SchedulingPolicy = Literal["", "none", "other", "fifo", "rr", "batch", "iso", "idle", "deadline"]
 SchedulingFlag = Literal[
@@ -23,19 +16,19 @@ SchedulingFlag = Literal[
 ]
 IoClass = Literal["", "none", "rt", "be", "idle"]
 
-#: The least and the most of each number, as the kernel takes them.
+#: Minimum and maximum of each number in the kernel.
 _BOUNDS: Final = {"nice": (-20, 19), "priority": (0, 99), "ioPriority": (0, 7)}
 _TIMES: Final = ("runtime", "deadline", "period")
-#: A day, in microseconds.
-_MOST_US = 86_400_000_000
+#: One day.
+_MAX_US = 86_400_000_000
 
 
 @dataclass(frozen=True)
 class SchedulingClass:
-    """One class; what is not given is left as it is.
+    """A scheduling class; values that are not set stay as they are. Raises WrongValue if the kernel would refuse it.
 
     Attributes:
-        name: what other keys and annotations call it.
+        name: the name for other keys and annotations.
         policy: of Linux's scheduler.
         priority: from 1 to 99, for the policies fifo and rr.
         flags: of sched_setattr.
@@ -58,56 +51,61 @@ class SchedulingClass:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise WrongValue("name", "a scheduling class has no name", "give it one")
-        for key, (least, most) in (*_BOUNDS.items(), *dict.fromkeys(_TIMES, (0, _MOST_US)).items()):
+            raise WrongValue("name", "a scheduling class must have a name", "add name")
+        for key, (low, high) in (*_BOUNDS.items(), *dict.fromkeys(_TIMES, (0, _MAX_US)).items()):
             value = getattr(self, key)
-            if value is not None and not least <= value <= most:
-                raise WrongValue(key, f"{value} is not from {least} to {most}", "write one that is")
+            if value is not None and not low <= value <= high:
+                raise WrongValue(key, f"{value} is out of range", f"write a number from {low} to {high}")
         if self.policy in ("fifo", "rr") and not self.priority:
-            raise WrongValue("policy", f"{self.policy} needs a priority", "add priority, from 1 to 99")
+            raise WrongValue("policy", f"{self.policy} requires a priority", "add priority, from 1 to 99")
         if self.policy not in ("fifo", "rr") and self.priority:
             raise WrongValue(
-                "priority", f"{self.priority} is for the policies fifo and rr", "leave it out, or write nice"
+                "priority", f"{self.priority} is for the policies fifo and rr only", "remove it, or set nice"
             )
         if self.policy == "deadline":
             runtime, deadline, period = self.runtime or 0, self.deadline or 0, self.period or self.deadline or 0
             if not 0 < runtime <= deadline <= period:
                 times = f"runtime {runtime}, deadline {deadline} and period {period}"
                 raise WrongValue("policy", f"deadline with {times}", "write 0 < runtime <= deadline <= period")
-        elif given := next((key for key in _TIMES if getattr(self, key)), None):
-            raise WrongValue(given, f"{getattr(self, given)} is for the policy deadline", "leave it out")
+        elif time_key := next((key for key in _TIMES if getattr(self, key)), None):
+            raise WrongValue(time_key, f"{getattr(self, time_key)} is for the policy deadline only", "remove it")
         if self.ioPriority is not None and self.ioClass not in ("rt", "be"):
-            raise WrongValue("ioPriority", f"{self.ioPriority} is for the ioClass rt and be", "add one of them")
+            raise WrongValue("ioPriority", f"{self.ioPriority} is for ioClass rt and be only", "add ioClass: rt or be")
 
     @property
     def schedules(self) -> bool:
-        """Whether it says anything of CPUs, and not of I/O alone."""
+        """Whether it has CPU settings, not only I/O settings."""
         return bool(self.policy or self.flags or self.nice is not None)
 
 
-def check_names(key: str, names: Sequence[str], asked: Mapping[Path, str]) -> None:
-    """Raise WrongValue for two classes of one name, or for a path that asks for one that is not there.
+def check_names(key: str, names: Sequence[str], references: Mapping[Path, str]) -> None:
+    """Raise WrongValue for two classes of the same name, or for a reference to an undefined class.
 
-    `key` is the list that defines them.
+    Args:
+        key: the key of the list that defines the classes.
+        names: the names in that list.
+        references: names used elsewhere in the configuration, by path.
     """
-    known = set[str]()
+    defined = set[str]()
     for place, name in enumerate(names):
-        if name in known:
-            raise WrongValue((key, place, "name"), f"two are called {name!r}", "rename one")
-        known.add(name)
-    for path, name in asked.items():
-        if name and name not in known:
+        if name in defined:
+            raise WrongValue((key, place, "name"), f"duplicate name {name!r}", "rename one")
+        defined.add(name)
+    for path, name in references.items():
+        if name and name not in defined:
             raise WrongValue(
                 path, f"{name!r} is not in {key}", f"write {', '.join(names)}" if names else "define it there"
             )
 
 
-def named(container: Container, classes: Iterable[SchedulingClass], default: str) -> SchedulingClass | None:
-    """The class of a container's annotation, else the one of this name; None without, or for the name of none."""
-    found = container.asks("scheduling-class")
-    name = default if found is None else found[1]
-    by_name = {each.name: each for each in classes}
-    if name not in by_name and found is not None:
-        defined = ", ".join(by_name) or "none is defined"
-        container.doubt("scheduling-class", f"there is no class {shown(name)}; {defined}")
+def scheduling_class_of(
+    container: Container, classes: Iterable[SchedulingClass], default: str
+) -> SchedulingClass | None:
+    """The class that a container's annotation names, else the one named `default`; None if it is not defined."""
+    annotation = container.asks("scheduling-class")
+    name = default if annotation is None else annotation[1]
+    by_name = {scheduling_class.name: scheduling_class for scheduling_class in classes}
+    if name not in by_name and annotation is not None:
+        defined = ", ".join(by_name) or "none"
+        container.doubt("scheduling-class", f"unknown class {quoted(name)}; defined classes: {defined}")
     return by_name.get(name)

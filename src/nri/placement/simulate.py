@@ -1,4 +1,4 @@
-"""Placement on paper: containers of manifests on a machine that is only described, with the policy of a resource."""
+"""Simulate placement: containers of manifests on a described machine, with the policy of a custom resource."""
 
 from __future__ import annotations
 
@@ -26,7 +26,12 @@ _CACHE = re.compile("/sys/devices/system/cpu/cpu([0-9]{1,5})/cache/index([0-9]{1
 
 
 class Simulation(NamedTuple):
-    """A policy that has placed the containers of manifests: all of them by id, and why some were refused."""
+    """The outcome of a simulation.
+
+    Attributes:
+        containers: all containers by id.
+        refused: the reasons by id of the containers that were refused.
+    """
 
     policy: Policy
     containers: dict[str, Container]
@@ -36,19 +41,19 @@ class Simulation(NamedTuple):
 def simulate(
     topology: Topology, resource: Source, workloads: Iterable[Workload], note: Callable[[str], None]
 ) -> Simulation:
-    """Place the containers of manifests, one after the other.
+    """Place the containers of manifests one by one.
 
     Args:
         resource: the custom resource of a policy, as `read_resource` returns it.
         note: called for each key and annotation that has no effect.
 
     Raises:
-        ConfigError: the resource is not one of a policy, or its options do not go with the machine.
+        ConfigError: the resource is not a policy, or its options do not fit the machine.
     """
     row = _row_of(resource)
     policy = policy_of(row, Machine.of(topology), resource)
-    for unread in unread_keys(policy.options, len(topology.online)):
-        note(str(refused(type(policy.options), resource, unread)))
+    for complaint in unread_keys(policy.options, len(topology.online)):
+        note(str(refused(type(policy.options), resource, complaint)))
     simulation = Simulation(policy, {}, {})
     memory_bytes = total_memory_bytes(topology)
     for workload in workloads:
@@ -66,32 +71,32 @@ def simulate(
 
 
 def total_memory_bytes(topology: Topology) -> int:
-    """The memory of all nodes of a machine."""
+    """The total memory of a machine's nodes."""
     return sum(node.memory_bytes for node in topology.nodes.values())
 
 
 def read_resource(path: str) -> Source:
-    """The custom resource in a file; without a path the sample of the default policy."""
+    """Read the custom resource in a file; without a path, the sample of the default policy."""
     sample = {"kind": DEFAULT_POLICY.resource_kind, "spec": DEFAULT_POLICY.sample}
     return read_file(path) if path else Source("", json.dumps(sample), "json")
 
 
 def _row_of(resource: Source) -> PolicyRow:
-    """The policy of a custom resource. Raises ConfigError if it is not one."""
+    """The policy of a custom resource. Raises ConfigError if the resource is not a policy."""
     tree: Any = parse_text(resource)
     kind = tree.get("kind") if isinstance(tree, dict) else None
     row = next((row for row in POLICIES.values() if row.resource_kind == kind), None)
     if row is None:
-        reason = "there is no kind" if kind is None else f"kind: {json.dumps(kind)} is none of a policy"
-        step = "put these keys below spec" if kind is None and isinstance(tree, dict) else "with a spec"
+        reason = "kind is missing" if kind is None else f"kind: {json.dumps(kind)} is not a policy"
+        step = "and put these keys below spec" if kind is None and isinstance(tree, dict) else "with a spec"
         raise ConfigError(resource.name, "", f"{reason}; write kind: {RESOURCE_KINDS}, {step}")
     if "spec" not in tree:
-        raise ConfigError(resource.name, "", "there is no spec; put the keys of the policy below spec")
+        raise ConfigError(resource.name, "", "spec is missing; put the keys of the policy below spec")
     return row
 
 
 def policy_of(row: PolicyRow, machine: Machine, source: Source, choices: Choices = Choices.DEFAULT) -> Policy:
-    """A policy for a described machine, of a configuration or a custom resource. Raises ConfigError."""
+    """Make a policy for a described machine from a configuration or a custom resource. Raises ConfigError."""
     policy_type = row.load()
     options: Any = read(policy_type.options_type, [source])
     try:
@@ -101,13 +106,13 @@ def policy_of(row: PolicyRow, machine: Machine, source: Source, choices: Choices
 
 
 class _DescribedDevices(Devices):
-    """The memory nodes and caches of a machine; a description has no other devices."""
+    """Memory nodes and caches as devices; a described machine has no others."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
 
     def cpus_near(self, path: str) -> list[int]:
-        """The mask of CPUs near to a memory node or a cache by its path in /sys."""
+        """The mask of the CPUs near a memory node or a cache; `path` is in /sys."""
         if node := _NODE.fullmatch(path):
             return [self._machine.nodes.get(int(node[1]), 0)]
         if cache := _CACHE.fullmatch(path):

@@ -1,4 +1,4 @@
-"""Machines from a copy of their /sys: a folder, or an archive, which is read without unpacking it to a disk."""
+"""Read a machine from a copy of its /sys: a folder, or an archive, which is not unpacked to disk."""
 
 from __future__ import annotations
 
@@ -14,67 +14,69 @@ from nri.errors import ConfigError
 from nri.host import Root
 from nri.host.topology import Topology, read_topology
 
-#: No file of /sys is as large.
-_MOST_BYTES = 1 << 20
-#: An archive has no more, unpacked, nor longer paths: those of /sys have some 200 characters.
-_MOST_UNPACKED, _LONGEST_PATH = 512 << 20, 4096
-#: Whatever reading of an archive raises that is broken or cut.
-_BROKEN = (OSError, ValueError, EOFError, lzma.LZMAError, zlib.error, tarfile.TarError)
-_MOST_LINKS = 40
-#: The file by which a machine is found in an archive.
+#: Files in /sys are much smaller.
+_MAX_FILE_BYTES = 1 << 20
+_MAX_UNPACKED_BYTES = 512 << 20
+#: Paths in /sys have about 200 characters.
+_MAX_PATH_LENGTH = 4096
+#: Exceptions while reading a damaged archive.
+_DAMAGE = (OSError, ValueError, EOFError, lzma.LZMAError, zlib.error, tarfile.TarError)
+_MAX_LINKS = 40
+_MAX_NAMES = 40
+#: The file that identifies the root of a machine in an archive.
 _ONLINE = "sys/devices/system/cpu/online"
 
 
 def read_machine(path: str) -> Topology:
-    """The machine of a root folder, or of an archive: FILE, or FILE:FOLDER if it has several machines.
+    """Read a machine from a root folder, or from an archive: FILE, or FILE:FOLDER if it contains several machines.
 
-    Raises ConfigError if there is none.
+    Raises ConfigError if it cannot be read.
     """
     file, _, inside = path.rpartition(":") if not Path(path).exists() else (path, "", "")
     file = file or path
     if not Path(file).exists():
-        raise ConfigError(path, "", "there is no such folder or archive", "name a copy of a machine's root")
+        raise ConfigError(path, "", "folder or archive not found", "name a copy of a machine's root")
     try:
         if not Path(file).is_file():
             topology = read_topology(Root(path))
         else:
             with tarfile.open(file) as tar:
                 topology = read_topology(_Snapshot(tar, inside or _only_machine(file, tar)))
-    except _BROKEN as error:
-        reason = f"no snapshot of a machine: {first_line(error).rstrip(':')}"
+    except _DAMAGE as error:
+        reason = f"cannot read the machine: {first_line(error).rstrip(':')}"
         raise ConfigError(path, "", reason, "name a copy of its root, or an archive of one") from error
     if not topology.cpus:
-        raise ConfigError(path, "", "there are no CPUs in sys/devices/system/cpu", "name a copy of a machine's root")
+        raise ConfigError(path, "", "no CPUs found in sys/devices/system/cpu", "name a copy of a machine's root")
     return topology
 
 
 def read_archive(archive: Path, inside: str) -> Topology:
-    """The machine of a folder in an archive. Raises ConfigError if it cannot be read."""
+    """Read a machine from a folder in an archive. Raises ConfigError if it cannot be read."""
     try:
         with tarfile.open(archive) as tar:
             return read_topology(_Snapshot(tar, inside))
-    except _BROKEN as error:
-        raise ConfigError(str(archive), "", f"no snapshot of a machine: {first_line(error).rstrip(':')}") from error
+    except _DAMAGE as error:
+        raise ConfigError(str(archive), "", f"cannot read the machine: {first_line(error).rstrip(':')}") from error
 
 
 def _only_machine(file: str, tar: tarfile.TarFile) -> str:
-    """The folder of the one machine in an archive."""
+    """The folder of the only machine in an archive. Raises ConfigError if it contains none or several."""
     names = (posixpath.normpath(member.name) for member in _members(tar))
     roots = {posixpath.normpath(name.removesuffix(_ONLINE)) for name in names if name.endswith(_ONLINE)}
     if len(roots) != 1:
-        listed = ", ".join(f"{file}:{root}" for root in sorted(roots)[:_MOST_LINKS])
-        raise ConfigError(file, "", f"there are {len(roots)} machines in it", f"name one: {listed}" if roots else "")
+        listed = ", ".join(f"{file}:{root}" for root in sorted(roots)[:_MAX_NAMES])
+        raise ConfigError(file, "", f"the archive has {len(roots)} machines", f"name one: {listed}" if roots else "")
     return roots.pop()
 
 
 def _members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """The content of an archive. Raises ValueError for more than a machine has."""
-    left = _MOST_UNPACKED
+    """The members of an archive. Raises ValueError if it is too large for a machine."""
+    remaining_bytes = _MAX_UNPACKED_BYTES
     for member in tar:
-        left -= member.size + tarfile.BLOCKSIZE
-        if left < 0:
-            raise ValueError(f"it has more than {_MOST_UNPACKED >> 20} MiB, unpacked")
-        if len(member.name) + len(member.linkname) <= _LONGEST_PATH:
+        remaining_bytes -= member.size + tarfile.BLOCKSIZE
+        if remaining_bytes < 0:
+            raise ValueError(f"more than {_MAX_UNPACKED_BYTES >> 20} MiB when unpacked")
+        if len(member.name) + len(member.linkname) <= _MAX_PATH_LENGTH:
             yield member
 
 
@@ -91,23 +93,25 @@ class _Snapshot:
             if member.issym():
                 self._links[path] = posixpath.join(folder, member.linkname)
             elif member.isfile() and (content := tar.extractfile(member)) is not None:
-                text = content.read(_MOST_BYTES).partition(b"\0")[0]  # tar fills up what is shorter than its size
+                text = content.read(_MAX_FILE_BYTES).partition(b"\0")[0]  # tar pads files shorter than their size
                 self._texts[path] = text.decode(errors="replace")
-            while name and name not in self._names.setdefault(folder, set()):  # its folders may be in no entry
+            while name and name not in self._names.setdefault(
+                folder, set()
+            ):  # an archive need not have entries for folders
                 self._names[folder].add(name)
                 folder, name = posixpath.split(folder)
 
     def find(self, path: str) -> str | None:
-        """The text of a file, None if it is not there."""
-        return self._texts.get(self._followed(path))
+        """The text of a file; None if it does not exist."""
+        return self._texts.get(self._resolve(path))
 
     def names(self, path: str) -> list[str]:
         """The names in a folder."""
-        return sorted(self._names.get(self._followed(path), ()))
+        return sorted(self._names.get(self._resolve(path), ()))
 
-    def _followed(self, path: str) -> str:
-        """A path without links."""
-        for _ in range(_MOST_LINKS):
+    def _resolve(self, path: str) -> str:
+        """Follow the links in a path."""
+        for _ in range(_MAX_LINKS):
             parts = path.split("/")
             for end in range(2, len(parts) + 1):
                 target = self._links.get("/".join(parts[:end]))

@@ -1,9 +1,7 @@
-"""A policy's decisions as plain values: to be written down, and to be taken up again by the next policy.
+"""The state of a policy as plain values, for the state file and for the next policy.
 
-One job: :class:`PlacementState`, its form as JSON, and back; :class:`Kept` is what both policies do for it. A policy
-that is made with a state gives each container just what it had, as far as machine and options still allow that; who
-makes the policy places the others again. Pure.
-Next: `topology_aware.policy` and `balloons.policy`, which give it and take it up.
+A policy made with a state gives each container what it had, as far as the machine and the options allow; its caller
+places the remaining containers.
 """
 
 from __future__ import annotations
@@ -21,34 +19,23 @@ if TYPE_CHECKING:
     from nri.placement.containers import Changes, Pins
     from nri.placement.zones import MemoryZones
 
-__all__ = [
-    "BalloonState",
-    "ContainerState",
-    "Entries",
-    "GrantState",
-    "Kept",
-    "PartState",
-    "PlacementState",
-    "patched",
-    "plain",
-    "refuse_version",
-]
-
-#: Some of a state: of its parts the entries by name, None for those that are gone; of some parts they are all.
+#: A change of a state: for each part its changed entries by name; None for a deleted entry.
 Entries = dict[str, dict[str, Any]]
-_WHOLE = ("balloons", "interrupts")
+#: Parts of which a change always has all entries.
+_COMPLETE_PARTS = ("balloons", "interrupts")
 
-#: Of the form that is written; another one is not read.
+#: Version of the file format; other versions are not read.
 _VERSION = 3
-#: What of it changes with each event.
+#: The parts that events change.
 _PARTS = ("containers", "grants", "balloons", "members", "zones", "interrupts", "free")
 
 
 @dataclass(frozen=True)
 class ContainerState:
-    """A container as it came, before it was adjusted: a runtime that is asked later reports it as it is now.
+    """A container as the runtime created it; later the runtime reports only the adjusted values.
 
-    `squeezed`: it was placed as if it asked for nothing.
+    Attributes:
+        squeezed: whether it was placed without its requests because they did not fit.
     """
 
     cpu_m: int = 0
@@ -62,27 +49,27 @@ class ContainerState:
 
     @classmethod
     def of(cls, container: Container) -> ContainerState:
-        """The values of a container."""
+        """The state of a container."""
         if container.written is None or container.written[0] is not container.requests:
             hints = {source: list(hint) for source, hint in container.hints.items()}
-            squeezed = container.asked is not None
-            asked = container.requests if container.asked is None else container.asked
-            made = cls(*asked, container.mems, container.shares, hints, squeezed)
-            container.written = container.requests, made
+            squeezed = container.unmet_requests is not None
+            requests = container.requests if container.unmet_requests is None else container.unmet_requests
+            state = cls(*requests, container.mems, container.shares, hints, squeezed)
+            container.written = container.requests, state
         written: ContainerState = container.written[1]
         return written
 
     def restore(self, container: Container) -> None:
-        """Let a container be as it came."""
-        asked = Requests(self.cpu_m, self.cpu_limit_m, self.memory_bytes, self.memory_limit_bytes)
-        container.requests, container.asked = (Requests(), asked) if self.squeezed else (asked, None)
+        """Set a container's values to this state."""
+        requests = Requests(self.cpu_m, self.cpu_limit_m, self.memory_bytes, self.memory_limit_bytes)
+        container.requests, container.unmet_requests = (Requests(), requests) if self.squeezed else (requests, None)
         container.mems, container.shares = self.mems, self.shares
         container.hints = {source: Hint(*hint[: len(Hint._fields)]) for source, hint in self.hints.items()}
 
 
 @dataclass(frozen=True)
 class GrantState:
-    """The placement of a container by topology-aware; lists of CPUs and nodes as texts."""
+    """The placement of a container by topology-aware; CPUs and memory nodes are lists such as `0-3,8`."""
 
     pool: str
     kind: Literal["normal", "reserved", "preserve"] = "normal"
@@ -94,7 +81,11 @@ class GrantState:
 
 @dataclass(frozen=True)
 class PartState:
-    """A balloon or a component of one; `components` of the parts that follow, with theirs, are its own."""
+    """A balloon or a component of one.
+
+    Attributes:
+        components: the number of its components, which follow it in `BalloonState.parts` with their own components.
+    """
 
     type: str
     instance: int
@@ -104,7 +95,7 @@ class PartState:
 
 @dataclass(frozen=True)
 class BalloonState:
-    """The CPUs of a balloon. `parts` begins with itself."""
+    """A balloon. `parts` has the balloon and then its components."""
 
     parts: list[PartState]
     idle: str = ""
@@ -112,13 +103,14 @@ class BalloonState:
 
 @dataclass
 class PlacementState:
-    """All of it. Containers and balloons are in their order, the oldest first.
+    """The complete state. Containers and balloons are in their order, the oldest first.
 
     Attributes:
-        version, policy: who can read it.
-        members, zones: the balloon of a container, and its memory nodes.
-        interrupts: the CPUs of those that were moved, before.
-        free: the containers whose CPUs, memory nodes or both ("cpus mems") are left as they are.
+        policy: the name of the policy that wrote it.
+        members: the balloon of each container.
+        zones: the memory nodes of each container.
+        interrupts: the original CPUs of each moved interrupt.
+        free: what is not pinned of each container: "cpus", "mems" or "cpus mems".
     """
 
     policy: str
@@ -135,46 +127,47 @@ class PlacementState:
         refuse_version({"version": self.version})
 
     def restore(self, containers: Iterable[Container]) -> None:
-        """Let those of some containers that are known be as they came."""
+        """Set the values of those containers that the state has."""
         for container in containers:
-            known = self.containers.get(container.id)
-            if known is not None:
-                known.restore(container)
+            state = self.containers.get(container.id)
+            if state is not None:
+                state.restore(container)
 
     def tree(self) -> dict[str, Any]:
-        """It as JSON has it."""
-        return {"version": self.version, "policy": self.policy, **plain({part: getattr(self, part) for part in _PARTS})}
+        """The state as JSON values."""
+        parts = json_entries({part: getattr(self, part) for part in _PARTS})
+        return {"version": self.version, "policy": self.policy, **parts}
 
     def since(self, before: PlacementState) -> Entries:
-        """All entries, and those of an earlier one that are gone: `take` brings the earlier one to this one by them."""
+        """The change from an earlier state to this one, for the earlier state's `take`."""
         parts = ((part, getattr(before, part), getattr(self, part)) for part in _PARTS)
         return {part: dict.fromkeys(name for name in old if name not in new) | new for part, old, new in parts}
 
     def take(self, entries: Entries) -> Entries | None:
-        """Have these entries; those that were others before, or None if balloons are in another order now.
+        """Apply a change. Returns the entries that differ, or None if the order of balloons has changed.
 
-        `patched` does the same to the tree of this one.
+        `patch_tree` applies the returned entries to the JSON values of this state.
         """
-        found: Entries = {}
-        for part, given in entries.items():
-            mine = getattr(self, part)
-            gone = [name for name in mine if name not in given] if part in _WHOLE else ()
-            for name, each in (dict.fromkeys(gone) | given).items():
-                was = mine.get(name)
-                if was is each or was == each:
+        changes: Entries = {}
+        for part, new in entries.items():
+            table = getattr(self, part)
+            deleted = [name for name in table if name not in new] if part in _COMPLETE_PARTS else ()
+            for name, entry in (dict.fromkeys(deleted) | new).items():
+                before = table.get(name)
+                if before is entry or before == entry:
                     continue
-                found.setdefault(part, {})[name] = each
-                if each is None:
-                    del mine[name]
+                changes.setdefault(part, {})[name] = entry
+                if entry is None:
+                    del table[name]
                 else:
-                    mine[name] = each
-            if part == "balloons" and [*mine] != [name for name, each in given.items() if each is not None]:
+                    table[name] = entry
+            if part == "balloons" and [*table] != [name for name, entry in new.items() if entry is not None]:
                 return None
-        return found
+        return changes
 
 
-class Kept(ABC):
-    """What of a policy is kept over a restart: all of it, or what has changed."""
+class PersistentPolicy(ABC):
+    """The base of policies, which saves their state."""
 
     name: str
     annotations: ClassVar[Mapping[str, str]]
@@ -185,48 +178,48 @@ class Kept(ABC):
 
     @property
     def pins(self) -> Mapping[str, Pins]:
-        """All pins as they are."""
+        """The current pins of all containers."""
         return self._changes.pins
 
     def saved(self) -> PlacementState:
-        """All placements as plain values."""
+        """The complete state."""
         state = PlacementState(self.name)
         state.take(self._entries(self.containers))
         return state
 
-    def news(self) -> Entries:
-        """Of these what may have changed since it was asked for that last."""
+    def changed_entries(self) -> Entries:
+        """The entries of the state that may have changed since the last call."""
         names, self._changes.touched, self.zones.touched = self._changes.touched | self.zones.touched, {}, {}
         return self._entries(names)
 
     @abstractmethod
     def _entries(self, names: Iterable[str]) -> Entries:
-        """What these containers have, None for those that are gone; of balloons all."""
+        """The entries of these containers, None for released ones, and all balloons."""
 
 
 def refuse_version(tree: object) -> None:
-    """Raise ValueError for a tree of another version: its keys would be complained of else, which nobody can mend."""
-    found = tree.get("version", _VERSION) if isinstance(tree, dict) else _VERSION
-    if found != _VERSION:
-        raise ValueError(f"it is of version {found}, and this program reads version {_VERSION}")
+    """Raise ValueError for another version, before its unknown keys cause a less helpful error."""
+    version = tree.get("version", _VERSION) if isinstance(tree, dict) else _VERSION
+    if version != _VERSION:
+        raise ValueError(f"the file has version {version}; this program reads version {_VERSION}")
 
 
-def patched(tree: dict[str, Any], changes: dict[str, Any]) -> None:
-    """Put what `take` has found into a tree. AttributeError, KeyError or TypeError if it has not found that."""
+def patch_tree(tree: dict[str, Any], changes: dict[str, Any]) -> None:
+    """Apply changes that `take` returned to JSON values. Other input raises AttributeError, KeyError or TypeError."""
     for part, entries in changes.items():
-        for name, each in entries.items():
-            if each is None:
+        for name, entry in entries.items():
+            if entry is None:
                 tree[part].pop(name, None)
             else:
-                tree[part][name] = each
+                tree[part][name] = entry
 
 
-def plain(entries: Entries) -> Entries:
-    """Entries as JSON has them."""
-    return {part: {name: _plain(each) for name, each in given.items()} for part, given in entries.items()}
+def json_entries(entries: Entries) -> Entries:
+    """Entries as JSON values."""
+    return {part: {name: _json_entry(entry) for name, entry in table.items()} for part, table in entries.items()}
 
 
-def _plain(entry: object) -> Any:
+def _json_entry(entry: object) -> Any:
     if isinstance(entry, BalloonState):
-        return vars(entry) | {"parts": [vars(each) for each in entry.parts]}
+        return vars(entry) | {"parts": [vars(part) for part in entry.parts]}
     return entry if entry is None or isinstance(entry, str) else vars(entry)

@@ -1,10 +1,4 @@
-"""The CPUs' frequencies and idle states, and the interrupts' CPUs, written as a policy has them.
-
-One job: :class:`Tuner`. Rules: only what has changed since the last time is written; a machine that lacks a file, or a
-root that is read-only, is reported once for each kind of file, and keeps no container from running; an interrupt that
-nobody asks for any more comes to the CPUs that it had at first, also after a restart. Next: `plugin`, which calls
-it within a second of each decision.
-"""
+"""Apply a policy's CPU frequencies, idle states and interrupt affinities to the machine."""
 
 from __future__ import annotations
 
@@ -21,54 +15,52 @@ from nri.placement.machine import Machine
 from nri.placement.tuning import Settings, Tuning, affinities, settings
 from nri.text import count
 
-__all__ = ["Tuner"]
-
-#: Places that a complaint names.
-_MOST_NAMED = 3
-#: After so many calls of `apply` interrupts are looked for that have come with a device meanwhile.
-_LOOK_TURNS = 30
+#: Files that a complaint names.
+_MAX_NAMES = 3
+#: Calls of `apply` between two searches for interrupts of new devices.
+_SEARCH_TURNS = 30
 
 
 class Tuner:
-    """The settings that are in force.
+    """Write settings that have changed, and report those that the machine does not accept.
 
     Args:
-        say: told of what this machine does not take.
-        first: the CPUs of interrupts before they were moved, by number, as an earlier life left them.
-        keep: called when these are others, before more are moved and after some are back.
+        warn: called with each new problem.
+        first: the original CPUs of moved interrupts by number, from an earlier run of the plugin.
+        save: called when `first` has changed: before interrupts are moved, and after they are moved back.
     """
 
     def __init__(
-        self, root: Root, say: Callable[[str], None], first: Mapping[str, str], keep: Callable[[], None] = lambda: None
+        self, root: Root, warn: Callable[[str], None], first: Mapping[str, str], save: Callable[[], None] = lambda: None
     ) -> None:
-        self._root, self._say, self._keep = root, say, keep
+        self._root, self._warn, self._save = root, warn, save
         self.first = dict(first)
         self.problems: list[str] = []
         self._limits = cache(partial(limits_of, root))
-        self._done: tuple[Any, ...] | None = None
-        self._now = Settings({}, {})
+        self._last_request: tuple[Any, ...] | None = None
+        self._settings = Settings({}, {})
         self._interrupts: dict[int, tuple[str, int]] | None = None
         self._turn = 0
 
     def apply(self, tuning: Tuning, options: Any, machine: Machine) -> None:
-        """Write what a policy wants."""
-        wanted = tuning, options, machine
-        if not self._has_others() and wanted == self._done:
+        """Write what has changed since the last call."""
+        request = tuning, options, machine
+        if not self._has_new_interrupts() and request == self._last_request:
             return
-        self._done = wanted
-        whole = getattr(options, "turboDomain", "package") == "system"
-        new = settings(options.cpuClasses, tuning.classes, machine, self._limits, whole)
+        self._last_request = request
+        is_system_wide = getattr(options, "turboDomain", "package") == "system"
+        new = settings(options.cpuClasses, tuning.classes, machine, self._limits, is_system_wide)
         results = list(self._write_cpus(new))
-        self._now = new
+        self._settings = new
         results += self._write_interrupts(tuning, options.controllableInterrupts, machine)
         self._complain(results)
 
     def _write_cpus(self, new: Settings) -> Iterable[Result]:
         for cpu, setting in new.cpus.items():
-            if self._now.cpus.get(cpu, Setting()) != setting:
+            if self._settings.cpus.get(cpu, Setting()) != setting:
                 yield from tune(self._root, cpu, setting)
         for die, between in new.uncore.items():
-            if self._now.uncore.get(die) != between:
+            if self._settings.uncore.get(die) != between:
                 yield from tune_uncore(self._root, *die, *between)
 
     def _write_interrupts(self, tuning: Tuning, controllable: list[str], machine: Machine) -> Iterable[Result]:
@@ -76,63 +68,66 @@ class Tuner:
             return []
         if self._interrupts is None:
             self._interrupts = self._read()
-        wanted = affinities(self._interrupts, tuning.irq_affinities, controllable, machine.online)
-        there = {str(number) for number in self._interrupts}
-        before = {name: cpus for name, cpus in self.first.items() if name in there or not there}
-        moves = {number: wanted.get(number, first) for number, (_, first) in self._interrupts.items()}
-        away = {
-            str(number): masks.text(first) for number, (_, first) in self._interrupts.items() if moves[number] != first
+        requested = affinities(self._interrupts, tuning.irq_affinities, controllable, machine.online)
+        existing = {str(number) for number in self._interrupts}
+        before = {name: cpus for name, cpus in self.first.items() if name in existing or not existing}
+        # An interrupt that nobody claims any more gets its original CPUs.
+        targets = {number: requested.get(number, first) for number, (_, first) in self._interrupts.items()}
+        moved = {
+            str(number): masks.text(first)
+            for number, (_, first) in self._interrupts.items()
+            if targets[number] != first
         }
-        self._remember(away | before)
-        back = set[str]()
-        found = []
-        for number, cpus in moves.items():
+        self._set_first(moved | before)
+        restored = set[str]()
+        results = []
+        for number, cpus in targets.items():
             name = str(number)
             if name in self.first:
                 result = set_affinity(self._root, number, masks.text(cpus))
-                found.append(result)
-                if name not in away if result.in_force else name not in before:
-                    back.add(name)
-        self._remember({name: cpus for name, cpus in self.first.items() if name not in back})
-        return found
+                results.append(result)
+                if name not in moved if result.in_force else name not in before:
+                    restored.add(name)
+        self._set_first({name: cpus for name, cpus in self.first.items() if name not in restored})
+        return results
 
-    def _remember(self, first: dict[str, str]) -> None:
-        """Let these be the first CPUs of interrupts, before a kill could lose them."""
+    def _set_first(self, first: dict[str, str]) -> None:
+        """Set and save the original CPUs of interrupts, before a kill could lose them."""
         if first != self.first:
             self.first = first
-            self._keep()
+            self._save()
 
-    def _has_others(self) -> bool:
-        """Whether there are other interrupts than before, if it is time to look."""
+    def _has_new_interrupts(self) -> bool:
+        """Whether the interrupts have changed; checked only every `_SEARCH_TURNS` calls."""
         self._turn += 1
-        if self._interrupts is None or self._turn % _LOOK_TURNS:
+        if self._interrupts is None or self._turn % _SEARCH_TURNS:
             return False
         before, self._interrupts = self._interrupts, self._read()
         return self._interrupts != before
 
     def _read(self) -> dict[int, tuple[str, int]]:
-        """The description of each interrupt, and the CPUs that it had at first."""
-        found, known = {}, self._interrupts or {}
-        for number, words in read_interrupts(self._root).items():
+        """The description and the original CPUs of each interrupt."""
+        interrupts, previous = {}, self._interrupts or {}
+        for number, description in read_interrupts(self._root).items():
             with suppress(ValueError):
                 text = self.first.get(str(number)) or affinity_of(self._root, number) or ""
-                cpus = known[number][1] if number in known else masks.parse(text)
+                cpus = previous[number][1] if number in previous else masks.parse(text)
                 if cpus:
-                    found[number] = words, cpus
-        return found
+                    interrupts[number] = description, cpus
+        return interrupts
 
     def _complain(self, results: Iterable[Result]) -> None:
-        """Tell what is not in force, places that lack the same in one sentence, and each sentence once."""
+        """Report settings that are not in force, one message per kind of problem, and each message once."""
         kinds: dict[tuple[str, str], list[str]] = {}
         for result in results:
             if not result.in_force:
                 reason = result.reason.replace(result.target, "*")
                 kinds.setdefault((f"{result.name} {result.outcome.value}", reason), []).append(result.target)
         problems = []
-        for (what, reason), places in kinds.items():
-            more = f" and {count(len(places) - _MOST_NAMED, 'more place')}" if len(places) > _MOST_NAMED else ""
-            problems.append(f"{', '.join(places[:_MOST_NAMED])}{more}: {what}: {reason}")
+        for (outcome, reason), files in kinds.items():
+            more = f" and {count(len(files) - _MAX_NAMES, 'more file')}" if len(files) > _MAX_NAMES else ""
+            problems.append(f"{', '.join(files[:_MAX_NAMES])}{more}: {outcome}: {reason}")
         for problem in problems:
             if problem not in self.problems:
-                self._say(problem)
+                self._warn(problem)
         self.problems = problems or self.problems

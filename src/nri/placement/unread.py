@@ -1,8 +1,4 @@
-"""Keys of nri-plugins' configuration and annotations that have no effect here, with the reason. Pure.
-
-The plugins log them, and `nri placement simulate` prints them. A key is the error of a value, so that the reader of the
-file can add its line.
-"""
+"""Configuration keys and annotations of nri-plugins that have no effect here, with the reason."""
 
 from __future__ import annotations
 
@@ -17,21 +13,21 @@ from nri.text import plain
 
 _CLASSES = "classes of block I/O and RDT are set by the plugin rdt"
 #: Why keys that name devices of the kubelet have no effect.
-POD_RESOURCES = "the kubelet's pod resources are not asked"
+POD_RESOURCES = "the kubelet's pod resources API is not used"
 #: Keys of both policies.
 _KEYS: Final = {
     "instrumentation": "metrics are served at --metrics HOST:PORT",
     "log": "the log is set by --log-level",
 }
-#: The same for keys of `agent`.
+#: Keys of `agent`.
 _AGENT: Final = {
     "podResourceAPI": POD_RESOURCES,
-    "nodeResourceTopology": "nri placement follow writes it, beside the plugin",
+    "nodeResourceTopology": "nri placement follow writes it",
 }
 _DOMAIN: Final = f"{SUFFIX.removeprefix('.')}/"
-#: Warnings of one event.
+#: Warnings per event.
 MAX_WARNINGS: Final = 20
-#: Unknown annotations that are compared with all known ones, which costs a tenth of a millisecond each.
+#: Unknown annotations that are compared with all known ones; each costs 0.1 ms.
 _MAX_UNKNOWN: Final = 100
 _MAX_KEY_LENGTH: Final = 320
 _NOTHING: Any = (None, "", False, [], {})
@@ -44,13 +40,13 @@ _ANNOTATIONS: Final = {
 
 
 def unread_keys(options: Any, cpus: int) -> Iterator[WrongValue]:
-    """Keys of a policy's options that are set, and have no effect on a machine of this many CPUs, with the reason."""
+    """Keys of a policy's options that have no effect on a machine with this number of CPUs, with the reason."""
     for key, reason in _KEYS.items():
         if getattr(options, key) not in _NOTHING:
             yield without_effect(reason, key)
     for key, value in options.agent.items():
         if value:
-            yield without_effect(_AGENT.get(key, "there is no agent beside the plugin"), "agent", key)
+            yield without_effect(_AGENT.get(key, "there is no agent"), "agent", key)
     for key in ("rdt", "blockio"):
         if getattr(options.control, key):
             yield without_effect(_CLASSES, "control", key)
@@ -67,29 +63,29 @@ def without_effect(reason: str, *path: str | int) -> WrongValue:
     return WrongValue(path, f"it has no effect: {reason}", "")
 
 
-def unread_annotations(container: Container, known: Collection[str], unread: Mapping[str, str]) -> list[str]:
-    """Annotations of a container that could not be read, have no effect in a policy, or look misspelt, in words.
+def unread_annotations(container: Container, readable: Collection[str], unread: Mapping[str, str]) -> list[str]:
+    """Warnings about a container's annotations that are invalid, have no effect, or look misspelt.
 
-    There are at most `MAX_WARNINGS`; the last one says if there are more.
+    There are at most `MAX_WARNINGS`; the last one states if there are more.
 
     Args:
-        known: the policy's annotations, without their scope.
-        unread: those of other policies, without their domain, with the reason why they have no effect.
+        readable: the policy's annotations, without their scope.
+        unread: annotations of other policies, without their domain, with the reason why they have no effect.
     """
-    warnings = list(islice(_unread_annotations(container, known, unread), MAX_WARNINGS + 1))
+    warnings = list(islice(_unread_annotations(container, readable, unread), MAX_WARNINGS + 1))
     if len(warnings) > MAX_WARNINGS:
         warnings[MAX_WARNINGS - 1 :] = ["there are more annotations like these"]
     return warnings
 
 
-def _unread_annotations(container: Container, known: Collection[str], unread: Mapping[str, str]) -> Iterator[str]:
+def _unread_annotations(container: Container, readable: Collection[str], unread: Mapping[str, str]) -> Iterator[str]:
     for doubt in container.doubts:
-        yield f"{doubt}; it counts as not given"
+        yield f"{doubt}; the annotation is ignored"
     for key, reason in {**_ANNOTATIONS, **unread}.items() if container.pod.annotations else ():
         if container.asks(key) is not None:
             yield f"annotation {key + SUFFIX} has no effect: {reason}"
     bases = ((key, key if key.startswith(_DOMAIN) else key.partition("/")[0]) for key in container.pod.annotations)
-    unknown = ((key, base) for key, base in bases if _DOMAIN in f"{base}/" and base not in known)
+    unknown = ((key, base) for key, base in bases if _DOMAIN in f"{base}/" and base not in readable)
     for key, base in islice(unknown, _MAX_UNKNOWN):
-        if len(base) <= _MAX_KEY_LENGTH and (near := get_close_matches(base, known, 1, 0.9)):
-            yield f"annotation {plain(key, _MAX_KEY_LENGTH)} is not read; did you mean {near[0]}?"
+        if len(base) <= _MAX_KEY_LENGTH and (similar := get_close_matches(base, readable, 1, 0.9)):
+            yield f"annotation {plain(key, _MAX_KEY_LENGTH)} is not read; did you mean {similar[0]}?"

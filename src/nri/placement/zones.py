@@ -1,11 +1,8 @@
-"""Memory zones: sets of memory nodes that requests share, widened when they ask for more than the nodes have.
+"""Memory zones: sets of memory nodes that requests share; they are widened when requests exceed their capacity.
 
-One job: :class:`MemoryZones`. A zone is a mask of nodes. It is overcommitted when the requests that lie in it, or in a
-part of it, exceed its capacity; then requests are moved to wider zones, the least important first: first by nodes of
-the kinds that the zone has, then also by DRAM, by slow memory, by fast memory. Each zone has some memory that is not
-only for what can be moved.
-Rules: pure. A failed call changes nothing. An offer is a trial: it says where a request would go and who would move,
-and holds until anything is committed or released. Next: the policies, which pin containers to their zones.
+A zone is a mask of nodes. It is overcommitted if the requests in it, or in a subset of it, exceed its capacity. Then
+requests are moved to wider zones, the least important first: wider by nodes of the kinds that the zone has, then also
+by DRAM, slow memory and fast memory. Each zone has some normal memory, which can hold unmovable pages.
 """
 
 from __future__ import annotations
@@ -18,36 +15,27 @@ from nri.host.topology import MemoryKind, Node
 from nri.placement import masks
 from nri.text import size
 
-__all__ = [
-    "ALL_KINDS",
-    "DRAM",
-    "HBM",
-    "KINDS",
-    "PMEM",
-    "PRESERVED",
-    "PRIORITIES",
-    "MemoryZones",
-    "NoMemory",
-    "Offer",
-    "Request",
-    "parse_kinds",
-]
-
 DRAM, PMEM, HBM = 1, 2, 4
 ALL_KINDS = DRAM | PMEM | HBM
-#: Bits of the kinds of memory by their words in annotations and configuration.
+#: Bits of the kinds of memory by their names in annotations and configuration.
 KINDS: Mapping[MemoryKind, int] = {"dram": DRAM, "pmem": PMEM, "hbm": HBM}
-#: How much a request's move is avoided, by class of service.
+#: Priorities by QoS class; requests with a lower priority are moved first.
 PRIORITIES = {"BestEffort": 0, "Burstable": 1, "Guaranteed": 2}
 PRESERVED = 3
 
 
 class NoMemory(ValueError):
-    """No zone can take a request; the text says why."""
+    """No zone can serve a request."""
 
 
 class Request(NamedTuple):
-    """One user's request: bytes, nodes to begin with, kinds (0: those of the nodes), and whether no others will do."""
+    """A user's request for memory.
+
+    Attributes:
+        nodes: the mask of preferred nodes.
+        kinds: the mask of memory kinds; 0 for the kinds of the nodes.
+        strict: whether other kinds are not acceptable.
+    """
 
     user: str
     size_bytes: int
@@ -59,7 +47,7 @@ class Request(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """Where a request would go, and which others would move where."""
+    """A trial of a request: its zone, and the zones of other users that would move. Void after any other change."""
 
     request: Request
     zone: int
@@ -68,15 +56,18 @@ class Offer(NamedTuple):
 
 
 class MemoryZones:
-    """The memory nodes of a machine, and who has which.
+    """The memory zones of a machine. A failed call changes nothing.
 
     Attributes:
-        all: the mask of all nodes; `with_memory` of those that have any, `normal` of those whose memory is for all.
-        kinds: the kinds of memory that there are.
-        zones: the zone of each user; `version` another number after each time that memory was given or taken.
-        forget_trials: whether a zone that only an offer needed is forgotten with it; the original goes on to hold
-            others to it, until something is committed.
-        touched: the users that may have another zone than before; who writes them down clears it.
+        all: the mask of all nodes.
+        with_memory: the mask of nodes with memory.
+        normal: the mask of nodes with normal memory, which can hold unmovable pages.
+        kinds: the mask of existing kinds of memory.
+        zones: the zone of each user.
+        version: a number that changes whenever memory is allocated or released.
+        forget_trials: whether the zones of an offer are deleted after the trial; the original keeps them until the
+            next commit.
+        touched: the users whose zone may have changed. The writer of the state file clears it.
     """
 
     def __init__(self, nodes: Mapping[int, Node], forget_trials: bool = True) -> None:
@@ -102,14 +93,14 @@ class MemoryZones:
         self._undo: dict[str, int] | None = None
         self.version = self._age = 0
 
-    # -- what there is ----------------------------------------------------------------------------------------------
+    # -- nodes --------------------------------------------------------------------------------------------------------
 
     def nodes_of_kinds(self, kinds: int) -> int:
-        """The nodes with memory of these kinds."""
+        """The mask of nodes with memory of these kinds."""
         return sum(mask for bit, mask in self._of_kind.items() if bit & kinds)
 
     def kinds_of(self, zone: int) -> int:
-        """The kinds of the nodes of a zone, those without memory included."""
+        """The kinds of the nodes of a zone, including nodes without memory."""
         return self._kinds(zone & self.all)
 
     def _kinds_in(self, zone: int) -> int:
@@ -119,24 +110,24 @@ class MemoryZones:
         return kinds
 
     def capacity(self, zone: int) -> int:
-        """All bytes of a zone."""
+        """The size of a zone in bytes."""
         return self._capacities(zone & self.with_memory)
 
     def _capacity_in(self, zone: int) -> int:
         return sum(self._nodes[number].memory_bytes for number in masks.members(zone))
 
     def free(self, zone: int) -> int:
-        """The bytes of a zone that no request in it, or in a part of it, has asked for; below 0 if overcommitted."""
+        """The free bytes of a zone; negative if it is overcommitted."""
         return self.capacity(zone) - self.used(zone)
 
     def used(self, zone: int) -> int:
-        """The bytes that requests in a zone, or in a part of it, have asked for."""
+        """The bytes that users of a zone, or of a subset of it, have requested."""
         return sum(used for part, used in self._used.items() if part & zone == part)
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def allocate(self, request: Request) -> Offer:
-        """Give a request its zone, and say who moved. Raises NoMemory."""
+        """Allocate memory for a request. Returns its zone and the moved users. Raises NoMemory."""
         try:
             request, zone = self._beginning(request)
             self._requests[request.user] = request
@@ -151,11 +142,11 @@ class MemoryZones:
             self._forget()
 
     def offer(self, request: Request) -> Offer:
-        """Try a request and undo it. Raises NoMemory."""
+        """Try a request, and undo it. Raises NoMemory."""
         return self._tried(*self._beginning(request))
 
     def _beginning(self, request: Request) -> tuple[Request, int]:
-        """A request with all that is known of it, and its zone if nobody had to move. Raises NoMemory."""
+        """Complete a request, and return its zone if nobody has to move. Raises NoMemory."""
         zone, kinds = self._starts(request.nodes, self._checked(request), request.strict)
         self._age += 1
         return request._replace(age=self._age, kinds=kinds), zone
@@ -176,9 +167,9 @@ class MemoryZones:
         return Offer(request, zone, moved, self.version)
 
     def commit(self, offer: Offer) -> Offer:
-        """Make an offer true; all others are void then. Raises NoMemory if this one is."""
+        """Apply an offer; all other offers become void. Raises NoMemory if this offer is void."""
         if offer.version != self.version:
-            raise NoMemory("the offer is void: memory was given or taken since")
+            raise NoMemory("the offer is void: memory was allocated or released since")
         self._requests[offer.request.user] = offer.request
         self._assign(offer.request.user, offer.zone)
         for user, zone in offer.moved.items():
@@ -188,20 +179,20 @@ class MemoryZones:
         return offer
 
     def adopt(self, request: Request, zone: int) -> None:
-        """Give a user just this zone. Raises NoMemory if it is none, or has not so much left."""
+        """Give a user exactly this zone. Raises NoMemory if the zone does not exist or is too small."""
         kinds = self._checked(request)
         if not zone or zone & ~self.all:
-            raise NoMemory(f"there are no memory nodes {masks.text(zone & ~self.all)}")
+            raise NoMemory(f"memory nodes not found: {masks.text(zone & ~self.all)}")
         self._age += 1
         self._requests[request.user] = request._replace(age=self._age, kinds=kinds)
         self._assign(request.user, zone)
         self.version += 1
         if self._overcommitted(zone)[0]:
             self.release(request.user)
-            raise NoMemory(f"nodes {masks.text(zone)} have not so much left")
+            raise NoMemory(f"not enough memory in nodes {masks.text(zone)}")
 
     def widen(self, user: str, nodes: int, kinds: int) -> tuple[int, dict[str, int]]:
-        """Add nodes and kinds to a user's zone, never take any away; the new zone, and who moved. Raises NoMemory."""
+        """Add nodes and kinds to a user's zone. Returns the new zone, and the zones of moved users. Raises NoMemory."""
         request, zone = self._requests[user], self.zones[user]
         same = request.nodes == nodes and request.kinds == kinds
         has = zone & nodes == nodes and self.kinds_of(zone) & kinds == kinds
@@ -213,7 +204,7 @@ class MemoryZones:
             kinds = self.kinds_of(nodes)
         new, added = self._expand(zone | nodes, kinds)
         if not new:
-            raise NoMemory(f"there are no further nodes for memory of {user}")
+            raise NoMemory(f"no further memory nodes for {user}")
         before = self._begin()
         try:
             self._assign(user, zone | nodes | new)
@@ -226,7 +217,7 @@ class MemoryZones:
         return self.zones[user], {other: self.zones[other] for other in before if other != user}
 
     def release(self, user: str) -> None:
-        """Take back what a user has; nothing if it has nothing."""
+        """Release a user's memory, if it has any."""
         if user in self._requests:
             self._leave(user)
             del self._requests[user]
@@ -239,11 +230,11 @@ class MemoryZones:
         return request.nodes == nodes and request.kinds == (kinds & self.kinds or self.kinds_of(nodes))
 
     def saved(self) -> tuple[dict[str, int], dict[str, Request]]:
-        """Who has what, to be restored."""
+        """All zones and requests, for `restore`."""
         return dict(self.zones), dict(self._requests)
 
     def restore(self, saved: tuple[dict[str, int], dict[str, Request]]) -> None:
-        """Give all back what they had."""
+        """Restore what `saved` returned."""
         zones, requests = saved
         changed = {user for user, _ in self.zones.items() ^ zones.items()}
         changed |= {user for user, request in requests.items() if self._requests.get(user) is not request}
@@ -256,77 +247,77 @@ class MemoryZones:
         self.version += 1
         self._forget()
 
-    # -- where a request begins ---------------------------------------------------------------------------------------
+    # -- the first zone of a request ----------------------------------------------------------------------------------
 
     def _checked(self, request: Request) -> int:
-        """The kinds that a request is for. Raises NoMemory for one that cannot be."""
+        """The kinds of a request. Raises NoMemory for an invalid request."""
         if request.user in self._requests:
-            raise NoMemory(f"{request.user} has memory already")
+            raise NoMemory(f"{request.user} already has memory")
         if request.nodes & ~self.all:
-            raise NoMemory(f"there are no memory nodes {masks.text(request.nodes & ~self.all)}")
+            raise NoMemory(f"memory nodes not found: {masks.text(request.nodes & ~self.all)}")
         if request.strict and request.kinds & ~self.kinds:
-            raise NoMemory(f"there is no memory of {_words(request.kinds & ~self.kinds)}")
+            raise NoMemory(f"no memory of type {_kind_names(request.kinds & ~self.kinds)}")
         if not request.nodes:
-            raise NoMemory("there is no memory node to begin with")
+            raise NoMemory("the request has no memory nodes")
         return request.kinds & self.kinds or self.kinds_of(request.nodes)
 
-    def _start(self, nodes: int, wanted: int, strict: bool) -> tuple[int, int]:
-        """The zone for these nodes and kinds, wide enough for what cannot be moved, and its kinds. Raises NoMemory."""
-        zone = self._initial(nodes, wanted, strict)
-        zone, added = self._normal(zone, wanted, strict)
-        return zone, wanted | added
+    def _start(self, nodes: int, kinds: int, strict: bool) -> tuple[int, int]:
+        """The zone for these nodes and kinds, with some normal memory, and its kinds. Raises NoMemory."""
+        zone = self._initial(nodes, kinds, strict)
+        zone, added = self._normal(zone, kinds, strict)
+        return zone, kinds | added
 
-    def _initial(self, nodes: int, wanted: int, strict: bool) -> int:
+    def _initial(self, nodes: int, kinds: int, strict: bool) -> int:
         zone = nodes
-        missing = wanted & ~self.kinds_of(zone)
+        missing = kinds & ~self.kinds_of(zone)
         if missing:
             zone |= self._expand(zone, missing)[0]
-        preferred = zone & self.nodes_of_kinds(wanted)
-        if strict and wanted & ~self.kinds_of(preferred):
-            raise NoMemory(f"there is no memory of {_words(wanted)} near nodes {masks.text(nodes)}")
+        preferred = zone & self.nodes_of_kinds(kinds)
+        if strict and kinds & ~self.kinds_of(preferred):
+            raise NoMemory(f"no memory of type {_kind_names(kinds)} near nodes {masks.text(nodes)}")
         return preferred or zone
 
-    def _normal(self, zone: int, wanted: int, strict: bool) -> tuple[int, int]:
-        """The zone, widened until it has memory for what cannot be moved, and the kinds that this took."""
+    def _normal(self, zone: int, requested: int, strict: bool) -> tuple[int, int]:
+        """The zone, widened until it has normal memory, and the kinds that were added."""
         if zone & self.normal:
             return zone, 0
-        there = self.kinds_of(self.normal)
-        kinds = wanted & there
+        existing = self.kinds_of(self.normal)
+        kinds = requested & existing
         if not kinds:
-            kinds = next((bit for bit in (DRAM, PMEM, HBM) if bit & there), 0)
+            kinds = next((bit for bit in (DRAM, PMEM, HBM) if bit & existing), 0)
             if strict or not kinds:
-                raise NoMemory(f"no memory of {_words(wanted)} can hold what cannot be moved")
+                raise NoMemory(f"no memory of type {_kind_names(requested)} can hold unmovable pages")
         while new := self._expand(zone, kinds)[0]:
             zone |= new
             if zone & self.normal:
                 return zone, kinds
-        raise NoMemory(f"no memory of {_words(kinds)} can hold what cannot be moved")
+        raise NoMemory(f"no memory of type {_kind_names(kinds)} can hold unmovable pages")
 
     def expand(self, zone: int, kinds: int) -> int:
-        """The nodes by which a zone grows: of each kind those nearest to any of its nodes."""
+        """The nodes to add to a zone: for each kind the nodes nearest to the zone."""
         return self._expand(zone, kinds)[0]
 
     def _expand(self, zone: int, kinds: int) -> tuple[int, int]:
-        nodes = found = 0
+        nodes = added = 0
         for bit, mask in self._of_kind.items():
             new = self._nearest(zone, mask & ~zone) if bit & kinds else 0
             if new:
                 nodes |= new
-                found |= bit
-        return nodes, found
+                added |= bit
+        return nodes, added
 
-    def _nearest(self, zone: int, wanted: int) -> int:
+    def _nearest(self, zone: int, candidates: int) -> int:
         close, least = 0, 1 << 62
         for number in masks.members(zone & self.all):
             for distance, ring in self._rings[number]:
-                if ring & wanted:
+                if ring & candidates:
                     if distance <= least:
                         least = distance
-                        close |= ring & wanted
+                        close |= ring & candidates
                     break
         return close
 
-    # -- too much in one zone -----------------------------------------------------------------------------------------
+    # -- overcommitted zones ------------------------------------------------------------------------------------------
 
     def _spill(self, nodes: int) -> None:
         """Move requests until no zone that touches these nodes is overcommitted."""
@@ -365,18 +356,18 @@ class MemoryZones:
         return sorted(sorted(excess), key=cmp_to_key(order)), excess
 
     def _shrink(self, zone: int, amount: int, priority: int, kinds: int) -> int:
-        """Move users of a zone to a wider one until it has shrunk by that many bytes; the bytes moved."""
+        """Move users to a wider zone until this one has shrunk by `amount` bytes. Returns the moved bytes."""
         users = self._users.get(zone)
         if not users:
             return 0
-        own = self.kinds_of(zone)
-        nodes, added = self._expand(zone, own | kinds)
+        zone_kinds = self.kinds_of(zone)
+        nodes, added = self._expand(zone, zone_kinds | kinds)
         if not nodes:
             return 0
         movable = [self._requests[user] for user in users if self._requests[user].priority <= priority]
         moved = 0
-        for request in sorted(movable, key=lambda each: (each.priority, each.size_bytes, -each.age)):
-            if not request.strict or request.kinds == own | added:
+        for request in sorted(movable, key=lambda entry: (entry.priority, entry.size_bytes, -entry.age)):
+            if not request.strict or request.kinds == zone_kinds | added:
                 self._assign(request.user, zone | nodes)
                 moved += request.size_bytes
                 if moved >= amount:
@@ -386,7 +377,7 @@ class MemoryZones:
     # -- bookkeeping --------------------------------------------------------------------------------------------------
 
     def _begin(self) -> dict[str, int]:
-        """Note from now on where users were before they were moved; 0 for nowhere."""
+        """Start recording the previous zones of moved users, 0 for none; returns the record."""
         self._undo = {}
         return self._undo
 
@@ -418,27 +409,27 @@ class MemoryZones:
 
 
 def _rings(node: Node) -> list[tuple[int, int]]:
-    """The other nodes by distance, the nearest first."""
-    found: dict[int, int] = {}
+    """Masks of the other nodes by distance, the nearest first."""
+    rings: dict[int, int] = {}
     for number, distance in node.distances.items():
         if number != node.number:
-            found[distance] = found.get(distance, 0) | 1 << number
-    return sorted(found.items())
+            rings[distance] = rings.get(distance, 0) | 1 << number
+    return sorted(rings.items())
 
 
-def _words(kinds: int) -> str:
+def _kind_names(kinds: int) -> str:
     return ", ".join(kind for kind, bit in KINDS.items() if bit & kinds) or "no kind"
 
 
 _BITS: dict[str, int] = {str(kind): bit for kind, bit in KINDS.items()} | {"mixed": ALL_KINDS}
 
 
-def parse_kinds(words: Iterable[str]) -> int:
-    """The bits of kinds by their words in any case; `mixed` is all. Raises ValueError for another word."""
+def parse_kinds(names: Iterable[str]) -> int:
+    """The mask of kinds by their names in any case; `mixed` is all. Raises ValueError for an unknown name."""
     kinds = 0
-    for word in words:
-        bit = _BITS.get(word.lower())
+    for name in names:
+        bit = _BITS.get(name.lower())
         if bit is None:
-            raise ValueError(f"{word!r} is no kind of memory: {', '.join(KINDS)} or mixed")
+            raise ValueError(f"{name!r} is not a type of memory: {', '.join(KINDS)} or mixed")
         kinds |= bit
     return kinds

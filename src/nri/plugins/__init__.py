@@ -1,8 +1,6 @@
-"""Plugins that are ready to run, one folder each: `plugin` is the plugin, its README what it does for whom.
+"""Bundled plugins, one folder each: `plugin` has the class, README.md its documentation.
 
-Rules: a plugin here is an ordinary `nri.Plugin`, run by `nri run NAME`, `nri enable NAME --idx NN` or
-`python -m nri.plugins.NAME.plugin`. It is thin: decisions that others may use are in `nri.policies`, and it imports
-only what it uses, because each start pays for that. Flags, annotations and keys of the configuration are those of the
-Go plugin of the same name. They are registered as entry points of the group `nri.plugins` (pyproject.toml), where other
-distributions can add theirs. Next: `template`, the smallest one.
+A bundled plugin takes the flags, annotations and configuration keys of the Go plugin of the same name. It is registered
+as an entry point of the group `nri.plugins` in pyproject.toml. It imports only what it uses, because each import delays
+its start.
 """

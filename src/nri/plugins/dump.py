@@ -1,9 +1,6 @@
-"""Messages as lines of YAML, for plugins that show what they are given: keys sorted, fields that are not set left out.
+"""Write messages as lines of YAML, as the Go library's messages look: sorted keys, enums as numbers, no unset fields.
 
-One job: what the Go library's messages look like in YAML, so that the same scripts read it: names of fields as in the
-protocol, numbers for enums, lists at the indent of their key. A text that YAML would take for something else, or that
-does not print, is in double quotes, so that each line is one line of a log. Pure; PyYAML would load its whole parser,
-and takes ten times as long. Next: `nri.plugins.logger` and `nri.plugins.differ` print these lines.
+PyYAML is not used here: it takes ten times as long, and importing it loads its parser too.
 """
 
 from __future__ import annotations
@@ -19,13 +16,13 @@ if TYPE_CHECKING:
 
 __all__ = ["tree_of", "yaml_lines"]
 
-#: Texts that YAML reads as the texts that they are, but for the words below.
+#: YAML reads these texts as texts without quotes, except for `_WORDS`.
 _PLAIN = re.compile(r"[A-Za-z_/](?:[A-Za-z0-9_./@+=,()%^-]|:(?=[^ ])| (?=[^ #]))*").fullmatch
 _WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
 
 
 def tree_of(value: Any) -> Any:
-    """A message as dicts, lists and scalars, by the names of its fields; what is not set is left out."""
+    """A message as dicts, lists and scalars by the protocol's field names; unset fields are left out."""
     if isinstance(value, (str, int, float)):
         return value
     if isinstance(value, bytes):
@@ -38,7 +35,7 @@ def tree_of(value: Any) -> Any:
 
 
 def yaml_lines(tree: Any, indent: str = "") -> list[str]:
-    """Lines of YAML, in block style; a scalar, or what is empty, is one line."""
+    """Lines of YAML in block style; a scalar, an empty table or an empty list is one line."""
     if isinstance(tree, dict) and tree:
         return [line for key in sorted(tree) for line in _entry(key, tree[key], indent)]
     if isinstance(tree, list) and tree:
@@ -56,8 +53,8 @@ def _entry(key: str, value: Any, indent: str) -> list[str]:
 
 
 def _item(item: Any, indent: str) -> list[str]:
-    first, *rest = yaml_lines(item, indent + "  ")
-    return [f"{indent}- {first[len(indent) + 2 :]}", *rest]
+    first, *others = yaml_lines(item, indent + "  ")
+    return [f"{indent}- {first[len(indent) + 2 :]}", *others]
 
 
 def _scalar(value: Any) -> str:
@@ -71,5 +68,5 @@ def _scalar(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text in double quotes, also if it is made of letters and digits only."""
+    """A text in double quotes, even if it has only letters and digits."""
     return f'"{text}"' if text.isalnum() else quote(text)

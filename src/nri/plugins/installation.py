@@ -1,10 +1,4 @@
-"""The folder from which runtimes launch plugins: launchers written and removed and never seen half-made.
-
-Rules: everything is checked before anything is written. A file appears under its final name in one rename, from a
-folder inside the plugin folder, because runtimes ignore folders there but refuse to start over a stray executable. The
-drop-in configuration comes first and goes last, so that no plugin is launched without its own. Next:
-`nri.testing.rehearsal`, which tries a launcher before it is put there.
-"""
+"""Write and remove launchers in the folder from which runtimes start plugins."""
 
 from __future__ import annotations
 
@@ -23,7 +17,7 @@ from nri.errors import ConfigError, NriError
 from nri.files import open_regular, remove_tree, rename_into, write_whole
 from nri.unix import make_folder
 
-#: Tells our launchers from other plugins: `nri disable` removes nothing else.
+#: Marks launchers that `nri enable` wrote: `nri disable` removes no other file.
 MARK = "# Written by `nri enable`."
 
 
@@ -34,44 +28,36 @@ def command_of(file: Path) -> list[str]:
     if file.suffix == ".py" or re.match(rb"#!.*python", head):
         if not re.search(rb"\bmain\(|run_plugin\(", head):
             raise ConfigError(
-                str(file), "", "it never calls main(), so that it would end at once. Add at its end: MyPlugin.main()"
+                str(file), "", "it never calls main(), so it would exit at once. Add at its end: MyPlugin.main()"
             )
         return [sys.executable, str(file)]
     if head.startswith(b"\0asm"):
         step = f"install -m 755 {shlex.quote(str(file))} /opt/nri/plugins/NN-name"
-        raise NriError(
-            f"{file}: WebAssembly is loaded by the runtime itself and needs no launcher. Put it there: {step}"
-        )
+        raise NriError(f"{file}: the runtime itself loads WebAssembly, without a launcher. Install it: {step}")
     if not os.access(file, os.X_OK):
         raise ConfigError(str(file), "", f"neither a Python file nor executable. First: chmod +x {file}")
     return [str(file)]
 
 
 def command_of_module(module: str) -> tuple[list[str], Path]:
-    """Return the command that starts a module as a program, and the module's file. NriError if it cannot be started.
-
-    Without the current folder among its paths: a runtime starts it in the folder /.
-    """
+    """Return the command that starts a module as a program, and the module's file. NriError if it cannot be started."""
     spec = importlib.util.find_spec(module)
     if spec is None or not spec.origin:
-        raise ConfigError(str(module), "", "there is no such module")
+        raise ConfigError(str(module), "", "module not found")
     file = Path(spec.origin).resolve()
     command_of(file)
-    return [sys.executable, "-P", "-m", module], file
+    return [sys.executable, "-P", "-m", module], file  # -P: a runtime starts it in /, which must not be searched
 
 
 def launcher(command: list[str], file_name: str) -> str:
-    """Write the text of a launcher.
-
-    A shell, because a shebang takes neither blanks nor long paths; it becomes the plugin at once. Runtimes start
-    plugins without PATH, so that every path in it is absolute.
-    """
+    """Return the text of a launcher, in which every path is absolute: runtimes start plugins without PATH."""
+    # A shell script, because a shebang takes neither blanks nor long paths.
     words = " ".join(map(shlex.quote, command))
     return f'#!/bin/sh\n{MARK} Remove it with: nri disable {file_name}\nexec {words} "$@"\n'
 
 
 def file_name_of(index: str, name: str) -> str:
-    """Return ``NN-name``. ConfigError if a part is wrong."""
+    """Return ``NN-name``. ConfigError for an invalid index or name."""
     try:
         check_index(index)
         check_name(name)
@@ -81,31 +67,33 @@ def file_name_of(index: str, name: str) -> str:
 
 
 def refuse_untrusted(path: Path) -> None:
-    """Refuse a file that others may change, or replace through a folder above it: a plugin runs as root."""
+    """Refuse a file that other users may change, or replace through a folder above it: a plugin runs as root."""
     for place in (path, *path.parents):
-        found = place.stat()
+        status = place.stat()
         kind = "file" if place == path else "folder"
-        sticky = kind == "folder" and found.st_mode & stat.S_ISVTX  # as /tmp: there no user can replace another's files
-        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
-            reason = f"others may write to this {kind} (mode {found.st_mode & 0o7777:04o}), and a plugin runs as root"
+        sticky = kind == "folder" and status.st_mode & stat.S_ISVTX  # as /tmp: users cannot replace files of others
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
+            reason = (
+                f"other users may write to this {kind} (mode {status.st_mode & 0o7777:04o}), and a plugin runs as root"
+            )
             raise NriError(f"{place}: {reason}. First: chmod go-w {place}")
-        if os.geteuid() == 0 and found.st_uid != 0:
-            reason = f"this {kind} belongs to user {found.st_uid}, and a plugin runs as root"
-            raise NriError(f"{place}: {reason}. Put the plugin where only root may write, such as /opt")
+        if os.geteuid() == 0 and status.st_uid != 0:
+            reason = f"this {kind} belongs to user {status.st_uid}, and a plugin runs as root"
+            raise NriError(f"{place}: {reason}. Move the plugin to a folder that only root may write, such as /opt")
 
 
 def refuse_clash(folder: Path, file_name: str) -> None:
-    """Refuse to replace a file that is not ours, and a second index for the same name."""
+    """Refuse to replace a file that `nri enable` did not write, and a second index for the same name."""
     name = file_name.partition("-")[2]
     for other in sorted(folder.glob(f"[0-9][0-9]-{name}")):
         if other.name != file_name:
-            raise NriError(f"{other}: {name} is enabled with another index already. First: nri disable {other.name}")
+            raise NriError(f"{other}: {name} is already enabled with another index. First: nri disable {other.name}")
         if not is_ours(other):
-            raise NriError(f"{other}: there is a plugin that `nri enable` did not write. Move it away first")
+            raise NriError(f"{other}: a plugin that `nri enable` did not write has this name. Move it away first")
 
 
 def others_of_index(folder: Path, file_name: str) -> list[str]:
-    """List the other plugins of a folder that have the same index."""
+    """List the other plugins of a folder with the same index."""
     return [path.name for path in _files(folder) if path.name != file_name and path.name[:2] == file_name[:2]]
 
 
@@ -119,12 +107,13 @@ def is_ours(path: Path) -> bool:
 
 
 def put(folder: Path, file_name: str, content: bytes, mode: int) -> None:
-    """Make the file, whole and with its mode, in one step; an older one of that name is replaced."""
+    """Create or replace a launcher in one step."""
     make_folder(str(folder / "NN-name"), 0o755)
     if folder.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise NriError(
-            f"{folder}: others may write to this folder, and what is in it runs as root. First: chmod go-w {folder}"
+            f"{folder}: other users may write to this folder, whose files run as root. First: chmod go-w {folder}"
         )
+    # Runtimes ignore folders in the plugin folder, but refuse to start if one executable there fails.
     inner = Path(tempfile.mkdtemp(prefix=".nri-", dir=folder))
     try:
         write_whole(inner / file_name, content, mode)
@@ -134,47 +123,49 @@ def put(folder: Path, file_name: str, content: bytes, mode: int) -> None:
 
 
 def find(folder: Path, name: str) -> Path | None:
-    """Find the launcher of that name; None if there is none. NriError if there are several, or one that is not ours."""
-    found = _called(name, _files(folder))
-    if len(found) > 1:
-        names = ", ".join(path.name for path in found)
-        raise NriError(f"{folder}: several plugins are called {name}: {names}. Say which, with its index")
-    if found and not is_ours(found[0]):
-        raise NriError(f"{found[0]}: not written by `nri enable`, so it is not removed. If you are sure: rm {found[0]}")
-    return found[0] if found else None
+    """Find the launcher of a name, or None. NriError for several, or for one that `nri enable` did not write."""
+    launchers = _with_name(name, _files(folder))
+    if len(launchers) > 1:
+        names = ", ".join(path.name for path in launchers)
+        raise NriError(f"{folder}: several plugins are named {name}: {names}. Give the index as well")
+    if launchers and not is_ours(launchers[0]):
+        raise NriError(
+            f"{launchers[0]}: not written by `nri enable`, so it is not removed. If you are sure: rm {launchers[0]}"
+        )
+    return launchers[0] if launchers else None
 
 
 def find_left_over(folder: Path, drop_ins: Path, name: str) -> Path | None:
-    """Find the drop-in configuration ``NN-name.conf`` of a plugin that is not in the folder any more; None if none.
+    """Find the drop-in configuration ``NN-name.conf`` of a plugin that was removed from the folder, or None.
 
     NriError if there are several.
     """
-    there = {path.name for path in _files(folder)}
-    files = [path.with_suffix("") for path in _files(drop_ins) if path.suffix == ".conf" and path.stem not in there]
-    found = [path.with_name(f"{path.name}.conf") for path in _called(name, files)]
-    if len(found) > 1:
-        names = ", ".join(path.name for path in found)
-        raise NriError(f"{drop_ins}: several files are left of {name}: {names}. Say which, with its index")
-    return found[0] if found else None
+    installed = {path.name for path in _files(folder)}
+    files = [path.with_suffix("") for path in _files(drop_ins) if path.suffix == ".conf" and path.stem not in installed]
+    drop_in_files = [path.with_name(f"{path.name}.conf") for path in _with_name(name, files)]
+    if len(drop_in_files) > 1:
+        names = ", ".join(path.name for path in drop_in_files)
+        raise NriError(f"{drop_ins}: several files of {name} remain: {names}. Give the index as well")
+    return drop_in_files[0] if drop_in_files else None
 
 
 def not_there(folder: Path, name: str) -> NriError:
-    """Return the error that there is no plugin of a name, with those that there are."""
-    there = launched(folder)
-    near = difflib.get_close_matches(name, [*there, *(each[3:] for each in there)], 1, 0.6)
-    missing = "The folder is empty" if folder.is_dir() else "There is no such folder"
-    meant = f"Did you mean {near[0]}? " if near else ""
-    step = f"{meant}There are: {', '.join(there)}" if there else missing
-    return NriError(f"{folder}: no plugin {name} there. {step}")
+    """Return the error for a name without a plugin; it lists the plugins of the folder."""
+    names = launched(folder)
+    matches = difflib.get_close_matches(name, [*names, *(file_name[3:] for file_name in names)], 1, 0.6)
+    missing = "The folder is empty" if folder.is_dir() else "The folder does not exist"
+    suggestion = f"Did you mean {matches[0]}? " if matches else ""
+    step = f"{suggestion}Plugins there: {', '.join(names)}" if names else missing
+    return NriError(f"{folder}: plugin {name} not found. {step}")
 
 
 def launched(folder: Path) -> list[str]:
-    """List what is in the folder of plugins that the runtime launches, as ``NN-name``."""
+    """List the plugins that the runtime launches from a folder, as ``NN-name``."""
     return [path.name for path in _files(folder)]
 
 
 def _files(folder: Path) -> list[Path]:
-    """List the files of a folder that have an index; none if there is no folder. OSError if it may not be read."""
+    """List the files of a folder whose names begin with an index; none without a folder. Raises OSError."""
     try:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:
@@ -182,7 +173,7 @@ def _files(folder: Path) -> list[Path]:
     return [folder / name for name in names if re.match(r"\d\d-.", name) and not (folder / name).is_dir()]
 
 
-def _called(name: str, files: list[Path]) -> list[Path]:
-    """Choose the files of a name, which may have its index."""
+def _with_name(name: str, files: list[Path]) -> list[Path]:
+    """Select the files of a plugin's name, which may begin with an index."""
     with_index = re.fullmatch(r"\d\d-.+", name) is not None
     return [path for path in files if (path.name if with_index else path.name[3:]) == name]

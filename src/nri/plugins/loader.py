@@ -1,7 +1,6 @@
-"""Plugin classes found by registered name, in a file or in a module, as `nri run` and `nri try` name them.
+"""Load plugin classes by registered name, file or module, as `nri run` and `nri try` name them.
 
-Rules: the author's mistakes are one line each, with the place in the author's file. Next: `nri.stub.program.start` runs
-a class.
+A mistake of the plugin's author becomes one line with the place in the author's file.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
 
 
 def load(target: str) -> type[Plugin]:
-    """Load the plugin class that `NAME`, `FILE`, `FILE:CLASS` or `MODULE:CLASS` names. ConfigError if it cannot."""
+    """Load the plugin class that `NAME`, `FILE`, `FILE:CLASS` or `MODULE:CLASS` names. Raises ConfigError."""
     place, _, class_name = target.partition(":")
-    index, equals, rest = target.partition("=")
+    index, equals, plugin = target.partition("=")
     if equals and index.isdecimal() and not is_file(place):
-        raise ConfigError(target, "", f"an index is written behind its plugin. try: nri run {rest} --idx {index}")
+        raise ConfigError(target, "", f"the index follows the plugin. try: nri run {plugin} --idx {index}")
     if is_path(place):
         return pick(_load_file(place), class_name, place)
     entry = None if class_name else registry.find(place)
@@ -36,36 +35,34 @@ def load(target: str) -> type[Plugin]:
 
 
 def is_path(place: str) -> bool:
-    """Whether a target is a file, whether it is there or not."""
-    there = os.path.exists(place) and not os.path.isdir(place)  # a folder may be a package
-    return there or place.endswith(".py") or os.path.sep in place or place.startswith(".")
+    """Whether a target names a file, which may be missing."""
+    is_existing = os.path.exists(place) and not os.path.isdir(place)  # a folder may be a package
+    return is_existing or place.endswith(".py") or os.path.sep in place or place.startswith(".")
 
 
 def pick(module: ModuleType, class_name: str, place: str) -> type[Plugin]:
-    """Choose the class of that name, or the only plugin class that the module defines and builds nothing else upon."""
+    """Choose the class of that name, or the module's only plugin class that has no subclass in the module."""
     if class_name:
         chosen = getattr(module, class_name, None)
         if not isinstance(chosen, type) or not issubclass(chosen, Plugin):
-            raise ConfigError(
-                place, "", f"{class_name} is not a plugin class there. Plugins are classes that inherit from nri.Plugin"
-            )
+            raise ConfigError(place, "", f"{class_name} is not a plugin class: it must inherit from nri.Plugin")
         return chosen
-    own = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Plugin)]
-    own = [kind for kind in dict.fromkeys(own) if kind.__module__ == module.__name__]
-    last = [kind for kind in own if not any(other is not kind and issubclass(other, kind) for other in own)]
-    if len(last) != 1:
-        names = ", ".join(kind.__name__ for kind in last)
+    kinds = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Plugin)]
+    kinds = [kind for kind in dict.fromkeys(kinds) if kind.__module__ == module.__name__]
+    final_kinds = [kind for kind in kinds if not any(other is not kind and issubclass(other, kind) for other in kinds)]
+    if len(final_kinds) != 1:
+        names = ", ".join(kind.__name__ for kind in final_kinds)
         reason = (
-            f"several plugin classes: {names}. Say which: {place}:{last[0].__name__}"
-            if last
+            f"several plugin classes: {names}. Name one: {place}:{final_kinds[0].__name__}"
+            if final_kinds
             else "no class that inherits from nri.Plugin"
         )
         raise ConfigError(place, "", reason)
-    return last[0]
+    return final_kinds[0]
 
 
 def _load_file(path: str) -> ModuleType:
-    """Run a file as a module of its own name, with its folder importable, as `python FILE` has it."""
+    """Import a file as a module, with its folder on the search path, as `python FILE` does."""
     if not is_file(path):
         raise ConfigError(path, "", instead_of_file(path))
     name = os.path.splitext(os.path.basename(path))[0].replace("-", "_")
@@ -98,23 +95,23 @@ def _import(name: str, *, bare: bool) -> ModuleType:
 
 
 def _missing_module(name: str, *, bare: bool) -> ConfigError:
-    """Return the error that there is no module; `bare`: a plugin could be registered under that name, too."""
+    """Return the error for a missing module; `bare`: the target could also have been a registered plugin."""
     if not bare:
-        return ConfigError(name, "", "no such file, and no module of that name")
-    near = difflib.get_close_matches(name.replace("_", "-"), registry.names(), 1, 0.6)
-    meant = f"; did you mean {near[0]}?" if near else "."
-    reason = f"no such file, and no module or plugin of that name{meant} All that have a name: nri plugins list"
+        return ConfigError(name, "", "neither a file nor a module of this name exists")
+    matches = difflib.get_close_matches(name.replace("_", "-"), registry.names(), 1, 0.6)
+    suggestion = f"; did you mean {matches[0]}?" if matches else "."
+    reason = f"no file, module or plugin of this name exists{suggestion} All registered plugins: nri plugins list"
     return ConfigError(name, "", reason)
 
 
 def author_error(error: Exception, place: str) -> ConfigError:
     """Return an exception of the author's code as one line, with the line of the author's file that raised it."""
     if isinstance(error, SyntaxError) and error.filename:
-        python = "" if error.filename.endswith(".py") else "no Python: "
+        python = "" if error.filename.endswith(".py") else "not Python: "
         text = f"{python}{error.msg}: {(error.text or '').strip()}"
         return ConfigError(f"{error.filename}:{error.lineno}", "", text)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     name = os.path.basename(place.partition(":")[0])
-    own = [frame for frame in frames if os.path.basename(frame.filename) == name] or frames
-    where = f"{own[-1].filename}:{own[-1].lineno}" if own else place
+    author_frames = [frame for frame in frames if os.path.basename(frame.filename) == name] or frames
+    where = f"{author_frames[-1].filename}:{author_frames[-1].lineno}" if author_frames else place
     return ConfigError(where, "", f"{type(error).__name__}: {error}")

@@ -1,7 +1,6 @@
-"""The plugins that are registered by name: entry points of the group `nri.plugins`, of this distribution and of others.
+"""Plugins that are registered by name: entry points of the group `nri.plugins` of all installed distributions.
 
-Rules: to list names loads no plugin; one that cannot be loaded is an error of its own and hides no other. Next:
-`nri.plugins.loader`, which takes files and modules as well.
+Listing names imports no plugin, so a broken one does not hide the others.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ __all__ = [
     "registered",
 ]
 
-#: The group of entry points: name of the plugin -> module:Class.
+#: The group of entry points, which map a plugin's name to `module:Class`.
 GROUP = "nri.plugins"
 
 
 def registered() -> list[EntryPoint]:
-    """List the entry points of plugins by name; a name may be there twice, of two distributions."""
+    """List the entry points of plugins by name; two distributions may register the same name."""
     return sorted(set(metadata.entry_points(group=GROUP)), key=lambda entry: (entry.name, entry.value))
 
 
@@ -50,19 +49,19 @@ def names() -> list[str]:
 
 
 def find(name: str) -> EntryPoint | None:
-    """Find a plugin by its name, with or without an index before it; None if there is none.
+    """Find a plugin by its name, with or without an index before it, or None.
 
     ConfigError if two distributions have registered the name.
     """
-    found = [entry for entry in registered() if entry.name in (name, re.sub(r"^\d\d-", "", name))]
-    if len(found) > 1:
-        places = ", ".join(entry.value for entry in found)
-        raise ConfigError(name, "", f"several plugins are registered under this name. Say which: {places}")
-    return found[0] if found else None
+    entries = [entry for entry in registered() if entry.name in (name, re.sub(r"^\d\d-", "", name))]
+    if len(entries) > 1:
+        places = ", ".join(entry.value for entry in entries)
+        raise ConfigError(name, "", f"several plugins are registered under this name. Name one: {places}")
+    return entries[0] if entries else None
 
 
 def load(entry: EntryPoint) -> type[Plugin]:
-    """Load the class of a registered plugin. NriError if it cannot be loaded."""
+    """Import the class of a registered plugin. NriError if that fails."""
     try:
         loaded = entry.load()
     except Exception as error:
@@ -74,15 +73,15 @@ def load(entry: EntryPoint) -> type[Plugin]:
 
 
 def not_registered(name: str, *, or_file: bool = False) -> ConfigError:
-    """Return the error that no plugin has this name, with the nearest that has one; `or_file`: nor is it a file."""
-    near = difflib.get_close_matches(name.replace("_", "-"), names(), 1, 0.6)
-    step = f"; did you mean {near[0]}?" if near else f". There are: {', '.join(names())}"
-    what = "no such file, and no plugin has this name" if or_file else "no plugin has this name"
+    """Return the error for an unknown name, with the most similar one; `or_file`: no such file exists either."""
+    matches = difflib.get_close_matches(name.replace("_", "-"), names(), 1, 0.6)
+    step = f"; did you mean {matches[0]}?" if matches else f". Plugins: {', '.join(names())}"
+    what = "no file or plugin of this name exists" if or_file else "no plugin of this name exists"
     return ConfigError(name, "", f"{what}{step}")
 
 
 def describe(entry: EntryPoint) -> dict[str, Any]:
-    """Describe a plugin by what its class says. NriError if it cannot be loaded."""
+    """Describe a plugin by its class. NriError if it cannot be loaded."""
     plugin = load(entry)
     text = inspect.cleandoc(plugin.__doc__ or "")
     spec = find_spec(entry.module)
@@ -103,7 +102,7 @@ def describe(entry: EntryPoint) -> dict[str, Any]:
 
 
 def _keys(config: type, flags: Mapping[str, tuple[str, str, str]]) -> list[Key]:
-    """List the keys of a configuration; of one without a meaning, that of its flag."""
-    of_flags = {key: meaning for key, _, meaning in flags.values()}
-    found = [key._replace(meaning=key.meaning or of_flags.get(key.key, "")) for key in keys(config)]
-    return [key._replace(meaning=re.sub(r" \(default.*\)$", "", key.meaning)) if key.default else key for key in found]
+    """List the keys of a configuration; a key without a description gets that of its flag."""
+    meaning_by_key = {key: meaning for key, _, meaning in flags.values()}
+    rows = [key._replace(meaning=key.meaning or meaning_by_key.get(key.key, "")) for key in keys(config)]
+    return [key._replace(meaning=re.sub(r" \(default.*\)$", "", key.meaning)) if key.default else key for key in rows]

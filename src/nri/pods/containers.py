@@ -1,7 +1,4 @@
-"""The request for one container of a manifest, as a kubelet would make it: process, resources, mounts, security.
-
-Rules: pure; see `nri.pods.requests`. Next: `nri.pods.volumes`.
-"""
+"""Create the CRI request for a container of a manifest as the kubelet does: process, resources, mounts, security."""
 
 from __future__ import annotations
 
@@ -23,21 +20,21 @@ if TYPE_CHECKING:
 
 __all__ = ["GRACE", "PULLS", "ContainerRequest", "ContainerRequests", "security_profile", "selinux"]
 
-#: The annotation in which the kubelet keeps how long a container has to end, in seconds.
+#: The kubelet's annotation for the termination grace period of a container in seconds.
 GRACE = "io.kubernetes.pod.terminationGracePeriod"
 PULLS = ("Always", "IfNotPresent", "Never")
-_MOST_ID = 2**32 - 1
+_MAX_ID = 2**32 - 1
 _PROFILES = {"RuntimeDefault": 0, "Unconfined": 1, "Localhost": 2}
 _PROPAGATION = {"": 0, "None": 0, "HostToContainer": 1, "Bidirectional": 2}
 _PROTOCOLS = {"": 0, "TCP": 0, "UDP": 1, "SCTP": 2}
-#: The files of /proc that a container without privileges does not see, or may not write. Source: the kubelet.
+#: Files that an unprivileged container cannot see, or cannot write. Source: the kubelet.
 _MASKED = ("/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
            "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
            "/sys/devices/virtual/powercap")  # fmt: skip
 _READONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
-#: The kernel takes no longer word of a command line or an environment (MAX_ARG_STRLEN).
-_LONGEST_WORD = (128 << 10) - 1
-#: The longest path that the kernel takes (PATH_MAX), without its end.
+#: The kernel's limit for one argument or environment variable (MAX_ARG_STRLEN).
+_MAX_STRING_BYTES = (128 << 10) - 1
+#: The kernel's limit for a path (PATH_MAX), without the terminating null byte.
 _MAX_PATH_BYTES = 4095
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 _FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
@@ -45,16 +42,16 @@ _FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
 @dataclass(slots=True)
 class ContainerRequest:
-    """A container that is to run.
+    """The request for a container.
 
     Attributes:
-        config: as the CRI has it.
+        config: the CRI's configuration of the container.
         pull: one of `PULLS`.
-        first: it initializes the pod, and must end well before the next one starts.
+        first: it is an init container, which must succeed before the next one starts.
         non_root: it must not run as root.
-        addressed: the variables that get the pod's address once it has one.
+        addressed: environment variables whose value is the pod's address.
         place: file and line of the container, for errors.
-        sub_paths: the parts of volumes that are bound just before it is created.
+        sub_paths: parts of volumes, bound just before it is created.
     """
 
     config: pb.ContainerConfig
@@ -72,16 +69,17 @@ class ContainerRequest:
 
 
 class ContainerRequests:
-    """Makes the requests for the containers of one pod.
+    """Creates the requests for the containers of one pod.
 
     Args:
-        spec: the pod's own.
-        pod: its sandbox, which gets the ports that are the node's.
+        document: the manifest.
+        spec: the pod's spec.
+        pod: the configuration of its sandbox, to which host ports are added.
         node: the node's name.
-        folder: holds the folders of pods.
+        folder: the folder of all pods.
 
     Attributes:
-        volumes: those that a container mounts, by name.
+        volumes: the volumes that containers mount, by name.
     """
 
     def __init__(
@@ -95,25 +93,25 @@ class ContainerRequests:
         self._document, self._spec, self._pod, self._node = document, spec, pod, node
         self._folder = f"{folder}/{pod.metadata.uid}"
         self._context = document.table(spec, "securityContext", "spec.")
-        self._tables = {document.text(one, "name"): one for one in document.tables(spec, "volumes", "spec.")}
+        self._tables = {document.text(volume, "name"): volume for volume in document.tables(spec, "volumes", "spec.")}
         self._names: set[str] = set()
         self.volumes: dict[str, Volume] = {}
 
     def read(self, tree: dict[str, Any], share: kubelet.Share, *, first: bool) -> ContainerRequest:
-        """Make the request for a container; `first`: it initializes the pod. Raises ConfigError."""
+        """Create the request for a container; `first`: it is an init container. Raises ConfigError."""
         document, name = self._document, self._document.text(tree, "name")
         if not name or set("/\0") & set(name) or name in (".", ".."):
             raise document.error(
-                "a container needs a name, without slashes and null bytes", "spec.containers.name", tree, "name"
+                "a container requires a name without slashes and null bytes", "spec.containers.name", tree, "name"
             )
         if name in self._names:
-            raise document.error(f'a second container of the name "{name}"', "spec.containers", tree, "name")
+            raise document.error(f'duplicate container name "{name}"', "spec.containers", tree, "name")
         self._names.add(name)
         image = document.text(tree, "image")
         if not image:
-            raise document.error("a container needs an image", "spec.containers.image", tree, "image")
-        made = ContainerRequest(pb.ContainerConfig(), self._pull(tree, image), place=document.place(tree))
-        config = made.config
+            raise document.error("a container requires an image", "spec.containers.image", tree, "image")
+        request = ContainerRequest(pb.ContainerConfig(), self._pull(tree, image), place=document.place(tree))
+        config = request.config
         config.metadata.name = name
         config.image.image = config.image.user_specified_image = image
         config.working_dir = document.text(tree, "workingDir")
@@ -125,17 +123,17 @@ class ContainerRequests:
         config.annotations[GRACE] = grace
         identity = {"container.name": name, **{f"pod.{key}": getattr(self._pod.metadata, key) for key in _IDENTITY}}
         config.labels.update({f"io.kubernetes.{key}": value for key, value in identity.items()})
-        self._process(tree, made)
+        self._process(tree, request)
         self._resources(config, share)
         self._ports(tree)
-        self._mounts(tree, made)
-        self._security(tree, made)
-        # One that restarts is a sidecar: it goes on beside those that come after it.
-        made.first = first and (tree.get("restartPolicy") if first else None) != "Always"
-        return made
+        self._mounts(tree, request)
+        self._security(tree, request)
+        # An init container that restarts is a sidecar: it runs next to the other containers.
+        request.first = first and (tree.get("restartPolicy") if first else None) != "Always"
+        return request
 
     def _pull(self, tree: dict[str, Any], image: str) -> str:
-        """When to pull; the newest one always, as Kubernetes does, unless the manifest says otherwise."""
+        """The pull policy; by default Always for the tag latest, as in Kubernetes."""
         policy = self._document.text(tree, "imagePullPolicy")
         if policy and policy not in PULLS:
             where = "spec.containers.imagePullPolicy"
@@ -146,82 +144,84 @@ class ContainerRequests:
 
     # --- the process -----------------------------------------------------------------------------------------------
 
-    def _process(self, tree: dict[str, Any], made: ContainerRequest) -> None:
-        """Set environment and command line, in which $(NAME) is the value of a variable."""
+    def _process(self, tree: dict[str, Any], request: ContainerRequest) -> None:
+        """Set environment and command line, and expand $(NAME) in them."""
         document = self._document
         if document.items(tree, "envFrom"):
-            reason = "ConfigMaps and Secrets are a cluster's: write the variables into env"
+            reason = "ConfigMaps and Secrets require a cluster: write the variables into env"
             raise document.error(reason, "spec.containers.envFrom", tree, "envFrom")
         values: dict[str, str] = {}
-        for one in document.tables(tree, "env"):
-            name = document.text(one, "name", "env.")
+        for variable in document.tables(tree, "env"):
+            name = document.text(variable, "name", "env.")
             if not name or "=" in name:
-                raise document.error("a variable needs a name without =", "env.name", one, "name")
-            if one.get("valueFrom") is not None:
-                value = self._from(document.table(one, "valueFrom", "env."), name, made)
+                raise document.error("a variable requires a name without =", "env.name", variable, "name")
+            if variable.get("valueFrom") is not None:
+                value = self._field_value(document.table(variable, "valueFrom", "env."), name, request)
                 if value is None:
                     continue
                 values[name] = value
             else:
-                values[name] = self._expanded(document.text(one, "value", "env."), values, "env.value", one, "value")
-        made.config.envs.extend(pb.KeyValue(key=name, value=value.encode()) for name, value in values.items())
-        for key, target in (("command", made.config.command), ("args", made.config.args)):
+                values[name] = self._expanded(
+                    document.text(variable, "value", "env."), values, "env.value", variable, "value"
+                )
+        request.config.envs.extend(pb.KeyValue(key=name, value=value.encode()) for name, value in values.items())
+        for key, target in (("command", request.config.command), ("args", request.config.args)):
             target.extend(self._expanded(word, values, key, tree, key) for word in document.texts(tree, key))
 
     def _expanded(self, text: str, values: dict[str, str], where: str, tree: Any, key: str) -> str:
-        """The text with $(NAME) as the variable's value; of an unknown one it stays, and $$ is a dollar."""
-        left = _LONGEST_WORD
+        """Replace $(NAME) by the variable's value, and $$ by a dollar; unknown variables stay."""
+        remaining = _MAX_STRING_BYTES
 
         def value(match: re.Match[str]) -> str:
-            nonlocal left
-            found = "$" if match[1] is None else values.get(match[1], match[0])
-            left -= len(found)
-            if left < 0:  # values of values double with each
-                reason = f"becomes longer than {_LONGEST_WORD} characters, with which no program can be started"
+            nonlocal remaining
+            expansion = "$" if match[1] is None else values.get(match[1], match[0])
+            remaining -= len(expansion)
+            if remaining < 0:  # variables that contain each other double in length
+                reason = f"expands to more than {_MAX_STRING_BYTES} characters, the kernel's limit"
                 raise self._document.error(reason, where, tree, key)
-            return found
+            return expansion
 
         return _REFERENCE.sub(value, text)
 
-    def _from(self, table: dict[str, Any], name: str, made: ContainerRequest) -> str | None:
-        """The value of a variable that is a field of the pod; None if it may be absent and is."""
+    def _field_value(self, table: dict[str, Any], name: str, request: ContainerRequest) -> str | None:
+        """The value of a variable with `valueFrom`; None for an optional one that requires a cluster."""
         document = self._document
         for kind in ("configMapKeyRef", "secretKeyRef", "resourceFieldRef", "fileKeyRef"):
             if table.get(kind) is not None:
                 if kind != "resourceFieldRef" and document.flag(document.table(table, kind), "optional"):
                     table[kind].items()
                     return None
-                reason = f"the value of {name} comes from a cluster: write it as value"
+                reason = f"the value of {name} requires a cluster: write it as value"
                 raise document.error(reason, f"env.valueFrom.{kind}", table, kind)
         path = document.text(document.table(table, "fieldRef"), "fieldPath", "env.valueFrom.fieldRef.")
         document.text(document.table(table, "fieldRef"), "apiVersion")
         if path in ("status.podIP", "status.podIPs"):
-            made.addressed.add(name)
+            request.addressed.add(name)
             return ""
         if match := _FIELD.fullmatch(path):
             return str(getattr(self._pod, match[1]).get(match[2], ""))
         plain = {f"metadata.{key}": getattr(self._pod.metadata, key) for key in _IDENTITY}
         plain |= {"spec.nodeName": self._node, "spec.serviceAccountName": "default"}
         if path not in plain:
-            raise document.error(f'no field "{path}" is known here', "env.valueFrom.fieldRef.fieldPath", table)
+            raise document.error(f'unknown field "{path}"', "env.valueFrom.fieldRef.fieldPath", table)
         return str(plain[path])
 
     def _resources(self, config: pb.ContainerConfig, share: kubelet.Share) -> None:
-        """Set the resources that the kubelet makes of requests and limits."""
+        """Set the resources that the kubelet computes from requests and limits."""
         linux = m.LinuxContainer()
         kubelet.set_resources(linux, share)
         config.linux.resources.CopyFrom(to_cri(linux.resources).value)
         config.linux.resources.oom_score_adj = linux.oom_score_adj.value
 
     def _ports(self, tree: dict[str, Any]) -> None:
-        """Give the pod the ports that are to be the node's, too; the others say only what listens."""
+        """Add host ports to the pod; other ports are only information."""
         document = self._document
-        for one in document.tables(tree, "ports"):
-            inside, outside = (document.number(one, key, 65535, "ports.") for key in ("containerPort", "hostPort"))
-            document.text(one, "name", "ports.")
-            protocol, address = (document.text(one, key, "ports.") for key in ("protocol", "hostIP"))
+        for port in document.tables(tree, "ports"):
+            inside, outside = (document.number(port, key, 65535, "ports.") for key in ("containerPort", "hostPort"))
+            document.text(port, "name", "ports.")
+            protocol, address = (document.text(port, key, "ports.") for key in ("protocol", "hostIP"))
             if protocol not in _PROTOCOLS:
-                raise document.error(f'"{protocol}" is no protocol: TCP, UDP, SCTP', "ports.protocol", one, "protocol")
+                raise document.error(f'expected TCP, UDP or SCTP, not "{protocol}"', "ports.protocol", port, "protocol")
             if outside and self._pod.linux.security_context.namespace_options.network != pb.NODE:
                 self._pod.port_mappings.add(
                     protocol=_PROTOCOLS[protocol],
@@ -233,12 +233,12 @@ class ContainerRequests:
     # --- mounts ----------------------------------------------------------------------------------------------------
 
     def _mounts(self, tree: dict[str, Any], request: ContainerRequest) -> None:
-        """Mount volumes."""
+        """Add the mounts of volumes."""
         document = self._document
         for index, mount in enumerate(document.tables(tree, "volumeMounts")):
             name, target = (document.text(mount, key, "volumeMounts.") for key in ("name", "mountPath"))
             if not target:
-                raise document.error("a mount needs a path", "volumeMounts.mountPath", mount)
+                raise document.error("a mount requires a path", "volumeMounts.mountPath", mount)
             volume = self._volume(name, mount)
             source, below = volume.path, self._sub_path(mount, request)
             if below:
@@ -263,7 +263,7 @@ class ContainerRequests:
         path = document.text(mount, key, "volumeMounts.")
         if mount.get("subPathExpr") is not None:
             if path:
-                raise document.error("excludes subPath: write one of them", "volumeMounts.subPathExpr", mount, key)
+                raise document.error("excludes subPath: remove one of them", "volumeMounts.subPathExpr", mount, key)
             key = "subPathExpr"
             expression = document.text(mount, key, "volumeMounts.")
             values = {env.key: env.value.decode() for env in request.config.envs}
@@ -276,91 +276,103 @@ class ContainerRequests:
                     raise document.error(reason, f"volumeMounts.{key}", mount, key)
             path = self._expanded(expression, values, f"volumeMounts.{key}", mount, key)
         if path.startswith("/") or ".." in path.split("/"):
-            raise document.error("it leads out of the volume", f"volumeMounts.{key}", mount, key)
+            raise document.error("leads out of the volume", f"volumeMounts.{key}", mount, key)
         if "\0" in path or len(path.encode(errors="surrogateescape")) > _MAX_PATH_BYTES:
             reason = f"expected a path of at most {_MAX_PATH_BYTES} bytes, without null bytes"
             raise document.error(reason, f"volumeMounts.{key}", mount, key)
         return path
 
     def _volume(self, name: str, mount: dict[str, Any]) -> Volume:
-        """The volume of a name, made at its first mount."""
+        """Return the volume of a name."""
         if name in self.volumes:
             return self.volumes[name]
         document, table = self._document, self._tables.get(name)
         if table is None:
-            near = ", ".join(self._tables) or "none"
-            raise document.error(f'no volume "{name}": there is {near}', "volumeMounts.name", mount, "name")
+            names = ", ".join(self._tables) or "none"
+            raise document.error(f'volume "{name}" not found; volumes: {names}', "volumeMounts.name", mount, "name")
         place = document.place(table)
         if table.get(HOST_PATH) is not None:
-            said = document.table(table, HOST_PATH, "volumes.")
-            path, kind = (document.text(said, key, f"volumes.{HOST_PATH}.") for key in ("path", "type"))
+            host_path = document.table(table, HOST_PATH, "volumes.")
+            path, kind = (document.text(host_path, key, f"volumes.{HOST_PATH}.") for key in ("path", "type"))
             if not path.startswith("/") or ".." in path.split("/") or "\0" in path:
                 raise document.error(
-                    "expected an absolute path without .. and null bytes", f"volumes.{HOST_PATH}.path", said, "path"
+                    "expected an absolute path without .. and null bytes",
+                    f"volumes.{HOST_PATH}.path",
+                    host_path,
+                    "path",
                 )
             if kind not in HOST_TYPES:
                 reason = f"expected one of {', '.join(filter(None, HOST_TYPES))}"
-                raise document.error(reason, f"volumes.{HOST_PATH}.type", said, "type")
-            made = Volume(path, kind, place)
+                raise document.error(reason, f"volumes.{HOST_PATH}.type", host_path, "type")
+            volume = Volume(path, kind, place)
         elif EMPTY_DIR in table:
             document.table(table, EMPTY_DIR, "volumes.")
             if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", name):
-                raise document.error("a volume's name has small letters, digits and -", "volumes.name", table, "name")
-            group = document.number(self._context, "fsGroup", _MOST_ID, "securityContext.") or -1
-            made = Volume(f"{self._folder}/{VOLUMES}/{name}", EMPTY_DIR, place, group)
+                raise document.error(
+                    "the name of a volume must have only lower-case letters, digits and -",
+                    "volumes.name",
+                    table,
+                    "name",
+                )
+            group = document.number(self._context, "fsGroup", _MAX_ID, "securityContext.") or -1
+            volume = Volume(f"{self._folder}/{VOLUMES}/{name}", EMPTY_DIR, place, group)
         else:
             kind = next((str(key) for key in table if key != "name"), "nothing")
-            reason = f"{kind} needs a cluster: here a volume is {HOST_PATH} or {EMPTY_DIR}"
+            reason = f"{kind} requires a cluster: use {HOST_PATH} or {EMPTY_DIR}"
             raise document.error(reason, f"volumes.{name}", table, kind)
-        self.volumes[name] = made
-        return made
+        self.volumes[name] = volume
+        return volume
 
     # --- security --------------------------------------------------------------------------------------------------
 
-    def _security(self, tree: dict[str, Any], made: ContainerRequest) -> None:
-        """Set user, groups, capabilities and profiles; the container's word comes before the pod's."""
+    def _security(self, tree: dict[str, Any], request: ContainerRequest) -> None:
+        """Set user, groups, capabilities and profiles; the container's security context overrides the pod's."""
         document, where = self._document, "securityContext."
-        own, context = document.table(tree, "securityContext"), made.config.linux.security_context
+        container_context, context = document.table(tree, "securityContext"), request.config.linux.security_context
         for key in ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile", "appArmorProfile", "seLinuxOptions"):
-            own.get(key), self._context.get(key)
+            container_context.get(key), self._context.get(key)
 
-        def said_by(key: str) -> dict[str, Any]:
-            """The one of both whose word counts."""
-            return own if own.get(key) is not None else self._context
+        def context_with(key: str) -> dict[str, Any]:
+            """The security context whose value of a key applies."""
+            return container_context if container_context.get(key) is not None else self._context
 
         context.namespace_options.CopyFrom(self._pod.linux.security_context.namespace_options)
         for key, target in (("runAsUser", context.run_as_user), ("runAsGroup", context.run_as_group)):
-            if said_by(key).get(key) is not None:
-                target.value = document.number(said_by(key), key, _MOST_ID, where)
-        made.non_root = document.flag(said_by("runAsNonRoot"), "runAsNonRoot", where)
-        if made.non_root and context.HasField("run_as_user") and not context.run_as_user.value:
-            raise document.error("runAsNonRoot forbids user 0", f"{where}runAsUser", said_by("runAsUser"), "runAsUser")
+            if context_with(key).get(key) is not None:
+                target.value = document.number(context_with(key), key, _MAX_ID, where)
+        request.non_root = document.flag(context_with("runAsNonRoot"), "runAsNonRoot", where)
+        if request.non_root and context.HasField("run_as_user") and not context.run_as_user.value:
+            raise document.error(
+                "runAsNonRoot forbids user 0", f"{where}runAsUser", context_with("runAsUser"), "runAsUser"
+            )
         self._groups(context)
-        if document.flag(own, "privileged", where):  # runtimes refuse it in a sandbox that is not privileged
+        if document.flag(
+            container_context, "privileged", where
+        ):  # runtimes refuse it unless the sandbox is privileged as well
             context.privileged = self._pod.linux.security_context.privileged = True
-        context.readonly_rootfs = document.flag(own, "readOnlyRootFilesystem", where)
-        context.no_new_privs = own.get("allowPrivilegeEscalation") is not None and not document.flag(
-            own, "allowPrivilegeEscalation", where
+        context.readonly_rootfs = document.flag(container_context, "readOnlyRootFilesystem", where)
+        context.no_new_privs = container_context.get("allowPrivilegeEscalation") is not None and not document.flag(
+            container_context, "allowPrivilegeEscalation", where
         )
-        capabilities = document.table(own, "capabilities", where)
+        capabilities = document.table(container_context, "capabilities", where)
         context.capabilities.add_capabilities.extend(document.texts(capabilities, "add", f"{where}capabilities."))
         context.capabilities.drop_capabilities.extend(document.texts(capabilities, "drop", f"{where}capabilities."))
-        if not context.privileged and document.text(own, "procMount", where) in ("", "Default"):
+        if not context.privileged and document.text(container_context, "procMount", where) in ("", "Default"):
             context.masked_paths.extend(_MASKED)
             context.readonly_paths.extend(_READONLY)
-        selinux(document, said_by("seLinuxOptions"), where, context)
-        security_profile(document, said_by("seccompProfile"), where, context, only="seccompProfile")
-        security_profile(document, said_by("appArmorProfile"), where, context, only="appArmorProfile")
+        selinux(document, context_with("seLinuxOptions"), where, context)
+        security_profile(document, context_with("seccompProfile"), where, context, only="seccompProfile")
+        security_profile(document, context_with("appArmorProfile"), where, context, only="appArmorProfile")
 
     def _groups(self, context: pb.LinuxContainerSecurityContext) -> None:
-        """Set the pod's groups; that of volumes is one of them."""
+        """Set the pod's supplemental groups, with the group of its volumes."""
         document, where = self._document, "securityContext."
-        for one in document.items(self._context, "supplementalGroups", where):
-            if not is_number(one, _MOST_ID):
-                reason, key = f"expected group ids from 0 to {_MOST_ID}", "supplementalGroups"
+        for group_id in document.items(self._context, "supplementalGroups", where):
+            if not is_number(group_id, _MAX_ID):
+                reason, key = f"expected group ids from 0 to {_MAX_ID}", "supplementalGroups"
                 raise document.error(reason, f"{where}{key}", self._context, key)
-            context.supplemental_groups.append(int(one))
-        if group := document.number(self._context, "fsGroup", _MOST_ID, where):
+            context.supplemental_groups.append(int(group_id))
+        if group := document.number(self._context, "fsGroup", _MAX_ID, where):
             context.supplemental_groups.append(group)
         policy = document.text(self._context, "supplementalGroupsPolicy", where)
         if policy == "Strict":
@@ -372,7 +384,7 @@ _Context = pb.LinuxSandboxSecurityContext | pb.LinuxContainerSecurityContext
 
 
 def selinux(document: Document, table: dict[str, Any], where: str, context: _Context) -> None:
-    """Set the SELinux label that a security context asks for."""
+    """Set the SELinux label of a security context."""
     for key, value in document.pairs(table, "seLinuxOptions", where).items():
         if key not in ("user", "role", "type", "level"):
             raise document.error("expected user, role, type or level", f"{where}seLinuxOptions.{key}", table)
@@ -380,7 +392,7 @@ def selinux(document: Document, table: dict[str, Any], where: str, context: _Con
 
 
 def security_profile(document: Document, table: dict[str, Any], where: str, context: _Context, only: str = "") -> None:
-    """Set the seccomp and AppArmor profiles that a security context asks for."""
+    """Set the seccomp and AppArmor profiles of a security context; `only` one of them if given."""
     for key, target in (("seccompProfile", context.seccomp), ("appArmorProfile", context.apparmor)):
         if only not in ("", key) or table.get(key) is None:
             continue

@@ -1,8 +1,7 @@
-"""The private folder of a pod: logs, volumes, the targets of sub-paths, and a record of the pod that has it.
+"""The private folder of a pod: logs, volumes, targets of sub-paths, and a record of its owner.
 
-A run creates the folder of its pod's uid or refuses, and what is removed is only what a run created: the folder that a
-record names, and a cgroup that did not exist before. A run has the lock of its folder until the record has the id of
-the sandbox. So a record without an id, whose lock is free, is of a run that was killed before any container started.
+A run holds the folder's lock until the record has the id of the sandbox. So a record without an id whose lock is free
+belongs to a run that was killed before any container started.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ __all__ = ["LOGS", "SUB_PATHS", "VOLUMES", "PodRecord", "create", "remove", "set
 LOGS, VOLUMES, SUB_PATHS = "logs", "volumes", "subpaths"
 _RECORD, _LOCK = "pod.json", "lock"
 _MAX_RECORD_BYTES = 64 << 10
-#: How long another command may take to remove a folder, and how often the lock is tried, in seconds.
-_WAIT_S, _PAUSE_S = 30.0, 0.1
+#: Wait this long for another command that removes a folder, and try the lock this often.
+REMOVAL_TIMEOUT_S, _LOCK_INTERVAL_S = 30.0, 0.1
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True, slots=True)
 class PodRecord:
-    """The pod that has a folder.
+    """The owner of a folder.
 
     Attributes:
         name: `NAMESPACE/NAME`.
-        id: of the sandbox; "" until the runtime has created it.
-        cgroup: the cgroup that is removed with the pod, below the root of each hierarchy; one of systemd's is a slice.
+        id: id of the sandbox; "" until the runtime has created it.
+        cgroup: the cgroup to remove with the pod, below the root of each hierarchy; a slice under systemd.
     """
 
     name: str
@@ -50,7 +49,7 @@ class PodRecord:
 
 
 def create(folder: Path, name: str, cgroup: str) -> Lock:
-    """Create the folder of a pod; returns its lock, which the run keeps until it has called `set_pod_id`.
+    """Create the folder of a pod; returns its lock, which the caller holds until it has called `set_pod_id`.
 
     Folders of runs that were killed before their pod had a sandbox are removed.
     Raises NriError if another pod has the folder or the cgroup, OSError if the folder cannot be created.
@@ -86,21 +85,21 @@ def set_pod_id(folder: Path, pod_id: str) -> None:
 
 
 def remove(folder: Path, name: str, pod_id: str) -> None:
-    """Remove the folder of a pod, what is mounted in it, and its cgroup. Raises OSError.
+    """Remove the folder of a pod, its mounts, and its cgroup. Raises OSError.
 
-    A folder without a record, of another pod, or of a run that has not created its sandbox yet, stays.
+    A folder without a record, of another pod, or of a run that has not created its sandbox yet, is kept.
     """
-    deadline = time.monotonic() + _WAIT_S
+    deadline = time.monotonic() + REMOVAL_TIMEOUT_S
     while (record := _read_record(folder)) is not None and record.name == name and record.id in ("", pod_id):
         if _remove_unlocked(folder, record) or not record.id:
             return
         if time.monotonic() > deadline:
-            raise OSError(errno.EBUSY, "another command removes it", str(folder))
-        time.sleep(_PAUSE_S)
+            raise OSError(errno.EBUSY, "another command is removing it", str(folder))
+        time.sleep(_LOCK_INTERVAL_S)
 
 
 def _remove_unlocked(folder: Path, record: PodRecord) -> bool:
-    """Remove a folder with this record and its cgroup; False if another process has its lock."""
+    """Remove a folder with this record, and its cgroup; False if another process holds its lock."""
     try:
         lock = Lock(folder / _LOCK)
     except BlockingIOError:
@@ -119,7 +118,7 @@ def _remove_unlocked(folder: Path, record: PodRecord) -> bool:
 
 
 def _remove_locked(folder: Path) -> None:
-    """Remove a folder whose lock this process has; the record goes last, so that a second attempt finds it."""
+    """Remove a folder whose lock this process holds, its record last, so that a failed removal can be repeated."""
     detach_below(folder)
     names = [name for name in os.listdir(folder) if name not in (_RECORD, _LOCK)]
     for name in [*names, _RECORD, _LOCK]:
@@ -133,7 +132,7 @@ def _remove_locked(folder: Path) -> None:
 
 
 def _remove_abandoned(parent: Path) -> None:
-    """Remove the folders of runs that were killed before their pods had a sandbox, as far as they can be removed."""
+    """Remove folders of runs that were killed before their pods had a sandbox; errors are ignored."""
     for entry in os.scandir(parent):
         folder = Path(entry.path)
         record = _read_record(folder)
@@ -143,7 +142,7 @@ def _remove_abandoned(parent: Path) -> None:
 
 
 def _new_lock(folder: Path) -> Lock | None:
-    """Create a folder and take its lock; None if another run has it, or if it has any content."""
+    """Create a folder and take its lock; None if another run holds it, or the folder is not empty."""
     while True:
         with suppress(FileExistsError):
             folder.mkdir(0o700)
@@ -165,18 +164,18 @@ def _new_lock(folder: Path) -> Lock | None:
 
 
 def _is_unused(folder: Path) -> bool:
-    """Whether nothing is in a folder, or only what a run leaves that is killed before it has written its record."""
+    """Whether a folder is empty, or has only files of a run that was killed before it had written its record."""
     return all(name == _LOCK or name.startswith(TEMPORARY) for name in os.listdir(folder))
 
 
 def _is_own(folder: Path) -> bool:
-    """Whether a path is a folder of this user, and not a link to one. Raises OSError."""
+    """Whether a path is a folder of this user and not a link. Raises OSError."""
     status = folder.lstat()
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def _create_parent(folder: Path) -> None:
-    """Create the folder of all pods, or check that no other user can exchange it or what is in it."""
+    """Create the folder of all pods, or check that no other user can exchange it or its files."""
     with suppress(FileExistsError):
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(0o750)
@@ -193,14 +192,14 @@ def _create_parent(folder: Path) -> None:
 
 
 def _cgroup_paths(cgroup: str) -> list[str]:
-    """The paths of a cgroup in all hierarchies; none of one that systemd manages."""
+    """The paths of a cgroup in all hierarchies; none for a slice of systemd."""
     if not cgroup.startswith("/") or ".." in cgroup.split("/"):
         return []
     return [f"{row.path}{cgroup}" for row in detect(MACHINE).rows]
 
 
 def _read_record(folder: Path) -> PodRecord | None:
-    """The record of a folder; None if there is no record, or one that cannot be read."""
+    """The record of a folder; None if it is missing or invalid."""
     try:
         if not _is_own(folder):
             return None

@@ -1,8 +1,6 @@
-"""The requests of the CRI that run the pods of Kubernetes manifests, as a kubelet would make them.
+"""Create the CRI requests for the pods of Kubernetes manifests, as the kubelet of Kubernetes 1.34 does.
 
-Rules: pure; every key is either carried out, or refused because the container would be wrong without it (a volume that
-only a cluster has), or named in the pod's notes. The kubelet's share (labels, cgroups, resource arithmetic, masked
-paths) is that of Kubernetes 1.34. Next: `nri.pods.containers`, the share of one container.
+Each key is either used, or refused because the container would be wrong without it, or named in the pod's notes.
 """
 
 from __future__ import annotations
@@ -22,25 +20,25 @@ from nri.kube.document import Document, parts
 from nri.kube.manifest import find_pod, pod_resources
 from nri.pods.containers import ContainerRequest, ContainerRequests, security_profile, selinux
 from nri.pods.folder import LOGS
-from nri.pods.unread import Unread, unread, watch
+from nri.pods.unread_keys import Unread, unread, watch
 from nri.pods.volumes import Volume
 
 __all__ = ["Node", "PodRequest", "read_pods"]
 
-#: The most pods of one file, and containers of one pod.
-_MOST_PODS, _MOST_CONTAINERS = 500, 250
-_MOST_SECONDS = 2**31 - 1
+#: Limits for the pods of one file, and for the containers of one pod.
+_MAX_PODS, _MAX_CONTAINERS = 500, 250
+_MAX_SECONDS = 2**31 - 1
 
 
 class Node(NamedTuple):
-    """The machine, as far as a pod's requests depend on it.
+    """Properties of the machine that a pod's requests depend on.
 
     Attributes:
-        name: of the node, which environment variables may ask for.
-        folder: below it each pod has a folder by its uid, with logs and volumes.
-        cgroup_root: the cgroup above that of all pods; "" for the machine's own root.
-        driver: who makes cgroups, the runtime itself or systemd.
-        memory_bytes: of which OOM scores are parts; 0 if it is not known.
+        name: the node's name, which environment variables may contain.
+        folder: the folder of all pods; each has a folder by its uid below it.
+        cgroup_root: the cgroup above that of all pods; "" for the root cgroup.
+        driver: the cgroup driver.
+        memory_bytes: the node's memory, which OOM scores depend on; 0 if unknown.
     """
 
     name: str
@@ -52,14 +50,14 @@ class Node(NamedTuple):
 
 @dataclass(slots=True)
 class PodRequest:
-    """A pod that is to run.
+    """The requests for a pod.
 
     Attributes:
-        config: of its sandbox, as the CRI has it.
+        config: the CRI's configuration of its sandbox.
         handler: the runtime handler, "" for the default one.
-        containers: in the order in which they are started, those that initialize it first.
-        volumes: the folders and files that must be there before.
-        notes: what is not done, a line for each key, with its place.
+        containers: in the order in which they are started, init containers first.
+        volumes: the volumes to prepare before.
+        notes: a line for each key without effect, with its place.
     """
 
     config: pb.PodSandboxConfig
@@ -74,10 +72,10 @@ class PodRequest:
         return f"{self.config.metadata.namespace}/{self.config.metadata.name}"
 
 
-_CLUSTER = "only a cluster's scheduler and controllers read it"
-_PROBE = "nothing probes here: that is the kubelet's"
-_ACCOUNT = "there is no API server here"
-#: Why a key is not carried out. Others are those that nothing reads.
+_CLUSTER = "only a cluster's scheduler and controllers use it"
+_PROBE = "only the kubelet runs probes"
+_ACCOUNT = "it requires an API server"
+#: The reason why a key has no effect.
 _REASONS = {
     **dict.fromkeys(
         ("affinity", "nodeSelector", "nodeName", "preemptionPolicy", "priority", "schedulerName", "schedulingGates",
@@ -91,22 +89,22 @@ _REASONS = {
          "setHostnameAsFQDN"),
         _ACCOUNT,
     ),
-    "lifecycle": "nothing runs hooks here: that is the kubelet's",
-    "restartPolicy": "nothing restarts here: a container that ends stays ended",
-    "terminationMessagePath": "nothing reads messages of containers here: that is the kubelet's",
-    "terminationMessagePolicy": "nothing reads messages of containers here: that is the kubelet's",
-    "hostAliases": "/etc/hosts is the runtime's own here",
-    "hostUsers": "the kubelet chooses ranges of ids, and there is none",
+    "lifecycle": "only the kubelet runs hooks",
+    "restartPolicy": "containers are not restarted",
+    "terminationMessagePath": "only the kubelet reads termination messages",
+    "terminationMessagePolicy": "only the kubelet reads termination messages",
+    "hostAliases": "the runtime writes /etc/hosts",
+    "hostUsers": "it requires id ranges of a kubelet",
     "imagePullSecrets": "images are pulled with the runtime's own credentials",
-    "ephemeralContainers": "nothing adds containers later here",
-    "volumeDevices": "block devices of claims need a cluster",
-    "resizePolicy": "nothing resizes here",
+    "ephemeralContainers": "containers cannot be added later",
+    "volumeDevices": "block devices of claims require a cluster",
+    "resizePolicy": "containers are not resized",
     "medium": "the volume is a folder on disk",
     "sizeLimit": "the size of the volume is not limited here",
 }  # fmt: skip
 _VOLUME = re.compile(r"(?:.*\.)?volumes\[\d+\]\.\w+")
-#: Fields that a cluster writes into objects, and that ask for nothing.
-_PASSED = frozenset(
+#: Fields that a cluster writes into objects, which need no note.
+_IGNORED_KEYS = frozenset(
     ["apiVersion", "kind", "status"]
     + [f"metadata.{key}" for key in ("creationTimestamp", "resourceVersion", "generation", "generateName", "selfLink",
                                      "managedFields", "ownerReferences", "finalizers")]
@@ -114,37 +112,37 @@ _PASSED = frozenset(
 
 
 def read_pods(source: Source, node: Node) -> list[PodRequest]:
-    """Make the requests of every pod in a manifest: of a Pod, or of the template of a Deployment and the like.
+    """Create the requests for every pod in a manifest: a Pod, or the template of a Deployment and similar kinds.
 
-    Raises ConfigError with file, line and key for what cannot be carried out; no pod at all is an error, too.
+    Raises ConfigError with file, line and key; also for a manifest without pods.
     """
-    found = list[PodRequest]()
-    others = list[str]()
+    pods = list[PodRequest]()
+    notes = list[str]()
     names = set[str]()
     for document, tree in _objects(source):
         pod = find_pod(document, tree)
         if pod is None:
-            others.append(
-                f"{document.place(tree)}: kind {tree.get('kind', 'is missing')}: it holds no pod, and is left out"
+            notes.append(
+                f"{document.place(tree)}: kind {tree.get('kind', 'is missing')}: left out, because it contains no pod"
             )
             continue
-        made = _pod(document, pod, node)
-        if made.name in names:
-            raise document.error(f"a second pod of the name {made.name}", "metadata.name", tree)
-        names.add(made.name)
-        missing = [*unread(tree, _PASSED)]  # before places are looked up, which reads all
-        made.notes = [_note(document, each) for each in missing]
-        found.append(made)
-        if len(found) > _MOST_PODS:
-            raise ConfigError(source.name, "", f"holds more than {_MOST_PODS} pods")
-    if not found:
-        raise ConfigError(source.name, "", "holds no Pod, nor anything with a pod template", "kind: Pod")
-    found[0].notes[:0] = others
-    return found
+        request = _pod(document, pod, node)
+        if request.name in names:
+            raise document.error(f"duplicate pod name {request.name}", "metadata.name", tree)
+        names.add(request.name)
+        missing = [*unread(tree, _IGNORED_KEYS)]  # before places are looked up, which reads all
+        request.notes = [_note(document, key) for key in missing]
+        pods.append(request)
+        if len(pods) > _MAX_PODS:
+            raise ConfigError(source.name, "", f"contains more than {_MAX_PODS} pods")
+    if not pods:
+        raise ConfigError(source.name, "", "contains neither a Pod nor an object with a pod template", "kind: Pod")
+    pods[0].notes[:0] = notes
+    return pods
 
 
 def _objects(source: Source) -> Iterator[tuple[Document, Any]]:
-    """Yield every object of a file, those of a List one by one, as trees that remember what they were asked for."""
+    """Yield every object of a file, those of a List one by one, as trees that record which keys are read."""
     for part in parts(source):
         root = watch(parse_text(part))
         document = Document(part, root)
@@ -159,40 +157,44 @@ def _objects(source: Source) -> Iterator[tuple[Document, Any]]:
                 yield document, tree
 
 
-def _note(document: Document, each: Unread) -> str:
-    """Say of a key where it is and why nothing came of it."""
-    reason = "no container mounts it" if _VOLUME.fullmatch(each.path) else _REASONS.get(each.key, "")
-    if not reason and each.nearest:
-        reason = f"did you mean {each.nearest}?"
-    return f"{document.place(each.table, each.key)}: {each.path} is left out: {reason or 'nothing here reads it'}"
+def _note(document: Document, key: Unread) -> str:
+    """Describe a key without effect: its place, and the reason."""
+    reason = "no container mounts it" if _VOLUME.fullmatch(key.path) else _REASONS.get(key.key, "")
+    if not reason and key.nearest:
+        reason = f"did you mean {key.nearest}?"
+    return f"{document.place(key.table, key.key)}: {key.path} is left out: {reason or 'unknown key'}"
 
 
 def _pod(document: Document, tree: dict[str, Any], node: Node) -> PodRequest:
-    """Make the requests of one pod."""
+    """Create the requests for one pod."""
     metadata, spec = document.table(tree, "metadata"), document.table(tree, "spec")
     first = document.tables(spec, "initContainers", "spec.")
     containers = [*first, *document.tables(spec, "containers", "spec.")]
     if len(containers) == len(first):
-        raise document.error("a pod needs at least one container", "spec.containers", spec or None)
-    if len(containers) > _MOST_CONTAINERS:
-        raise document.error(f"more than {_MOST_CONTAINERS} containers", "spec.containers", spec)
+        raise document.error("a pod requires at least one container", "spec.containers", spec or None)
+    if len(containers) > _MAX_CONTAINERS:
+        raise document.error(f"more than {_MAX_CONTAINERS} containers", "spec.containers", spec)
     resources = pod_resources(document, spec)
     qos = kubelet.qos_class(resources)
-    made = PodRequest(_sandbox(document, metadata, spec, node, qos), document.text(spec, "runtimeClassName", "spec."))
-    reader = ContainerRequests(document, spec, made.config, node.name, node.folder)
-    for place, (one, share) in enumerate(zip(containers, kubelet.shares(resources, node.memory_bytes), strict=True)):
-        made.containers.append(reader.read(one, share, first=place < len(first)))
-    made.volumes = [*reader.volumes.values()]
-    return made
+    request = PodRequest(
+        _sandbox(document, metadata, spec, node, qos), document.text(spec, "runtimeClassName", "spec.")
+    )
+    reader = ContainerRequests(document, spec, request.config, node.name, node.folder)
+    for place, (container, share) in enumerate(
+        zip(containers, kubelet.shares(resources, node.memory_bytes), strict=True)
+    ):
+        request.containers.append(reader.read(container, share, first=place < len(first)))
+    request.volumes = [*reader.volumes.values()]
+    return request
 
 
 def _sandbox(
     document: Document, metadata: dict[str, Any], spec: dict[str, Any], node: Node, qos: str
 ) -> pb.PodSandboxConfig:
-    """Make the configuration of a pod's sandbox."""
+    """Create the configuration of a pod's sandbox."""
     name = document.text(metadata, "name", "metadata.")
     if not name:
-        raise document.error("a pod needs a name", "metadata.name", metadata or None)
+        raise document.error("a pod requires a name", "metadata.name", metadata or None)
     identity = pb.PodSandboxMetadata(
         name=name,
         namespace=document.text(metadata, "namespace", "metadata.") or "default",
@@ -208,7 +210,7 @@ def _sandbox(
         cgroup = f"/{root}/{cgroup}"
     else:
         cgroup = f"/{cgroup}"
-    made = pb.PodSandboxConfig(
+    config = pb.PodSandboxConfig(
         metadata=identity,
         hostname=document.text(spec, "hostname", "spec."),
         log_directory=f"{node.folder}/{identity.uid}/{LOGS}",
@@ -217,47 +219,47 @@ def _sandbox(
         linux=pb.LinuxPodSandboxConfig(cgroup_parent=cgroup),
     )
     for key in ("name", "namespace", "uid"):
-        made.labels[f"io.kubernetes.pod.{key}"] = getattr(identity, key)
-    _network(document, spec, made)
-    _security(document, spec, made.linux)
-    return made
+        config.labels[f"io.kubernetes.pod.{key}"] = getattr(identity, key)
+    _network(document, spec, config)
+    _security(document, spec, config.linux)
+    return config
 
 
-def _network(document: Document, spec: dict[str, Any], made: pb.PodSandboxConfig) -> None:
+def _network(document: Document, spec: dict[str, Any], config: pb.PodSandboxConfig) -> None:
     """Set namespaces, host name and DNS."""
     on_node = document.flag(spec, "hostNetwork", "spec.")
     shared, host = (document.flag(spec, key, "spec.") for key in ("shareProcessNamespace", "hostPID"))
     if shared and host:
         raise document.error("hostPID and shareProcessNamespace exclude each other", "spec.hostPID", spec, "hostPID")
-    options = made.linux.security_context.namespace_options
+    options = config.linux.security_context.namespace_options
     options.network = pb.NODE if on_node else pb.POD
     options.pid = pb.NODE if host else pb.POD if shared else pb.CONTAINER
     options.ipc = pb.NODE if document.flag(spec, "hostIPC", "spec.") else pb.POD
     if not on_node:
-        made.hostname = made.hostname or made.metadata.name[:63].rstrip("-.")
+        config.hostname = config.hostname or config.metadata.name[:63].rstrip("-.")
     policy = document.text(spec, "dnsPolicy", "spec.")
     if policy and policy not in ("Default", "None", "ClusterFirst", "ClusterFirstWithHostNet"):
-        raise document.error(f'"{policy}" is no policy: Default, None', "spec.dnsPolicy", spec, "dnsPolicy")
+        raise document.error(f'expected Default or None, not "{policy}"', "spec.dnsPolicy", spec, "dnsPolicy")
     table = document.table(spec, "dnsConfig", "spec.")
     if table or policy == "None":
-        dns = made.dns_config
+        dns = config.dns_config
         dns.servers.extend(document.texts(table, "nameservers", "spec.dnsConfig."))
         dns.searches.extend(document.texts(table, "searches", "spec.dnsConfig."))
-        for one in document.tables(table, "options", "spec.dnsConfig."):
-            name, value = (document.text(one, key, "spec.dnsConfig.options.") for key in ("name", "value"))
+        for option in document.tables(table, "options", "spec.dnsConfig."):
+            name, value = (document.text(option, key, "spec.dnsConfig.options.") for key in ("name", "value"))
             dns.options.append(f"{name}:{value}" if value else name)
 
 
 def _security(document: Document, spec: dict[str, Any], linux: pb.LinuxPodSandboxConfig) -> None:
-    """Set what the sandbox itself runs as; containers have their own, which they take from here."""
+    """Set the security context of the sandbox."""
     table, where = document.table(spec, "securityContext", "spec."), "spec.securityContext."
     context = linux.security_context
     for key, target in (("runAsUser", context.run_as_user), ("runAsGroup", context.run_as_group)):
         if table.get(key) is not None:
             target.value = document.number(table, key, 2**32 - 1, where)
-    for one in document.tables(table, "sysctls", where):
-        name, value = (document.text(one, key, f"{where}sysctls.") for key in ("name", "value"))
+    for sysctl in document.tables(table, "sysctls", where):
+        name, value = (document.text(sysctl, key, f"{where}sysctls.") for key in ("name", "value"))
         linux.sysctls[name] = value
     selinux(document, table, where, context)
     security_profile(document, table, where, context)
-    document.number(spec, "terminationGracePeriodSeconds", _MOST_SECONDS, "spec.")
+    document.number(spec, "terminationGracePeriodSeconds", _MAX_SECONDS, "spec.")

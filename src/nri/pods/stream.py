@@ -1,10 +1,8 @@
-"""The client's side of exec and attach, over the streaming server whose address the CRI gives out: SPDY/3.1.
+"""The client's side of exec and attach, over SPDY/3.1 to the streaming server of a runtime.
 
-Rules: SPDY, because every runtime of the field serves it, and takes the end of the input over it, which most do not
-take over a WebSocket. The server's texts are bounded: the head of its answer, its frames, the outcome. Output is
-written before more is read: that is the only window, for Go's servers read no others, and what they have not read when
-they close the connection makes the kernel throw away the rest of the output. A person's terminal is raw while the
-conversation lasts, and as it was afterwards. Next: `nri.engine.streaming.spdy`.
+SPDY, because every runtime serves it and accepts the end of input over it, which most do not over a WebSocket. Output
+is written before more is read. No window updates are sent: Go's servers do not read them, and unread data on a closed
+connection makes the kernel discard the rest of the output.
 """
 
 from __future__ import annotations
@@ -28,30 +26,30 @@ import h11
 
 from nri.config.syntax import parse_json
 from nri.engine.streaming import spdy
-from nri.engine.streaming.link import CHUNK, Link
+from nri.engine.streaming.link import CHUNK_BYTES, Link
 from nri.errors import ConfigError, NriError, RemoteProtocolError
 from nri.text import plain
 
 __all__ = ["Streams", "converse", "ends"]
 
-#: How long the server has to answer, in seconds; and to end the streams after it told the outcome.
-_ANSWER_S, _END_S = 20.0, 2.0
-_HEAD_BYTES, _OUTCOME_BYTES = 16384, 65536
-#: How much input may wait to be sent before no more is read, in bytes.
-_WAITING_BYTES = 256 << 10
+#: Timeouts for the server's answer, and for the end of its streams after the outcome.
+_ANSWER_TIMEOUT_S, _CLOSE_TIMEOUT_S = 20.0, 2.0
+_MAX_HEAD_BYTES, _MAX_OUTCOME_BYTES = 16384, 65536
+#: Stop reading input while this much waits to be sent.
+_MAX_QUEUED_BYTES = 256 << 10
 _PROTOCOLS = ("v4.channel.k8s.io", "v3.channel.k8s.io")
-#: Ctrl-P Ctrl-Q, which leaves a program that has the terminal.
+#: Ctrl-P Ctrl-Q, which detaches from the program.
 LEAVE = b"\x10\x11"
 
 
 class Streams(NamedTuple):
-    """The ends on this side.
+    """The client's ends of the streams.
 
     Attributes:
-        write: takes output, by its stream ("stdout", "stderr").
+        write: called with the stream ("stdout", "stderr") and its output.
         stdin: a descriptor, or None for no input.
-        resized: a descriptor that is readable when the terminal has another size; None without a terminal.
-        leave: Ctrl-P Ctrl-Q ends this side alone.
+        resized: a descriptor that is readable after a change of the terminal's size; None without a terminal.
+        leave: Ctrl-P Ctrl-Q detaches.
     """
 
     write: Callable[[str, bytes], None]
@@ -62,22 +60,22 @@ class Streams(NamedTuple):
 
 @contextmanager
 def ends(*, stdin: bool, tty: bool, leave: bool = False) -> Iterator[Streams]:
-    """The streams for a program. Raises ConfigError if it needs a terminal and there is none."""
+    """Open the streams for a program. ConfigError if a terminal is required and standard input is not one."""
     source = sys.stdin.fileno() if stdin else None
     if not tty:
         yield Streams(_write, source)
         return
     if source is None or not os.isatty(source):
-        raise ConfigError("command line", "-t", "needs -i and a terminal as standard input", "leave it out")
-    before, changed = termios.tcgetattr(source), os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-    handler = signal.signal(signal.SIGWINCH, lambda *_: os.eventfd_write(changed, 1))
+        raise ConfigError("command line", "-t", "requires -i and a terminal as standard input", "leave it out")
+    settings, resized = termios.tcgetattr(source), os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    handler = signal.signal(signal.SIGWINCH, lambda *_: os.eventfd_write(resized, 1))
     try:
-        modes.setraw(source, termios.TCSADRAIN)  # what was typed before stays
-        yield Streams(_write, source, changed, leave)
+        modes.setraw(source, termios.TCSADRAIN)  # keeps earlier input
+        yield Streams(_write, source, resized, leave)
     finally:
-        termios.tcsetattr(source, termios.TCSADRAIN, before)
+        termios.tcsetattr(source, termios.TCSADRAIN, settings)
         signal.signal(signal.SIGWINCH, handler)
-        os.close(changed)
+        os.close(resized)
 
 
 def _write(kind: str, data: bytes) -> None:
@@ -89,55 +87,55 @@ def _write(kind: str, data: bytes) -> None:
 
 
 def converse(url: str, ends: Streams, *, tty: bool) -> int:
-    """Talk until the program ends; its exit code. Raises NriError if the server refuses, or says no outcome."""
+    """Transfer streams until the program ends; returns its exit code. NriError if the server refuses or fails."""
     with _connect(url) as connection:
-        rest, protocol = _upgrade(connection, url)
-        return _Conversation(connection, rest, ends, tty=tty, outcome=protocol == _PROTOCOLS[0]).run()
+        data, protocol = _upgrade(connection, url)
+        return _Conversation(connection, data, ends, tty=tty, outcome=protocol == _PROTOCOLS[0]).run()
 
 
 def _connect(url: str) -> socket.socket:
-    """A connection to the server of a URL."""
+    """Connect to the server of a URL."""
     try:
-        where = urlsplit(url)
-        host, port = where.hostname or "", where.port or 80
+        address = urlsplit(url)
+        host, port = address.hostname or "", address.port or 80
     except ValueError:
-        raise NriError(f"the runtime gives out {plain(url)} for its streams, which is not an address") from None
-    if where.scheme != "http" or not host:
-        raise NriError(f"the runtime gives out {plain(url)} for its streams: only http is spoken here")
+        raise NriError(f"the runtime's streaming address {plain(url)} is not a URL") from None
+    if address.scheme != "http" or not host:
+        raise NriError(f"the runtime's streaming address {plain(url)} must begin with http://")
     try:
-        return socket.create_connection((host, port), _ANSWER_S)
+        return socket.create_connection((host, port), _ANSWER_TIMEOUT_S)
     except OSError as error:
         raise NriError(f"the runtime's streaming server {host}:{port}: {error.strerror or error}") from None
 
 
 def _upgrade(connection: socket.socket, url: str) -> tuple[bytes, str]:
-    """Switch to SPDY; what came behind the answer, and the protocol over it."""
-    where = urlsplit(url)
-    target = where.path + (f"?{where.query}" if where.query else "")
-    headers = [("Host", where.netloc), ("Connection", "Upgrade"), ("Upgrade", "SPDY/3.1"), ("Content-Length", "0")]
-    headers += [("X-Stream-Protocol-Version", each) for each in _PROTOCOLS]
-    http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD_BYTES)
-    server = f"the streaming server at {plain(where.netloc)}"
+    """Switch to SPDY; returns the data after the answer, and the stream protocol."""
+    address = urlsplit(url)
+    target = address.path + (f"?{address.query}" if address.query else "")
+    headers = [("Host", address.netloc), ("Connection", "Upgrade"), ("Upgrade", "SPDY/3.1"), ("Content-Length", "0")]
+    headers += [("X-Stream-Protocol-Version", protocol) for protocol in _PROTOCOLS]
+    http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
+    server = f"the streaming server at {plain(address.netloc)}"
     try:
         connection.sendall(http.send(h11.Request(method="POST", target=target, headers=headers)) or b"")
         http.send(h11.EndOfMessage())
         while (event := http.next_event()) is h11.NEED_DATA:
-            http.receive_data(connection.recv(CHUNK))
+            http.receive_data(connection.recv(CHUNK_BYTES))
     except (h11.ProtocolError, OSError) as error:
         raise NriError(f"{server}: {getattr(error, 'strerror', None) or error}") from None
     if not isinstance(event, h11.InformationalResponse) or event.status_code != 101:
         status = getattr(event, "status_code", 0)
         raise NriError(f"{server} answers {status} {plain(bytes(getattr(event, 'reason', b'')).decode('latin-1'))}")
-    said = {bytes(name).decode("latin-1"): bytes(value).decode("latin-1") for name, value in event.headers}
-    return http.trailing_data[0], said.get("x-stream-protocol-version", _PROTOCOLS[1])
+    answer_headers = {bytes(name).decode("latin-1"): bytes(value).decode("latin-1") for name, value in event.headers}
+    return http.trailing_data[0], answer_headers.get("x-stream-protocol-version", _PROTOCOLS[1])
 
 
 class _Conversation:
-    """One program's streams."""
+    """The streams of one program."""
 
-    def __init__(self, connection: socket.socket, rest: bytes, ends: Streams, *, tty: bool, outcome: bool) -> None:
+    def __init__(self, connection: socket.socket, data: bytes, ends: Streams, *, tty: bool, outcome: bool) -> None:
         self._ends, self._json = ends, outcome
-        self._spdy, self._link, self._first = spdy.Connection(client=True), Link(connection), rest
+        self._spdy, self._link, self._first = spdy.Connection(client=True), Link(connection), data
         kinds = ["error", *(["stdin"] if ends.stdin is not None else []), "stdout"]
         kinds += ["resize"] if tty else ["stderr"]
         self._streams = {kind: self._spdy.open({"streamtype": kind}) for kind in kinds}
@@ -145,49 +143,53 @@ class _Conversation:
         self._open = {self._streams[kind] for kind in kinds if kind in ("error", "stdout", "stderr")}
         self._outcome = bytearray()
         self._input = ends.stdin is not None
-        self._held = b""
+        self._partial_sequence = b""
         if tty:
             self._resize()
 
     def run(self) -> int:
-        self._take(self._first)
-        until = None
+        self._receive(self._first)
+        deadline = None
         while self._open and not self._link.lost:
             self._link.send(self._spdy.take())
-            if until is None and self._streams["error"] not in self._open:
-                until = time.monotonic() + _END_S
-            if until is not None and time.monotonic() > until:
+            if deadline is None and self._streams["error"] not in self._open:
+                deadline = time.monotonic() + _CLOSE_TIMEOUT_S
+            if deadline is not None and time.monotonic() > deadline:
                 break
-            if self._step(0.1 if until else 4.0):
+            if self._step(0.1 if deadline else 4.0):
                 return 0
-        return self._ended()
+        return self._exit_code()
 
     def _step(self, timeout_s: float) -> bool:
-        """Wait for one thing and do it; whether the person leaves."""
-        poll, asked = select.poll(), [(self._link.fileno(), self._link.mask(read=True))]
-        reads = self._input and self._link.waiting < _WAITING_BYTES and self._spdy.room(self._streams["stdin"]) > 0
-        asked += [(self._ends.stdin, select.POLLIN)] if reads and self._ends.stdin is not None else []
-        asked += [(self._ends.resized, select.POLLIN)] if self._ends.resized is not None else []
-        for descriptor, mask in asked:
+        """Wait for an event and handle it; returns whether the user detaches."""
+        poll, descriptors = select.poll(), [(self._link.fileno(), self._link.mask(read=True))]
+        reads = (
+            self._input
+            and self._link.waiting < _MAX_QUEUED_BYTES
+            and self._spdy.send_window(self._streams["stdin"]) > 0
+        )
+        descriptors += [(self._ends.stdin, select.POLLIN)] if reads and self._ends.stdin is not None else []
+        descriptors += [(self._ends.resized, select.POLLIN)] if self._ends.resized is not None else []
+        for descriptor, mask in descriptors:
             poll.register(descriptor, mask)
         ready = dict(poll.poll(timeout_s * 1000))
         if self._ends.resized in ready:
             os.read(self._ends.resized or 0, 8)
             self._resize()
-        if self._ends.stdin in ready and self._type():
+        if self._ends.stdin in ready and self._send_input():
             return True
-        self._take(self._link.hear(ready, read=True))
+        self._receive(self._link.receive(ready, read=True))
         return False
 
-    def _type(self) -> bool:
-        """Send what was typed; whether that is the sequence to leave."""
+    def _send_input(self) -> bool:
+        """Send input; returns whether the user detaches."""
         stream = self._streams["stdin"]
-        typed = os.read(self._ends.stdin or 0, min(CHUNK, self._spdy.room(stream)))
+        typed = os.read(self._ends.stdin or 0, min(CHUNK_BYTES, self._spdy.send_window(stream)))
         self._input = bool(typed)
         if self._ends.leave and typed:
-            typed, leaves, _ = (self._held + typed).partition(LEAVE)
-            self._held = typed[-1:] if typed.endswith(LEAVE[:1]) and not leaves else b""
-            typed = typed[: len(typed) - len(self._held)]
+            typed, leaves, _ = (self._partial_sequence + typed).partition(LEAVE)
+            self._partial_sequence = typed[-1:] if typed.endswith(LEAVE[:1]) and not leaves else b""
+            typed = typed[: len(typed) - len(self._partial_sequence)]
             self._spdy.send(stream, typed)
             self._link.send(self._spdy.take())
             return bool(leaves)
@@ -199,45 +201,45 @@ class _Conversation:
         text = json.dumps({"Width": size.columns, "Height": size.lines})
         self._spdy.send(self._streams["resize"], text.encode())
 
-    def _take(self, data: bytes) -> None:
-        """Take what the server sent."""
+    def _receive(self, data: bytes) -> None:
+        """Handle data of the server."""
         for event in self._spdy.receive(data):
             kind = self._kinds.get(event.stream, "")
             if isinstance(event, spdy.Data):
                 if kind == "error":
                     self._outcome += event.data
-                    if len(self._outcome) > _OUTCOME_BYTES:
-                        raise RemoteProtocolError(f"an outcome of more than {_OUTCOME_BYTES} bytes")
+                    if len(self._outcome) > _MAX_OUTCOME_BYTES:
+                        raise RemoteProtocolError(f"an outcome of more than {_MAX_OUTCOME_BYTES} bytes")
                 elif kind in ("stdout", "stderr"):
                     self._ends.write(kind, event.data)
             else:
                 self._open.discard(event.stream)
                 self._input = self._input and not (kind == "stdin" and isinstance(event, spdy.Reset))
 
-    def _ended(self) -> int:
-        """The exit code that the outcome says."""
+    def _exit_code(self) -> int:
+        """The exit code of the outcome. Raises NriError for another outcome."""
         text = self._outcome.decode(errors="replace")
         if not self._json:
             if text:
                 raise NriError(plain(text))
             return 0
         if not text and self._link.lost:
-            raise NriError("the runtime ended the connection without saying how the program ended")
+            raise NriError("the runtime closed the connection without the program's exit code")
         try:
-            found = parse_json(text or '{"status": "Success"}')
-            if found["status"] == "Success":
+            status = parse_json(text or '{"status": "Success"}')
+            if status["status"] == "Success":
                 return 0
-            causes = (found.get("details") or {}).get("causes") or []
+            causes = (status.get("details") or {}).get("causes") or []
             return next(int(one["message"]) & 0xFF for one in causes if one.get("reason") == "ExitCode")
         except (ValueError, TypeError, KeyError, AttributeError, StopIteration):
             raise NriError(_message(text)) from None
 
 
 def _message(text: str) -> str:
-    """A person's words for an outcome that is no exit code."""
+    """The message of an outcome without an exit code."""
     try:
-        found = parse_json(text)
+        status = parse_json(text)
     except ValueError:
-        found = None
-    message = found.get("message") if isinstance(found, dict) else None
+        status = None
+    message = status.get("message") if isinstance(status, dict) else None
     return plain(str(message or text))

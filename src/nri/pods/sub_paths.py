@@ -1,8 +1,8 @@
 """The `subPath` of a volume mount, opened so that no link leads out of the volume.
 
-A container of the pod may write the volume, and exchange a folder for a link at any moment (CVE-2017-1002101). So the
-path is resolved as the kubelet does it, opened again without following any link, and bound by its descriptor onto a
-folder or file of the pod's private folder, which only root can reach. The runtime gets the path of that one.
+A container of the pod can write to the volume and replace a folder by a link at any moment (CVE-2017-1002101). So the
+path is resolved as the kubelet does, opened again without following links, and bound by its descriptor onto a target in
+the pod's private folder, whose path the runtime gets.
 Source: pkg/volume/util/subpath of Kubernetes 1.34.
 """
 
@@ -44,7 +44,7 @@ class SubPath:
 
 
 def bind(sub_path: SubPath) -> None:
-    """Bind a part of a volume onto its target, which is created; a part that does not exist becomes a folder.
+    """Create the target and bind a part of a volume onto it; a missing part is created as a folder.
 
     Raises NriError for a path that leads out of the volume, that cannot be opened, or that cannot be bound.
     """
@@ -69,12 +69,12 @@ def _opened(stack: ExitStack, descriptor: int) -> int:
 
 
 def _of_descriptor(descriptor: int) -> str:
-    """The path by which the kernel finds an open file again, wherever it was moved."""
+    """A path to an open file, which stays valid when the file is moved."""
     return f"/proc/self/fd/{descriptor}"
 
 
 def _inside(base: int, path: str) -> str:
-    """The path below an open folder that a path with links leads to. EXDEV if it leads out of the folder.
+    """Resolve links in a path below an open folder. EXDEV if it leads out of the folder.
 
     Links are followed as on this machine, so that an absolute one may lead back into a hostPath volume.
     """
@@ -111,7 +111,7 @@ def _create(base: int, path: str) -> None:
 
 
 def _make_target(target: Path, *, is_folder: bool) -> None:
-    """Create what is mounted over: a folder for a folder, and a file for everything else."""
+    """Create the mount point: a folder for a folder, and a file for anything else."""
     target.parent.mkdir(0o700, parents=True, exist_ok=True)
     if is_folder:
         target.mkdir(0o700)
@@ -120,11 +120,11 @@ def _make_target(target: Path, *, is_folder: bool) -> None:
 
 
 def _reason(error: OSError) -> str:
-    """An error in words, with the next step where there is one."""
+    """Describe an error, with a fix if there is one."""
     if error.errno == errno.ELOOP:
-        return "a link appeared in it, or there are too many"
+        return "it contains a link that was just created, or too many links"
     if error.errno == errno.EEXIST:
         return "another program created it at the same time, or it is a link to nothing"
     if error.errno == errno.EPERM:
-        return "it has to be mounted, which only root may do: run this as root, or mount the whole volume"
+        return "only root may bind it: run this as root, or mount the whole volume"
     return error.strerror or str(error)

@@ -1,7 +1,4 @@
-"""The volumes of a pod on this machine: its emptyDir folders, and the files and folders of the machine that it mounts.
-
-What must exist is checked before it is mounted; a folder or file is created only where the manifest asks for it.
-"""
+"""The volumes of a pod: emptyDir folders, and files and folders of the machine."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from nri.text import plain
 __all__ = ["EMPTY_DIR", "HOST_PATH", "HOST_TYPES", "Volume", "prepare"]
 
 EMPTY_DIR, HOST_PATH = "emptyDir", "hostPath"
-#: The types of a hostPath: what a path must be, in words and for the kernel.
+#: For each type of a hostPath, the required kind of file and a test of its mode.
 HOST_TYPES: dict[str, tuple[str, Callable[[int], bool] | None]] = {
     "": ("", None),
     "DirectoryOrCreate": ("folder", stat.S_ISDIR),
@@ -38,7 +35,7 @@ class Volume:
         path: on this machine.
         kind: `EMPTY_DIR`, or one of `HOST_TYPES`.
         place: file and line, for errors.
-        group: it belongs to; -1 for none of its own.
+        group: its group; -1 to keep the default.
     """
 
     path: str
@@ -48,7 +45,7 @@ class Volume:
 
 
 def prepare(volume: Volume) -> None:
-    """Create a volume where the manifest asks for it, or check what must exist. Raises NriError with its place."""
+    """Create a volume if its kind requires that, or check that it exists. Raises NriError with its place."""
     path = Path(volume.path)
     kind, is_of_kind = HOST_TYPES.get(volume.kind, ("", None))
     try:
@@ -67,7 +64,7 @@ def prepare(volume: Volume) -> None:
 
 
 def _create_empty_dir(path: Path, group: int) -> None:
-    """Create a folder in which every user of the pod may write, as the kubelet does. The pod's folder is private."""
+    """Create a folder that every user of the pod may write to, as the kubelet does; the pod's folder is private."""
     path.parent.mkdir(0o700, exist_ok=True)
     path.mkdir(0o700)
     if group >= 0:

@@ -17,7 +17,7 @@ from nri.api.annotations import BOOLEANS, REQUIRED_PLUGINS, effective_annotation
 from nri.api.messages import Field, FieldOwners, PluginInstance, SecurityProfile, ValidateContainerAdjustmentRequest
 from nri.api.naming import is_full_name
 from nri.config import Source, parse_text
-from nri.config.complaint import MOST_PROBLEMS, Problem, shorten, suggest, together
+from nri.config.complaint import MAX_PROBLEMS, Problem, shorten, suggest, together
 from nri.config.place import show
 from nri.config.typed import check as check_values
 from nri.errors import ConfigError
@@ -82,10 +82,10 @@ class ValidatorConfig:
         ]
         unknown = [key for key in tree if key not in KEYS]
         dialect = _dialect(tree) if unknown else []
-        errors += [ConfigError(source, key, "unknown key", suggest(key, dialect)) for key in unknown[:MOST_PROBLEMS]]
+        errors += [ConfigError(source, key, "unknown key", suggest(key, dialect)) for key in unknown[:MAX_PROBLEMS]]
         if errors:
-            more = [ConfigError(source, "", "and more problems like these")] if len(errors) > MOST_PROBLEMS else []
-            raise together([*errors[:MOST_PROBLEMS], *more])
+            more = [ConfigError(source, "", "and more problems like these")] if len(errors) > MAX_PROBLEMS else []
+            raise together([*errors[:MAX_PROBLEMS], *more])
         return cls(**values)
 
 

@@ -1,8 +1,4 @@
-"""The seam for hook servers behind the proxy: what they are asked with, before and after a call is passed on.
-
-Rules: only types. A hook server may change the request of a call in place before plugins see it, and gets the runtime's
-answer afterwards. Next: `nri.proxy.events`, which calls it.
-"""
+"""The interface between the proxy and hook servers, which are called before and after a CRI call is passed on."""
 
 from __future__ import annotations
 
@@ -13,7 +9,6 @@ if TYPE_CHECKING:
 
     from nri.proxy.state import ContainerRecord, PodRecord
 
-__all__ = ["HOOKED", "HookServers", "Subject"]
 
 #: The calls of the CRI at which hook servers are asked.
 HOOKED = (

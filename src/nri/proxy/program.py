@@ -1,4 +1,4 @@
-"""Run the proxy as a program, until a signal. `nri.proxy.proxy` is what runs."""
+"""Run the proxy as a program, until a signal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from nri.metrics import Observer
     from nri.proxy.settings import ProxySettings
 
-__all__ = ["serve"]
 
 _log = logging.getLogger("nri.proxy")
 

@@ -1,8 +1,4 @@
-"""The proxy put together: all that is between a kubelet and its runtime, started and stopped as one thing.
-
-One job: wiring. Rules: the kubelet is let in last, and out first; containers run on whatever happens here. A runtime
-that is not there is no error: it is waited for beside everything else. Next: `nri.proxy.passing`, the way of a call.
-"""
+"""The proxy between a kubelet and its runtime: create, start and stop all its parts."""
 
 from __future__ import annotations
 
@@ -30,30 +26,28 @@ if TYPE_CHECKING:
     from nri.proxy.hooks import HookServers
     from nri.proxy.passing.front import Answer
 
-__all__ = ["Proxy"]
 
 _ASK_S = 2.0
-#: How long a start waits for the runtime's words on what it has, in seconds; the rest comes when the kubelet is let in.
-_TAKE_IN_S = 20.0
+#: Seconds that the start spends on adoption; the remaining pods and containers are adopted later.
+_ADOPTION_S = 20.0
 _log = logging.getLogger("nri.proxy")
 
 
 class Proxy:
-    """A CRI proxy with NRI. Raises NriError, OSError if it cannot be made or started.
+    """A CRI proxy with NRI. Raises NriError, OSError if it cannot be created or started.
 
     Args:
-        settings: all settings.
         builtin: plugins inside this process.
-        hook_servers: hook servers, asked before plugins; None for those of the settings.
-        observer, reporters: metrics and recorders, as `nri.adaptation.Adaptation` takes them.
-        admit: called with the adaptation when plugins may join, before the kubelet is let in: for a plugin of this
-            process that no container is to pass by.
+        hook_servers: hook servers, called before plugins; None for those of the settings.
+        observer, reporters: metrics and recorders, as for `nri.adaptation.Adaptation`.
+        admit: called with the adaptation when plugins may join, before the kubelet can connect, so that a plugin of
+            this process misses no container.
 
     Attributes:
         runtime: the path of the runtime's socket.
         adaptation: the plugins.
-        store: what is known of pods and containers.
-        domain, adoption, exits, reconciler: the parts that have a say in calls; see `nri.proxy.events`.
+        store: the records of pods and containers.
+        domain, adoption, exits, reconciler: see `nri.proxy.events`.
     """
 
     def __init__(
@@ -82,16 +76,16 @@ class Proxy:
         context = CallContext(settings, self.store, self.backend, queries, self.domain, self.adoption, hook_servers)
         containers = ContainerCalls(context)
         self.exits = Exits(context, containers)
-        taken = _taken(PodCalls(context), containers, self.exits)
-        self._front = Front(settings.listen.removeprefix("unix://"), self.backend, taken)
+        answers = _answers_by_method(PodCalls(context), containers, self.exits)
+        self._front = Front(settings.listen.removeprefix("unix://"), self.backend, answers)
         self.reconciler = Reconciler(self.adoption)
 
     # --- life ---
 
     def start(self) -> None:
-        """Take up what an earlier proxy has left, let plugins in, and listen. Raises OSError, NriError.
+        """Load the records of an earlier proxy, let plugins join, and listen. Raises OSError, NriError.
 
-        The runtime may be there or not. Nothing is left if it raises.
+        The runtime need not be running. If it raises, everything is stopped again.
         """
         try:
             self._checkpoint.open()
@@ -99,9 +93,9 @@ class Proxy:
             self.backend.on_connect(self.reconciler.wake)  # from now on: it may come while plugins are let in
             self.backend.start()
             try:
-                self.adoption.everything(late=False, deadline=monotonic() + _TAKE_IN_S)
+                self.adoption.everything(late=False, deadline=monotonic() + _ADOPTION_S)
             except NriError as error:
-                _log.warning("the runtime does not answer yet: %s", error)
+                _log.warning("the runtime does not answer yet; retrying: %s", error)
                 self.reconciler.wake()
             self.adaptation.start()
             if self._hook_servers is not None:
@@ -115,7 +109,7 @@ class Proxy:
             raise
 
     def stop(self) -> None:
-        """Take no more calls, and let go of everything; containers run on. A second call does nothing."""
+        """Accept no more calls, and stop all parts; containers keep running. Calling it again has no effect."""
         if self._stopped.is_set():
             return
         self._stopped.set()
@@ -130,20 +124,20 @@ class Proxy:
         self._checkpoint.close()
 
     def describe(self) -> str:
-        """Say in one line where it listens and which runtime it serves."""
+        """A line with the proxy's sockets and its runtime."""
         nri = self.settings.nri
         plugins = f"plugins in {nri.plugin_path} only" if nri.disable_connections else f"NRI at {nri.socket_path}"
         why = f", nri why at {nri.admin_socket}" if nri.admin_socket else ""
         return f"CRI at {self.settings.listen}, {plugins}{why}, runtime at {self.runtime}"
 
     def asked(self, container_id: str) -> pb.LinuxContainerResources | None:
-        """The resources that the kubelet asks for a container, by the plugins' name; None if they are not known."""
+        """The resources that the kubelet requests for a container, by its id for plugins; None if not known."""
         record = self.store.named(container_id)
-        return record.asked if record is not None and record.asked.ByteSize() else None
+        return record.requested if record is not None and record.requested.ByteSize() else None
 
     @property
     def runtime_name(self) -> str:
-        """The runtime's own name, such as ``containerd``; empty if it does not tell. Asked once for each connection."""
+        """The runtime's name, for example ``containerd``, or "". Queried once for each connection."""
         if self._runtime_name is None:
             try:
                 answer = self.backend.call("Version", pb.VersionRequest(), timeout_s=_ASK_S)
@@ -157,7 +151,7 @@ class Proxy:
 
     @property
     def listening(self) -> bool:
-        """Whether the kubelet is let in."""
+        """Whether the kubelet can connect."""
         return self._front.listening
 
     @property
@@ -173,8 +167,8 @@ class Proxy:
         self.stop()
 
 
-def _taken(pods: PodCalls, containers: ContainerCalls, exits: Exits) -> dict[str, Answer]:
-    """The methods that are not passed on as they are, by their whole names."""
+def _answers_by_method(pods: PodCalls, containers: ContainerCalls, exits: Exits) -> dict[str, Answer]:
+    """The functions that answer methods which are not passed on unchanged, by full name."""
     rows: dict[str, Answer] = {
         "RunPodSandbox": pods.run_pod_sandbox,
         "StopPodSandbox": pods.stop_pod_sandbox,

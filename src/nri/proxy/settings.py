@@ -1,8 +1,4 @@
-"""The settings of the proxy as frozen values, each with its default, unit and meaning; they are the keys of a file.
-
-Rules: pure; a class is a table, a field a key; what contradicts itself is a ValueError that says so. Durations are
-seconds, written as a number or as "5s". Next: `nri.proxy.proxy`.
-"""
+"""The settings of the proxy as frozen values; the fields are the keys of the configuration file."""
 
 from __future__ import annotations
 
@@ -15,11 +11,9 @@ from nri.config import Duration, check_timeouts
 from nri.config.settings import SettingsLoader
 from nri.service.settings import HttpSettings
 
-__all__ = ["PROXY_SETTINGS", "HookServerSettings", "PluginSettings", "ProxySettings"]
-
-#: Bytes of a path that a unix socket can have.
-_MOST_PATH = 107
-#: In the folder of `listen` and with its name, so that two proxies of a node are never in each other's way.
+#: Maximum length of a unix socket's path.
+_MAX_PATH_BYTES = 107
+#: Stands for a socket in the folder of `listen` and with its name, so that two proxies of a node do not collide.
 _BESIDE: Final = "beside listen"
 
 
@@ -87,8 +81,8 @@ class ProxySettings:
         paths = {"listen": listen, "runtime_endpoint": self.runtime_endpoint.removeprefix("unix://"),
                  "nri.admin_socket": self.nri.admin_socket}  # fmt: skip
         for name, path in paths.items():
-            if len(path.encode()) > _MOST_PATH:
-                raise ValueError(f"{name} {path} is longer than a socket's path can be ({_MOST_PATH} bytes)")
+            if len(path.encode()) > _MAX_PATH_BYTES:
+                raise ValueError(f"{name} {path} is longer than a socket's path can be ({_MAX_PATH_BYTES} bytes)")
             if "://" in path:
                 raise ValueError(f"{name} {path} is not the path of a unix socket")
         if not listen:

@@ -1,6 +1,5 @@
-"""The record of a node's events, and captured bytes, understood without the programs that sent them.
+"""Record a node's events, read recordings, and decode captured bytes.
 
-`recorder` writes every step of every event into files, `blocks` knows their bytes, `redaction` replaces values in them,
-`history` reads them again. `catalog` knows which messages go with which method, `dissect` takes captured bytes of NRI
-or ttRPC apart frame by frame.
+`recorder` writes the steps of events, `blocks` has the file format, `redaction` replaces values, `history` reads
+recordings. `catalog` has the messages of methods, `dissection` decodes captured bytes of NRI or ttRPC.
 """

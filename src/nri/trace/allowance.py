@@ -1,8 +1,8 @@
-"""What reading a recording may cost: memory and time in proportion to the bytes that were read of it.
+"""Limit the memory and time of reading a recording, in proportion to the bytes read.
 
-A block of a few bytes can unpack to millions of records or values. A reader therefore asks an `Allowance` before it
-holds a record or parses a message; what is beyond it is left out and named with the recording's problems. Values are
-counted before a message is parsed, because a parsed message may take a hundred times its bytes.
+A block of a few bytes can unpack to millions of records or values. A reader asks an `Allowance` before it keeps a
+record or parses a message; records and messages above the limits are left out and counted. Values are counted before a
+parse, because a parsed message may take a hundred times its bytes.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ if TYPE_CHECKING:
 
 __all__ = ["Allowance", "kind_of"]
 
-#: Records, and for each byte that was read.
+#: Records in any case, and for each byte that was read.
 _RECORDS, _RECORDS_PER_BYTE = 50_000, 1
-#: Bytes of the longest record, and for each byte that was read; that of a recorder has a message and names beside it.
+#: Bytes of the longest record in any case, for each byte that was read, and at most.
 _RECORD_BYTES, _RECORD_BYTES_PER_BYTE, _MAX_RECORD_BYTES = 1100 << 10, 32, 5 << 20
-#: Bytes of events that are held because they, or one before them, are not over; and for each byte that was read.
+#: Bytes of events that wait for their end or that of an earlier event: in any case, and for each byte that was read.
 _HELD_BYTES, _HELD_BYTES_PER_BYTE = 8 << 20, 1
-#: Recordings that are told apart, and bytes of a recording for each.
+#: Recordings with separate numbers: in any case, and one more for this many bytes.
 _RECORDINGS, _BYTES_PER_RECORDING = 5000, 100
-#: Values in messages that are parsed, and for each byte that was read. A message counts with half its bytes, because a
+#: Values in parsed messages: in any case, and for each byte that was read. A message counts half its bytes, because a
 #: value has at least two; where that is too many, the values are counted.
 _VALUES, _VALUES_PER_BYTE = 200_000, 8
 _COUNTED_VALUES, _COUNTED_VALUES_PER_BYTE = 100_000, 8
-#: Values in messages that are made JSON, and for each byte that was read: that takes ten times as long as a parse.
+#: Values in messages converted to JSON, which takes ten times as long as a parse.
 _JSON_VALUES, _JSON_VALUES_PER_BYTE = 50_000, 6
-#: A shorter message is parsed whatever is in it. A longer one may have this many values and parts, such as containers,
+#: A shorter message is always parsed. A longer one may have this many values and parts, such as containers,
 #: and one for so many bytes: an empty container takes 250 bytes in memory; a real one has 3000, and 35 for each value.
 _SHORT_BYTES, _VALUES_OF_ONE, _VALUE_BYTES, _PARTS_OF_ONE, _PART_BYTES = 64 << 10, 30_000, 36, 5000, 256
 
-#: The requests of plugins; all other messages are named after their event.
+#: Messages that are not named after their event.
 _MESSAGES: Final = {"StateChange": "StateChangeEvent"}
 
 
 class Allowance:
-    """The cost of one reading of a recording.
+    """The limits of one reading of a recording.
 
     Args:
-        leave_out: called with the kind of a thing, "message" or "record", each time that one is left out.
+        leave_out: called with "message" or "record" for each one that is left out.
 
     Attributes:
-        read_bytes: bytes of blocks that were read.
+        read_bytes: bytes of the blocks read so far.
     """
 
     def __init__(self, leave_out: Callable[[str], None] = lambda _: None) -> None:
@@ -61,33 +61,33 @@ class Allowance:
 
     @property
     def record_bytes(self) -> int:
-        """The bytes of the longest record that is held."""
+        """Limit for the bytes of one record."""
         return min(_RECORD_BYTES + _RECORD_BYTES_PER_BYTE * self.read_bytes, _MAX_RECORD_BYTES)
 
     @property
     def held_bytes(self) -> int:
-        """The bytes of events that are held."""
+        """Limit for the bytes of events that are kept until they end."""
         return _HELD_BYTES + _HELD_BYTES_PER_BYTE * self.read_bytes
 
     @property
     def recordings(self) -> int:
-        """Recordings that are told apart."""
+        """Limit for recordings with separate numbers."""
         return _RECORDINGS + self.read_bytes // _BYTES_PER_RECORDING
 
     def has_record(self) -> bool:
-        """Whether a further record may be looked at."""
+        """Whether another record may be read."""
         self._records += 1
         return self._records <= _RECORDS + _RECORDS_PER_BYTE * self.read_bytes
 
-    def json_values(self, kind: Any, data: bytes, most: int) -> int | None:
-        """The values of an encoded message; None if there are more than `most`, or than may still be made JSON."""
-        left = max(0, min(most, _JSON_VALUES + _JSON_VALUES_PER_BYTE * self.read_bytes - self._json_values))
-        values = count_entries(kind, data, left)
-        self._json_values += values  # also if it is left out: to count costs time as well
-        return values if values <= left else None
+    def json_values(self, kind: Any, data: bytes, maximum: int) -> int | None:
+        """Count the values of an encoded message; None if they exceed `maximum` or the limit for JSON."""
+        remaining = max(0, min(maximum, _JSON_VALUES + _JSON_VALUES_PER_BYTE * self.read_bytes - self._json_values))
+        values = count_entries(kind, data, remaining)
+        self._json_values += values  # counting costs time even if the message is left out
+        return values if values <= remaining else None
 
     def parse(self, event: str, data: bytes, *, reply: bool) -> Any:
-        """The message of an event; None if it cannot be read, costs too much, or this version does not know it."""
+        """Parse the message of an event; None if it is invalid, too costly, or unknown to this version."""
         kind = kind_of(event, reply=reply)
         if kind is None:
             return None
@@ -100,31 +100,31 @@ class Allowance:
             return None
 
     def has_values(self, kind: Any, data: bytes) -> bool:
-        """Whether an encoded message of a class may be parsed; its values are counted if so."""
-        most = len(data) // 2
-        if len(data) <= _SHORT_BYTES and self._values + most <= _VALUES + _VALUES_PER_BYTE * self.read_bytes:
-            self._values += most
+        """Whether an encoded message of a class may be parsed; counts its values."""
+        maximum = len(data) // 2
+        if len(data) <= _SHORT_BYTES and self._values + maximum <= _VALUES + _VALUES_PER_BYTE * self.read_bytes:
+            self._values += maximum
             return True
-        left = _COUNTED_VALUES + _COUNTED_VALUES_PER_BYTE * self.read_bytes - self._counted
-        left = min(left, _VALUES_OF_ONE + len(data) // _VALUE_BYTES)
-        if _parts(data, _PARTS_OF_ONE + len(data) // _PART_BYTES) < 0:
-            left = 0
-        values = count_entries(kind, data, left) if left > 0 else 1
-        self._counted += values  # also if it is left out: to count costs time as well
-        return values <= left
+        remaining = _COUNTED_VALUES + _COUNTED_VALUES_PER_BYTE * self.read_bytes - self._counted
+        remaining = min(remaining, _VALUES_OF_ONE + len(data) // _VALUE_BYTES)
+        if _remaining_parts(data, _PARTS_OF_ONE + len(data) // _PART_BYTES) < 0:
+            remaining = 0
+        values = count_entries(kind, data, remaining) if remaining > 0 else 1
+        self._counted += values  # counting costs time even if the message is left out
+        return values <= remaining
 
 
 def kind_of(event: str, *, reply: bool) -> Any:
-    """The class of an event's message; None for an event that this version does not know."""
+    """The class of an event's message; None for an event unknown to this version."""
     if not event.isidentifier():
         return None
     kind = getattr(m, _MESSAGES.get(event, f"{event}{'Response' if reply else 'Request'}"), None)
     return kind if hasattr(kind, "FromString") else None
 
 
-def _parts(data: bytes, most: int) -> int:
-    """What is left of a number of parts after the fields of a message; negative if there are more."""
+def _remaining_parts(data: bytes, maximum: int) -> int:
+    """Subtract the number of a message's fields from a maximum; negative if there are more."""
     try:
-        return most - sum(1 for _ in islice(iter_fields(data), most + 1))
-    except RemoteProtocolError:  # the parser says so
-        return most
+        return maximum - sum(1 for _ in islice(iter_fields(data), maximum + 1))
+    except RemoteProtocolError:  # the parser reports it
+        return maximum

@@ -1,15 +1,12 @@
-"""The blocks of a trace file: packed, found again, checked, unpacked. Knows bytes, and no message of NRI.
+"""The file format of traces, see docs/reference/trace-format.md.
 
     file   = MAGIC block*
-    block  = header (44 bytes, big-endian) and so many stored bytes
+    block  = header (44 bytes, big-endian), stored bytes
     header = b"NRIB" version codec zero stored raw records first_ns last_ns crc32(stored) crc32(header so far)
 
-The headers are the index: they say what times a block covers, and where the next one begins, so a file is looked
-through without its content. Content is unpacked piece by piece, so that a small block costs little memory whatever it
-announces. A block is written whole and never changed, so a file that was cut ends with one that is
-short. A block whose checksum, version or codec is wrong is named and passed over; after a broken header the next block
-is searched for. A trace is somebody else's file: every length is bounded before it is believed. Next:
-`nri.trace.recorder` writes these files, `nri.trace.history` reads them; docs/reference/trace-format.md is for others.
+The headers are the index of a file: each has the times of its block and the offset of the next one. Content is unpacked
+in pieces, so that a small block costs little memory whatever size it announces. A trace may come from anybody: each
+length is checked before it is used.
 """
 
 from __future__ import annotations
@@ -26,7 +23,17 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 __all__ = [
-    "MAGIC", "MOST_MESSAGE", "MOST_RAW", "SUFFIX", "Damage", "Header", "contents", "is_trace", "pack", "scan", "split",
+    "MAGIC",
+    "MAX_CONTENT_BYTES",
+    "MAX_MESSAGE_BYTES",
+    "SUFFIX",
+    "Damage",
+    "Header",
+    "contents",
+    "is_trace",
+    "pack",
+    "scan",
+    "split",
     "unknown",
 ]  # fmt: skip
 
@@ -34,25 +41,25 @@ MAGIC: Final = b"\x89NRITRC\n"
 SUFFIX: Final = ".nritrace"
 VERSION: Final = 1
 PLAIN, ZLIB = 0, 1
-#: The longest content of a block, and the longest message in it, which is that of ttRPC: what is longer is left out.
-MOST_RAW: Final = 16 << 20
-MOST_MESSAGE: Final = 4 << 20
-#: Bytes that are unpacked at once, and those that the head of a field can have.
+#: Limits for the content of a block, and for a message in it, which is ttRPC's limit.
+MAX_CONTENT_BYTES: Final = 16 << 20
+MAX_MESSAGE_BYTES: Final = 4 << 20
+#: Unpack this many bytes at once; the head of a field has at most so many.
 _PIECE_BYTES: Final = 64 << 10
 _MAX_HEAD_BYTES: Final = 20
-#: Fields of a block that are not records; no version has written one.
-_MAX_OTHERS: Final = 1000
-#: zlib makes what it cannot compress no longer than this.
-_MOST_STORED: Final = MOST_RAW + (MOST_RAW >> 10) + 1024
+#: Limit for fields of a block that are not records, which no version has written.
+_MAX_OTHER_FIELDS: Final = 1000
+#: The greatest length of incompressible content in zlib's format.
+_MAX_STORED_BYTES: Final = MAX_CONTENT_BYTES + (MAX_CONTENT_BYTES >> 10) + 1024
 _BLOCK: Final = b"NRIB"
 _FIELDS: Final = struct.Struct(">4sBBHIIIQQI")
 _HEADER_BYTES: Final = _FIELDS.size + 4
-#: Bytes that are looked through at once for the next block: few at first, as there may be very many places to begin.
-_LEAST_PIECE, _PIECE = 4096, 1 << 20
+#: Search the next block in pieces of this size; small at first, because there may be many damaged places.
+_MIN_SEARCH_BYTES, _MAX_SEARCH_BYTES = 4096, 1 << 20
 
 
 class Header(NamedTuple):
-    """The header of a block, and the offset in its file at which it begins."""
+    """The header of a block, and its offset in the file."""
 
     offset: int
     version: int
@@ -71,14 +78,14 @@ class Header(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """A part of a file that cannot be read: where it begins, and why."""
+    """A part of a file that cannot be read: its offset, and the reason."""
 
     offset: int
     reason: str
 
 
 def pack(raw: bytes, records: int, first_ns: int, last_ns: int) -> bytes:
-    """One block. Level 1: level 6 makes it a tenth smaller and takes three times as long."""
+    """Return a block. Compression level 6 would make it a tenth smaller and take three times as long."""
     stored = zlib.compress(raw, 1)
     fields = (_BLOCK, VERSION, ZLIB, 0, len(stored), len(raw), records, first_ns, last_ns, zlib.crc32(stored))
     head = _FIELDS.pack(*fields)
@@ -86,52 +93,52 @@ def pack(raw: bytes, records: int, first_ns: int, last_ns: int) -> bytes:
 
 
 def is_trace(file: BinaryIO) -> bool:
-    """Whether a file begins as a trace: perhaps it was cut there, has nothing yet, or has a block behind damage."""
+    """Whether a file begins like a trace, which may be truncated, empty, or damaged at its beginning."""
     file.seek(0)
     magic, block = file.read(len(MAGIC)), file.read(len(_BLOCK))
     return MAGIC.startswith(magic) or block == _BLOCK
 
 
 def scan(file: BinaryIO) -> Iterator[Header | Damage]:
-    """The headers of a file, in order, without its content; what is no block is named."""
+    """Yield the headers of a file, and its damaged parts."""
     end = file.seek(0, 2)
     file.seek(0)
     position = len(MAGIC)
     if not MAGIC.startswith(file.read(position)):
         yield Damage(0, "the first bytes are not those of a trace")
     if end <= position:
-        yield Damage(0, "the file ends before its first block: it was cut here")
+        yield Damage(0, "the file is truncated before its first block")
     while position < end:
-        found = _header(file, position, end)
-        if isinstance(found, Damage) and (grown := file.seek(0, 2)) > end:
-            end = grown  # it is being written: perhaps this was half of a block
+        part = _header(file, position, end)
+        if isinstance(part, Damage) and (grown := file.seek(0, 2)) > end:
+            end = grown  # the file is being written: this may have been half of a block
             continue
-        yield found
-        if isinstance(found, Header):
-            position += found.size
+        yield part
+        if isinstance(part, Header):
+            position += part.size
         else:
-            position = _next(file, position + 1, end)
+            position = _next_offset(file, position + 1, end)
 
 
 def _header(file: BinaryIO, position: int, end: int) -> Header | Damage:
     file.seek(position)
     head = file.read(_HEADER_BYTES)
     if len(head) < _HEADER_BYTES:
-        return Damage(position, f"the last {len(head)} bytes are the beginning of a block: the file was cut here")
+        return Damage(position, f"the file is truncated: its last {len(head)} bytes are the beginning of a block")
     _, version, codec, _, stored, raw, records, first_ns, last_ns, crc = _FIELDS.unpack(head[: _FIELDS.size])
     if not _is_header(head):
-        return Damage(position, "this is no block; the next one is searched for")
-    if stored > _MOST_STORED:
-        return Damage(position, f"a block of {stored} bytes, at most {_MOST_STORED} are read")
+        return Damage(position, "not a block; searching for the next one")
+    if stored > _MAX_STORED_BYTES:
+        return Damage(position, f"a block of {stored} bytes; at most {_MAX_STORED_BYTES} are read")
     if stored > end - position - _HEADER_BYTES:
-        there = end - position - _HEADER_BYTES
-        return Damage(position, f"the last block has {there} of its {stored} bytes: the file was cut here")
+        size = end - position - _HEADER_BYTES
+        return Damage(position, f"the file is truncated: its last block has {size} of {stored} bytes")
     return Header(position, version, codec, stored, raw, records, first_ns, last_ns, crc)
 
 
-def _next(file: BinaryIO, position: int, end: int) -> int:
-    """The offset of the next header, or of the beginning of one that the file's end cuts, or the end."""
-    size = _LEAST_PIECE
+def _next_offset(file: BinaryIO, position: int, end: int) -> int:
+    """Return the offset of the next header, possibly truncated, or the end."""
+    size = _MIN_SEARCH_BYTES
     while position < end:
         file.seek(position)
         piece = file.read(size)
@@ -142,12 +149,12 @@ def _next(file: BinaryIO, position: int, end: int) -> int:
             if _is_header(head) or (last and len(head) < _HEADER_BYTES):
                 return position + place
             if len(head) < _HEADER_BYTES:
-                break  # its rest is in the next piece
+                break  # the header continues in the next piece
             place = piece.find(_BLOCK, place + 1)
         if last:
             return end
         position += place if place >= 0 else len(piece) - len(_BLOCK) + 1
-        size = min(2 * size, _PIECE)
+        size = min(2 * size, _MAX_SEARCH_BYTES)
     return end
 
 
@@ -156,22 +163,22 @@ def _is_header(head: bytes) -> bool:
 
 
 def unknown(header: Header) -> str:
-    """Why this version can read no block of this kind, after the word "block"; "" if it can."""
+    """The reason why this version cannot read a block, to follow the word "block"; or ""."""
     if header.version != VERSION:
-        return f"of version {header.version}, this nri reads {VERSION}: use a newer one"
+        return f"of version {header.version}; this nri reads version {VERSION}: use a newer nri"
     if header.codec not in (PLAIN, ZLIB):
-        return f"packed in way {header.codec}, this nri knows {PLAIN} and {ZLIB}: use a newer one"
+        return f"of codec {header.codec}; this nri reads {PLAIN} and {ZLIB}: use a newer nri"
     return ""
 
 
 def contents(file: BinaryIO, header: Header) -> Iterator[bytes]:
-    """The content of a block that is not `unknown`, in pieces of 64 KiB. RemoteProtocolError says why it ends early."""
-    if header.raw > MOST_RAW:
-        raise RemoteProtocolError(f"a block with {header.raw} bytes of content, at most {MOST_RAW} are read")
+    """Yield the content of a block that is not `unknown`, in pieces of 64 KiB. Raises RemoteProtocolError."""
+    if header.raw > MAX_CONTENT_BYTES:
+        raise RemoteProtocolError(f"a block with {header.raw} bytes of content; at most {MAX_CONTENT_BYTES} are read")
     file.seek(header.offset + _HEADER_BYTES)
     stored = file.read(header.stored)
     if zlib.crc32(stored) != header.crc:
-        raise RemoteProtocolError(f"a block whose checksum is wrong: {header.records} records are lost")
+        raise RemoteProtocolError(f"a block with a wrong checksum: {header.records} records are lost")
     length = 0
     for piece in _unpacked(stored) if header.codec == ZLIB else (stored,):
         length += len(piece)
@@ -179,33 +186,32 @@ def contents(file: BinaryIO, header: Header) -> Iterator[bytes]:
             break
         yield piece
     if length != header.raw:
-        raise RemoteProtocolError(f"a block whose content is not the {header.raw} bytes that it announces")
+        raise RemoteProtocolError(f"a block whose content differs from the announced {header.raw} bytes")
 
 
 def _unpacked(stored: bytes) -> Iterator[bytes]:
     decompressor = zlib.decompressobj()
     try:
         for place in range(0, len(stored), _PIECE_BYTES):
-            rest = stored[place : place + _PIECE_BYTES]
-            while rest and not decompressor.eof:
-                yield decompressor.decompress(rest, _PIECE_BYTES)
-                rest = decompressor.unconsumed_tail
+            chunk = stored[place : place + _PIECE_BYTES]
+            while chunk and not decompressor.eof:
+                yield decompressor.decompress(chunk, _PIECE_BYTES)
+                chunk = decompressor.unconsumed_tail
         yield decompressor.flush(_PIECE_BYTES)
     except zlib.error as error:
         raise RemoteProtocolError(f"a block that cannot be unpacked: {error}") from None
 
 
-def split(pieces: Iterable[bytes], longest: int) -> Iterator[bytes | None]:
-    """The values of field 1 of a message that comes in pieces: the encoded records of a block.
+def split(pieces: Iterable[bytes], max_bytes: int) -> Iterator[bytes | None]:
+    """Yield the values of field 1 of a message in pieces: the encoded records of a block.
 
-    Of a value with more than `longest` bytes nothing is held, and None is given. RemoteProtocolError where the pieces
-    are not a message.
+    Yields None for a value longer than `max_bytes`. RemoteProtocolError if the pieces are not a message.
     """
-    buffer, missing, skipped, others = bytearray(), 1, 0, 0
-    for each in pieces:
-        piece = each
+    buffer, missing, skipped, other_fields = bytearray(), 1, 0, 0
+    for chunk in pieces:
+        piece = chunk
         if skipped:
-            piece, skipped = each[skipped:], max(0, skipped - len(each))
+            piece, skipped = chunk[skipped:], max(0, skipped - len(chunk))
         buffer += piece
         if len(buffer) < missing:
             continue
@@ -217,32 +223,34 @@ def split(pieces: Iterable[bytes], longest: int) -> Iterator[bytes | None]:
                 missing = len(data) - position + 1
                 break
             number, start, end = field
-            if end > len(data) and end - start <= longest:
+            if end > len(data) and end - start <= max_bytes:
                 missing = end - position
                 break
             position = end
             if number == 1 and end - start > _PIECE_BYTES:
-                value = data[start:end] if end - start <= longest else None
-                data, position = data[end:], max(0, end - len(data))  # not held while the value is looked at
+                value = data[start:end] if end - start <= max_bytes else None
+                data, position = data[end:], max(0, end - len(data))  # free the bytes while the caller uses the value
                 yield value
                 value = None
             elif number == 1:
-                yield data[start:end] if end - start <= longest else None
+                yield data[start:end] if end - start <= max_bytes else None
             else:
-                others += 1
-                if others > _MAX_OTHERS:
-                    raise RemoteProtocolError(f"its content has more than {_MAX_OTHERS} fields that are not records")
+                other_fields += 1
+                if other_fields > _MAX_OTHER_FIELDS:
+                    raise RemoteProtocolError(
+                        f"its content has more than {_MAX_OTHER_FIELDS} fields other than records"
+                    )
         buffer += data[position:]
         skipped = max(0, position - len(data))
         if position >= len(data):
             missing = 1
         del data
     if buffer or skipped:
-        raise RemoteProtocolError("its last record is cut short")
+        raise RemoteProtocolError("its last record is truncated")
 
 
 def _field(data: bytes, position: int) -> tuple[int, int, int] | None:
-    """Number, start and end of the field at a position; its end may be behind the data. None if its head is."""
+    """Number, start and end of the field at a position; the end may be after the data. None for an incomplete head."""
     try:
         key, start = read_varint(data, position)
         number, wire_type = key >> 3, key & 7

@@ -1,7 +1,4 @@
-"""How long plugins took, and how often they failed: counted, with percentiles, in bounded memory. Pure.
-
-Next: `nri.trace.live` sums up what happens now, `nri trace stat` what was recorded.
-"""
+"""Statistics of plugin calls in bounded memory: counts, failures, percentiles of durations."""
 
 from __future__ import annotations
 
@@ -11,26 +8,26 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["MOST_STATS", "AllCallStats", "CallStats", "DurationRoom", "percentile"]
+__all__ = ["MAX_ROWS", "AllCallStats", "CallStats", "DurationRoom", "percentile"]
 
-#: Rows at most: the names of plugins and events are others'.
-MOST_STATS: Final = 4_000
-#: Durations that differ, of all rows together: those that are kept in any case, and bytes of a recording for each.
+#: Limit for rows: names of plugins and events are not trusted.
+MAX_ROWS: Final = 4_000
+#: Limit for different durations of all rows: in any case, and one more for this many bytes of a recording.
 _DURATIONS, _BYTES_PER_DURATION = 50_000, 40
 
 
-def percentile(taken: Counter[float], percent: int) -> float | None:
-    """The smallest value that so many percent of the values do not exceed; None without a value."""
+def percentile(counts: Counter[float], percent: int) -> float | None:
+    """The smallest value that `percent` percent of the values do not exceed; None without values."""
     below = 0
-    for value in sorted(taken):
-        below += taken[value]
-        if below * 100 >= taken.total() * percent:
+    for value in sorted(counts):
+        below += counts[value]
+        if below * 100 >= counts.total() * percent:
             return value
     return None
 
 
 class DurationRoom:
-    """How many durations that differ the rows of one table may keep, by the bytes of the recording that they are of.
+    """The number of different durations that the rows of one table may keep, by the size of the recording.
 
     Attributes:
         left_out: calls whose duration was not kept.
@@ -41,36 +38,36 @@ class DurationRoom:
         self.left_out = 0
 
     def take(self) -> bool:
-        """Whether there is room for one more, which is taken."""
+        """Reserve room for a duration; return whether there was any."""
         self._left -= 1
         self.left_out += self._left < 0
         return self._left >= 0
 
 
 class CallStats:
-    """The calls of one plugin for one event. Durations are kept to three digits, as far as there is room."""
+    """Statistics of one plugin for one event. Durations have three digits."""
 
     def __init__(self, room: DurationRoom | None = None) -> None:
         self._room = room or DurationRoom()
         self.count = self.errors = self.refused = 0
-        self.taken: Counter[float] = Counter()
+        self.durations: Counter[float] = Counter()
 
-    def take(self, taken_ms: float | None, failed: bool, refused: bool) -> None:
-        """Count a call: its milliseconds, None if it did not end; whether it failed; whether its answer was refused."""
+    def take(self, call_ms: float | None, failed: bool, refused: bool) -> None:
+        """Count a call; `call_ms` is None if it did not end, `refused` is true if its answer was refused."""
         self.count += 1
         self.errors += failed
         self.refused += refused
-        if taken_ms is not None:
-            duration_ms = float(f"{taken_ms:.3g}")
-            if duration_ms in self.taken or self._room.take():
-                self.taken[duration_ms] += 1
+        if call_ms is not None:
+            duration_ms = float(f"{call_ms:.3g}")
+            if duration_ms in self.durations or self._room.take():
+                self.durations[duration_ms] += 1
 
     def row(self) -> dict[str, Any]:
-        """The sum as a table of JSON."""
+        """The statistics as a JSON object."""
         return {
             "count": self.count,
-            "p50_ms": percentile(self.taken, 50),
-            "p99_ms": percentile(self.taken, 99),
+            "p50_ms": percentile(self.durations, 50),
+            "p99_ms": percentile(self.durations, 99),
             "errors": self.errors,
             "refused": self.refused,
         }
@@ -80,29 +77,29 @@ class AllCallStats:
     """A `CallStats` for each plugin and event.
 
     Args:
-        recording_bytes: of the recording that is summed up.
+        recording_bytes: size of the recording.
 
     Attributes:
-        left: calls of those for which there was no row.
-        room: for durations.
+        left_out: calls without a row, because there were too many rows.
+        room: the room for durations.
     """
 
     def __init__(self, recording_bytes: int = 0) -> None:
-        self.left = 0
+        self.left_out = 0
         self.room = DurationRoom(recording_bytes)
         self._sums: dict[tuple[str, str], CallStats] = {}
-        self._rest = CallStats(self.room)
+        self._overflow = CallStats(self.room)
 
     def of(self, plugin: str, event: str) -> CallStats:
-        """The row of a plugin for an event, to count one call in."""
-        found = self._sums.get((plugin, event))
-        if found is None:
-            if len(self._sums) >= MOST_STATS:
-                self.left += 1
-                return self._rest
-            found = self._sums[plugin, event] = CallStats(self.room)
-        return found
+        """Return the statistics of a plugin for an event."""
+        stats = self._sums.get((plugin, event))
+        if stats is None:
+            if len(self._sums) >= MAX_ROWS:
+                self.left_out += 1
+                return self._overflow
+            stats = self._sums[plugin, event] = CallStats(self.room)
+        return stats
 
     def rows(self) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
-        """Plugin and event, and the row of each, sorted."""
+        """Yield the rows, sorted by plugin and event."""
         return ((key, self._sums[key].row()) for key in sorted(self._sums))

@@ -1,7 +1,7 @@
-"""The request and reply messages of ttRPC methods: NRI's own by the generated code, others by a descriptor set.
+"""The request and reply messages of ttRPC methods: NRI's, and others from a descriptor set.
 
-``protoc --include_imports --descriptor_set_out=FILE`` writes a descriptor set. It is loaded into a pool of its own, so
-that it can never clash with the messages that this process runs on. Next: `nri.trace.dissect`, which asks.
+``protoc --include_imports --descriptor_set_out=FILE`` writes a descriptor set. It is loaded into a separate pool, so
+that it cannot clash with the messages of this process.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from nri.errors import ConfigError, RemoteProtocolError
 from nri.files import read_regular
 from nri.wire import iter_fields
 
-_MOST_BYTES = 64 << 20
-#: Bytes are shown as a message in a message so many times; what is deeper is shown in hex. Protobuf reads 100 levels.
-_DEEPEST = 100
+_MAX_DESCRIPTOR_BYTES = 64 << 20
+#: Decode nested messages to this depth, which is protobuf's limit; deeper bytes are shown in hex.
+_MAX_DEPTH = 100
 
 _NRI = "nri.pkg.api.v1alpha1."
 
 
 class Method(NamedTuple):
-    """A method by its full names, with the classes of its request and reply."""
+    """A method with the classes of its request and reply."""
 
     service: str
     name: str
@@ -39,7 +39,7 @@ class Method(NamedTuple):
 class Catalog:
     """Methods by service and name.
 
-    `extra` is the path of a descriptor set, or None. ConfigError if it is no descriptor set, or an incomplete one.
+    `extra` is the path of a descriptor set, or None. ConfigError if it is invalid or incomplete.
     """
 
     def __init__(self, extra: Path | None = None) -> None:
@@ -52,7 +52,7 @@ class Catalog:
 
     def _load(self, path: Path) -> None:
         try:
-            files = descriptor_pb2.FileDescriptorSet.FromString(read_regular(path, _MOST_BYTES)).file
+            files = descriptor_pb2.FileDescriptorSet.FromString(read_regular(path, _MAX_DESCRIPTOR_BYTES)).file
         except DecodeError:
             step = f"make one: protoc --include_imports --descriptor_set_out={path} ..."
             raise ConfigError(str(path), "", "not a descriptor set", step) from None
@@ -64,7 +64,7 @@ class Catalog:
                 for service in pool.FindFileByName(file.name).services_by_name.values():
                     self._add(service, message_factory.GetMessageClass)
         except (TypeError, KeyError) as error:
-            raise ConfigError(str(path), "", f"incomplete ({error})", "make it with --include_imports") from None
+            raise ConfigError(str(path), "", f"incomplete ({error})", "create it with --include_imports") from None
 
     def _add(self, service: Any, class_of: Any) -> None:
         rows = self._methods.setdefault(service.full_name, {})
@@ -74,21 +74,21 @@ class Catalog:
             )
 
     def find(self, service: str, method: str) -> Method | None:
-        """Return the method, or None if it is not known."""
+        """Return a method, or None if it is unknown."""
         return self._methods.get(service, {}).get(method)
 
     def method(self, service: str, name: str) -> Method:
-        """Return the method. ConfigError, with the next step, if it is not known."""
+        """Return a method. ConfigError if it is unknown."""
         rows = self._methods.get(service)
         if rows is None:
-            reason = "the messages of this service are not known here"
-            raise ConfigError(service, "", reason, "give --descriptor-set FILE, or --hex")
+            reason = "the messages of this service are unknown"
+            raise ConfigError(service, "", reason, "use --descriptor-set FILE, or --hex")
         if name not in rows:
-            raise ConfigError(service, "", f"there is no method {name}", suggest(name, rows))
+            raise ConfigError(service, "", f"method {name} not found", suggest(name, rows))
         return rows[name]
 
     def resolve(self, text: str) -> tuple[str, str]:
-        """Return service and method of ``SERVICE/METHOD``; NRI's services may be written without their package.
+        """Split ``SERVICE/METHOD``; NRI's services may be written without their package.
 
         ConfigError if the text is not of this form.
         """
@@ -99,25 +99,27 @@ class Catalog:
 
 
 def to_json(message: Any) -> dict[str, Any]:
-    """Return a message under its protobuf JSON names."""
-    found: dict[str, Any] = MessageToDict(message)
-    return found
+    """Return a message as JSON with its protobuf JSON names."""
+    document: dict[str, Any] = MessageToDict(message)
+    return document
 
 
 def from_json(kind: Any, value: Any, where: str) -> Any:
-    """Make a message from its JSON form; ConfigError names what does not fit. `where` is the source in errors."""
-    if not isinstance(value, dict) and kind.DESCRIPTOR.file.package != "google.protobuf":  # whose JSON may be anything
+    """Convert JSON to a message. Raises ConfigError with the source `where`."""
+    if (
+        not isinstance(value, dict) and kind.DESCRIPTOR.file.package != "google.protobuf"
+    ):  # well-known types have any JSON
         reason = f"not a {kind.DESCRIPTOR.name}: expected a JSON object, not {shorten(value)}"
         raise ConfigError(where, "", reason)
     try:
         return ParseDict(value, kind())
     except JsonError as error:
-        reason = " ".join(str(error).split())  # which has lines of its own
+        reason = " ".join(str(error).split())  # it has several lines
         raise ConfigError(where, "", f"not a {kind.DESCRIPTOR.name}: {reason}") from None
 
 
 def parse(kind: Any, data: bytes) -> tuple[Any, str]:
-    """Return a message as JSON and "", or its raw fields and the reason why it is no such message."""
+    """Return a message as JSON and "", or its raw fields and the reason why it cannot be parsed."""
     try:
         return to_json(kind.FromString(data)), ""
     except DecodeError:
@@ -126,26 +128,26 @@ def parse(kind: Any, data: bytes) -> tuple[Any, str]:
 
 
 def raw_fields(data: bytes, depth: int = 1) -> tuple[dict[str, Any] | str, str]:
-    """Read values by field number, without knowing the message; returns hex and the reason if that fails."""
+    """Return values by field number, for an unknown message; or hex and the reason if that fails."""
     fields: dict[str, list[Any]] = {}
     try:
         for number, _, value in iter_fields(data):
-            shown = value if isinstance(value, int) else _guess(value, depth)
+            shown = value if isinstance(value, int) else _shown(value, depth)
             fields.setdefault(str(number), []).append(shown)
     except RemoteProtocolError as error:
         return data.hex(), error.reason
     return {number: values if len(values) > 1 else values[0] for number, values in fields.items()}, ""
 
 
-def _guess(value: bytes, depth: int) -> Any:
-    """Show bytes as text if they are printable, else as a message if they can be one, else in hex."""
+def _shown(value: bytes, depth: int) -> Any:
+    """Return bytes as text if printable, else as a message if possible, else in hex."""
     try:
         text = value.decode()
     except UnicodeDecodeError:
         text = "\0"
     if text.isprintable():
         return text
-    if depth >= _DEEPEST:
+    if depth >= _MAX_DEPTH:
         return value.hex()
     inner, problem = raw_fields(value, depth + 1)
     return value.hex() if problem else inner

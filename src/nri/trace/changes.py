@@ -1,7 +1,7 @@
-"""Who changed what in the containers of a recording, who refused one, and who gave no answer.
+"""The changes of containers in a recording: the plugin of each change, refusals, and missing answers.
 
-One job: to read a recording's events into the history that the adaptation keeps of containers while it runs, so that a
-recording and a runtime explain a container alike. Bounded as there. Next: `nri.adaptation.audit.provenance`.
+The events of a recording go into the adaptation's `Provenance`, so that a recording and a runtime explain a container
+in the same way.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from nri.adaptation.audit import CREATION, SILENT, Provenance
 from nri.adaptation.merge import count_entries
 from nri.api import messages as m
 from nri.errors import ConfigError
-from nri.kube.named import NamedContainer, any_of, find
+from nri.kube.container_search import NamedContainer, any_of, find
 from nri.trace.allowance import kind_of
 
 if TYPE_CHECKING:
     from nri.trace.history import Event, Trace
 
-__all__ = ["Changes", "why"]
+__all__ = ["Changes", "container_history"]
 
-#: Events of one container that are remembered where only one is asked for, and creations of which no more is known.
-_MOST_EVENTS, _MOST_CREATIONS = 10_000, 2000
-#: Bytes of all histories, besides as many as the recording has.
+#: Limits for the events of a single container, and for creations without later events.
+_MAX_EVENTS, _MAX_CREATIONS = 10_000, 2000
+#: Limit for all histories, in addition to the size of the recording.
 _MAX_BYTES: Final = 4 << 20
-#: Values in the answers for one container, for one more this many bytes of the recording, and containers that are
+#: Values in the answers for one container: in any case, one more for this many bytes of the recording; and containers
 #: counted. A change has about three of them and takes a thousand bytes when it is explained.
-_VALUES, _BYTES_PER_VALUE, _MOST_COUNTED = 20_000, 400, 4096
-#: Characters of a container's id, and containers that a word fits.
-_LONGEST_ID, _MOST_FITTING = 256, 1000
-#: What a runtime tells next of a container that it could not create, and what is said of one then.
+_VALUES, _BYTES_PER_VALUE, _MAX_COUNTED = 20_000, 400, 4096
+#: Limits for a container's id, and for containers that match a word.
+_MAX_ID_CHARACTERS, _MAX_MATCHES = 256, 1000
+#: The events that a runtime sends for a container that it could not create, and the outcome to record for it.
 _ENDS: Final = ("StopContainer", "RemoveContainer")
-_NOT_MADE: Final = (
+_NOT_STARTED: Final = (
     "the container",
     "never ran",
     "if its creation failed after its plugins had answered, the runtime's log says why, which no recording has",
@@ -40,25 +40,25 @@ _NOT_MADE: Final = (
 
 
 class Changes:
-    """The histories of a recording's containers, of the events that it has been given. Not thread-safe.
+    """The histories of a recording's containers. Not thread-safe.
 
     Args:
-        recording_bytes: of the recording; as many bytes more are kept.
-        bounds: of `Provenance`.
+        recording_bytes: size of the recording, which extends the limit.
+        bounds: further arguments of `Provenance`.
     """
 
     def __init__(self, recording_bytes: int = 0, **bounds: int) -> None:
         self._now_s = 0.0
-        most = min(_MAX_BYTES + recording_bytes, 32 << 20)
-        self._known = Provenance(**{"max_bytes": most, **bounds}, clock=lambda: self._now_s)
-        self._answered: set[str] = set()  # containers of which plugins were asked, and no more is known
-        self._most_values = _VALUES + recording_bytes // _BYTES_PER_VALUE
+        max_bytes = min(_MAX_BYTES + recording_bytes, 32 << 20)
+        self._histories = Provenance(**{"max_bytes": max_bytes, **bounds}, clock=lambda: self._now_s)
+        self._created: set[str] = set()  # containers of which plugins were asked, and no more is known
+        self._max_values = _VALUES + recording_bytes // _BYTES_PER_VALUE
         self._values: OrderedDict[str, int] = OrderedDict()  # in the answers for each container
 
     def take(self, event: Event) -> None:
-        """Take the next event."""
+        """Add the next event."""
         container = event.container
-        if container is None or not 0 < len(container.id) <= _LONGEST_ID:
+        if container is None or not 0 < len(container.id) <= _MAX_ID_CHARACTERS:
             return
         self._now_s = event.began_ns / 1e9
         steps = [step for step in event.steps if step.event == event.name]
@@ -69,67 +69,67 @@ class Changes:
         silent = [(container.id, step.plugin, SILENT, step.error.text) for step in steps if step.silent and step.error]
         failed = "" if event.error is None else event.error.text or event.error.kind
         outcomes = [] if failed else silent
-        if event.name == CREATION and not failed and len(self._answered) < _MOST_CREATIONS:
-            self._answered.add(container.id)
-        elif container.id in self._answered:
-            self._answered.discard(container.id)
+        if event.name == CREATION and not failed and len(self._created) < _MAX_CREATIONS:
+            self._created.add(container.id)
+        elif container.id in self._created:
+            self._created.discard(container.id)
             if event.name in _ENDS and container.state == m.ContainerState.CONTAINER_CREATED:
-                outcomes.append((container.id, *_NOT_MADE))
-        self._known.record(event.name, container.id, event.request, replies, updated, failed, outcomes)
+                outcomes.append((container.id, *_NOT_STARTED))
+        self._histories.record(event.name, container.id, event.request, replies, updated, failed, outcomes)
 
     def _has_values(self, event: Event, container: str, replies: list[tuple[str, bytes]]) -> bool:
-        """Whether the history of a container has room for the values of an event's answers, which are counted then."""
+        """Count the values of an event's answers; return whether the history of a container has room for them."""
         kind, before = kind_of(event.name, reply=True), self._values.get(container, 0)
-        left = self._most_values - before
-        values = sum(count_entries(kind, reply, max(0, left)) for _, reply in replies)
-        self._values[container] = before + values  # also if they are left out: to count costs time as well
-        if len(self._values) > _MOST_COUNTED:
+        remaining = self._max_values - before
+        values = sum(count_entries(kind, reply, max(0, remaining)) for _, reply in replies)
+        self._values[container] = before + values  # counting costs time even if they are left out
+        if len(self._values) > _MAX_COUNTED:
             self._values.popitem(last=False)
-        return values <= left
+        return values <= remaining
 
     def containers(self) -> list[NamedContainer]:
-        """The containers of which something is known, the newest first."""
-        return self._known.containers()
+        """The containers with a history, the newest first."""
+        return self._histories.containers()
 
     def explain(self, container: str) -> dict[str, Any] | None:
-        """The chain of changes of a container, as the admin socket gives it; None if nothing is known of it."""
-        found = self._known.explain(container)
-        return None if found is None else found.to_json()
+        """The chain of changes of a container in the admin socket's form; None without a history."""
+        explanation = self._histories.explain(container)
+        return None if explanation is None else explanation.to_json()
 
 
-def why(recording: Trace, word: str) -> dict[str, Any]:
-    """The chain of changes of the container that a person means by a word, as `nri.kube.named` reads it.
+def container_history(recording: Trace, word: str) -> dict[str, Any]:
+    """Return the chain of changes of the container that a word matches, see `nri.kube.container_search`.
 
-    Raises ConfigError if the recording has no such container, or several.
+    ConfigError if no container or several match.
     """
-    changes, wanted = Changes(recording.size_bytes, max_records=_MOST_EVENTS), set[str]()
+    changes, ids = Changes(recording.size_bytes, max_records=_MAX_EVENTS), set[str]()
     for event in recording.events():
         pod, container = event.pod, event.container
         if container is None:
             continue
         names = ("", "", "") if pod is None else (pod.name, pod.namespace, pod.id)
-        fits = len(wanted) < _MOST_FITTING and len(container.id) <= _LONGEST_ID
+        fits = len(ids) < _MAX_MATCHES and len(container.id) <= _MAX_ID_CHARACTERS
         if fits and find(word, [NamedContainer(container.id, container.name, *names, runs=False)]):
-            wanted.add(container.id)
-        if container.id in wanted or not wanted.isdisjoint(_replies(event)[1]):
+            ids.add(container.id)
+        if container.id in ids or not ids.isdisjoint(_replies(event)[1]):
             changes.take(event)
-    found = find(word, [one for one in changes.containers() if one.id in wanted])
-    if len(found) > 1:
-        raise ConfigError(recording.path, "", any_of(word, found), "name one of them")
-    chain = changes.explain(found[0].id) if found else None
+    matches = find(word, [container_ for container_ in changes.containers() if container_.id in ids])
+    if len(matches) > 1:
+        raise ConfigError(recording.path, "", any_of(word, matches), "name one of them")
+    chain = changes.explain(matches[0].id) if matches else None
     if chain is None:
-        step = f"nri trace show {recording.path} lists what there is"
-        raise ConfigError(recording.path, "", f'no event of a container "{word}"', step)
+        step = f"list all events: nri trace show {recording.path}"
+        raise ConfigError(recording.path, "", f'container "{word}" not found', step)
     return chain
 
 
 def _replies(event: Event) -> tuple[list[tuple[str, bytes]], set[str]]:
-    """The plugins' answers that can be read, and the containers that they update."""
+    """The valid answers of plugins, and the containers that they update."""
     replies, updated = [], set[str]()
     for step in event.steps:
         message = event.parse(event.name, step.reply, reply=True) if step.reply and step.event == event.name else None
         if message is not None and step.reply:
             replies.append((step.plugin, step.reply))
             ids = (update.container_id for update in getattr(message, "update", ()))
-            updated.update(container_id for container_id in ids if len(container_id) <= _LONGEST_ID)
+            updated.update(container_id for container_id in ids if len(container_id) <= _MAX_ID_CHARACTERS)
     return replies, updated

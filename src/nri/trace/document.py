@@ -1,4 +1,4 @@
-"""An event of a recording as JSON, and in a few words for a table."""
+"""Convert an event of a recording to JSON, and describe its outcome."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ __all__ = ["event_document", "outcome", "time_text"]
 
 
 def time_text(time_ns: int) -> str:
-    """A time, UTC, to the microsecond. 64 bits of nanoseconds end in the year 2554, which a calendar has."""
-    seconds, rest = divmod(time_ns, 10**9)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest // 1000:06}Z"
+    """Format a time in UTC with microseconds."""
+    seconds, nanoseconds = divmod(time_ns, 10**9)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{nanoseconds // 1000:06}Z"
 
 
 def outcome(event: Event, max_errors: int) -> str:
-    """How an event ended; the errors of at most `max_errors` plugins where it went on without them."""
+    """Describe how an event ended: its error, or the errors of up to `max_errors` plugins, or "ok"."""
     if event.error is not None:
         return event.error.text
     errors = ((step.plugin, step.error or step.refused) for step in event.steps)
     texts = islice((f"{plugin}: {error.text}" for plugin, error in errors if error is not None), max_errors)
-    return "; ".join(texts) or ("ok" if event.whole else "a part is missing")
+    return "; ".join(texts) or ("ok" if event.whole else "incomplete")
 
 
 def event_document(event: Event) -> dict[str, Any]:
-    """An event as JSON, with all that was kept of it, as far as there is room in one document."""
+    """Return an event as JSON, with its messages within the limits of one document."""
     messages = MessageJson(event)
     request = messages.table(event.name, event.request, reply=False)
     steps = [_step(step, messages) for step in event.steps[:MAX_STEPS]]

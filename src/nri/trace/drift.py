@@ -1,13 +1,11 @@
-"""Values that were applied and are there no more: what the runtime, plugins and the agent gave, and what a cgroup has.
+"""Compare values that the runtime, plugins and the agent have applied with those of the cgroups.
 
     drift = Drift(detect(MACHINE))
     for change in drift.look(desired_values(pod, container, "runtime")):
         print(change)
 
-Rules: reads only. A value counts as there if the file's unit cannot tell it from what was wanted (a weight for shares,
-a limit in whole pages). Where two want different values of one file, the one whose value is there has overwritten the
-other; a value that none of them wanted was written past them all. When is known as well as it is looked: between the
-last look that found it well and the first that did not. Next: `nri.host.cgroups`, which knows the files.
+Values are equal if the file's unit cannot tell them apart (a weight for shares, a limit in whole pages). The time of a
+change is an interval: after the last look that found the desired value, and before the first that did not.
 """
 
 from __future__ import annotations
@@ -32,26 +30,26 @@ if TYPE_CHECKING:
     from nri.api import messages as m
     from nri.host.cgroups import Hierarchies, Value
 
-__all__ = ["MOST_VALUES", "Change", "DesiredValue", "Drift", "desired_values", "field_of"]
+__all__ = ["MAX_VALUES", "Change", "DesiredValue", "Drift", "desired_values", "field_of"]
 
-#: Values that are looked after, and changes that are remembered.
-MOST_VALUES: Final = 100_000
+#: Limits for the values that are compared, and for the changes that are remembered.
+MAX_VALUES: Final = 100_000
 MAX_CHANGES: Final = 1000
 _PAGE: Final = 4096
 _UNLIMITED: Final = -1
-#: The content of a file that was never limited: the greatest number of whole pages.
+#: The kernel shows no limit as the greatest number of whole pages; from this value on there is no limit.
 _HUGE: Final = 1 << 62
 
 
 class DesiredValue(NamedTuple):
-    """A value that a cgroup was given.
+    """A value that was applied to a cgroup.
 
     Attributes:
-        subject: NAMESPACE/POD/CONTAINER, or what else it is of.
+        subject: NAMESPACE/POD/CONTAINER, or another name for the owner of the cgroup.
         cgroup: its path.
-        name: of the knob.
-        value: in the knob's unit.
-        source: who has given it, such as "runtime" or "agent".
+        name: name of the setting in `nri.host.cgroups`.
+        value: in the unit of the setting.
+        source: the program that applied it, such as "runtime" or "agent".
     """
 
     subject: str
@@ -62,14 +60,14 @@ class DesiredValue(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A value that is another one now, or is back.
+    """A value that differs from the desired one now, or is restored.
 
     Attributes:
-        desired: the value that was given.
-        found: what is there; None if it is as wanted again.
-        before: what was there at the last look; None if nothing had been looked at.
-        after_s, until_s: seconds since 1970 between which it changed; `after_s` is 0 if it was so at the first look.
-        by: the source that wants what is there now; "" if none does.
+        desired: the desired value.
+        found: the present value; None if it equals the desired one again.
+        before: the value at the last look; None at the first look.
+        after_s, until_s: seconds since 1970 between which it changed; `after_s` is 0 at the first look.
+        by: the source whose desired value is the present one; "" if there is none.
     """
 
     desired: DesiredValue
@@ -80,7 +78,7 @@ class Change(NamedTuple):
     by: str
 
     def to_json(self) -> dict[str, Any]:
-        """The change as a table of JSON."""
+        """The change as a JSON object."""
         return {
             "subject": self.desired.subject,
             "cgroup": self.desired.cgroup,
@@ -96,7 +94,7 @@ class Change(NamedTuple):
 
 
 def shown(value: Value | None) -> Any:
-    """A value for a person: a set as a list of numbers and ranges."""
+    """A value for output: a set as a list of numbers and ranges."""
     if isinstance(value, frozenset):
         return to_text(sorted(value))
     return dict(value) if isinstance(value, Mapping) else value
@@ -106,13 +104,13 @@ _LABELS: Final = {row.path: row.label for row in ROWS}
 
 
 def field_of(name: str) -> str:
-    """The field of NRI for a knob, as histories of containers name it; "" if it has none."""
+    """The label of a setting's NRI field in histories of containers, or ""."""
     path = f"linux.resources.{FIELDS.get(name, '')}"
     return _LABELS.get(path) or _LABELS.get(path.rpartition(".")[0], "")
 
 
 def desired_values(pod: m.PodSandbox | None, container: m.Container, source: str) -> Iterator[DesiredValue]:
-    """The values that a container was given, by its message. Nothing for one without a cgroup's path in it."""
+    """Yield the values that were applied to a container, by its message; none without a cgroup path."""
     try:
         cgroup = expand(container.linux.cgroups_path)
     except ValueError:
@@ -127,20 +125,20 @@ def desired_values(pod: m.PodSandbox | None, container: m.Container, source: str
             continue
         try:
             row = knob(name)
-            given = row.parse(value) if isinstance(value, str) else value
+            desired = row.parse(value) if isinstance(value, str) else value
         except (KeyError, ValueError, ConfigError):
-            continue  # a class, or what no file has; what cannot be read no kernel has taken
-        if name in ("cpu.cfs_quota", "memory.limit", "memory.and_swap_limit", "pids.limit") and given in (0, -1):
-            given = _UNLIMITED
+            continue  # a class, a value without a file, or an invalid value, which the kernel cannot have
+        if name in ("cpu.cfs_quota", "memory.limit", "memory.and_swap_limit", "pids.limit") and desired in (0, -1):
+            desired = _UNLIMITED
             if name != "cpu.cfs_quota":
-                continue  # runtimes say 0 for what was never set
-        elif given in (0, frozenset()):
+                continue  # runtimes send 0 for unset values
+        elif desired in (0, frozenset()):
             continue
-        yield DesiredValue(subject, cgroup, name, given, source)
+        yield DesiredValue(subject, cgroup, name, desired, source)
 
 
 def _value(resources: Any, path: str) -> Any:
-    """A field of the message, out of its wrapper; None if it is not set."""
+    """The value of a field of the message; None if it is not set."""
     for part in path.split("."):
         field = resources.DESCRIPTOR.fields_by_name[part]
         if field.message_type is not None and not resources.HasField(part):
@@ -149,113 +147,113 @@ def _value(resources: Any, path: str) -> Any:
     return getattr(resources, "value", resources) if hasattr(resources, "DESCRIPTOR") else resources or None
 
 
-class _Known(NamedTuple):
-    """The last look at one value."""
+class _Reading(NamedTuple):
+    """The outcome of the last look at a value."""
 
-    well: bool
-    found: Value
+    is_as_desired: bool
+    value: Value
     at_s: float
 
 
 class Drift:
-    """Looks after values.
+    """Finds values that were changed.
 
     Args:
         hierarchies: the machine's cgroups.
         clock: seconds since 1970.
 
     Attributes:
-        changes: those that were found, the newest last; bounded.
-        count: how many there were.
-        left_out: values for which there was no room, at the last look.
-        unread: values whose file is not there or cannot be read, at the last look.
+        changes: the newest changes, the newest last.
+        count: the number of all changes.
+        left_out: values above the limit at the last look.
+        unread: values whose file is missing or unreadable at the last look.
     """
 
     def __init__(self, hierarchies: Hierarchies, *, clock: Callable[[], float] = time) -> None:
         self._hierarchies, self._clock = hierarchies, clock
-        self._known: dict[tuple[str, str, str, str], _Known] = {}
+        self._readings: dict[tuple[str, str, str, str], _Reading] = {}
         self._now: OrderedDict[tuple[str, str, str, str], Change] = OrderedDict()
         self.changes: list[Change] = []
         self.count = self.left_out = self.unread = 0
 
     def look(self, values: Iterable[DesiredValue]) -> list[Change]:
-        """Look at all these values; returns what has changed since the last look. It forgets gone containers."""
+        """Compare these values; returns the changes since the last look."""
         at_s = self._clock()
         unique = list(dict.fromkeys(values))
-        rows = unique[:MOST_VALUES]
+        rows = unique[:MAX_VALUES]
         self.left_out, self.unread = len(unique) - len(rows), 0
         rivals: dict[tuple[str, str], list[DesiredValue]] = {}
         for desired in rows:
             rivals.setdefault((desired.cgroup, desired.name), []).append(desired)
-        before, self._known = self._known, {}
-        found = [
+        before, self._readings = self._readings, {}
+        changes = [
             change
             for desired in rows
-            if (change := self._one(desired, rivals[desired.cgroup, desired.name], before, at_s)) is not None
+            if (change := self._change(desired, rivals[desired.cgroup, desired.name], before, at_s)) is not None
         ]
-        for key in [key for key in self._now if key not in self._known]:
+        for key in [key for key in self._now if key not in self._readings]:
             del self._now[key]
-        self.count += len(found)
-        self.changes = [*self.changes, *found][-MAX_CHANGES:]
-        return found
+        self.count += len(changes)
+        self.changes = [*self.changes, *changes][-MAX_CHANGES:]
+        return changes
 
-    def _one(
+    def _change(
         self,
         desired: DesiredValue,
         rivals: list[DesiredValue],
-        before: dict[tuple[str, str, str, str], _Known],
+        before: dict[tuple[str, str, str, str], _Reading],
         at_s: float,
     ) -> Change | None:
-        there = self._read(desired)
-        if there is None:
+        reading = self._read(desired)
+        if reading is None:
             self.unread += 1
             return None
-        text, found, well = there
+        text, value, is_as_desired = reading
         key = (desired.cgroup, desired.name, desired.source, str(shown(desired.value)))
         last = before.get(key)
-        self._known[key] = _Known(well, found, at_s)
-        if well:
+        self._readings[key] = _Reading(is_as_desired, value, at_s)
+        if is_as_desired:
             if self._now.pop(key, None) is None or last is None:
                 return None
-            return Change(desired, None, last.found, last.at_s, at_s, "")
-        if last is not None and not last.well and last.found == found:
+            return Change(desired, None, last.value, last.at_s, at_s, "")
+        if last is not None and not last.is_as_desired and last.value == value:
             return None
-        by = next((one.source for one in rivals if one.source != desired.source and _holds(one, text, found)), "")
-        change = Change(desired, found, last and last.found, last.at_s if last else 0.0, at_s, by)
+        by = next((one.source for one in rivals if one.source != desired.source and _holds(one, text, value)), "")
+        change = Change(desired, value, last and last.value, last.at_s if last else 0.0, at_s, by)
         self._now[key] = change
         return change
 
     def _read(self, desired: DesiredValue) -> tuple[str, Value, bool] | None:
-        """The text of a value's file, the value there, and whether it is as desired; None without such a file."""
+        """The text of a value's file, its value, and whether that is the desired one; None without such a file."""
         try:
             located = locate(self._hierarchies, knob(desired.name), desired.cgroup)
             if isinstance(located, Unsupported):
                 return None
             text = self._hierarchies.files.read(located.path)
-            found = located.place.codec.decode(text)
+            value = located.place.codec.decode(text)
         except (OSError, ValueError, KeyError):
             return None
-        return text, found, located.place.codec.holds(text, desired.value) or _same(desired.value, found)
+        return text, value, located.place.codec.holds(text, desired.value) or _same(desired.value, value)
 
     @property
     def looked_at(self) -> int:
-        """Values that could be compared, at the last look."""
-        return len(self._known)
+        """The number of values that could be compared at the last look."""
+        return len(self._readings)
 
     def now(self) -> list[Change]:
-        """The values that are another one now."""
+        """The values that differ now."""
         return list(self._now.values())
 
 
-def _holds(desired: DesiredValue, text: str, found: Value) -> bool:
+def _holds(desired: DesiredValue, text: str, value: Value) -> bool:
     places = knob(desired.name).v1 + knob(desired.name).v2
-    return any(place.codec.holds(text, desired.value) for place in places) or _same(desired.value, found)
+    return any(place.codec.holds(text, desired.value) for place in places) or _same(desired.value, value)
 
 
-def _same(wanted: Value, found: Value) -> bool:
-    """Whether two numbers differ by less than a page, as limits of memory may, or are both no limit."""
-    if not (isinstance(wanted, int) and isinstance(found, int)):
-        return wanted == found
-    if min(wanted, found) == _UNLIMITED or max(wanted, found) >= _HUGE:
-        return wanted == found or ((wanted in (0, _UNLIMITED) or wanted >= _HUGE) and found in (0, _UNLIMITED))
-    return wanted == found or (wanted >= 1 << 20 and wanted // _PAGE == found // _PAGE)
+def _same(desired: Value, value: Value) -> bool:
+    """Whether values are equal, numbers in the same page, or both no limit."""
+    if not (isinstance(desired, int) and isinstance(value, int)):
+        return desired == value
+    if min(desired, value) == _UNLIMITED or max(desired, value) >= _HUGE:
+        return desired == value or ((desired in (0, _UNLIMITED) or desired >= _HUGE) and value in (0, _UNLIMITED))
+    return desired == value or (desired >= 1 << 20 and desired // _PAGE == value // _PAGE)

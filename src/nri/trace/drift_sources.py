@@ -1,8 +1,7 @@
-"""The values that were given to containers, and by whom: from a runtime, an agent and a runtime's admin socket.
+"""Collect the values that were applied to containers, and their sources.
 
-Nothing is changed. A plugin on any runtime learns the values that were given; an agent that runs on the node reports
-those that it wrote; a runtime that is built on this package also reports which plugin set one. `nri.trace.drift`
-compares them with the cgroups.
+A plugin gets the runtime's values, the agent reports the values that it wrote, and the admin socket of a runtime that
+is built on this package reports the plugin that set a value.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _MAX_PID: Final = 1 << 22
 
 
 class StateReader(Plugin):
-    """A plugin that keeps what the runtime reports of containers."""
+    """A plugin that mirrors the runtime's containers."""
 
     name = "nri-drift"
     mirror = True
@@ -48,13 +47,12 @@ def sources(
 
     Args:
         stack: ends the plugin's connection.
-        socket: the runtime's NRI socket; with None an agent alone is enough, if the default socket does not answer.
+        socket: the runtime's NRI socket; None for the default one, which need not answer if there is an agent.
         agent: the agent's socket; "" for none.
-        timeout_s: how long each has to answer, in seconds; None for 5.
+        timeout_s: timeout of each answer in seconds; None for 5.
 
     Raises:
-        NriError: neither the runtime nor an agent answers. The function raises it, too, also for an engine that runs
-            nothing.
+        NriError: neither the runtime nor an agent answers. The returned function also raises it.
     """
     reader, path, timeout_s = StateReader(), socket or DEFAULT_SOCKET, timeout_s or _ANSWER_S
     connected = True
@@ -63,7 +61,7 @@ def sources(
     except NriError:
         if not agent or socket:
             raise
-        connected = False  # an agent without a runtime that speaks NRI
+        connected = False  # only an agent, because the runtime has no NRI
 
     def values() -> Iterator[DesiredValue]:
         if connected:
@@ -75,33 +73,33 @@ def sources(
 
 
 def _runtime_values(reader: StateReader, socket: str) -> Iterator[DesiredValue]:
-    """The values that the runtime gave to containers, plugins' changes included."""
+    """The values that the runtime applied to containers, with changes of plugins."""
     if not reader.runtime.connected:
         raise NriError("the runtime has closed the connection")
     state = reader.state
     for container in list(state.containers.values()):
         if container.state == ContainerState.CONTAINER_STOPPED:
-            continue  # its cgroup has gone with it
+            continue  # it has no cgroup any more
         if container.pid > _MAX_PID:
-            dry = f"the engine at {socket} is dry: it runs nothing, so no cgroup has the values that it gives"
+            dry = f"the engine at {socket} runs with --dry, without containers, so there are no cgroups to compare"
             raise NriError(f"{dry}. Name a runtime that runs containers with --socket-path")
         yield from desired_values(state.pod_of(container), container, "runtime")
 
 
 def _agent_values(path: str, timeout_s: float) -> Iterator[DesiredValue]:
-    """The values that the agent has written, and those that were there when it did."""
+    """The values that the agent has written."""
     status, answer = ask(path, "/explain", timeout_s)
     if status != 200:
-        raise NriError(f"{path} answered {status}, and not as an agent does: name its socket with --agent-socket")
+        raise NriError(f"{path} is not the socket of an agent (status {status}): name it with --agent-socket")
     try:
         yield from _written(answer["pods"], path, timeout_s)
     except (AttributeError, LookupError, TypeError) as error:
-        reason = f"{path} answered, and not as an agent does ({error!r})"
-        raise NriError(f"{reason}: name its socket with --agent-socket") from error
+        reason = f"{path} is not the socket of an agent ({error!r})"
+        raise NriError(f"{reason}: name it with --agent-socket") from error
 
 
 def _written(pods: list[dict[str, Any]], path: str, timeout_s: float) -> Iterator[DesiredValue]:
-    """The values that the agent has written for pods, as it has listed them."""
+    """The values that the agent has written for these pods."""
     for pod in pods:
         if pod["ended"]:
             continue
@@ -114,19 +112,19 @@ def _written(pods: list[dict[str, Any]], path: str, timeout_s: float) -> Iterato
                 names = (pod["namespace"], pod["name"], row["container"])
                 subject = "/".join(name for name in names if name) or pod["key"]
                 if not isinstance(row["target"], str):
-                    raise TypeError(f"the target of {row['name']} is no text")
+                    raise TypeError(f"the target of {row['name']} is not text")
                 yield DesiredValue(subject, row["target"], row["name"], value, "agent")
 
 
 class Setters:
-    """Which plugin has set a value, as a runtime that is built on this package knows it; it is asked once at a time."""
+    """Finds the plugin that has set a value, by the admin socket of a runtime that is built on this package."""
 
     def __init__(self, client: AdminClient) -> None:
         self._client = client
         self._answers = True
 
     def of(self, change: Change) -> str:
-        """``NN-name``, or the source if no plugin has set it."""
+        """Return ``NN-name``, or the source if no plugin has set the value."""
         field, ident = field_of(change.desired.name), change.desired.cgroup.rpartition("/")[2]
         ident = ident.removesuffix(".scope").rpartition("-")[2]
         if not self._answers or change.desired.source != "runtime" or not field:
@@ -134,9 +132,7 @@ class Setters:
         try:
             chain = self._client.ask("Why", {"container": ident})
         except NriError as error:
-            self._answers = not isinstance(
-                error, ProgramUnreachable
-            )  # it answers, if only that it knows nothing of this one
+            self._answers = not isinstance(error, ProgramUnreachable)  # an error other than this one is an answer
             return change.desired.source
         with self._client.parsing():
             setters = [step["plugin"] for step in chain["steps"] if step["field"] == field and not step["note"]]
@@ -144,7 +140,7 @@ class Setters:
 
 
 def row_of(change: Change, who: Setters) -> dict[str, Any]:
-    """A change as a table of JSON, with who has set the value, who has overwritten it, and when."""
+    """A change as a JSON object, with the plugin that set the value, its overwriter, and the time."""
     row = change.to_json()
     row["set_by"] = who.of(change)
     row["by"] = "" if change.found is None else row["by"] or PAST

@@ -1,8 +1,6 @@
-"""Recorded events as other tools read them: spans in OTLP/JSON, and a Chrome trace that Perfetto opens.
+"""Export recorded events for other tools: spans in OTLP/JSON, and a Chrome trace, which Perfetto opens.
 
-Rules: names and times only, never a message, so that an export tells no values. Ids of spans follow from the
-recording, so that the same one exports the same. A step without an end lasts as long as is known of it. Both formats
-come piece by piece, and no history is held as a whole. Next: `nri.trace.history`, whose events these are.
+An export has names and times but no messages. Equal recordings give equal exports. The output comes in pieces.
 """
 
 from __future__ import annotations
@@ -19,18 +17,18 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMATS", "chrome", "otlp"]
 
-#: Spans and characters of a line of OTLP/JSON, and the longest text of an attribute.
-_MAX_SPANS, _MAX_LINE_CHARACTERS, _MOST_TEXT = 500, 256 << 10, 1024
-#: Lines of a process of a Chrome trace, and of all processes together.
-_MOST_LINES, _MOST_ALL_LINES = 256, 65_536
-#: Processes of a Chrome trace; the names of plugins are others'.
-_MOST_PROCESSES, _REST = 4096, "further plugins"
-#: OTLP: a span inside of a program, a call of another one; a status that is an error.
+#: Limits for the spans and characters of a line of OTLP/JSON, and for a text of an attribute.
+_MAX_SPANS, _MAX_LINE_CHARACTERS, _MAX_TEXT_CHARACTERS = 500, 256 << 10, 1024
+#: Limits for the lines of a process in a Chrome trace, and of all processes together.
+_MAX_LINES, _MAX_ALL_LINES = 256, 65_536
+#: Limit for processes in a Chrome trace: names of plugins are not trusted.
+_MAX_PROCESSES, _OTHER_PLUGINS = 4096, "further plugins"
+#: OTLP: the kind of a span inside a program, of a call to another program; the status of an error.
 _INTERNAL, _CLIENT, _ERROR = 1, 3, 2
 
 
 def otlp(events: Iterable[Event]) -> Iterator[str]:
-    """Lines of OTLP/JSON: a span for each event, and one below it for each plugin that was asked."""
+    """Yield lines of OTLP/JSON: a span for each event, and a child span for each call of a plugin."""
     spans: list[str] = []
     characters = 0
     for event in events:
@@ -45,7 +43,7 @@ def otlp(events: Iterable[Event]) -> Iterator[str]:
 
 
 def _line(spans: list[str]) -> str:
-    """A line of OTLP/JSON with spans that are encoded already."""
+    """A line of OTLP/JSON with encoded spans."""
     resource = json.dumps({"attributes": _attributes({"service.name": "nri"})})
     scoped = f'{{"scope": {{"name": "nri.trace"}}, "spans": [{", ".join(spans)}]}}'
     return f'{{"resourceSpans": [{{"resource": {resource}, "scopeSpans": [{scoped}]}}]}}\n'
@@ -53,43 +51,43 @@ def _line(spans: list[str]) -> str:
 
 def _spans(event: Event) -> Iterator[dict[str, Any]]:
     trace = _id(16, event.recording, event.serial, event.began_ns)
-    whole = _id(8, trace)
-    about = _about(event)
-    yield _span(trace, whole, event.name, _INTERNAL, event.first_ns, event.duration_ns, about, _fault(event))
+    event_span = _id(8, trace)
+    attributes = _names(event)
+    yield _span(trace, event_span, event.name, _INTERNAL, event.first_ns, event.duration_ns, attributes, _fault(event))
     for number, step in enumerate(event.steps):
-        name, more = f"{step.plugin} {step.event}", {**about, "nri.plugin": step.plugin, "rpc.method": step.event}
+        name, more = f"{step.plugin} {step.event}", {**attributes, "nri.plugin": step.plugin, "rpc.method": step.event}
         span = _span(trace, _id(8, trace, number), name, _CLIENT, step.time_ns, step.duration_ns, more, _fault(step))
-        yield {**span, "parentSpanId": whole}
+        yield {**span, "parentSpanId": event_span}
 
 
 def _span(
-    trace: str, own: str, name: str, kind: int, began_ns: int, duration_ns: int, about: dict[str, str], fault: str
+    trace: str, span: str, name: str, kind: int, began_ns: int, duration_ns: int, attributes: dict[str, str], fault: str
 ) -> dict[str, Any]:
     return {
         "traceId": trace,
-        "spanId": own,
-        "name": name[:_MOST_TEXT],
+        "spanId": span,
+        "name": name[:_MAX_TEXT_CHARACTERS],
         "kind": kind,
         "startTimeUnixNano": str(began_ns),
         "endTimeUnixNano": str(min(began_ns + duration_ns, (1 << 64) - 1)),
-        "attributes": _attributes(about),
+        "attributes": _attributes(attributes),
         "status": {"code": _ERROR, "message": fault} if fault else {},
     }
 
 
 def _id(size: int, *parts: object) -> str:
-    """An id of so many bytes, in hexadecimal digits as OTLP/JSON has them."""
+    """An id of `size` bytes in hexadecimal digits."""
     return blake2b(repr(parts).encode(), digest_size=size).hexdigest()
 
 
-def _attributes(about: dict[str, str]) -> list[dict[str, Any]]:
-    return [{"key": key, "value": {"stringValue": value}} for key, value in about.items()]
+def _attributes(values: dict[str, str]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": {"stringValue": value}} for key, value in values.items()]
 
 
 def chrome(events: Iterable[Event]) -> Iterator[str]:
-    """A Chrome trace in pieces: a process for the runtime and one for each plugin, times in microseconds.
+    """Yield a Chrome trace: a process for the runtime and one for each plugin, times in microseconds.
 
-    Bars that overlap are on lines of their own: a viewer would else take one for a part of the other.
+    Overlapping bars are on separate lines: a viewer would show one as a part of the other.
     """
     yield '{"displayTimeUnit": "ms", "traceEvents": ['
     comma = ""
@@ -104,60 +102,62 @@ def _bars(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
     lines: dict[int, list[int]] = defaultdict(list)
     number_of_lines = 0
 
-    def bar(owner: str, name: str, began_ns: int, duration_ns: int, about: dict[str, str]) -> Iterator[dict[str, Any]]:
+    def bar(
+        owner: str, name: str, began_ns: int, duration_ns: int, attributes: dict[str, str]
+    ) -> Iterator[dict[str, Any]]:
         nonlocal number_of_lines
-        owner = owner if owner in processes or len(processes) < _MOST_PROCESSES else _REST
+        owner = owner if owner in processes or len(processes) < _MAX_PROCESSES else _OTHER_PLUGINS
         process = processes.get(owner)
         if process is None:
             process = processes[owner] = len(processes) + 1
             yield {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": owner}}
         before = len(lines[process])
-        most = _MOST_LINES if number_of_lines < _MOST_ALL_LINES else max(1, before)
-        line = _free_line(lines[process], began_ns, began_ns + duration_ns, most)
+        max_lines = _MAX_LINES if number_of_lines < _MAX_ALL_LINES else max(1, before)
+        line = _free_line(lines[process], began_ns, began_ns + duration_ns, max_lines)
         number_of_lines += len(lines[process]) - before
         times = {"ts": began_ns / 1e3, "dur": duration_ns / 1e3}
-        yield {"ph": "X", "cat": "nri", "name": name, "pid": process, "tid": line, **times, "args": about}
+        yield {"ph": "X", "cat": "nri", "name": name, "pid": process, "tid": line, **times, "args": attributes}
 
     for event in events:
-        about = _about(event)
-        yield from bar("runtime", event.name, event.first_ns, event.duration_ns, _with_fault(about, event))
+        attributes = _names(event)
+        yield from bar("runtime", event.name, event.first_ns, event.duration_ns, _with_fault(attributes, event))
         for step in event.steps:
-            owner = f"plugin {step.plugin[:_MOST_TEXT]}"
-            yield from bar(owner, step.event, step.time_ns, step.duration_ns, _with_fault(about, step))
+            owner = f"plugin {step.plugin[:_MAX_TEXT_CHARACTERS]}"
+            yield from bar(owner, step.event, step.time_ns, step.duration_ns, _with_fault(attributes, step))
 
 
-def _free_line(ends: list[int], began_ns: int, ended_ns: int, most: int) -> int:
-    """The first line, from 1, whose last bar is over; else a new one, or the last one if there are `most`."""
+def _free_line(ends: list[int], began_ns: int, ended_ns: int, max_lines: int) -> int:
+    """The first line, from 1, whose last bar has ended; else a new one, or the last of `max_lines`."""
     for number, last in enumerate(ends):
         if last <= began_ns:
             ends[number] = ended_ns
             return number + 1
-    if len(ends) < most:
+    if len(ends) < max_lines:
         ends.append(ended_ns)
     return len(ends)
 
 
-def _about(event: Event) -> dict[str, str]:
-    """The names of an event's pod and container, as OpenTelemetry calls them."""
+def _names(event: Event) -> dict[str, str]:
+    """The names of an event's pod and container by OpenTelemetry's attributes."""
     pod, container = event.pod, event.container
-    found = {"rpc.method": event.name}
+    names = {"rpc.method": event.name}
     if pod is not None:
-        found |= {"k8s.namespace.name": pod.namespace, "k8s.pod.name": pod.name, "k8s.pod.uid": pod.uid}
+        names |= {"k8s.namespace.name": pod.namespace, "k8s.pod.name": pod.name, "k8s.pod.uid": pod.uid}
     if container is not None:
-        found |= {"k8s.container.name": container.name, "container.id": container.id}
-    return {key: value[:_MOST_TEXT] for key, value in found.items() if value}
+        names |= {"k8s.container.name": container.name, "container.id": container.id}
+    return {key: value[:_MAX_TEXT_CHARACTERS] for key, value in names.items() if value}
 
 
 def _fault(part: Event | Step) -> str:
-    """Why an event or a plugin's call failed, or why its answer was refused; empty if neither."""
+    """The reason why an event or a call failed, or why an answer was refused; or ""."""
     error = part.error or getattr(part, "refused", None)
-    return "" if error is None else (error.text or error.kind or "failed")[:_MOST_TEXT]
+    return "" if error is None else (error.text or error.kind or "failed")[:_MAX_TEXT_CHARACTERS]
 
 
-def _with_fault(about: dict[str, str], part: Event | Step) -> dict[str, str]:
+def _with_fault(attributes: dict[str, str], part: Event | Step) -> dict[str, str]:
     fault = _fault(part)
-    return {**about, "error": fault} if fault else about
+    return {**attributes, "error": fault} if fault else attributes
 
 
-#: The formats by name; each takes events and gives pieces of text.
+#: The formats by name: functions from events to pieces of text.
 FORMATS: Final[dict[str, Callable[[Iterable[Event]], Iterator[str]]]] = {"chrome": chrome, "otlp": otlp}

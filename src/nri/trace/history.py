@@ -1,10 +1,8 @@
-"""A recorded history, read: the events of a trace file or of a folder of them, each with the steps of its plugins.
+"""Read a trace file or a folder of them: events with the calls of their plugins, and notes.
 
-`Trace.items()` reads block by block and gives an `Event` when it is over, in the order in which events began, and a
-`Note` for what happened to plugins and to the recording. It never raises for a file's content: what cannot be read is
-in `problems`, with file and offset, and everything else is given. Of a kind or a field that a newer version has
-written, the record is passed over or read without it. A `StateChange`, which runtimes before 0.12 send, is given as
-the event that it is. Next: `nri.trace.blocks`, which it reads from.
+`Trace.items()` yields each complete `Event` in the order in which events began, and a `Note` for changes of plugins and
+of the recording. Invalid content raises no errors: `problems` has file and offset. Unknown kinds and fields of newer
+versions are ignored. A `StateChange`, which runtimes before 0.12 send, becomes the event that it describes.
 """
 
 from __future__ import annotations
@@ -36,48 +34,48 @@ if TYPE_CHECKING:
 __all__ = ["VALIDATE", "Event", "Note", "Step", "Trace"]
 
 VALIDATE: Final = "ValidateContainerAdjustment"
-#: Events that are held because they, or one before them, are not over; problems that are kept; files of a folder.
-_MOST_OPEN, _MOST_PROBLEMS, _MOST_FILES = 4096, 1000, 10_000
-#: Files that are read beside each other, as recorders wrote them at the same time: further ones come after them. Each
+#: Limits for events that wait for their end or that of an earlier event, for problems, and for files of a folder.
+_MAX_OPEN_EVENTS, _MAX_PROBLEMS, _MAX_FILES = 4096, 1000, 10_000
+#: Read at most this many files of concurrent recorders at the same time; further ones follow. Each
 #: holds a record.
-_MOST_AT_ONCE: Final = 4
-#: Steps that are in a file may be so much older than its beginning: they were held when it was begun.
+_MAX_OPEN_FILES: Final = 4
+#: Steps in a file may be older than its beginning by this time, because the recorder held them.
 _HELD_NS: Final = 10**9
-#: Notes at the beginning of a file, on the recording and on plugins, that are looked through for its first step.
-_MOST_NOTES, _MOST_NOTES_BYTES = 1000, 1 << 20
-#: Characters of the name of a recording.
-_LONGEST_RECORDING: Final = 64
-#: About what an event, a step and a further record of a step take here besides what was written.
+#: Search the first step of a file after at most this many notes at its beginning.
+_MAX_NOTES, _MAX_NOTES_BYTES = 1000, 1 << 20
+#: Limit for the name of a recording.
+_MAX_RECORDING_CHARACTERS: Final = 64
+#: Approximate memory of an event, of a step, and of another record of a step, in addition to their content.
 _EVENT_BYTES, _STEP_BYTES, _RECORD_BYTES = 1200, 700, 100
-#: Characters of a name, and of a text; fields of a record, among them texts about a recording or a plugin.
-_LONGEST_NAME, _LONGEST, _MOST_FIELDS = 512, 4096, 1000
-#: Steps of an event that are looked through one by one.
-_FEW = 32
-#: Kinds of records; to ask the generated enum for one takes longer than to look at a record.
+#: Limits for names, for texts, and for the fields of a record.
+_MAX_NAME_CHARACTERS, _MAX_TEXT_CHARACTERS, _MAX_FIELDS = 512, 4096, 1000
+#: Search up to this many steps of an event without an index.
+_MAX_LINEAR_STEPS = 32
+#: Kinds of records as constants: the generated enum is slower than reading a record.
 _OPENED, _BEGINS, _ENDS, _REQUESTS = t.OPENED, t.BEGINS, t.ENDS, (t.BEGINS, t.ASKED)
 _NOTES: Final = {t.OPENED: "opened", t.PLUGIN: "plugin", t.LOST: "lost", t.CLOSED: "closed"}
-#: The errors of a plugin that has given no answer.
+#: The errors of a plugin without an answer.
 _SILENT: Final = frozenset({*(each.__name__ for each in LATE), "ConnectionClosed", "PluginUnavailable",
                             "ProtocolError", "LocalProtocolError", "RemoteProtocolError"})  # fmt: skip
 _RELAYED: Final = "StateChange"
-#: What a plugin asks for by itself.
-_BY_ITSELF: Final = "UpdateContainers"
+#: The request that a plugin sends by itself.
+_UNSOLICITED: Final = "UpdateContainers"
 
 
-#: Reasons for which parts of a recording are left out.
-_TOO_LONG: Final = "a record that is too long for a recording of this size, or has too many fields, is left out"
-_COSTLY: Final = "to read them would cost too much memory or time for a recording of this size"
+#: Reasons for leaving out parts of a recording.
+_TOO_LONG: Final = "a record is left out: too long for a recording of this size, or too many fields"
+_COSTLY: Final = "reading them would take too much memory or time for a recording of this size"
 
 
 class Note(NamedTuple):
-    """Something that happened to the recording or to a plugin.
+    """A change of the recording or of a plugin.
 
     Attributes:
         kind: "opened" and "closed" (a file of the recording), "plugin", or "lost" (`lost` steps are missing).
         time_ns: since 1970.
         plugin, state: ``NN-name``, and "active", "late", "open" or "gone".
-        about: versions and settings of a recording; what is known of a plugin.
-        recording: the number of its recording, as an `Event` has it.
+        about: versions and settings of a recording; properties of a plugin.
+        recording: the number of its recording, as in `Event`.
     """
 
     kind: str
@@ -90,17 +88,18 @@ class Note(NamedTuple):
 
 
 class Step:
-    """One plugin at one event.
+    """The call of a plugin for an event.
 
     Attributes:
         plugin: ``NN-name``.
         event: the event's name, or `VALIDATE`.
-        request: what it was asked.
-        reply: its answer; None if there was none.
-        error: why there was none; None if there was.
-        merged: the answer was taken, or compared with nothing because it says nothing of importance.
-        refused: why the answer was not taken: a conflict, a breach of policy; None if it was.
-        time_ns, duration_ns: when it was asked, since 1970, and since then.
+        request: the encoded request.
+        reply: the encoded answer, or None.
+        error: the reason for a missing answer, or None.
+        merged: whether the answer was merged, or has nothing to merge.
+        refused: the reason why the answer was not merged, such as a conflict, or None.
+        time_ns: start of the call since 1970.
+        duration_ns: duration of the call.
     """
 
     __slots__ = ("duration_ns", "error", "event", "merged", "plugin", "refused", "reply", "request", "time_ns")
@@ -115,11 +114,11 @@ class Step:
 
     @property
     def silent(self) -> bool:
-        """Whether it gave no answer: it was late, busy or gone."""
+        """Whether the plugin did not answer: it was late, busy or disconnected."""
         return self.error is not None and self.error.kind in _SILENT
 
-    def lasted(self, record: t.Record) -> None:
-        """Take its end: it began so long before that, and is told of when the request has been sent."""
+    def set_end(self, record: t.Record) -> None:
+        """Set the end of the call, and correct its start, which the recorder notes only after sending the request."""
         self.duration_ns = record.duration_ns
         self.time_ns = max(0, record.time_ns - record.duration_ns)
 
@@ -128,16 +127,16 @@ class Event:
     """One event.
 
     Attributes:
-        name: of its RPC.
+        name: name of its RPC.
         serial: its number in its recording.
-        recording: the number of its recording among those that were read, from 1.
-        began_ns, duration_ns: since 1970; of the whole event.
-        request: as it came in.
-        steps: the plugins that were asked, in order; validators last, with `VALIDATE` as their event.
-        reply: the merged reply.
-        error: what it failed with.
-        whole: it has a beginning and an end, and no message of it was left out.
-        redacted: values of its messages were replaced.
+        recording: the number of its recording in this reading, from 1.
+        began_ns, duration_ns: start since 1970, and duration.
+        request: the encoded request of the runtime.
+        steps: the calls of plugins in order; validators last, with `VALIDATE` as their event.
+        reply: the encoded merged reply.
+        error: the error of the event, or None.
+        whole: whether its beginning, its end and all its messages were recorded.
+        redacted: whether values of its messages were replaced.
     """
 
     __slots__ = (
@@ -157,15 +156,15 @@ class Event:
         self._latest: dict[tuple[str, str], Step] | None = None
 
     def add(self, step: Step) -> Step:
-        """Add a step; returns it."""
+        """Add a step and return it."""
         self.steps.append(step)
         if self._latest is not None:
             self._latest[step.plugin, step.event] = step
         return step
 
     def latest(self, plugin: str, event: str) -> Step | None:
-        """The last step of a plugin at an event of this name; None if there is none."""
-        if len(self.steps) <= _FEW:
+        """The last step of a plugin for an event of this name, or None."""
+        if len(self.steps) <= _MAX_LINEAR_STEPS:
             for step in reversed(self.steps):
                 if step.plugin == plugin and step.event == event:
                     return step
@@ -175,14 +174,14 @@ class Event:
         return self._latest.get((plugin, event))
 
     def unwrap(self) -> None:
-        """Become the event that a `StateChange` tells, if it is one and this version knows it."""
-        told = self.message
-        spec = None if told is None else BY_NUMBER.get(told.event)
+        """Turn a `StateChange` into the event that it describes, unless this version does not know it."""
+        message = self.message
+        spec = None if message is None else BY_NUMBER.get(message.event)
         if spec is None or not spec.relayed:
             return
-        self._parsed = request = getattr(m, spec.request)(pod=told.pod)
+        self._parsed = request = getattr(m, spec.request)(pod=message.pod)
         if spec.kind == "container":
-            request.container.CopyFrom(told.container)
+            request.container.CopyFrom(message.container)
         self.name, self.request = spec.rpc, request.SerializeToString()
         for step in self.steps:
             step.event = spec.rpc
@@ -190,37 +189,37 @@ class Event:
 
     @property
     def first_ns(self) -> int:
-        """When it was first at work: it is told of, `began_ns`, when its first plugin has been asked."""
+        """The start of its first step, which may be before `began_ns`."""
         return min([self.began_ns, *[step.time_ns for step in self.steps]])
 
     @property
     def message(self) -> Any:
-        """The request, parsed; None if it cannot be. Do not change it."""
+        """The parsed request, or None if it is invalid. Do not change it."""
         if self._parsed is None:
             self._parsed = self.parse(self.name, self.request, reply=False)
         return self._parsed
 
     def parse(self, event: str, data: bytes, *, reply: bool) -> Any:
-        """A message of it; None if it cannot be read or costs too much, or this version does not know the event."""
+        """Parse a message of the event; None if it is invalid, too costly, or unknown to this version."""
         return self._allowance.parse(event, data, reply=reply)
 
     def leave_out(self, kind: str) -> None:
-        """Have a part of it, such as a message, named with the recording's problems as left out."""
+        """Count a part of the event, such as a message, as left out in the recording's problems."""
         self._allowance.leave_out(kind)
 
-    def json_values(self, kind: Any, data: bytes, most: int) -> int | None:
-        """The values of a message of it; None if there are more than `most`, or than may still be made JSON."""
-        return self._allowance.json_values(kind, data, most)
+    def json_values(self, kind: Any, data: bytes, maximum: int) -> int | None:
+        """Count the values of a message; None if they exceed `maximum` or the limit for JSON."""
+        return self._allowance.json_values(kind, data, maximum)
 
     @property
     def pod(self) -> m.PodSandbox | None:
-        """The pod that it is about; None if it is about none."""
+        """The pod of the event, or None."""
         pod: m.PodSandbox | None = self._part("pod")
         return pod
 
     @property
     def container(self) -> m.Container | None:
-        """The container that it is about; None if it is about none."""
+        """The container of the event, or None."""
         container: m.Container | None = self._part("container")
         return container
 
@@ -232,49 +231,49 @@ class Event:
 
     @property
     def subject(self) -> str:
-        """NAMESPACE/POD/CONTAINER, as far as it is about one; a container without a name by the head of its id."""
+        """NAMESPACE/POD/CONTAINER of the event; a container without a name by the beginning of its id."""
         pod, container = self.pod, self.container
         names = [] if pod is None else [pod.namespace, pod.name]
         names += [] if container is None else [container.name or container.id[:13]]
-        if not names and self.name == _BY_ITSELF and self.message is not None:
+        if not names and self.name == _UNSOLICITED and self.message is not None:
             names = [update.container_id[:13] for update in islice(self.message.update, 1)]
         return "/".join(name for name in names if name)
 
     def names(self, text: str) -> bool:
-        """Whether its pod or container has this id, or begins with it, or this name, or NAMESPACE/NAME for a pod."""
+        """Whether a text is a name, an id, or the beginning of an id of its pod or container, or NAMESPACE/POD."""
         pod, container = self.pod, self.container
-        found = [] if pod is None else [pod.name, f"{pod.namespace}/{pod.name}"]
-        found += [] if container is None else [container.name]
-        ids = [each.id for each in (pod, container) if each is not None]
-        return bool(text) and (text in found or any(each.startswith(text) for each in ids))
+        names = [] if pod is None else [pod.name, f"{pod.namespace}/{pod.name}"]
+        names += [] if container is None else [container.name]
+        ids = [part.id for part in (pod, container) if part is not None]
+        return bool(text) and (text in names or any(part.startswith(text) for part in ids))
 
 
 class Trace:
     """A trace file, or a folder of them as one history.
 
     Attributes:
-        path: as it was given.
+        path: the path of the file or folder.
         files: the files, oldest first.
-        size_bytes: of all files together, when it was opened.
-        untold: problems beyond `problems`, each time that they are met.
+        size_bytes: size of all files when the trace was opened.
+        unlisted_problems: number of problems that are not in `problems`.
 
-    Raises ConfigError where there is no trace.
+    Raises ConfigError if no trace is found.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._problems: dict[tuple[Path, int], str] = {}
-        self.untold = 0
-        self._lost: Counter[str] = Counter()  # what was left out because it costs too much, by its kind
+        self.unlisted_problems = 0
+        self._lost: Counter[str] = Counter()  # number of parts that are too costly, by kind
         self._recordings: dict[str, int] = {}
         self._names = [""]
-        self._lasts: dict[str, int] = {}  # by name the last file that begins with a recording ...
-        self._known_from = -1  # ... of those from this place on
-        self._lock = threading.Lock()  # a page reads in several threads
+        self._lasts: dict[str, int] = {}  # index of the last file that begins with a recording, by name ...
+        self._known_from = -1  # ... among files from this index
+        self._lock = threading.Lock()  # the inspector's page reads in several threads
         where = Path(path)
         self.path = str(where)
         try:
             if where.is_dir():
-                self.files = _files(where)  # one that cannot be read does not keep the others from being read
+                self.files = _files(where)  # an unreadable file does not affect the others
             else:
                 self.files = [where]
                 with open(open_regular(where), "rb") as file:
@@ -288,49 +287,50 @@ class Trace:
 
     @property
     def problems(self) -> list[str]:
-        """What could not be read or was left out, one line each, once the reading has passed it; some 1,000 at most."""
+        """Lines about damaged and left out parts that were read so far, at most about 1,000."""
         left_out = (f"{self.path}: {count(number, kind)} left out: {_COSTLY}" for kind, number in self._lost.items())
         return [*self._problems.values(), *left_out]
 
     def headers(self) -> Iterator[tuple[Path, blocks.Header]]:
-        """The blocks of all files, without their content: the index."""
+        """The headers of the blocks of all files, which are the index."""
         return ((path, header) for path in self.files for _, header in self._blocks(path))
 
     def _blocks(self, path: Path) -> Iterator[tuple[Any, blocks.Header]]:
-        """The blocks of a file, which is open meanwhile."""
+        """The blocks of a file, each with the open file."""
         try:
             with open(open_regular(path), "rb") as file:
                 if not blocks.is_trace(file):
                     self._problem(path, 0, "not a trace")
                     return
-                for found in blocks.scan(file):
-                    if isinstance(found, blocks.Damage):
-                        self._problem(path, found.offset, found.reason)
+                for block in blocks.scan(file):
+                    if isinstance(block, blocks.Damage):
+                        self._problem(path, block.offset, block.reason)
                     else:
-                        yield file, found
+                        yield file, block
         except OSError as error:
             self._problem(path, 0, error.strerror or str(error))
 
     def _problem(self, path: Path, offset: int, reason: str) -> None:
-        if len(self._problems) < _MOST_PROBLEMS:
+        if len(self._problems) < _MAX_PROBLEMS:
             self._problems[path, offset] = f"{path}: at byte {offset}: {reason}"
         elif (path, offset) not in self._problems:
-            self.untold += 1
+            self.unlisted_problems += 1
 
     def items(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[Event | Note]:
-        """Events in the order in which they began, and notes between them.
+        """Yield events in the order in which they began, and notes between them.
 
-        Blocks that lie outside of the times, as their headers say, are not unpacked. Of more than four recorders that
-        wrote into one folder at the same time, the events of some come after those of others; where two begin files
-        within a second, events of that second may.
+        Blocks outside of the times are not unpacked. If more than four recorders wrote to one folder at the same time,
+        the events of some follow after those of others.
         """
         allowance = self._allowance()
         assembly = _Assembly(allowance)
-        for told in self._placed(since_ns, until_ns, allowance):
-            if isinstance(told, _Over):
-                assembly.give_up({each for each in assembly.waits_for(told) if self._last(each, told.place) < 0})
+        for entry in self._placed(since_ns, until_ns, allowance):
+            if isinstance(entry, _FileEnd):
+                assembly.give_up(
+                    {recording_ for recording_ in assembly.waits_for(entry) if self._last(recording_, entry.place) < 0}
+                )
             else:
-                record, recording = told
+                record, recording = entry
                 if record.kind in _NOTES:
                     about = dict(record.about)
                     kind = _NOTES[record.kind]
@@ -338,15 +338,15 @@ class Trace:
                     continue
                 assembly.take(record, recording)
             yield from assembly.over()
-        yield from assembly.rest()
+        yield from assembly.remaining()
 
     def records(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[tuple[t.Record, int]]:
-        """The records as they were written, each with the number of its recording; those of several by their times."""
+        """Yield all records with the number of their recording; those of concurrent recordings in the order of time."""
         placed = self._placed(since_ns, until_ns, self._allowance())
-        return (told for told in placed if not isinstance(told, _Over))
+        return (entry for entry in placed if not isinstance(entry, _FileEnd))
 
     def _allowance(self) -> Allowance:
-        """The allowance of one reading, whose losses are named once however often the recording is read."""
+        """Create the allowance of one reading. A loss counts once, however often the recording is read."""
         lost: Counter[str] = Counter()
 
         def leave_out(kind: str) -> None:
@@ -356,20 +356,20 @@ class Trace:
         return Allowance(leave_out)
 
     def name(self, recording: int) -> str:
-        """The name of a recording that was come past, by its number; "" for one that has none."""
+        """The name of a recording that was read, by its number; "" without a name."""
         return self._names[recording] if recording < len(self._names) else ""
 
-    def _placed(self, since_ns: int, until_ns: int, allowance: Allowance) -> Iterator[tuple[t.Record, int] | _Over]:
-        """The records of all files, each with the number of its recording, and where files end.
+    def _placed(self, since_ns: int, until_ns: int, allowance: Allowance) -> Iterator[tuple[t.Record, int] | _FileEnd]:
+        """Yield the records of all files with the number of their recording, and the ends of files.
 
-        The names of files are by time. One more is open than has begun: when it is due, the next one is opened. Those
-        of one recording are read one after the other.
+        Files are sorted by time. The next file is opened when the newest open one is due. Files of one recording are
+        read one after the other.
         """
         opened, newest, recording = 0, -1, 0
         files: dict[int, _File] = {}
-        due: list[tuple[int, int]] = []  # the time of the next record of each, and its place
+        due: list[tuple[int, int]] = []  # the time of each file's next record, and its index
         while True:
-            while newest < 0 and opened < len(self.files) and len(due) < _MOST_AT_ONCE:
+            while newest < 0 and opened < len(self.files) and len(due) < _MAX_OPEN_FILES:
                 file = _File(self._records(self.files[opened], since_ns, until_ns, allowance), recording)
                 if file.next is not None:
                     heappush(due, (file.due_ns - _HELD_NS, opened))
@@ -395,24 +395,28 @@ class Trace:
                 continue
             del files[place]
             begun = opened if newest < 0 else newest
-            goes_on = set().union(*[each.recordings for each in files.values()])
-            yield _Over(file.recordings - goes_on, begun)
+            goes_on = set().union(*[file_.recordings for file_ in files.values()])
+            yield _FileEnd(file.recordings - goes_on, begun)
 
     def _before(self, file: _File, files: Iterable[_File]) -> _File | None:
-        """The file with the same recording that is to be read to its end before this one is begun; None without one."""
+        """The open file of the same recording, which must be read before this one; or None."""
         record, number = file.next, file.recording
         if record is not None and record.kind == _OPENED:
             number = self._recordings.get(_name(record), -1)
-        same = (each for each in files if each is not file and each.next is not None and each.recording == number)
+        same = (
+            candidate
+            for candidate in files
+            if candidate is not file and candidate.next is not None and candidate.recording == number
+        )
         return next(same, None)
 
     def _numbered(self, file: _File, allowance: Allowance) -> int:
-        """The number of the recording that a file is of from its next record on."""
+        """Update and return the number of a file's recording at its next record."""
         if file.next is not None and file.next.kind == _OPENED:
             name = _name(file.next)
             with self._lock:
                 number = self._recordings.get(name, 0) or len(self._recordings) + 1
-                if len(self._recordings) < number <= allowance.recordings:  # further ones have one number together
+                if len(self._recordings) < number <= allowance.recordings:  # further recordings share one number
                     self._recordings[name] = number
                     self._names.append(name)
             file.recording = number
@@ -420,23 +424,23 @@ class Trace:
         return file.recording
 
     def _last(self, recording: int, place: int) -> int:
-        """The last file that begins with a recording, of those from a place on; -1 if there is none."""
+        """The index of the last file that begins with a recording, from an index on; or -1."""
         with self._lock:
             end = len(self.files) if self._known_from < 0 else self._known_from
-            for each in range(place, end):
-                record = next(self._records(self.files[each], 1 << 64, 0, Allowance()), None)
+            for number in range(place, end):
+                record = next(self._records(self.files[number], 1 << 64, 0, Allowance()), None)
                 if record is not None and record.kind == _OPENED:
-                    self._lasts[_name(record)] = max(self._lasts.get(_name(record), -1), each)
+                    self._lasts[_name(record)] = max(self._lasts.get(_name(record), -1), number)
             self._known_from = min(place, end)
             last = self._lasts.get(self.name(recording), -1)
         return last if last >= place else -1
 
     def events(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[Event]:
-        """The events alone."""
-        return (each for each in self.items(since_ns, until_ns) if isinstance(each, Event))
+        """Yield only events."""
+        return (item for item in self.items(since_ns, until_ns) if isinstance(item, Event))
 
     def _records(self, path: Path, since_ns: int, until_ns: int, allowance: Allowance) -> Iterator[t.Record]:
-        unknown: dict[str, tuple[int, int]] = {}  # why, to the first of such blocks and how many there are
+        unknown: dict[str, tuple[int, int]] = {}  # by reason, the offset of the first such block and their number
         first = True
         for file, header in self._blocks(path):
             reason = blocks.unknown(header)
@@ -451,11 +455,11 @@ class Trace:
             self._problem(path, offset, f"{count(number, 'block')} {reason}")
 
     def _content(self, path: Path, file: Any, header: blocks.Header, allowance: Allowance) -> Iterator[t.Record]:
-        """The records of a block; one that cannot be read is a problem, and the next block is read."""
+        """Yield the records of a block; an unreadable block becomes a problem."""
         try:
             for value in blocks.split(blocks.contents(file, header), allowance.record_bytes):
                 if not allowance.has_record():
-                    reason = "it has more records than a recording of this size may have: the rest is left out"
+                    reason = "too many records for a recording of this size: the rest is left out"
                     self._problem(path, header.offset, reason)
                     return
                 record = None if value is None else _record(value)
@@ -468,26 +472,26 @@ class Trace:
             self._problem(path, header.offset, getattr(error, "reason", "") or f"a record cannot be read: {error}")
 
 
-class _Over(NamedTuple):
-    """Recordings that no file which is being read goes on with; those from this place on may."""
+class _FileEnd(NamedTuple):
+    """Recordings that have ended in a file and continue in no open file; files from index `place` may continue them."""
 
     recordings: set[int]
     place: int
 
 
 class _File:
-    """A file that is being read.
+    """An open file.
 
     Attributes:
-        next: the record that is due next; None at its end.
-        recording: the number of the recording that it is of; before its first record that of the file before it.
-        recordings: all those that it has had.
+        next: the next record; None at the end.
+        recording: the number of its recording; before its first record, that of the previous file.
+        recordings: the numbers of all its recordings.
     """
 
-    __slots__ = ("_begun_ns", "_notes", "_rest", "next", "recording", "recordings")
+    __slots__ = ("_begun_ns", "_file_records", "_notes", "next", "recording", "recordings")
 
     def __init__(self, records: Iterator[t.Record], recording: int) -> None:
-        self._rest = records
+        self._file_records = records
         self.next = next(records, None)
         self.recording = recording
         self.recordings = set[int]() if self.next is not None and self.next.kind == _OPENED else {recording}
@@ -495,86 +499,83 @@ class _File:
 
     @property
     def due_ns(self) -> int:
-        """When its next record is due."""
+        """The time of its next record."""
         return self._begun_ns if self._notes or self.next is None else self.next.time_ns
 
     def begin(self) -> None:
-        """Look behind the notes at its beginning for its first step, which may be older than they: they come first."""
-        found: list[t.Record] = []
+        """Find the time of the first step after the notes at the beginning, which may be older than the notes."""
+        records: list[t.Record] = []
         size = 0
-        while self.next is not None and len(found) < _MOST_NOTES and size < _MOST_NOTES_BYTES:
-            found.append(self.next)
+        while self.next is not None and len(records) < _MAX_NOTES and size < _MAX_NOTES_BYTES:
+            records.append(self.next)
             size += self.next.ByteSize()
             if self.next.kind not in _NOTES:
                 break
-            self.next = next(self._rest, None)
-        self._notes = sum(record.kind in _NOTES for record in found)
-        self._begun_ns = min([each.time_ns for each in (*found[:1], *found[self._notes :])], default=0)
-        if self._notes == len(found) and self.next is not None:
-            found.append(self.next)
-        self._rest = chain(found[1:], self._rest)
-        self.next = found[0] if found else None
+            self.next = next(self._file_records, None)
+        self._notes = sum(record.kind in _NOTES for record in records)
+        self._begun_ns = min([r.time_ns for r in (*records[:1], *records[self._notes :])], default=0)
+        if self._notes == len(records) and self.next is not None:
+            records.append(self.next)
+        self._file_records = chain(records[1:], self._file_records)
+        self.next = records[0] if records else None
 
     def until(self, time_ns: float) -> Iterator[t.Record]:
-        """The records until one that is due later than this time."""
+        """Yield the records up to a time."""
         while self.next is not None and self._notes and self._begun_ns <= time_ns:
             yield self.next
-            self.next = next(self._rest, None)
+            self.next = next(self._file_records, None)
             self._notes -= 1
-        record, rest = self.next, self._rest
+        record, records = self.next, self._file_records
         while record is not None and not self._notes and record.time_ns <= time_ns:
             yield record
-            record = self.next = next(rest, None)
+            record = self.next = next(records, None)
 
 
 def _name(record: t.Record) -> str:
-    """The name of the recording that a record opens."""
-    return record.about.get("recording", "")[:_LONGEST_RECORDING]
+    """The name of the recording in an OPENED record."""
+    return record.about.get("recording", "")[:_MAX_RECORDING_CHARACTERS]
 
 
 def _record(value: bytes) -> t.Record | None:
-    """A record, whose message, names and texts are made no longer than a recorder writes them.
-
-    None if it has too many fields.
-    """
-    if len(value) <= _LONGEST_NAME:
+    """Parse a record and cut its message, names and texts to the recorder's limits; None for too many fields."""
+    if len(value) <= _MAX_NAME_CHARACTERS:
         return t.Record.FromString(value)
-    if sum(1 for _ in islice(iter_fields(value), _MOST_FIELDS + 1)) > _MOST_FIELDS:
+    if sum(1 for _ in islice(iter_fields(value), _MAX_FIELDS + 1)) > _MAX_FIELDS:
         return None
     record = t.Record.FromString(value)
     message = len(record.message)
-    if message > blocks.MOST_MESSAGE:
+    if message > blocks.MAX_MESSAGE_BYTES:
         record.omitted_bytes, record.message = message, b""
-    if len(value) - message <= _LONGEST_NAME:
+    if len(value) - message <= _MAX_NAME_CHARACTERS:
         return record
-    if len(record.event) > _LONGEST_NAME or len(record.plugin) > _LONGEST_NAME:
-        record.event, record.plugin = record.event[:_LONGEST_NAME], record.plugin[:_LONGEST_NAME]
-    if record.HasField("error") and record.error.ByteSize() > _LONGEST:
+    if len(record.event) > _MAX_NAME_CHARACTERS or len(record.plugin) > _MAX_NAME_CHARACTERS:
+        record.event, record.plugin = record.event[:_MAX_NAME_CHARACTERS], record.plugin[:_MAX_NAME_CHARACTERS]
+    if record.HasField("error") and record.error.ByteSize() > _MAX_TEXT_CHARACTERS:
         error = record.error
-        error.kind, error.plugin = error.kind[:_LONGEST_NAME], error.plugin[:_LONGEST_NAME]
-        error.text, error.message = error.text[:_LONGEST], error.message[:_LONGEST]
+        error.kind, error.plugin = error.kind[:_MAX_NAME_CHARACTERS], error.plugin[:_MAX_NAME_CHARACTERS]
+        error.text, error.message = error.text[:_MAX_TEXT_CHARACTERS], error.message[:_MAX_TEXT_CHARACTERS]
     return record
 
 
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except OSError:  # its reader says why
+    except OSError:  # reading it reports the error
         return 0
 
 
 def _files(folder: Path) -> list[Path]:
-    """The traces of a folder, by name, which is by time. ConfigError if there is none, or too many."""
-    found = [Path(entry.path) for entry in os.scandir(folder) if entry.name.endswith(blocks.SUFFIX)]
-    if not found or len(found) > _MOST_FILES:
-        reason = f"{len(found)} traces in this folder" if found else f"no trace (*{blocks.SUFFIX}) in this folder"
-        step = f"name one of them, or a folder of at most {_MOST_FILES}" if found else "write one with --record DIR"
+    """The traces of a folder, sorted by name and so by time. ConfigError for none, or too many."""
+    paths = [Path(entry.path) for entry in os.scandir(folder) if entry.name.endswith(blocks.SUFFIX)]
+    if not paths or len(paths) > _MAX_FILES:
+        reason = f"{len(paths)} traces in this folder" if paths else f"no trace (*{blocks.SUFFIX}) in this folder"
+        step = f"name one of them, or a folder of at most {_MAX_FILES}" if paths else "write one with --record DIR"
         raise ConfigError(str(folder), "", reason, step)
-    return sorted(found)
+    return sorted(paths)
 
 
 class _Assembly:
-    """Puts records together to events. Of too many open events, or bytes, the oldest is given as it is."""
+    """Assembles events from records. Above the limits the oldest event is returned incomplete."""
 
     def __init__(self, allowance: Allowance) -> None:
         self._allowance = allowance
@@ -604,7 +605,7 @@ class _Assembly:
         self._held_bytes += size
 
     def _add(self, event: Event, key: tuple[int, int], record: t.Record, message: bytes) -> None:
-        """Add what a record says to its event."""
+        """Add a record to its event."""
         kind = record.kind
         take = _TAKERS.get(kind)
         if take is None:
@@ -622,25 +623,25 @@ class _Assembly:
         if kind == _ENDS:
             self._ended.add(key)
 
-    def waits_for(self, over: _Over) -> set[int]:
-        """Those of the recordings of whose events one has no end yet."""
+    def waits_for(self, over: _FileEnd) -> set[int]:
+        """Those recordings that have events without an end."""
         return over.recordings.intersection(key[0] for key in self._open if key not in self._ended)
 
     def give_up(self, recordings: set[int]) -> None:
-        """Wait no more for the ends of events of these."""
+        """Stop waiting for the ends of events of these recordings."""
         self._given_up.update(key for key in self._open if key[0] in recordings)
 
     def over(self) -> Iterator[Event]:
-        """Events that are over, and before which none is open."""
+        """Yield complete events that follow no incomplete one."""
         while self._open:
             key = next(iter(self._open))
             over = key in self._ended or key in self._given_up
-            if not over and len(self._open) <= _MOST_OPEN and self._held_bytes <= self._allowance.held_bytes:
+            if not over and len(self._open) <= _MAX_OPEN_EVENTS and self._held_bytes <= self._allowance.held_bytes:
                 return
             yield self._leave(key)
 
-    def rest(self) -> Iterator[Event]:
-        """All that is left."""
+    def remaining(self) -> Iterator[Event]:
+        """Yield all remaining events."""
         while self._open:
             yield self._leave(next(iter(self._open)))
 
@@ -656,12 +657,12 @@ class _Assembly:
         return event
 
 
-def _asked(event: Event, record: t.Record, request: bytes) -> None:
+def _take_request(event: Event, record: t.Record, request: bytes) -> None:
     event.add(Step(record.plugin, record.event, request, record.time_ns))
 
 
 def _step(event: Event, record: t.Record) -> Step:
-    """The step that a record goes on with; a new one if its beginning is missing."""
+    """The step that a record continues; a new one if its beginning is missing."""
     step = event.latest(record.plugin, record.event)
     if step is None:
         event.whole = False
@@ -669,31 +670,31 @@ def _step(event: Event, record: t.Record) -> Step:
     return step
 
 
-def _answered(event: Event, record: t.Record, reply: bytes) -> None:
+def _take_answer(event: Event, record: t.Record, reply: bytes) -> None:
     step = _step(event, record)
     step.reply = reply
-    step.lasted(record)
+    step.set_end(record)
 
 
-def _failed(event: Event, record: t.Record, _: bytes) -> None:
+def _take_failure(event: Event, record: t.Record, _: bytes) -> None:
     step = _step(event, record)
     step.error = _error(record) or t.Error()
-    step.lasted(record)
+    step.set_end(record)
 
 
-def _merged(event: Event, record: t.Record, _: bytes) -> None:
+def _take_merge(event: Event, record: t.Record, _: bytes) -> None:
     step = _step(event, record)
     step.refused = _error(record)
     step.merged = step.refused is None
 
 
-def _ends(event: Event, record: t.Record, reply: bytes) -> None:
+def _take_end(event: Event, record: t.Record, reply: bytes) -> None:
     event.reply, event.duration_ns = reply, record.duration_ns
     event.error = _error(record)
 
 
 def _error(record: t.Record) -> t.Error | None:
-    """The error of a record, copied: a part of a message keeps all of it in memory."""
+    """Copy the error of a record: a reference would keep the whole record in memory."""
     if not record.HasField("error"):
         return None
     error = t.Error()
@@ -703,9 +704,9 @@ def _error(record: t.Record) -> t.Error | None:
 
 _TAKERS: Final = {
     t.BEGINS: lambda *_: None,
-    t.ASKED: _asked,
-    t.ANSWERED: _answered,
-    t.FAILED: _failed,
-    t.MERGED: _merged,
-    t.ENDS: _ends,
+    t.ASKED: _take_request,
+    t.ANSWERED: _take_answer,
+    t.FAILED: _take_failure,
+    t.MERGED: _take_merge,
+    t.ENDS: _take_end,
 }

@@ -1,4 +1,4 @@
-"""The messages of an event as JSON, within bounds for one document."""
+"""Convert the messages of an event to JSON, with limits for one document."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_STEPS", "MessageJson"]
 
-#: Steps of an event in one document.
+#: Limit for the steps of an event in one document.
 MAX_STEPS: Final = 1024
-#: Bytes of encoded messages in one document, and values of messages that differ: as JSON they take twenty times that.
+#: Limits for encoded messages in one document, and for the values of different messages; JSON is twenty times larger.
 _MAX_BYTES, _MAX_VALUES = 1 << 20, 30_000
 
 
 class MessageJson:
-    """Makes JSON of the messages of one event. Plugins mostly get the same request, which is read once."""
+    """Converts the messages of one event to JSON; equal messages only once."""
 
     def __init__(self, event: Event) -> None:
         self._event = event
@@ -27,7 +27,7 @@ class MessageJson:
         self._tables: dict[tuple[str, bytes, bool], dict[str, Any]] = {}
 
     def table(self, event: str, data: bytes, *, reply: bool) -> dict[str, Any]:
-        """A message as a table; its length alone if it cannot be read, or there is no room for it."""
+        """A message as a table; only its length if it is invalid or above the limits."""
         self._bytes -= len(data)
         if self._bytes < 0:
             self._event.leave_out("message")
@@ -51,7 +51,7 @@ class MessageJson:
         return {"unreadable_bytes": len(data)} if message is None else to_json(message)
 
     def text(self, text: str) -> str:
-        """A text, as far as there is room for it."""
+        """A text, cut to the remaining bytes."""
         cut = text[: max(0, self._bytes)]
         self._bytes -= len(cut)
         return cut

@@ -1,17 +1,11 @@
-"""The recorder: writes every step of every event of a process into a folder of trace files, behind the reporter seam.
+"""Record every step of every event of a process into a folder of trace files.
 
     with Recorder("/var/lib/nri/traces") as recorder:
         Adaptation(..., reporters=[recorder])
 
-An event pays for one tuple and one `append` a step; it looks at the bounds once, when it begins. Requests are copied,
-while a plugin is at work, into slabs that are used again: if they were kept, the next request would be encoded into
-memory that no cache has, which costs the event more than all steps. A thread of the recorder's own makes records of the
-steps, redacts and compresses them, and writes what it has twice a second, however often it is woken: so a kill at any
-byte costs a second at most, and no block before it.
-Where steps come faster than they can be written, the newest are left out, counted, and named in the file. A disk that
-is full costs steps, never an event: what was written of a block is taken back, so that the file can be read to its end,
-and goes on once there is room. A file or folder that somebody removes or empties is begun anew. Next:
-`nri.trace.blocks` for the bytes, `nri.trace.history` reads them.
+Each step costs an event one tuple and one `append`. A thread encodes, redacts and compresses the steps, and writes a
+block twice a second, so a kill loses at most one second. If steps come faster than they can be written, or the disk is
+full, steps are lost, counted, and noted in the file.
 """
 
 from __future__ import annotations
@@ -45,33 +39,33 @@ __all__ = ["Limits", "Recorder"]
 
 log = logging.getLogger("nri.trace")
 
-#: Steps that wake the thread, and steps and bytes that are held at most.
-_WAKE, _MOST_STEPS, _MOST_BYTES = 128, 32768, 64 << 20
-#: Slabs for copies of requests, the bytes of the longest, and events that may have some at a time.
-_SLABS, _SLAB_BYTES, _MOST_LENT = 512, 16 << 10, 32
-#: A block is written when it has so many bytes; all that there is, so often.
+#: Wake the thread at this many steps; hold at most this many steps and bytes.
+_WAKE_STEPS, _MAX_STEPS, _MAX_HELD_BYTES = 128, 32768, 64 << 20
+#: Number and size of buffers for copies of requests, and number of events that may have some.
+_SLABS, _SLAB_BYTES, _MAX_LENT = 512, 16 << 10, 32
+#: Write a block at this size, and at least this often.
 _BLOCK_BYTES, _BLOCK_S = 256 << 10, 0.5
-#: What a block has room for besides steps: that some are lost.
-_STEP_ROOM: Final = 64
-#: After so many records the thread lets others run.
-_SLICE: Final = 128
-#: The kinds of steps, each looked up once.
+#: Reserve this much of a block for a record of lost steps.
+_LOSS_BYTES: Final = 64
+#: Let other threads run after this many records.
+_YIELD_RECORDS: Final = 128
+#: Kinds of steps as constants, because the generated enum is slow.
 _BEGINS, _ASKED, _ANSWERED, _FAILED, _MERGED, _ENDS = t.BEGINS, t.ASKED, t.ANSWERED, t.FAILED, t.MERGED, t.ENDS
-#: Events whose last request is remembered, and plugins whose state is; texts are cut to so many characters.
-_MOST_OPEN, _MOST_PLUGINS, _LONGEST, _LONGEST_ABOUT = 4096, 256, 4096, 1 << 20
-#: A disk without room, and how long nothing more is said of one after it has been told.
+#: Limits for events with a remembered request, for plugins with a remembered state, and for texts.
+_MAX_OPEN_EVENTS, _MAX_PLUGINS, _MAX_TEXT_CHARACTERS, _MAX_ABOUT_CHARACTERS = 4096, 256, 4096, 1 << 20
+#: Errors of a full disk, and the interval in which write errors are logged.
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
-_SILENT_S: Final = 60.0
+_REPORT_INTERVAL_S: Final = 60.0
 _NAME: Final = re.compile(r"nri-[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-[0-9a-f]{8}\.nritrace")
 
 
 class Limits:
-    """How much a recorder keeps.
+    """Limits for files and folders of a recorder.
 
     Args:
-        file_bytes, file_s: a file of this size or age is ended, and a new one begun.
-        folder_bytes, folder_s: of the folder's traces the oldest are removed while they have more bytes together, and
-            those that were last written so many seconds ago.
+        file_bytes, file_s: start a new file at this size or age.
+        folder_bytes, folder_s: remove the oldest traces of the folder above this total size, and traces that were last
+            written this long ago.
     """
 
     def __init__(
@@ -90,12 +84,12 @@ class Recorder:
     """A `nri.interfaces.Reporter` that writes traces. Thread-safe; `close` it, or use it in a `with`.
 
     Args:
-        folder: where the files go; it is made if it is not there, for this user alone.
-        redact: replace values (see `nri.trace.redaction`); names stay, and so do the texts of errors.
-        about: more about the recording than versions, such as ``{"policy": text}``; kept in each file.
-        limits: how much is kept.
+        folder: folder of the files; created, for this user only, if it does not exist.
+        redact: replace values, but not names and error texts, see `nri.trace.redaction`.
+        about: metadata of the recording, such as ``{"policy": text}``, written to each file.
+        limits: limits for files and folder.
 
-    Raises OSError if the folder cannot be made or written to, unless because the disk is full: that may pass.
+    Raises OSError if the folder cannot be created or written to, except for a full disk, which is retried.
     """
 
     def __init__(
@@ -117,52 +111,52 @@ class Recorder:
         self._writing = threading.Thread(target=self._run, name="nri-recorder", daemon=True)
         self._writing.start()
 
-    # -- what the seam tells ------------------------------------------------------------------------------------------
+    # -- calls of the adaptation --------------------------------------------------------------------------------------
 
-    # Each of these is passed several times in an event: no call, and no look at the bounds but at its beginning.
+    # Each of these runs several times in an event, so only the first one checks the limits.
 
     def event_begins(self, event: str, serial: int, request: bytes) -> None:
-        """Take note: an event has come in."""
+        """Record the start of an event."""
         self._held_bytes += len(request)
-        if len(self._steps) >= _WAKE or self._held_bytes > _MOST_BYTES:
-            self._press()
+        if len(self._steps) >= _WAKE_STEPS or self._held_bytes > _MAX_HELD_BYTES:
+            self._wake_writer()
         self._put((_BEGINS, time_ns(), serial, event, "", self._slabs.copied(serial, request), None, 0.0))
 
     def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
-        """Take note: a plugin is asked."""
+        """Record a call of a plugin."""
         self._held_bytes += len(request)
         self._put((_ASKED, time_ns(), serial, event, plugin, self._slabs.copied(serial, request), None, 0.0))
 
     def plugin_answered(self, plugin: str, event: str, serial: int, reply: bytes, duration_s: float) -> None:
-        """Take note: a plugin has answered."""
+        """Record the answer of a plugin."""
         if reply:
             self._held_bytes += len(reply)
         self._put((_ANSWERED, time_ns(), serial, event, plugin, reply, None, duration_s))
 
     def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
-        """Take note: a plugin gave no answer, or an error."""
+        """Record an error of a plugin, or a missing answer."""
         self._put((_FAILED, time_ns(), serial, event, plugin, b"", _error(error), duration_s))
 
     def reply_merged(self, plugin: str, event: str, serial: int, error: Exception | None) -> None:
-        """Take note: an answer was taken, or refused, right after it came."""
+        """Record that an answer was merged or refused."""
         self._put((_MERGED, 0, serial, event, plugin, b"", error and _error(error), 0.0))
 
     def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
-        """Take note: an event is over."""
+        """Record the end of an event."""
         if reply:
             self._held_bytes += len(reply)
         self._put((_ENDS, time_ns(), serial, event, "", reply, error and _error(error), duration_s))
 
     def plugin_changed(self, plugin: str, state: str, about: Mapping[str, str]) -> None:
-        """Take note: a plugin takes part, is late or left out, answers again, or is gone."""
+        """Record a new state of a plugin."""
         self._held_bytes += sum(map(len, about.values()))
-        if len(self._steps) >= _WAKE or self._held_bytes > _MOST_BYTES:  # a plugin may come and go as fast as it likes
-            self._press()
+        if len(self._steps) >= _WAKE_STEPS or self._held_bytes > _MAX_HELD_BYTES:  # a plugin may reconnect at any rate
+            self._wake_writer()
         self._put((t.PLUGIN, time_ns(), 0, state, plugin, b"", dict(about), 0.0))
 
-    def _press(self) -> None:
-        """Wake the thread, as many steps wait; take no more where there are too many."""
-        if len(self._steps) >= _MOST_STEPS or self._held_bytes > _MOST_BYTES:
+    def _wake_writer(self) -> None:
+        """Wake the thread; drop further steps if too many wait."""
+        if len(self._steps) >= _MAX_STEPS or self._held_bytes > _MAX_HELD_BYTES:
             self._put = self._drop
         if not self._wake.is_set():
             self._wake.set()
@@ -170,12 +164,12 @@ class Recorder:
     def _drop(self, step: tuple[Any, ...]) -> None:
         if isinstance(step[5], tuple):
             self._slabs.replace()
-        self._lost += 1  # threads may overwrite each other's: it is said to be "at least" so many
+        self._lost += 1  # not atomic, so messages say "at least"
 
     # -- the thread ---------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        """Write what is held, until `close`."""
+        """Write steps until `close`."""
         due = monotonic() + _BLOCK_S
         while not self._ended:
             self._wake.wait(max(0.0, due - monotonic()))
@@ -194,13 +188,13 @@ class Recorder:
             log.exception("a part of the recording could not be written")
 
     def _drain(self) -> None:
-        """Hand over what is held now; what comes meanwhile is for the next round."""
+        """Pass the steps that wait now to the writer."""
         steps, writer = self._steps, self._writer
         self._held_bytes = 0
         lost, self._lost = self._lost, 0
         self._put = self._drop if self._ended else steps.append
         for number in range(len(steps)):
-            if number % _SLICE == _SLICE - 1:
+            if number % _YIELD_RECORDS == _YIELD_RECORDS - 1:
                 sleep(0)  # a thread of an event may be waiting for the interpreter
             try:
                 writer.add(steps.popleft())
@@ -209,7 +203,7 @@ class Recorder:
         writer.lost += lost
 
     def close(self) -> None:
-        """Write what is held and end the file. Steps that come later are left out."""
+        """Write the waiting steps and end the file. Later steps are dropped."""
         self._ended = True
         self._put = self._drop
         self._wake.set()
@@ -229,17 +223,17 @@ def _about(redact: bool, more: Mapping[str, str]) -> dict[str, str]:
         "python": sys.version.split()[0],
         "recording": secrets.token_hex(8),
         "redact": "values" if redact else "none",
-        **{key: _text(text, _LONGEST_ABOUT) for key, text in more.items()},
+        **{key: _text(text, _MAX_ABOUT_CHARACTERS) for key, text in more.items()},
     }
 
 
-def _text(text: str, length: int = _LONGEST) -> str:
-    """A text of bounded length that a message can hold: file names may have halves of characters in them."""
+def _text(text: str, length: int = _MAX_TEXT_CHARACTERS) -> str:
+    """Cut a text, and replace lone surrogates, which file names may have and messages cannot."""
     return cut(text, length).encode(errors="replace").decode()
 
 
 def _error(error: Exception) -> t.Error:
-    """An error as it is kept: itself would keep the frames of its event."""
+    """Convert an error to a message: the exception would keep the frames of its event in memory."""
     code = getattr(error, "code", 0)
     message, plugin = getattr(error, "message", ""), getattr(error, "plugin", "")
     return t.Error(
@@ -252,10 +246,10 @@ def _error(error: Exception) -> t.Error:
 
 
 class _Slabs:
-    """Copies of requests in memory that is used again: given out to events, and taken back when their end is written.
+    """Reusable buffers for copies of requests, lent to events until their end is written.
 
-    Each is made when it is first needed. One that does not come back is replaced; where none is left, or a request is
-    too long, it is kept as it is.
+    Keeping the requests would force each new one into uncached memory, which costs an event more than all its steps.
+    Without a free buffer, or for a long request, the request itself is kept.
     """
 
     def __init__(self) -> None:
@@ -264,10 +258,10 @@ class _Slabs:
         self._lent: dict[int, list[bytearray]] = {}
 
     def copied(self, serial: int, request: bytes) -> tuple[bytearray, int] | bytes:
-        """A slab and the length of the request in it; the same as before if this event has it already. Any thread."""
+        """Copy a request; returns the buffer and the length, or the request itself. Thread-safe."""
         length, last = len(request), self._last
         if last[0] == serial and last[1][1] == length and last[1][0].startswith(request):
-            return last[1]  # nobody else has it before this event has ended
+            return last[1]  # reserved for this event until its end
         if not 0 < length <= _SLAB_BYTES:
             return request
         try:
@@ -282,27 +276,27 @@ class _Slabs:
         return copy
 
     def replace(self) -> None:
-        """Put a new slab in the place of one that may still be in use."""
+        """Replace a buffer that may still be in use."""
         self._free.append(bytearray())
 
-    # For the writer alone.
+    # Only for the writer.
 
     def lent(self, serial: int, slab: bytearray) -> None:
-        """Take note of an event's slab."""
+        """Record a buffer of an event."""
         slabs = self._lent.setdefault(serial, [])
-        if not any(each is slab for each in slabs):
+        if not any(other is slab for other in slabs):
             slabs.append(slab)
-        if len(self._lent) > _MOST_LENT:  # its end was lost, or takes long
+        if len(self._lent) > _MAX_LENT:  # its end was lost, or is late
             for _ in self._lent.pop(next(iter(self._lent))):
                 self.replace()
 
     def ended(self, serial: int) -> None:
-        """Take an event's slabs back."""
+        """Return the buffers of an event."""
         self._free.extend(self._lent.pop(serial, ()))
 
 
 class _Writer:
-    """Makes records and blocks of steps, and files of blocks. Used by one thread."""
+    """Encodes steps as records and blocks, and writes files. Not thread-safe."""
 
     def __init__(self, folder: str, redact: bool, about: dict[str, str], limits: Limits, slabs: _Slabs) -> None:
         self._folder, self._about, self._limits, self._slabs = folder, about, limits, slabs
@@ -316,8 +310,8 @@ class _Writer:
         self._bytes = 0
         self._file = -1
         self._file_bytes, self._file_begun = 0, 0.0
-        self.lost = 0  # steps that are not in the file, which says so as soon as it can
-        self._failing, self._complained = False, float("-inf")
+        self.lost = 0  # lost steps that are not noted in the file yet
+        self._failing, self._reported_at = False, float("-inf")
         try:
             self._open()
         except OSError as error:
@@ -326,7 +320,7 @@ class _Writer:
             self._failed(error)
 
     def add(self, step: tuple[Any, ...]) -> None:
-        """Take a step into the present block."""
+        """Add a step to the current block."""
         kind, time_ns_, serial, event, plugin, message, error, duration_s = step
         if isinstance(message, tuple):
             slab, length = message
@@ -352,45 +346,45 @@ class _Writer:
     def _plugin(self, record: t.Record, about: dict[str, str]) -> None:
         if self._redactor is not None and "config" in about:
             about["config"] = self._redactor.text(about["config"])
-        record.about.update({key: _text(text, _LONGEST_ABOUT) for key, text in about.items()})
+        record.about.update({key: _text(text, _MAX_ABOUT_CHARACTERS) for key, text in about.items()})
         self._plugins.pop(record.plugin, None)
         self._plugins[record.plugin] = record
-        if len(self._plugins) > _MOST_PLUGINS:
+        if len(self._plugins) > _MAX_PLUGINS:
             del self._plugins[next(iter(self._plugins))]
 
     def _request(self, record: t.Record, message: bytes) -> None:
-        """A request, which most plugins get as the one before them did."""
-        known = self._requests.get(record.serial)
-        if known is not None and known[0] == message:
+        """Add a request, or mark it as equal to the previous one of the event."""
+        previous = self._requests.get(record.serial)
+        if previous is not None and previous[0] == message:
             record.same = record.kind == _ASKED
-            record.redacted = known[1].redacted
+            record.redacted = previous[1].redacted
             return
         self._message(record, message, reply=False)
         self._requests.pop(record.serial, None)
         self._requests[record.serial] = message, record
-        if len(self._requests) > _MOST_OPEN:
+        if len(self._requests) > _MAX_OPEN_EVENTS:
             del self._requests[next(iter(self._requests))]
 
     def _message(self, record: t.Record, message: bytes, *, reply: bool) -> None:
-        """Put a message in, redacted; one that is too long, or cannot be read to redact it, is left out."""
+        """Add a redacted message; one that is too long, or cannot be parsed for redaction, is left out."""
         if self._redactor is not None and message:
             try:
                 message, record.redacted = self._redactor.encoded(self._type(record.event, reply), message)
             except Exception:  # noqa: BLE001 - the decoder's errors have no common base, and a plugin's reply may be anything
                 record.omitted_bytes = len(message)
                 return
-        if len(message) > blocks.MOST_MESSAGE:
+        if len(message) > blocks.MAX_MESSAGE_BYTES:
             record.omitted_bytes = len(message)
         else:
             record.message = message
 
     def _type(self, event: str, reply: bool) -> Any:
-        found = self._kinds.get((event, reply))
-        if found is None:
-            found = self._find(event, reply)
-            if len(self._kinds) < _MOST_PLUGINS:
-                self._kinds[event, reply] = found
-        return found
+        message_type = self._kinds.get((event, reply))
+        if message_type is None:
+            message_type = self._find(event, reply)
+            if len(self._kinds) < _MAX_PLUGINS:
+                self._kinds[event, reply] = message_type
+        return message_type
 
     def _find(self, event: str, reply: bool) -> Any:
         for service in ("Plugin", "Runtime"):
@@ -403,13 +397,13 @@ class _Writer:
 
     def _append(self, record: t.Record) -> None:
         encoded = bytes_field(1, record.SerializeToString())
-        if self._bytes + len(encoded) > blocks.MOST_RAW - _STEP_ROOM:
+        if self._bytes + len(encoded) > blocks.MAX_CONTENT_BYTES - _LOSS_BYTES:
             self.flush()
-        self._start_pause_process(record.time_ns, encoded)
+        self._add_to_block(record.time_ns, encoded)
         if self._bytes >= _BLOCK_BYTES:
             self.flush()
 
-    def _start_pause_process(self, time_ns_: int, encoded: bytes) -> None:
+    def _add_to_block(self, time_ns_: int, encoded: bytes) -> None:
         if not self._block:
             self._first_ns = self._last_ns = time_ns_
         self._first_ns, self._last_ns = min(self._first_ns, time_ns_), max(self._last_ns, time_ns_)
@@ -419,11 +413,11 @@ class _Writer:
     # -- files --------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Write the present block, to a new file if this one is full or gone. Steps that cannot be written are lost."""
-        held = len(self._block)
+        """Write the current block, to a new file if this one is removed. Steps that cannot be written are lost."""
+        steps = len(self._block)
         if self.lost:
-            told = t.Record(kind=t.LOST, time_ns=time_ns(), count=self.lost)
-            self._start_pause_process(told.time_ns, bytes_field(1, told.SerializeToString()))
+            loss = t.Record(kind=t.LOST, time_ns=time_ns(), count=self.lost)
+            self._add_to_block(loss.time_ns, bytes_field(1, loss.SerializeToString()))
         raw, records = b"".join(self._block), len(self._block)
         self._block.clear()
         self._bytes = 0
@@ -431,14 +425,14 @@ class _Writer:
             return
         try:
             if self._file >= 0:
-                there = os.fstat(self._file)
-                if not there.st_nlink or there.st_size < self._file_bytes:
-                    self._close_file()  # somebody has removed or emptied it
+                status = os.fstat(self._file)
+                if not status.st_nlink or status.st_size < self._file_bytes:
+                    self._close_file()  # another program has removed or truncated it
             if self._file < 0:
                 self._open()
             self._write(blocks.pack(raw, records, self._first_ns, self._last_ns))
         except OSError as error:
-            self.lost += held
+            self.lost += steps
             self._failed(error)
             return
         if self._failing:
@@ -449,19 +443,19 @@ class _Writer:
             self._end_file()
 
     def _failed(self, error: OSError) -> None:
-        """Tell that nothing can be written now."""
+        """Log a write error."""
         self._requests.clear()
         if error.errno not in _NO_ROOM:
-            self._close_file()  # it may never be written to again
-        if not self._failing and monotonic() - self._complained > _SILENT_S:
-            self._failing, self._complained = True, monotonic()
+            self._close_file()  # the file may be unusable
+        if not self._failing and monotonic() - self._reported_at > _REPORT_INTERVAL_S:
+            self._failing, self._reported_at = True, monotonic()
             reason = error.strerror or error
             log.warning("the recorder cannot write to %s: %s; steps are lost until it can", self._folder, reason)
 
     def _open(self) -> None:
-        """Begin a file that can be read without those before it; nothing is left of one that cannot be begun."""
+        """Create a file that can be read without earlier ones; remove it again after an error."""
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        self._tidy()
+        self._remove_old_traces()
         now = time()
         stamp = f"{strftime('%Y%m%dT%H%M%S', gmtime(now))}.{int(now % 1 * 1e6):06}Z-{secrets.token_hex(4)}"
         path = os.path.join(self._folder, f"nri-{stamp}{blocks.SUFFIX}")
@@ -478,29 +472,29 @@ class _Writer:
             raise
 
     def _begin(self) -> None:
-        """Write the beginning of a file: what the recording is, and the plugins that there are."""
+        """Write the beginning of a file: metadata of the recording, and the known plugins."""
         opened = t.Record(kind=t.OPENED, time_ns=time_ns(), about=self._about)
         waiting = [bytes_field(1, record.SerializeToString()) for record in (opened, *self._plugins.values())]
         self._write(blocks.MAGIC)
-        while waiting:  # one block, unless plugins have configurations of megabytes
+        while waiting:  # several blocks only for very large configurations
             sizes = accumulate(map(len, waiting))
-            whole = max(1, sum(size <= blocks.MOST_RAW for size in sizes))
-            self._write(blocks.pack(b"".join(waiting[:whole]), whole, opened.time_ns, opened.time_ns))
-            del waiting[:whole]
+            number = max(1, sum(size <= blocks.MAX_CONTENT_BYTES for size in sizes))
+            self._write(blocks.pack(b"".join(waiting[:number]), number, opened.time_ns, opened.time_ns))
+            del waiting[:number]
 
     def _write(self, data: bytes) -> None:
-        rest = data
+        remaining = data
         try:
-            while rest:
-                rest = rest[os.write(self._file, rest) :]
+            while remaining:
+                remaining = remaining[os.write(self._file, remaining) :]
         except OSError:
             with suppress(OSError):
-                os.ftruncate(self._file, self._file_bytes)  # no part of a block stays
+                os.ftruncate(self._file, self._file_bytes)  # remove the incomplete block
             raise
         self._file_bytes += len(data)
 
     def _end_file(self) -> None:
-        """End a file in order; the next one is begun when there is something for it."""
+        """Write the final record of a file and close it."""
         now = time_ns()
         raw = bytes_field(1, t.Record(kind=t.CLOSED, time_ns=now).SerializeToString())
         with suppress(OSError):
@@ -512,23 +506,23 @@ class _Writer:
             os.close(self._file)
             self._file = -1
 
-    def _tidy(self) -> None:
-        """Remove the oldest traces of the folder, by their names, as the limits say."""
-        limits, now, there = self._limits, time(), []
+    def _remove_old_traces(self) -> None:
+        """Remove old traces of the folder according to the limits."""
+        limits, now, traces = self._limits, time(), []
         for entry in os.scandir(self._folder):
             if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-                with suppress(FileNotFoundError):  # another recorder tidies here, too
-                    found = entry.stat(follow_symlinks=False)
-                    there.append((entry.name, found.st_size, found.st_mtime))
-        total = sum(size for _, size, _ in there)
-        for name, size, written in sorted(there):
+                with suppress(FileNotFoundError):  # another recorder may remove it
+                    status = entry.stat(follow_symlinks=False)
+                    traces.append((entry.name, status.st_size, status.st_mtime))
+        total = sum(size for _, size, _ in traces)
+        for name, size, written in sorted(traces):
             if total > limits.folder_bytes or now - written > limits.folder_s:
                 with suppress(OSError):
                     os.unlink(os.path.join(self._folder, name))
                 total -= size
 
     def close(self) -> None:
-        """Write what is left and end the file."""
+        """Write the last block and end the file."""
         self.flush()
         if self._file >= 0:
             self._end_file()

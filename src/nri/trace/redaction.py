@@ -1,14 +1,12 @@
-"""Replace values in messages of NRI; names stay. Pure.
+"""Replace values in messages of NRI by stand-ins; names stay.
 
 Replaced are the values of environment variables, arguments of containers and hooks, annotations, sysctls, mount options
 of the form NAME=VALUE, seccomp listener metadata and the configuration of a plugin.
 
-A field is found by its name in any message, so one that NRI gets tomorrow is covered. Which fields a kind of message
-has, itself or below, is found once. What a value becomes is remembered, and a whole pod or container, too, because they
-come with each of their events: a recorder spends its time here. A value becomes ``<redacted 3f2a9c1b>``: equal values
-of one recording become equal, so one sees that a value has changed, and the key of that is forgotten with the
-recording. Fields that this version does not know are dropped: they may hold anything. Texts stay, such as those of
-errors, refusals and evictions, although a plugin may write anything into them.
+A value becomes ``<redacted 3f2a9c1b>``. Equal values of one recording have equal stand-ins, so that changes are
+visible; the key of the hash is not stored. Fields are selected by name in any message, so future messages are covered,
+and unknown fields are removed. Texts of errors, refusals and evictions stay, although a plugin may write anything into
+them.
 """
 
 from __future__ import annotations
@@ -25,20 +23,20 @@ from nri.wire import bytes_field, iter_fields
 __all__ = ["Redactor"]
 
 _NAMES: Final = frozenset(("env", "args", "annotations", "config", "options", "sysctl", "listener_metadata"))
-#: Of these, repeated texts of the form NAME=VALUE, whose name stays. Of other repeated texts the first one stays.
+#: Repeated texts of the form NAME=VALUE, whose name stays. Of other repeated texts the first one stays.
 _ASSIGNMENTS: Final = frozenset(("env", "options"))
-#: Values that are remembered, and the characters of the longest.
-_MOST_KNOWN, _LONGEST_KNOWN = 8192, 256
+#: Remember stand-ins of at most this many values, up to this length.
+_MAX_VALUES, _MAX_VALUE_CHARACTERS = 8192, 256
 
-#: Parts of messages that are remembered, and the bytes of the longest.
-_MOST_PARTS, _LONGEST_PART = 64, 64 << 10
+#: Remember at most this many pods and containers, which come with each of their events, up to this size.
+_MAX_PARTS, _MAX_PART_BYTES = 64, 64 << 10
 
-#: Replaces the values of one field, of which it gets the message; says whether there were any.
+#: Replaces the values of one field of a message; returns whether there were any.
 Replace = Callable[[Any], bool]
 
 
 class Redactor:
-    """Replaces values; one for each recording."""
+    """Replaces values in the messages of one recording."""
 
     def __init__(self) -> None:
         self._key = os.urandom(16)
@@ -49,59 +47,61 @@ class Redactor:
         self._parts: dict[tuple[str, bytes], tuple[bytes, bool]] = {}
 
     def text(self, value: str) -> str:
-        """Stand-in for a value; an empty one stays."""
-        found = self._texts.get(value)
-        if found is not None or not value:
-            return found or value
+        """Return the stand-in of a value; an empty value stays."""
+        stand_in = self._texts.get(value)
+        if stand_in is not None or not value:
+            return stand_in or value
         digest = blake2b(value.encode(errors="replace"), key=self._key, digest_size=4).hexdigest()
         return _remember(self._texts, value, f"<redacted {digest}>")
 
     def _variable(self, word: str) -> str:
-        """``NAME=VALUE`` with a stand-in."""
-        found = self._variables.get(word)
-        if found is not None:
-            return found
+        """``NAME=VALUE`` with a stand-in for the value."""
+        stand_in = self._variables.get(word)
+        if stand_in is not None:
+            return stand_in
         name, equals, value = word.partition("=")
         return _remember(self._variables, word, name + equals + self.text(value))
 
     def encoded(self, kind: Any, data: bytes) -> tuple[bytes, bool]:
-        """A message of a kind with its values replaced, and whether there were any. Raises what the decoder raises."""
-        inside = self._inside(kind.DESCRIPTOR)
+        """Return an encoded message with replaced values, and whether there were any. Raises decoder errors."""
+        inside = self._part_classes(kind.DESCRIPTOR)
         fields = list(iter_fields(data)) if inside else []
         numbers = [number for number, _, value in fields if isinstance(value, bytes)]
         if not fields or not inside.keys() >= set(numbers) or not len(set(numbers)) == len(numbers) == len(fields):
             return self._part(kind, data)
-        made = [(number, self._part(inside[number], value)) for number, _, value in fields]  # type: ignore[arg-type]
-        return b"".join(bytes_field(number, part) for number, (part, _) in made), any(each for _, (_, each) in made)
+        parts = [(number, self._part(inside[number], value)) for number, _, value in fields]  # type: ignore[arg-type]
+        return b"".join(bytes_field(number, part) for number, (part, _) in parts), any(
+            changed for _, (_, changed) in parts
+        )
 
-    def _inside(self, kind: Any) -> dict[int, Any]:
-        """The fields of a kind of message by number, if all of them are single messages; else nothing."""
-        found = self._kinds.get(kind.full_name)
-        if found is None:
-            alone = all(each.message_type and not each.is_repeated and not _is_value(each) for each in kind.fields)
-            found = {each.number: GetMessageClass(each.message_type) for each in kind.fields} if alone else {}
-            self._kinds[kind.full_name] = found
-        return found
+    def _part_classes(self, kind: Any) -> dict[int, Any]:
+        """The fields of a message type by number, if all of them are single messages; else empty."""
+        classes = self._kinds.get(kind.full_name)
+        if classes is None:
+            alone = all(field.message_type and not field.is_repeated and not _is_value(field) for field in kind.fields)
+            classes = {field.number: GetMessageClass(field.message_type) for field in kind.fields} if alone else {}
+            self._kinds[kind.full_name] = classes
+        return classes
 
     def _part(self, kind: Any, data: bytes) -> tuple[bytes, bool]:
-        """A part, or a message that has none, such as an answer: plugins answer many events alike."""
+        """A part of a message, or a message without parts; remembered, because many are repeated."""
         key = kind.DESCRIPTOR.full_name, data
-        found = self._parts.get(key)
-        if found is None:
-            found = self._whole(kind, data)
-            if len(data) <= _LONGEST_PART:
-                if len(self._parts) >= _MOST_PARTS:
+        outcome = self._parts.get(key)
+        if outcome is None:
+            outcome = self._redacted(kind, data)
+            if len(data) <= _MAX_PART_BYTES:
+                if len(self._parts) >= _MAX_PARTS:
                     self._parts.clear()
-                self._parts[key] = found
-        return found
+                self._parts[key] = outcome
+        return outcome
 
-    def _whole(self, kind: Any, data: bytes) -> tuple[bytes, bool]:
+    def _redacted(self, kind: Any, data: bytes) -> tuple[bytes, bool]:
         parsed = kind.FromString(data)
         changed = self.message(parsed)
         return parsed.SerializeToString(), changed
 
     def message(self, message: Any) -> bool:
-        """Replace values in a message; whether there were any."""
+        """Replace values in a message; returns whether there were any."""
         message.DiscardUnknownFields()
         return self._apply(message)
 
@@ -112,16 +112,16 @@ class Redactor:
         return changed
 
     def _plan(self, kind: Any) -> list[Replace]:
-        """The replacements for a kind of message."""
+        """The replacements for a message type."""
         plan = self._plans.get(kind.full_name)
         if plan is None:
             plan = self._plans[kind.full_name] = [
-                self._replaces(field) for field in kind.fields if _is_value(field) or _leads_to_any(field, set())
+                self._replacement(field) for field in kind.fields if _is_value(field) or _leads_to_any(field, set())
             ]
         return plan
 
-    def _replaces(self, field: Any) -> Replace:
-        """How the values of a field, or below it, are replaced."""
+    def _replacement(self, field: Any) -> Replace:
+        """Return the function that replaces the values in a field."""
         name, inside = field.name, field.message_type
         if not _is_value(field):
             apply, repeated = self._apply, field.is_repeated
@@ -129,15 +129,15 @@ class Redactor:
             def below(message: Any) -> bool:
                 if not repeated:
                     return message.HasField(name) and apply(getattr(message, name))
-                changed = [apply(each) for each in getattr(message, name)]  # all of them, not up to the first
+                changed = [apply(part) for part in getattr(message, name)]  # all of them, not up to the first
                 return any(changed)
 
             return below
         if inside is None:
-            return self._replaces_words(name) if field.is_repeated else self._replaces_text(name)
-        return self._replaces_map(name) if inside.GetOptions().map_entry else self._replaces_pairs(name)
+            return self._texts_replacement(name) if field.is_repeated else self._text_replacement(name)
+        return self._map_replacement(name) if inside.GetOptions().map_entry else self._pairs_replacement(name)
 
-    def _replaces_text(self, name: str) -> Replace:
+    def _text_replacement(self, name: str) -> Replace:
         def replace(message: Any) -> bool:
             value = getattr(message, name)
             setattr(message, name, self.text(value))
@@ -145,64 +145,64 @@ class Redactor:
 
         return replace
 
-    def _replaces_map(self, name: str) -> Replace:
-        text, known = self.text, self._texts.get
+    def _map_replacement(self, name: str) -> Replace:
+        text, remembered = self.text, self._texts.get
 
         def replace(message: Any) -> bool:  # annotations
             entries = getattr(message, name)
-            replaced = {key: known(each) or text(each) for key, each in entries.items()}
+            replaced = {key: remembered(value) or text(value) for key, value in entries.items()}
             entries.update(replaced)
             return any(replaced.values())
 
         return replace
 
-    def _replaces_pairs(self, name: str) -> Replace:
+    def _pairs_replacement(self, name: str) -> Replace:
         def replace(message: Any) -> bool:  # env of an adjustment
             changed = False
-            for each in getattr(message, name):
-                each.value = self.text(each.value)
-                changed |= bool(each.value)
+            for pair in getattr(message, name):
+                pair.value = self.text(pair.value)
+                changed |= bool(pair.value)
             return changed
 
         return replace
 
-    def _replaces_words(self, name: str) -> Replace:
+    def _texts_replacement(self, name: str) -> Replace:
         is_assignment = name in _ASSIGNMENTS
         stay, replaced = (0, self._variable) if is_assignment else (1, self.text)
-        known = (self._variables if is_assignment else self._texts).get
+        remembered = (self._variables if is_assignment else self._texts).get
 
         def replace(message: Any) -> bool:
             entries = getattr(message, name)
             words = list(entries)
-            made = [*words[:stay], *[known(word) or replaced(word) for word in words[stay:]]]
-            if made == words:
+            stand_ins = [*words[:stay], *[remembered(word) or replaced(word) for word in words[stay:]]]
+            if stand_ins == words:
                 return False
-            entries[:] = made
+            entries[:] = stand_ins
             return True
 
         return replace
 
 
 def _is_value(field: Any) -> bool:
-    """Whether the values of a field are to be replaced: its name counts, and that it holds texts."""
+    """Whether the values of a field are replaced: it has one of the names, and its values are texts."""
     kind = field.message_type
     if field.name not in _NAMES:
         return False
     return kind is None or kind.fields_by_name["value"].type == kind.fields_by_name["value"].TYPE_STRING
 
 
-def _leads_to_any(field: Any, seen: set[str]) -> bool:
-    """Whether messages in a field have a field to replace, at any depth."""
+def _leads_to_any(field: Any, visited: set[str]) -> bool:
+    """Whether the messages in a field have a field to replace at any depth."""
     kind = field.message_type
-    if kind is None or kind.GetOptions().map_entry or kind.full_name in seen:
+    if kind is None or kind.GetOptions().map_entry or kind.full_name in visited:
         return False
-    seen.add(kind.full_name)
-    return any(_is_value(each) or _leads_to_any(each, seen) for each in kind.fields)
+    visited.add(kind.full_name)
+    return any(_is_value(inner_field) or _leads_to_any(inner_field, visited) for inner_field in kind.fields)
 
 
-def _remember(known: dict[str, str], value: str, stands_in: str) -> str:
-    if len(value) <= _LONGEST_KNOWN:
-        if len(known) >= _MOST_KNOWN:
-            known.clear()
-        known[value] = stands_in
-    return stands_in
+def _remember(stand_ins: dict[str, str], value: str, stand_in: str) -> str:
+    if len(value) <= _MAX_VALUE_CHARACTERS:
+        if len(stand_ins) >= _MAX_VALUES:
+            stand_ins.clear()
+        stand_ins[value] = stand_in
+    return stand_in

@@ -1,4 +1,4 @@
-"""A plugin that watches: it takes every event, changes nothing, and never makes the runtime wait for its reader."""
+"""A plugin that receives every event, changes nothing, and never makes the runtime wait for its reader."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["EventQueue", "Follower", "follow", "observer_options", "snapshot"]
 
-#: Events that may wait for their reader; further ones are counted and dropped.
+#: At most this many events wait for the reader; further ones are counted and dropped.
 MAX_WAITING = 10_000
 
 
 class Snapshot(Plugin):
-    """A plugin that takes the pods and containers that are there, and is done."""
+    """A plugin that gets the existing pods and containers."""
 
     name = "nri-events"
 
@@ -35,27 +35,27 @@ class Snapshot(Plugin):
         self.containers: list[Any] = []
 
     def synchronize(self, pods: list[Any], containers: list[Any]) -> None:
-        """Keep them."""
+        """Store them."""
         self.pods, self.containers = pods, containers
 
 
 class Follower(Snapshot):
-    """A plugin that passes every event on. One method per event is made below: they only differ by their names."""
+    """A plugin that passes every event on. The loop below adds a method for each event."""
 
     name = "nri-events"
 
     def __init__(self, show: Callable[[str, Any, Any], None], named: EventMask | None = None) -> None:
-        """`named` are the events that were asked for by name: a warning tells which the runtime does not know."""
+        """`named` are events that the user has named: those that the runtime does not know are logged."""
         super().__init__()
         self.show = show
         self._named = EventMask(0) if named is None else named
 
     def configure(self) -> EventMask:
-        """All events that the runtime knows, and those that were named."""
+        """Subscribe to all events that the runtime knows, and to the named ones."""
         return (known_to(self.runtime) | self._named).without("ValidateContainerAdjustment")
 
     def synchronize(self, pods: list[Any], containers: list[Any]) -> None:
-        """Show which runtime is followed, and how much it runs."""
+        """Show the runtime, and its numbers of pods and containers."""
         counts = f"{count(len(pods), 'pod')}, {count(len(containers), 'container')}"
         self.show(f"following {self.runtime.name} {self.runtime.version}: {counts} now", None, None)
 
@@ -87,14 +87,14 @@ def snapshot(socket: str, timeout_s: float) -> tuple[list[Any], list[Any]]:
 
 
 class EventQueue:
-    """Events between a plugin, which never waits, and their reader. The reader iterates over it."""
+    """A queue between a plugin, which never waits, and a reader, which iterates over it."""
 
     def __init__(self) -> None:
         self._waiting: queue.Queue[dict[str, Any] | None] = queue.Queue(MAX_WAITING)
         self._dropped = 0
 
     def put(self, event: str, pod: Any, container: Any) -> None:
-        """Add an event with the time; drop it if too many wait. Without a pod `event` is a line about the runtime."""
+        """Add an event with the time, or drop it if too many wait. Without a pod, it is a line about the runtime."""
         entry = {"time": now(), "event": event, "pod": pod, "container": container}
         try:
             self._waiting.put_nowait(entry)
@@ -102,20 +102,20 @@ class EventQueue:
             self._dropped += 1
 
     def close(self) -> None:
-        """Let the reader end behind what waits."""
+        """End the iteration after the waiting events."""
         self._waiting.put(None)
 
     def __iter__(self) -> Iterator[tuple[dict[str, Any], int]]:
-        """Each event, and the number of events that were dropped since the one before; until `close`."""
+        """Yield each event with the number of events dropped before it, until `close`."""
         while (entry := self._waiting.get()) is not None:
             dropped, self._dropped = self._dropped, 0
             yield entry, dropped
 
 
 def observer_options(kind: str, socket: str, events: EventMask, timeout_s: float, *, quiet: bool) -> Options:
-    """The options of a program that watches a runtime: `kind` is its name, such as "nri-events".
+    """Return the options of a program that watches a runtime: `kind` is its name, such as "nri-events".
 
-    A runtime that is not there at the start is an error; one that goes away later is waited for.
+    A runtime must be running at the start; later the program waits for its return.
     """
     options = Options()
     options.socket, options.index, options.events = socket, OBSERVER_INDEX, events
@@ -126,9 +126,9 @@ def observer_options(kind: str, socket: str, events: EventMask, timeout_s: float
 
 
 def follow(options: Options, named: EventMask, read: Callable[[EventQueue], None]) -> int:
-    """Have `read` take events in a thread until the program is stopped, through restarts of the runtime.
+    """Call `read` in a thread with all events until the program is stopped, through restarts of the runtime.
 
-    Returns the exit code. A runtime that is not there at the start ends it: the path is wrong, or NRI is off.
+    Returns the exit code. Ends if the runtime does not answer at the start: the path is wrong, or NRI is off.
     """
     events = EventQueue()
     reader = threading.Thread(target=read, args=(events,), daemon=True)

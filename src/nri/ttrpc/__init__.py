@@ -1,10 +1,10 @@
-"""ttRPC for Python: the remote procedure calls of containerd, without HTTP/2. Knows nothing of NRI.
+"""ttRPC for Python: the remote procedure calls of containerd, without HTTP/2. Independent of NRI.
 
 `Client`, `AsyncClient` and `Server` are for programs that talk to unix sockets; a call has one request and one reply,
-or is a stream of messages from the client, from the server, or both ways. `Endpoint` is the front beneath them, over
-any transport; `frames`, `envelope` and `connection` are pure and can be put under any other kind of I/O.
+or is a stream of messages from the client, from the server, or both. `Endpoint` is the layer beneath them, over
+any transport; `frames`, `envelope` and `connection` do no I/O and can be used with any other kind of it.
 
-Names load when they are first used, so that a plugin's start does not pay for the server.
+Names are imported on first use, so that a plugin does not import the server.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
     "SocketTransport",
 ]
 
-if not TYPE_CHECKING:  # a checker that sees this takes every misspelt name for one that exists
+if not TYPE_CHECKING:  # with it, a type checker would accept every misspelt name
     __getattr__, __dir__ = lazy(
         globals(),
         {

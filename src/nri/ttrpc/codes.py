@@ -1,4 +1,4 @@
-"""Status codes of ttRPC: those of gRPC. Plain integers, because `enum` would cost a plugin's start."""
+"""Status codes of ttRPC: those of gRPC. Plain integers, because importing `enum` would slow a plugin's start."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Code:
     UNAUTHENTICATED = 16
 
 
-# The reference's codes of well-known errors of a handler; every other one is UNKNOWN. First match wins.
-_OF_EXCEPTION: tuple[tuple[type[BaseException], int], ...] = (
+# The reference's codes of common exceptions; all others are UNKNOWN. The first match counts.
+_CODE_BY_EXCEPTION: tuple[tuple[type[BaseException], int], ...] = (
     (TimeoutError, Code.DEADLINE_EXCEEDED),
     (DeadlineExceeded, Code.DEADLINE_EXCEEDED),
     (FileExistsError, Code.ALREADY_EXISTS),
@@ -42,17 +42,17 @@ _OF_EXCEPTION: tuple[tuple[type[BaseException], int], ...] = (
 
 
 def code_of(error: BaseException) -> int:
-    """The status code that a server answers with when a handler raises `error`."""
-    for kind, code in _OF_EXCEPTION:
+    """The status code for an exception of a handler."""
+    for kind, code in _CODE_BY_EXCEPTION:
         if isinstance(error, kind):
             return code
     return Code.UNKNOWN
 
 
 def status_of(error: Exception) -> tuple[int, str]:
-    """Code and text that a server answers with when a handler raises `error`.
+    """The status code and text for an exception of a handler.
 
-    Where the code says nothing, the text begins with the exception's type: `KeyError: 'zone'`.
+    With code UNKNOWN, the text begins with the exception's type: `KeyError: 'zone'`.
     """
     if isinstance(error, RpcError):
         return error.code, error.message

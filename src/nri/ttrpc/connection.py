@@ -1,11 +1,10 @@
-"""The two ends of one ttRPC connection as pure state: bytes in, requests or responses out. No I/O, no clock.
+"""The two ends of one ttRPC connection as state machines: bytes in, requests or responses out. No I/O, no clock.
 
-`ClientSide` numbers streams and matches responses; `ServerSide` checks the order of stream ids and prepares the answer
-to what breaks the rules. A connection goes on after a broken stream, as the reference's does; only bytes that are not
-frames at all end it. Threads, sockets and deadlines are in `nri.ttrpc.endpoint`.
+`ClientSide` numbers streams and matches responses; `ServerSide` checks the order of stream ids and prepares answers to
+invalid frames. A connection continues after a broken stream, as in the reference; only bytes that are not frames end
+it. Threads, sockets and deadlines are in `nri.ttrpc.endpoint`.
 
-Every call is a stream with a number of its own. Most are one request and one response; those that go on are kept in
-`nri.ttrpc.halves`.
+Every call is a numbered stream. Most have one request and one response; `nri.ttrpc.halves` has the longer ones.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ __all__ = ["ClientSide", "ServerSide"]
 
 _LAST_STREAM_ID: Final = (1 << 32) - 1
 
-# Encoded names of services and methods, those called lately.
+# Encoded names of recently called services and methods.
 prefixes: dict[tuple[str, str], bytes] = {}
 
 
 def _prefix(service: str, method: str) -> bytes:
-    """Encode names, and keep them."""
-    if len(prefixes) > 1024:  # names come from programs; a caller that makes them up must not fill memory
+    """Encode names, and store them in `prefixes`."""
+    if len(prefixes) > 1024:  # bounded, in case a caller generates names
         prefixes.clear()
     prefix = prefixes[service, method] = request_prefix(service, method)
     return prefix
@@ -54,7 +53,7 @@ class ClientSide:
         self.reader = frames.FrameReader()
         self.next_id = 1
         self._pending: set[int] = set()
-        #: The streams that go on after their request.
+        #: The streams that continue after their request.
         self.streams = ClientStreams()
 
     def request(
@@ -66,9 +65,9 @@ class ClientSide:
         metadata: Iterable[tuple[str, str]] = (),
         flags: int = 0,
     ) -> tuple[int, list[bytes], int]:
-        """Start a stream; returns (stream id, frame in pieces, its length). Frames go out in the order of these calls.
+        """Start a stream; returns (stream id, frame in pieces, its length). Send frames in the order of these calls.
 
-        Raises OversizedMessage, without using up a stream id, when the whole request is over 4 MiB.
+        Raises OversizedMessage, without using a stream id, if the request is over 4 MiB.
         """
         stream_id = self.next_id
         if stream_id > _LAST_STREAM_ID:
@@ -84,7 +83,7 @@ class ClientSide:
         return stream_id, [before, payload, after], frames.HEADER_LENGTH + length
 
     def open(self, call: Request, *, sends: bool, receives: bool) -> tuple[int, list[bytes]]:
-        """Start a stream that goes on; returns (stream id, frame in pieces).
+        """Start a stream that continues after its request; returns (stream id, frame in pieces).
 
         `sends`: we send messages, with `streams.data`, until `streams.close`; the call's payload, if
         any, is the first.
@@ -92,7 +91,7 @@ class ClientSide:
         """
         flags = frames.REMOTE_CLOSED
         if sends:
-            # Without NO_DATA, a server in Rust takes even an empty request for the first message.
+            # Without NO_DATA, a Rust server treats even an empty request as the first message.
             flags = frames.REMOTE_OPEN if call.payload else frames.REMOTE_OPEN | frames.NO_DATA
         stream_id, frame, _ = self.request(
             call.service, call.method, call.payload, call.timeout_ns, call.metadata, flags
@@ -102,14 +101,14 @@ class ClientSide:
         return stream_id, frame
 
     def forget(self, stream_id: int) -> None:
-        """Give up on a stream: what comes late for it will be dropped."""
+        """Give up on a stream: late frames are dropped."""
         self._pending.discard(stream_id)
         self.streams.forget(stream_id)
 
     def receive(self, chunk: bytes) -> list[Response | Data]:
-        """Responses to pending streams and their data, in the order in which they came; all others are dropped.
+        """Responses and data of open streams, in order of arrival; those of other streams are dropped.
 
-        A response, and data that is the last, ends its stream.
+        A response, or the last data, ends its stream.
         """
         out: list[Response | Data] = []
         for stream_id, kind, flags, data, length in self.reader.receive(chunk):
@@ -122,7 +121,7 @@ class ClientSide:
         return out
 
     def _expects(self, stream_id: int) -> bool:
-        """Whether a response to this stream is waited for; only the first one is."""
+        """Whether this stream waits for a response; false after the first one."""
         try:
             self._pending.remove(stream_id)
         except KeyError:
@@ -130,9 +129,9 @@ class ClientSide:
         return True
 
     def receive_sole(self, stream_id: int, chunk: bytes) -> bytes | None:
-        """The reply's bytes, if the chunk is one whole successful response to this stream, as it nearly always is.
+        """The reply's bytes, if the chunk is exactly one successful response to this stream, the usual case.
 
-        None: `receive` has to look at it. Takes nothing then.
+        None: nothing was processed, pass the chunk to `receive`.
         """
         end = len(chunk)
         if end < frames.HEADER_LENGTH or not self.reader.between:
@@ -154,16 +153,16 @@ class ServerSide:
     def __init__(self) -> None:
         self.reader = frames.FrameReader()
         self._last_id = 0
-        #: The streams that go on after their request.
+        #: The streams that continue after their request.
         self.streams = ServerStreams()
 
     def receive(self, chunk: bytes) -> list[Request | Response | Data]:
-        """Requests to serve, data of their streams, and Responses to send because the peer broke a rule."""
+        """Requests to serve, data of their streams, and Responses to send for invalid frames."""
         end = len(chunk)
         if end >= frames.HEADER_LENGTH and self.reader.between:
             length, stream_id, kind, flags = frames.unpack_header(chunk)
-            whole = length == end - frames.HEADER_LENGTH
-            if whole and kind == frames.REQUEST and length <= frames.MAX_DATA:  # as nearly always
+            is_complete = length == end - frames.HEADER_LENGTH
+            if is_complete and kind == frames.REQUEST and length <= frames.MAX_DATA:  # the usual case
                 return [self._request(stream_id, flags, chunk, length, frames.HEADER_LENGTH)]
         out: list[Request | Response | Data] = []
         for stream_id, kind, flags, data, length in self.reader.receive(chunk):
@@ -173,7 +172,7 @@ class ServerSide:
                 item = self.streams.receive(stream_id, flags, data, length)
                 if item is not None:
                     out.append(item)
-            # Any other type is ignored, as the reference does.
+            # Any other type is ignored, as in the reference.
         return out
 
     def _request(
@@ -197,7 +196,7 @@ class ServerSide:
         return request
 
     def respond(self, stream_id: int, payload: bytes = b"", code: int = 0, message: str = "") -> bytes:
-        """The frame of an answer, which ends its stream. One over 4 MiB becomes ResourceExhausted, for the caller."""
+        """Encode an answer, which ends its stream. An answer over 4 MiB becomes ResourceExhausted."""
         if self.streams.open:
             self.streams.end(stream_id)
         if not payload and not code:

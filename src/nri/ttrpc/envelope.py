@@ -1,7 +1,7 @@
-"""The ttRPC envelope: Request and Response, by hand over `nri.wire`. Pure.
+"""The ttRPC envelope: the messages Request and Response, encoded by hand with `nri.wire`.
 
-Five fields do not need a generated class, and a hand-written codec is faster, and cannot collide with another package's
-copy of google/rpc/status.proto. Golden bytes and Hypothesis against Go hold it (tests/wire, tests/property).
+Five fields do not need a generated class. A hand-written codec is faster, and cannot collide with another package's
+copy of google/rpc/status.proto. Bytes recorded from Go check it (tests/wire, tests/property).
 
 | Request | | Response | |
 |---|---|---|---|
@@ -30,13 +30,13 @@ __all__ = [
 ]  # fmt: skip
 
 
-#: Fields that an envelope, or a status, may have, and a pair of metadata: two million empty ones fit into a message.
-_MOST_FIELDS: Final = 4096
-_MOST_IN_PAIR: Final = 16
+#: The most fields of an envelope, a status or a metadata pair: two million empty ones would fit into a message.
+_MAX_FIELDS: Final = 4096
+_MAX_FIELDS_IN_PAIR: Final = 16
 
 
 class Request:
-    """A request as it came: `payload` is not parsed.
+    """A received request; `payload` is not decoded.
 
     Attributes:
         stream_id: the stream to answer on.
@@ -130,29 +130,29 @@ def request_ends(prefix: bytes, length: int, timeout_ns: int = 0, metadata: Iter
     return prefix, timeout + b"".join(pairs)
 
 
-# Service and method as they are encoded at the start of a request -> their names. Peers call a handful of methods.
-names_read: dict[bytes, tuple[str, str]] = {}
-# Two names that are looked for there: with lengths of one byte.
-_LONGEST_NAMES: Final = 2 * (2 + 127)
-# Timeouts as they are encoded at the end of a request -> nanoseconds. Our runtimes tell whole milliseconds: few values.
-timeouts_read: dict[bytes, int] = {}
+# The encoded service and method at the start of a request -> their names. Peers call only a few methods.
+names_by_prefix: dict[bytes, tuple[str, str]] = {}
+# The longest pair of names in `names_by_prefix`: with lengths of one byte.
+_MAX_NAMES_BYTES: Final = 2 * (2 + 127)
+# Encoded timeouts at the end of a request -> nanoseconds. Our runtimes send whole milliseconds: few values.
+timeout_by_bytes: dict[bytes, int] = {}
 _LENGTH_DELIMITED = frozenset((0x0A, 0x12, 0x1A, 0x2A))
 
 
 def _read_timeout(data: bytes, position: int) -> int:
-    """The timeout in the field at the end of a request; 0 if it is none, or not at the end."""
+    """The timeout in the last field of a request; 0 for another field, or one that is not the last."""
     timeout_ns, stop = read_varint(data, position + 1)
     if stop != len(data) or timeout_ns >> 63:
         return 0
     if not timeout_ns % 1_000_000:
-        if len(timeouts_read) > 256:  # as above
-            timeouts_read.clear()
-        timeouts_read[data[position:]] = timeout_ns
+        if len(timeout_by_bytes) > 256:  # as above
+            timeout_by_bytes.clear()
+        timeout_by_bytes[data[position:]] = timeout_ns
     return timeout_ns
 
 
 def decode_request(data: bytes, start: int = 0) -> Request:
-    """Read a Request frame's data, which begins at `start`. Unknown fields are skipped.
+    """Decode a Request frame's data, which begins at `start`. Unknown fields are skipped.
 
     RemoteProtocolError if it is not protobuf.
     """
@@ -162,9 +162,9 @@ def decode_request(data: bytes, start: int = 0) -> Request:
         position = start + 2 + data[start + 1]
         if position + 1 < end and data[position] == 0x12 and data[position + 1] < 128:
             position += 2 + data[position + 1]
-            names = names_read.get(data[start:position])
+            names = names_by_prefix.get(data[start:position])
             if names is not None and position + 2 < end and data[position] == 0x1A:
-                begin = position + 2  # after a length of one byte, or of two, as nearly always
+                begin = position + 2  # after a length of one byte, or of two, in most cases
                 length = data[position + 1]
                 if length > 127:
                     if data[begin] < 128:
@@ -176,33 +176,33 @@ def decode_request(data: bytes, start: int = 0) -> Request:
                 if position == end:
                     return Request(names[0], names[1], data[begin:])
                 if position < end and data[position] == 0x20:
-                    timeout_ns = timeouts_read.get(data[position:]) or _read_timeout(data, position)
+                    timeout_ns = timeout_by_bytes.get(data[position:]) or _read_timeout(data, position)
                     if timeout_ns:
                         return Request(names[0], names[1], data[begin:position], timeout_ns)
     data = data[start:]
     request = _decode_request(data)
     prefix = request_prefix(request.service, request.method)
-    if len(prefix) <= _LONGEST_NAMES and data.startswith(prefix):
-        if len(names_read) > 256:  # a peer that makes names up must not fill memory
-            names_read.clear()
-        names_read[prefix] = (request.service, request.method)
+    if len(prefix) <= _MAX_NAMES_BYTES and data.startswith(prefix):
+        if len(names_by_prefix) > 256:  # bounded, in case a peer generates names
+            names_by_prefix.clear()
+        names_by_prefix[prefix] = (request.service, request.method)
     return request
 
 
 def _decode_request(data: bytes) -> Request:
-    """The same, field by field, in any order."""
+    """Decode a request field by field, in any order."""
     service = method = payload = b""
     timeout_ns = 0
     metadata: list[tuple[str, str]] = []
     position, end, fields = 0, len(data), 0
     while position < end:
         fields += 1
-        if fields > _MOST_FIELDS:
-            raise RemoteProtocolError(f"more than {_MOST_FIELDS} fields")
+        if fields > _MAX_FIELDS:
+            raise RemoteProtocolError(f"more than {_MAX_FIELDS} fields")
         key = data[position]
         if key in _LENGTH_DELIMITED:
             position += 1
-            if position < end and data[position] < 128:  # a one-byte length, nearly always
+            if position < end and data[position] < 128:  # a one-byte length, the usual case
                 length = data[position]
                 position += 1
             else:
@@ -223,14 +223,14 @@ def _decode_request(data: bytes) -> Request:
         elif key == 0x20:
             timeout_ns, position = read_varint(data, position + 1)
             if timeout_ns >> 63:
-                timeout_ns = 0  # a negative time left: treat as none, the caller has given up already
+                timeout_ns = 0  # negative: the caller has given up already
         else:
             position = _skip(data, position)
     return Request(_text(service), _text(method), payload, timeout_ns, tuple(metadata))
 
 
 def _skip(data: bytes, position: int) -> int:
-    """Step over one unknown field."""
+    """Skip one unknown field; returns the position behind it."""
     start = position
     key, position = read_varint(data, position)
     number, wire_type = key >> 3, key & 7
@@ -249,11 +249,11 @@ def _skip(data: bytes, position: int) -> int:
     return position + length
 
 
-def _few_fields(data: bytes, most: int) -> Iterator[tuple[int, int, int | bytes]]:
-    """The fields of a message that has at most so many."""
+def _few_fields(data: bytes, max_count: int) -> Iterator[tuple[int, int, int | bytes]]:
+    """Yield the fields of a message; RemoteProtocolError above `max_count`."""
     for place, field in enumerate(iter_fields(data)):
-        if place == most:
-            raise RemoteProtocolError(f"more than {most} fields")
+        if place == max_count:
+            raise RemoteProtocolError(f"more than {max_count} fields")
         yield field
 
 
@@ -266,7 +266,7 @@ def _text(value: bytes) -> str:
 
 def _decode_pair(data: bytes) -> tuple[str, str]:
     key = value = b""
-    for number, _, content in _few_fields(data, _MOST_IN_PAIR):
+    for number, _, content in _few_fields(data, _MAX_FIELDS_IN_PAIR):
         if number == 1 and isinstance(content, bytes):
             key = content
         elif number == 2 and isinstance(content, bytes):
@@ -275,9 +275,9 @@ def _decode_pair(data: bytes) -> tuple[str, str]:
 
 
 def encode_response(payload: bytes = b"", code: int = 0, message: str = "") -> bytes:
-    """The data of a Response frame. An empty message with status OK is zero bytes long."""
+    """Encode a Response frame's data. An empty message with status OK has zero bytes."""
     if code:
-        # Errors name files, and Python's names of files may hold what is no Unicode: the caller gets an answer anyway.
+        # Errors may contain file names that are not valid Unicode: the caller must get an answer nevertheless.
         text = bytes_field(2, message.encode(errors="replace")) if message else b""
         return bytes_field(1, varint_field(1, code) + text)
     if not payload:
@@ -287,18 +287,18 @@ def encode_response(payload: bytes = b"", code: int = 0, message: str = "") -> b
 
 
 def decode_response(data: bytes) -> Response:
-    """Read a Response frame's data. Unknown fields and status details are skipped."""
+    """Decode a Response frame's data. Unknown fields and status details are skipped."""
     payload = sole_field(data, 2)
     if payload is not None:
         return Response(payload)
     response = Response()
     status: list[bytes] = []
-    for number, _, value in _few_fields(data, _MOST_FIELDS):
+    for number, _, value in _few_fields(data, _MAX_FIELDS):
         if number == 2 and isinstance(value, bytes):
             response.payload = value
         elif number == 1 and isinstance(value, bytes):
             status.append(value)
-    for number, _, value in _few_fields(b"".join(status), _MOST_FIELDS):  # several are one with the fields of all
+    for number, _, value in _few_fields(b"".join(status), _MAX_FIELDS):  # several occurrences are merged
         if number == 1 and isinstance(value, int):
             response.code = value & 0xFFFFFFFF
         elif number == 2 and isinstance(value, bytes):

@@ -1,7 +1,7 @@
-"""ttRPC frames: a 10-byte header (data length, stream id, type, flags; big-endian) and the data. Pure.
+"""ttRPC frames: a 10-byte header (data length, stream id, type, flags; big-endian) and the data.
 
-Rules: at most 4 MiB of data. A header that announces more does not allocate: the data is thrown away as it comes, and
-the frame is reported without it, so that only its stream fails. `nri.ttrpc.envelope` reads the data.
+At most 4 MiB of data. A longer frame's data is dropped as it comes, and the frame is reported without it, so that only
+its stream fails.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ __all__ = [
     "unpack_header",
 ]
 
-#: Length of a frame's header in bytes.
+#: The length of a frame's header in bytes.
 HEADER_LENGTH: Final = 10
 #: The longest data of one frame in bytes, header not included.
 MAX_DATA: Final = 4 << 20
 
-# A chunk of so many bytes is kept as it came.
-_BIG: Final = 16384
+# Chunks of at least this many bytes are stored without a copy.
+_MIN_BIG_CHUNK: Final = 16384
 
 #: Message types.
 REQUEST, RESPONSE, DATA = 1, 2, 3
 #: Flags: the sender will send no more; will send more on this stream; there is no data.
 REMOTE_CLOSED, REMOTE_OPEN, NO_DATA = 1, 2, 4
 
-#: A header as bytes: of data length, stream id, message type and flags.
+#: Encode a header from data length, stream id, message type and flags.
 pack_header: Final = Struct(">IIBB").pack
-#: The same four numbers, of the bytes of a frame, from an offset.
+#: Decode these four numbers from bytes at an offset.
 unpack_header: Final = Struct(">IIBB").unpack_from
 
 
 def pack(stream_id: int, kind: int, data: bytes, flags: int = 0) -> bytes:
-    """One frame. Raises OversizedMessage over 4 MiB of data, before anything is written."""
+    """Encode one frame. OversizedMessage for more than 4 MiB of data."""
     length = len(data)
     if length > MAX_DATA:
         raise OversizedMessage(length, MAX_DATA)
@@ -57,27 +57,27 @@ def pack(stream_id: int, kind: int, data: bytes, flags: int = 0) -> bytes:
 
 
 class FrameReader:
-    """Chunks of one logical connection in, whole frames out; holds at most one frame of 4 MiB."""
+    """Joins chunks of one logical connection to frames; buffers at most one frame of 4 MiB."""
 
-    __slots__ = ("_header", "_missing", "_rest", "between", "data")
+    __slots__ = ("_header", "_header_part", "_missing", "between", "data")
 
     def __init__(self) -> None:
-        self._rest = b""  # the start of a header
+        self._header_part = b""  # the start of a header
         self._header: tuple[int, int, int, int] | None = None  # of the frame whose data is still coming
-        #: What has come of that data: big chunks as they came, small ones together, since a peer may send its bytes one
-        #: by one.
+        #: The received part of that data: big chunks as they came, small ones joined, since a peer may send single
+        #: bytes.
         self.data: list[bytes | bytearray] = []
         self._missing = 0
-        #: Nothing of a frame is held: the next byte begins one.
+        #: Whether the next byte begins a frame.
         self.between = True
 
     def receive(self, chunk: bytes) -> list[tuple[int, int, int, bytes | None, int]]:
-        """Returns (stream id, type, flags, data, length) of each whole frame; data is None if it was too long."""
+        """Return (stream id, type, flags, data, length) of each complete frame; data is None if it was too long."""
         end = len(chunk)
         header = self._header
         if self.between and end >= HEADER_LENGTH:
             length, stream_id, kind, flags = unpack_header(chunk)
-            if end == HEADER_LENGTH + length:  # one whole frame, nearly always
+            if end == HEADER_LENGTH + length:  # one frame, the usual case
                 return [(stream_id, kind, flags, chunk[HEADER_LENGTH:] if length <= MAX_DATA else None, length)]
         out: list[tuple[int, int, int, bytes | None, int]] = []
         position = 0
@@ -93,9 +93,9 @@ class FrameReader:
             self._header = None
             self.data = []
             position = take
-        elif self._rest:
-            chunk = self._rest + chunk
-            self._rest = b""
+        elif self._header_part:
+            chunk = self._header_part + chunk
+            self._header_part = b""
             end = len(chunk)
         while end - position >= HEADER_LENGTH:
             length, stream_id, kind, flags = unpack_header(chunk, position)
@@ -111,14 +111,14 @@ class FrameReader:
             out.append((stream_id, kind, flags, chunk[position:stop] if length <= MAX_DATA else None, length))
             position = stop
         if position < end:
-            self._rest = chunk[position:]
+            self._header_part = chunk[position:]
         self.between = position == end
         return out
 
     def _start_pause_process(self, chunk: bytes) -> None:
-        """Keep a chunk of the frame whose data is still coming."""
+        """Store a chunk of an incomplete frame."""
         data = self.data
-        if len(chunk) >= _BIG:
+        if len(chunk) >= _MIN_BIG_CHUNK:
             data.append(chunk)
         elif data and isinstance(data[-1], bytearray):
             data[-1] += chunk

@@ -1,11 +1,9 @@
-"""Streams that go on after their request, as pure state: which half is open, and what a frame means to it. No I/O.
+"""Streams that continue after their request, as state machines: which half is open, and what a frame means. No I/O.
 
-The request says in its flags whether the client will send data (REMOTE_OPEN) or nothing more (REMOTE_CLOSED). Data
-frames carry messages as they are; one with NO_DATA carries none. The client's last one has REMOTE_CLOSED. The server
-ends the whole stream, both halves of it: with such a data frame, or with a response, which is the only message of a
-server that does not stream, or a status. Numbers and requests are `nri.ttrpc.connection`.
-
-Safe for one thread that receives beside others that send.
+The flags of a request say whether the client will send data (REMOTE_OPEN) or nothing more (REMOTE_CLOSED). Data frames
+contain one message each; one with NO_DATA contains none. The client's last one has REMOTE_CLOSED. The server ends both
+halves of the stream: with such a data frame, or with a response, which is the only message of a server that does not
+stream, or a status. One thread may receive while others send.
 """
 
 from __future__ import annotations
@@ -21,13 +19,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientStreams", "Data", "ServerStreams", "refusal", "response_of", "too_long"]
 
-#: How many streams a server remembers that have ended, because data for them may have crossed their end.
-_ENDED_KEPT: Final = 128
+#: The most ended streams that a server remembers, because their last data may arrive late.
+_MAX_ENDED: Final = 128
 _CLOSE: Final = frames.REMOTE_CLOSED | frames.NO_DATA
 
 
 class Data:
-    """One message of a stream, or its end: `payload` is None where there is no message, `last` ends the peer's half."""
+    """One message of a stream, or its end: `payload` is None without a message, `last` ends the peer's half."""
 
     __slots__ = ("last", "payload", "stream_id")
 
@@ -42,18 +40,18 @@ class Data:
 
 
 def refusal(stream_id: int, message: str) -> Response:
-    """The answer to a frame that breaks the rules."""
+    """The answer to an invalid frame."""
     return Response(code=Code.INVALID_ARGUMENT, message=message, stream_id=stream_id)
 
 
 def too_long(stream_id: int, length: int) -> Response:
-    """The answer to, or the outcome of, a frame with more data than is allowed."""
+    """The answer to, or the outcome of, a frame with too much data."""
     text = f"message length {length} exceed maximum message size of {frames.MAX_DATA}"
     return Response(code=Code.RESOURCE_EXHAUSTED, message=text, stream_id=stream_id)
 
 
 def response_of(stream_id: int, kind: int, data: bytes | None, length: int) -> Response:
-    """The response in a frame, for the call that waits for it; a broken one fails that call and nothing else."""
+    """Decode a response; an invalid one becomes an error of its call alone."""
     if data is None:
         return too_long(stream_id, length)
     if kind != frames.RESPONSE:
@@ -77,7 +75,7 @@ class ClientStreams:
         self._sending: set[int] = set()
 
     def add(self, stream_id: int, *, sends: bool, receives: bool) -> None:
-        """Note a stream that has just been asked for."""
+        """Add a stream that was just requested."""
         self._open[stream_id] = receives
         if sends:
             self._sending.add(stream_id)
@@ -86,28 +84,28 @@ class ClientStreams:
         return stream_id in self._open
 
     def forget(self, stream_id: int) -> None:
-        """The stream is over, or given up: what comes late for it will be dropped."""
+        """Remove a stream that is over or was given up: late frames are dropped."""
         self._open.pop(stream_id, None)
         self._sending.discard(stream_id)
 
     def data(self, stream_id: int, payload: bytes) -> bytes:
-        """The frame of one of our messages. LocalProtocolError if our half is closed; OversizedMessage over 4 MiB."""
+        """Encode one of our messages. LocalProtocolError if our half is closed; OversizedMessage over 4 MiB."""
         if stream_id not in self._sending:
             ended = "this half of the stream is closed" if stream_id in self._open else "the stream is over"
             raise LocalProtocolError(f"nothing can be sent any more: {ended}")
         return frames.pack(stream_id, frames.DATA, payload)
 
     def close(self, stream_id: int) -> bytes:
-        """The frame that says that we send nothing more; empty if that is said already, or the stream is over."""
+        """Encode the end of our half; empty if it has ended already, or the stream is over."""
         if stream_id not in self._sending:
             return b""
         self._sending.discard(stream_id)
         return frames.pack(stream_id, frames.DATA, b"", _CLOSE)
 
     def receive(self, stream_id: int, kind: int, flags: int, data: bytes | None, length: int) -> Response | Data | None:
-        """Take in a frame, and return what it brings its stream; None for nothing.
+        """Process a frame, and return its content for the stream; None without any.
 
-        A response ends the stream, and so does data that is the last.
+        A response, or the last data, ends the stream.
         """
         receives = self._open.get(stream_id)
         if receives is None:
@@ -138,33 +136,33 @@ class ServerStreams:
         self.ended: dict[int, None] = {}  # the last ones that have ended, in this order
 
     def add(self, stream_id: int, flags: int) -> None:
-        """Note a stream that has just been asked for, if it is one that goes on."""
+        """Add a stream that was just requested, if it continues after its request."""
         if flags & (frames.REMOTE_OPEN | frames.REMOTE_CLOSED):
             self.open[stream_id] = not flags & frames.REMOTE_CLOSED
 
     def end(self, stream_id: int) -> bool:
-        """Note that a stream is over. False if it was over already, or is none that goes on."""
+        """Record the end of a stream. False if it is not an open stream."""
         if self.open.pop(stream_id, None) is None:
             return False
         self.ended[stream_id] = None
-        if len(self.ended) > _ENDED_KEPT:
+        if len(self.ended) > _MAX_ENDED:
             self.ended.pop(list(self.ended)[0], None)  # noqa: RUF015 - an iterator may not be shared by threads
         return True
 
     def data(self, stream_id: int, payload: bytes) -> bytes:
-        """The frame of one of our messages. LocalProtocolError if the stream is over; OversizedMessage over 4 MiB."""
+        """Encode one of our messages. LocalProtocolError if the stream is over; OversizedMessage over 4 MiB."""
         if stream_id not in self.open:
             raise LocalProtocolError("nothing can be sent any more: the stream is over")
         return frames.pack(stream_id, frames.DATA, payload)
 
     def close(self, stream_id: int) -> bytes:
-        """The frame that ends a stream after its last message; empty if it is over already."""
+        """Encode the end of a stream after its last message; empty if it is over already."""
         return frames.pack(stream_id, frames.DATA, b"", _CLOSE) if self.end(stream_id) else b""
 
     def receive(self, stream_id: int, flags: int, data: bytes | None, length: int) -> Response | Data | None:
-        """Take in a data frame, and return what it brings its stream; None for nothing.
+        """Process a data frame, and return its content for the stream; None without any.
 
-        A Response is to be sent as it is; the stream is over then.
+        A Response has to be sent; the stream is over then.
         """
         client_open = self.open.get(stream_id)
         if client_open is None:

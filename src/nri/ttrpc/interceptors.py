@@ -1,7 +1,8 @@
-"""The one place where calls and requests of a connection can be observed: metrics, tracing, recording.
+"""Interceptors: observe the calls and requests of a connection, for metrics, tracing, recording.
 
-An interceptor wraps what it sees: it gets the request and `proceed`, calls `proceed(request)` once, and returns what
-that returned. It may time it, copy the bytes, or add metadata; it must not change payloads. Two directions:
+An interceptor gets the request and `proceed`, calls `proceed(request)` once, and returns its result. It may measure
+time, copy bytes, or add metadata; it must not change payloads. Two directions:
+
 - `call`: we call the peer. `proceed` returns the reply's bytes or raises.
 - `serve`: the peer calls us. `proceed` returns the reply's bytes or `LATER`, or raises.
 """
@@ -21,16 +22,16 @@ __all__ = ["Interceptor", "around", "around_serving"]
 
 
 class Interceptor:
-    """Base that lets everything pass: override one method or both."""
+    """The base class of interceptors, which passes everything on: override one method or both."""
 
     __slots__ = ()
 
     def call(self, request: Request, proceed: Callable[[Request], Any]) -> Any:
-        """Wrap a call of the peer by us."""
+        """Wrap a call of the peer."""
         return proceed(request)
 
     def serve(self, request: Request, proceed: Callable[[Request], Any]) -> Any:
-        """Wrap a call of us by the peer."""
+        """Wrap a request of the peer."""
         return proceed(request)
 
 

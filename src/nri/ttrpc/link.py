@@ -1,8 +1,7 @@
-"""One connection as all who use it share it: its two ends, who reads and who writes it, who waits, and its end.
+"""The shared state of one connection: its two ends, the reading and writing threads, the waiting callers, and its end.
 
-There are two roles, each with one thread at a time: the reader, who hands out everything that comes, and the sender.
-The thread that gives up the role of the reader wakes the next caller that waits, or has the monitor watch. Knows no
-sockets: those are in the transport. Calls are made in `nri.ttrpc.endpoint`, and answered in `nri.ttrpc.answering`.
+There are two roles, each with one thread at a time: the reader, which passes on everything that comes, and the sender.
+The thread that gives up the role of the reader wakes the next waiting caller, or lets the monitor watch.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["REPLY_TIMEOUT_S", "Link"]
 
-#: How long a reply may wait for a peer that does not read, in seconds, where nothing else is said.
+#: The default time that a reply waits for a peer that does not read, in seconds.
 REPLY_TIMEOUT_S = 30.0
 
 
@@ -32,17 +31,17 @@ class Link:
     Attributes:
         transport: bytes in and out.
         fileno: its descriptor; -1 once closed.
-        client_id, server_id: connection numbers of the calls that we make, and of the requests that we answer.
-        client, server: what is known of the streams of either.
-        waiters: who waits for the response of which stream.
-        client_streams, server_streams: who gets the data of which stream, of our calls and of the peer's.
-        full: streams that hold so much that nothing is read, until they are received from.
-        sender: held while stream ids are given out and frames written, so that ids increase on the wire.
+        client_id, server_id: connection numbers of our calls, and of the requests that we answer.
+        client, server: the states of the streams of either.
+        waiters: the waiting calls by stream id.
+        client_streams, server_streams: the receivers of data by stream id, of our calls and of the peer's.
+        full: streams with too many unread messages: nothing is read until they are received.
+        sender: held while stream ids are assigned and frames written, so that ids increase on the wire.
         reader: held by the thread that reads.
-        behind: the peer has not answered everything, so it may not have read everything.
-        watch: where a monitor learns whether this side reads.
-        reply_timeout_s: how long a reply may wait for a peer that does not read; then the connection is given up. Not
-            less than what the peer has for a request, or one that is merely slow would count as dead.
+        behind: whether the peer may have unread requests.
+        watch: informs a monitor whether this side reads.
+        reply_timeout_s: how long a reply waits for a peer that does not read, before the connection is closed. Not
+            less than the peer's timeout for a request, or a slow peer would count as dead.
         closed: the reason why the connection is closed, or None while it is open.
     """
 
@@ -77,12 +76,12 @@ class Link:
     # -- the roles ----------------------------------------------------------------------------------------------------
 
     def wait_to_send(self, deadline: float | None) -> bool:
-        """Wait until we may write; False if others, for whom the peer does not read, need longer than we have."""
+        """Wait for the role of the sender; False at the deadline."""
         check_signals()
         if deadline is None:
             return self.sender.acquire()
-        left_s = deadline - monotonic()
-        return left_s > 0 and self.sender.acquire(timeout=left_s)
+        remaining_s = deadline - monotonic()
+        return remaining_s > 0 and self.sender.acquire(timeout=remaining_s)
 
     def stop_reading(self, watch: Watcher | None) -> None:
         """Let another caller read, or the monitor watch."""
@@ -90,7 +89,7 @@ class Link:
         if self.waiters:
             self.hand_over()
         if watch is not None and self.closed is None:
-            watch.rest(monotonic())
+            watch.release(monotonic())
 
     def hand_over(self) -> None:
         """Wake one waiting caller, which becomes the reader."""
@@ -98,36 +97,36 @@ class Link:
             if waiter.nudge():
                 return
 
-    def have_watched(self) -> None:
-        """Have the monitor watch at once: we are going to do something else than read."""
+    def watch_now(self) -> None:
+        """Let the monitor watch at once, because this thread is not going to read."""
         if self.watch is not None and self.closed is None:
             self.watch.idle()
 
     def forget(self, stream_id: int) -> None:
-        """Give up on a call: its answer will be dropped."""
+        """Give up on a call: its answer is dropped."""
         self.waiters.pop(stream_id, None)
         self.client.forget(stream_id)
         self.behind = True
-        self.hand_over()  # a wake-up meant for the caller that now leaves must not be lost
+        self.hand_over()  # a wake-up of the caller that now leaves must not be lost
 
-    # -- streams that hold too much ------------------------------------------------------------------------------------
+    # -- streams with too many unread messages -------------------------------------------------------------------------
 
     def await_room(self, deadline: float | None) -> None:
-        """Wait, as the reader, while a stream holds so much that nothing must be read. Raises DeadlineExceeded."""
+        """Wait, as the reader, while a stream has too many unread messages. Raises DeadlineExceeded."""
         while self.full and self.closed is None:
             check_signals()
-            left_s = -1.0 if deadline is None else max(0.0, deadline - monotonic())
-            if not self._room.acquire(timeout=left_s) and self.full:
+            remaining_s = -1.0 if deadline is None else max(0.0, deadline - monotonic())
+            if not self._room.acquire(timeout=remaining_s) and self.full:
                 raise DeadlineExceeded("a stream to be received from")
 
     def make_room(self, stream: object) -> None:
-        """Let the reading go on, as far as this stream is concerned."""
+        """Continue reading, unless another stream is full."""
         if stream in self.full:
             self.full.discard(stream)
-            self._reading_goes_on()
-            self.have_watched()
+            self._resume_reading()
+            self.watch_now()
 
-    def _reading_goes_on(self) -> None:
+    def _resume_reading(self) -> None:
         try:
             self._room.release()
         except RuntimeError:
@@ -136,7 +135,7 @@ class Link:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def fail(self, reason: str) -> str:
-        """End the connection, and every call that waits. Returns why it has ended, which others may have said first."""
+        """End the connection and every waiting call. Returns the reason of the end, perhaps an earlier one."""
         with self._close_lock:
             if self.closed is not None:
                 return self.closed
@@ -145,22 +144,22 @@ class Link:
         for waiter in [*self.waiters.values(), *self.server_streams.values()]:
             waiter.wake()
         self.waiters.clear()
-        self._reading_goes_on()
+        self._resume_reading()
         if self._on_close is not None:
             self._on_close(reason)
         return reason
 
     def release(self, deadline: float) -> None:
-        """Give the descriptor back, once no thread is reading or writing. The connection must be closed already."""
+        """Close the descriptor, once no thread is reading or writing. Call `fail` before."""
         if not self.reader.acquire(timeout=max(0.0, deadline - monotonic())):
-            return  # a thread is still inside; the interpreter closes the socket when it lets go
+            return  # a thread still uses it; the interpreter closes the socket later
         try:
             if self.sender.acquire(timeout=max(0.0, deadline - monotonic())):
                 try:
                     self.transport.close()
                 finally:
                     self.sender.release()
-            # An object that remembers this connection need not keep what a peer sent of a message: up to 4 MiB.
+            # Free a partly received message of up to 4 MiB, since other objects may keep this one.
             self.client, self.server = ClientSide(), ServerSide()
         finally:
             self.reader.release()

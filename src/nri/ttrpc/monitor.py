@@ -1,23 +1,19 @@
 """One thread that watches idle connections, so that requests and hang-ups between calls are noticed at once.
 
-A caller reads its own response (`nri.ttrpc.endpoint`), so a connection needs to be watched only while no thread reads
-it. One thread waits in epoll for all of those: a thousand connections cost one thread.
+A caller reads its own response (`nri.ttrpc.endpoint`), so a connection is watched only while no thread reads it. One
+thread waits in epoll for all of those: a thousand connections cost one thread.
 
-Who watches. A caller that will read its response says `busy` before it writes its request, and `rest` once it has the
-response: the connection is taken out of epoll and put back, by one cheap system call each, and the response does not
-wake this thread. A watch is one-shot: once something has come, the connection is not watched again until a thread has
-read it, this one by `poll`, or a caller that was faster. One rule holds it together: a thread that gives up the role
-of the reader has the connection watched again. A watch too many does no harm, because `poll` gives way to a thread
-that reads.
+**Watching.** A caller that will read its response calls `busy` before it writes its request, and `release` once it has
+the response: one cheap system call each removes the connection from epoll and puts it back, and the response does not
+wake this thread. A watch is one-shot: after an event, the connection is not watched again until a thread has read it.
+One rule is enough: a thread that gives up the role of the reader lets the connection be watched again. A surplus watch
+does no harm, because `poll` yields to a thread that reads.
 
-Calls in a row. Where calls follow each other closely, even those two system calls are saved. A connection whose last
-two calls ended within `CLOSE_S` of each other rests: it is left to the next caller, unwatched, and this thread looks
-now and then whether one came, first after `LOOK_S`, then each time after twice as long, up to `LOOK_MOST_S`. Where none
-came lately, it has the connection watched again. The price is paid by what the peer sends unasked right after a burst
-of calls: it waits for the next look or the next call, some `LOOK_S` after a short burst and up to `LOOK_MOST_S` after a
-long one.
-
-Next: `nri.ttrpc.answering`, whose `poll` reads what has come.
+**Calls in quick succession** save these two system calls as well. A connection whose last two calls ended within
+`CLOSE_S` of each other rests: it is left unwatched to the next caller, and this thread checks now and then whether one
+came, first after `LOOK_S`, then each time after twice as long, up to `MAX_LOOK_S`. If none came lately, the connection
+is watched again. The price: a request of the peer right after a burst of calls waits for the next check or call, about
+`LOOK_S` after a short burst and up to `MAX_LOOK_S` after a long one.
 """
 
 from __future__ import annotations
@@ -40,24 +36,24 @@ __all__ = ["IdleWatcher", "Monitor"]
 log = logging.getLogger("nri.ttrpc")
 
 _WATCH: Final = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLONESHOT
-# Without one-shot, epoll would go on telling of a hang-up, which cannot be switched off.
+# Without one-shot, epoll would report a hang-up again and again, which cannot be switched off.
 _OFF: Final = select.EPOLLONESHOT
 
-#: Calls that end within so many seconds of each other follow closely.
+#: Calls that end within this time of each other are in quick succession, in seconds.
 CLOSE_S = 0.001
-#: How soon connections are looked at that are left to the next caller, in seconds; and how late, after many looks.
+#: The first and the longest interval of checks of resting connections, in seconds.
 LOOK_S = 0.02
-LOOK_MOST_S = 0.16
+MAX_LOOK_S = 0.16
 
 
 class IdleWatcher:
-    """One endpoint's entry with the monitor: threads that read the endpoint say here when it is to be watched.
+    """One endpoint's entry in the monitor: reading threads report here when it has to be watched.
 
     Attributes:
-        armed: the connection is watched: a thread that reads it must say `busy` first.
-        resting: the connection is left to the next caller, and looked at now and then.
-        used: when it was read last, in seconds of `time.monotonic()`.
-        close_s: calls that end within so many seconds of each other follow closely.
+        armed: whether the connection is watched: a thread that reads it must call `busy` first.
+        resting: whether the connection is left to the next caller, and checked now and then.
+        used: when it was last read, in monotonic seconds.
+        close_s: calls that end within this time of each other are in quick succession, in seconds.
     """
 
     __slots__ = ("_link", "_monitor", "armed", "close_s", "resting", "used")
@@ -71,18 +67,18 @@ class IdleWatcher:
         self.close_s = CLOSE_S
 
     def busy(self) -> None:
-        """Stop watching, because a thread reads now."""
+        """Stop watching: a thread reads."""
         if self.armed:
             self.armed = False
             self._monitor.modify(self._link, _OFF)
 
     def idle(self) -> None:
-        """Watch at once, because no thread reads any more."""
+        """Watch at once: no thread reads any more."""
         self.armed = True
         self._monitor.modify(self._link, _WATCH)
 
-    def rest(self, now: float) -> None:
-        """Watch, because a caller reads no more; or rest, where calls follow each other closely."""
+    def release(self, now: float) -> None:
+        """Watch after a caller's read; or rest, if calls are in quick succession."""
         close = now - self.used < self.close_s
         self.used = now
         if not close:
@@ -90,10 +86,10 @@ class IdleWatcher:
             self._monitor.modify(self._link, _WATCH)
         elif not self.resting:
             self.resting = True
-            self._monitor.rest(self)
+            self._monitor.add_resting(self)
 
     def settled(self, now: float) -> bool:
-        """End the rest if no caller came, and watch; whether it is over, also because the connection is closed."""
+        """End the rest if no caller came, and watch; returns whether it is over, also by the connection's end."""
         link = self._link
         if link.closed is None:
             if now - self.used < LOOK_S / 2 or not link.reader.acquire(False):
@@ -105,7 +101,7 @@ class IdleWatcher:
 
 
 class Monitor:
-    """Polls endpoints when something arrives on them. Start once, add endpoints, stop at the end."""
+    """Polls endpoints when something arrives on them. Create it once, add endpoints, stop it at the end."""
 
     def __init__(self, name: str = "ttrpc-monitor") -> None:
         self.epoll = select.epoll()
@@ -119,7 +115,7 @@ class Monitor:
         self._watcher.start()
 
     def add(self, endpoint: Endpoint) -> None:
-        """Watch this endpoint from now on, whenever no thread reads it."""
+        """Watch an endpoint whenever no thread reads it."""
         fd = endpoint.fileno()
         with self._lock:
             if self._stopping:
@@ -129,7 +125,7 @@ class Monitor:
             self.epoll.register(fd, _WATCH)
 
     def remove(self, endpoint: Endpoint) -> None:
-        """Forget this endpoint. To be called before its descriptor is given back."""
+        """Remove an endpoint. Call it before its descriptor is closed."""
         fd = endpoint.fileno()
         with self._lock:
             if self._endpoints.pop(fd, None) is None or self._stopping:
@@ -146,8 +142,8 @@ class Monitor:
         except (OSError, ValueError):
             pass  # removed or closed in the meantime: nothing to watch
 
-    def rest(self, watch: IdleWatcher) -> None:
-        """Look now and then whether a connection is still in use. For its `IdleWatcher`."""
+    def add_resting(self, watch: IdleWatcher) -> None:
+        """Check now and then whether a connection is still in use. For its `IdleWatcher`."""
         with self._lock:
             if self._stopping:
                 return
@@ -171,29 +167,29 @@ class Monitor:
                 endpoint = self._endpoints.get(fd)
                 if endpoint is not None:
                     self.poll(endpoint)
-            timeout_s = self._look(timeout_s)
+            timeout_s = self._check_resting(timeout_s)
 
-    def _look(self, last_s: float | None) -> float | None:
-        """Look after the connections that rest; returns in how many seconds to look again, None for never."""
+    def _check_resting(self, last_s: float | None) -> float | None:
+        """Check the resting connections; returns the seconds until the next check, None for no check."""
         if not self._resting:
             return None
-        if last_s is None:  # they have just been left
+        if last_s is None:  # they began to rest just now
             return LOOK_S
         now = monotonic()
         with self._lock:
             watches, self._resting = self._resting, []
-        left = [watch for watch in watches if not watch.settled(now)]
+        resting = [watch for watch in watches if not watch.settled(now)]
         with self._lock:
-            self._resting += left
-            return min(last_s * 2, LOOK_MOST_S) if self._resting else None
+            self._resting += resting
+            return min(last_s * 2, MAX_LOOK_S) if self._resting else None
 
     @staticmethod
     def poll(endpoint: Endpoint) -> None:
-        """Read one endpoint, which has it watched again. Nothing that goes wrong with one costs the others."""
+        """Read one endpoint, which is watched again after that. Its errors do not affect other endpoints."""
         try:
             endpoint.poll()
         except Exception:
-            log.exception("a connection is closed: it could not be read")
+            log.exception("failed to read a connection; it is closed")
             endpoint.close("closed (it could not be read)")
 
     def stop(self) -> None:

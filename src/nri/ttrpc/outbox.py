@@ -1,10 +1,9 @@
-"""Replies that the peer was not ready to read at once: a thread writes them, for as long as there are any.
+"""Replies that the peer did not read at once: a thread writes them, as long as there are any.
 
-A thread that reads has no time to wait for the peer: others wait for what it reads. And that a write would have to wait
-does not say that the peer is dead: it may be stopped for a moment, or another thread of ours may be in the middle of a
-write on a busy machine. So such a reply is left here, and only `Link.reply_timeout_s` ends a connection. A peer that
-sends requests and reads no replies fills no memory: reading stops while too much is here. Next: `nri.ttrpc.answering`,
-which leaves them here.
+A reading thread must not wait for the peer, because others wait for what it reads. A write that would wait does not
+mean that the peer is dead: it may be stopped for a moment, or another of our threads may be in the middle of a write on
+a busy machine. So such a reply is stored here, and only `Link.reply_timeout_s` ends a connection. A peer that sends
+requests and reads no replies cannot fill memory: reading stops while too many replies wait.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Outbox"]
 
-#: So many replies, or bytes, stop the reading of requests.
-ROOM_FRAMES: Final = 256
-ROOM_BYTES: Final = 1 << 20
+#: At this many waiting replies, or bytes of them, reading stops.
+MAX_WAITING_FRAMES: Final = 256
+MAX_WAITING_BYTES: Final = 1 << 20
 
 
 class Outbox:
-    """The late replies of one connection."""
+    """The waiting replies of one connection."""
 
     __slots__ = ("_frames", "_link", "_lock", "_size_bytes", "_writing")
 
@@ -41,22 +40,22 @@ class Outbox:
         self._lock = allocate_lock()
 
     def put(self, frame: bytes, deadline: float) -> None:
-        """Have a frame written; an empty one means the rest of one that was written in part."""
+        """Add a frame to write; an empty one stands for the rest of a partly written frame."""
         with self._lock:
             self._frames.append((frame, deadline))
             self._size_bytes += len(frame)
-            if len(self._frames) >= ROOM_FRAMES or self._size_bytes >= ROOM_BYTES:
+            if len(self._frames) >= MAX_WAITING_FRAMES or self._size_bytes >= MAX_WAITING_BYTES:
                 self._link.full.add(self)
             begin = not self._writing
             self._writing = True
         if begin:
             try:
                 Thread(target=self._write, name="ttrpc-outbox", daemon=True).start()
-            except RuntimeError:  # no threads are left for now: the next late reply tries again
+            except RuntimeError:  # no thread available: the next waiting reply tries again
                 self._writing = False
 
     def _write(self) -> None:
-        """Write until nothing is left."""
+        """Write all frames."""
         while True:
             with self._lock:
                 if not self._frames:
@@ -67,7 +66,7 @@ class Outbox:
             with self._lock:
                 self._frames.popleft()
                 self._size_bytes -= len(frame)
-                room = len(self._frames) <= ROOM_FRAMES // 2 and self._size_bytes <= ROOM_BYTES // 2
+                room = len(self._frames) <= MAX_WAITING_FRAMES // 2 and self._size_bytes <= MAX_WAITING_BYTES // 2
             if room:
                 self._link.make_room(self)
 
@@ -88,5 +87,5 @@ class Outbox:
             link.fail(error.reason)
         except DeadlineExceeded:
             link.fail("closed (the peer does not read its replies)")
-        except Exception as error:  # noqa: BLE001 - else the frames after it would wait for ever
+        except Exception as error:  # noqa: BLE001 - otherwise later frames would wait for ever
             link.fail(f"closed (a reply could not be written: {error})")

@@ -1,9 +1,7 @@
-"""The three kinds of calls that wait for a response: how each of them learns that its response is there.
+"""The three kinds of waiting calls: how each one gets its response.
 
-Responses are numbered where they are read, by the thread that has the role of the reader: `ARRIVALS`. So of two words
-of one peer the later one has the greater number, whatever the threads do that take them further.
-
-`nri.ttrpc.answering` hands over the response, and `nri.ttrpc.link` the turn to read.
+The reading thread numbers responses with `ARRIVALS`. So of two messages of a peer the later one has the greater number,
+whatever other threads do. `nri.ttrpc.answerer` passes on the response, and `nri.ttrpc.link` the role of the reader.
 """
 
 from __future__ import annotations
@@ -21,17 +19,18 @@ if TYPE_CHECKING:
     from nri.errors import ConnectionClosed, DeadlineExceeded
     from nri.ttrpc.envelope import Response
 
-    #: A request on its way: stream id, method, deadline, who waits if not the reader, and what went wrong.
+    #: A request that was sent: stream id, method, deadline, the waiter unless the caller is the reader, and the
+    #: failure.
     Sent = tuple[int, str, float | None, "Waiter | None", DeadlineExceeded | ConnectionClosed | None]
 
 __all__ = ["ARRIVALS", "Callback", "Reading", "Waiter", "payload_of"]
 
-#: Numbers for what peers say, in the order in which this process reads it.
+#: Numbers of messages from peers, in the order in which this process reads them.
 ARRIVALS: Final = itertools.count(1)
 
 
 class Waiter:
-    """One call that waits: its response, once it is there, and a lock that is released to wake it."""
+    """A waiting call: its response, once it has arrived, and a lock that is released to wake it."""
 
     __slots__ = ("lock", "response")
 
@@ -41,11 +40,11 @@ class Waiter:
         self.lock.acquire()
 
     def wake(self) -> None:
-        """Wake the thread that waits: the response is there, or the connection has ended."""
+        """Wake the waiting thread: the response has arrived, or the connection has ended."""
         self.nudge()
 
     def nudge(self) -> bool:
-        """Have the thread look again: perhaps no thread is reading now. False if there is no thread to wake."""
+        """Wake the waiting thread, which becomes the reader if there is none. False if there is no thread to wake."""
         try:
             self.lock.release()
         except RuntimeError:
@@ -54,7 +53,7 @@ class Waiter:
 
 
 class Reading:
-    """One call whose thread is the reader from before it writes until it has its response: it need not be woken."""
+    """A call whose thread is the reader from the write to the response, so it need not be woken."""
 
     __slots__ = ("response",)
 
@@ -65,25 +64,25 @@ class Reading:
         """Do nothing: the end of the connection ends its read."""
 
     def nudge(self) -> bool:
-        """Say that there is no thread to wake."""
+        """Return False: there is no thread to wake."""
         return False
 
 
 class Callback:
-    """One call that no thread waits for: its outcome goes to a function, in the thread that reads it."""
+    """A call without a waiting thread: the reading thread passes its outcome to a function."""
 
-    __slots__ = ("_done", "response")
+    __slots__ = ("_callback", "response")
 
-    def __init__(self, done: Callable[[Response | None], None]) -> None:
+    def __init__(self, callback: Callable[[Response | None], None]) -> None:
         self.response: Response | None = None
-        self._done = done
+        self._callback = callback
 
     def wake(self) -> None:
-        """Hand over the outcome: the response, or None at the end of the connection."""
-        self._done(self.response)
+        """Call the function with the response, or with None at the end of the connection."""
+        self._callback(self.response)
 
     def nudge(self) -> bool:
-        """Say that there is no thread to wake."""
+        """Return False: there is no thread to wake."""
         return False
 
 

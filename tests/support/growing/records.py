@@ -91,10 +91,10 @@ def kept(n: int) -> Callable[[], object]:
     def run() -> None:
         inventory = Inventory()
         inventory.creating("c", "web")
-        merge = StopMerge(m.StopContainerRequest(container=big.container()), known=inventory.known)
+        merge = StopMerge(m.StopContainerRequest(container=big.container()), containers=inventory.known)
         merge.apply("00-plugin", reply)
-        for number, (plugin, update) in enumerate(merge.side.kept):
-            inventory.keep_update(plugin, update, "StopContainer", number)
+        for number, (plugin, update) in enumerate(merge.side.deferred):
+            inventory.defer_update(plugin, update, "StopContainer", number)
 
     return run
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nri.trace import blocks
 from nri.trace.catalog import Catalog, raw_fields
-from nri.trace.dissect import Dissector
+from nri.trace.dissection import Dissector
 from nri.trace.history import Trace
 from nri.trace.pb import api_pb2 as t
 from nri.wire import bytes_field

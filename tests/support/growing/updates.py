@@ -18,7 +18,7 @@ def update_event(*replies: m.UpdateContainerResponse, known_names: Any = None) -
     encoded = [reply.SerializeToString() for reply in replies]
 
     def run() -> None:
-        merge = UpdateMerge(m.UpdateContainerRequest(container=big.container()), known=known_names)
+        merge = UpdateMerge(m.UpdateContainerRequest(container=big.container()), containers=known_names)
         for n, reply in enumerate(encoded):
             merge.apply(f"{n:02}-plugin", m.UpdateContainerResponse.FromString(reply))
             merge.resources.SerializeToString()

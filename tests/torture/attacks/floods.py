@@ -33,12 +33,12 @@ def updates(target: Target) -> None:
                 plugin.ask("UpdateContainers", payload)
                 under_way += 1
                 target.count["asked"] += 1
-            each = plugin.next()
-            if isinstance(each, Request):
-                plugin.answer(each.stream_id, b"")
+            entry = plugin.next()
+            if isinstance(entry, Request):
+                plugin.answer(entry.stream_id, b"")
             else:
                 under_way -= 1
-                target.count["refused"] += bool(each.code)
+                target.count["refused"] += bool(entry.code)
 
 
 def some_are_refused(outcome: Outcome) -> None:
@@ -91,17 +91,17 @@ def registers_again(target: Target) -> None:
 
 def silent_connections(target: Target) -> None:
     """Three hundred connections that say nothing; each that is closed is made anew."""
-    held: list[Hostile] = []
+    holder: list[Hostile] = []
     while not target.over:
         target.count["connections"] += 1
         try:
-            held.append(target.connect())
+            holder.append(target.connect())
         except (Gone, OSError):
             target.sleep(0.05)
-        if len(held) > 300:
-            held.pop(0).close()
-    for each in held:
-        each.close()
+        if len(holder) > 300:
+            holder.pop(0).close()
+    for resource in holder:
+        resource.close()
 
 
 def half_requests(target: Target) -> None:
@@ -120,13 +120,13 @@ def half_requests(target: Target) -> None:
 
 def slow_letters(target: Target) -> None:
     """Two hundred connections that send a registration byte by byte."""
-    held = []
+    holder = []
     for number in range(200):
         plugin = target.connect(f"slow{number}")
         plugin.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1024)
-        held.append((plugin, plugin.request_bytes("RegisterPlugin", m.RegisterPluginRequest(plugin_name="x" * 500))))
+        holder.append((plugin, plugin.request_bytes("RegisterPlugin", m.RegisterPluginRequest(plugin_name="x" * 500))))
     for place in itertools.count():
-        for plugin, data in held:
+        for plugin, data in holder:
             if target.over or place >= len(data):
                 return
             target.count["letters"] += 1

@@ -45,8 +45,8 @@ def many_updates(target: Target) -> None:
 
 
 def many_variables_twice(target: Target) -> None:
-    mine, others = variables(40_000, "A"), variables(40_000, "B")
-    target.together(partial(to_create, mine, target), partial(to_create, others, target, "hostile", "30"))
+    own_entry, other_entries = variables(40_000, "A"), variables(40_000, "B")
+    target.together(partial(to_create, own_entry, target), partial(to_create, other_entries, target, "hostile", "30"))
 
 
 def empty_entries(target: Target) -> None:
@@ -98,8 +98,8 @@ def bogus_ids_refused(target: Target) -> None:
     def answer(request: Request) -> Answer:
         if request.method != "CreateContainer":
             return b""
-        own = m.CreateContainerRequest.FromString(request.payload).container.id
-        return reply + m.CreateContainerResponse(update=[m.ContainerUpdate(container_id=own)]).SerializeToString()
+        id_ = m.CreateContainerRequest.FromString(request.payload).container.id
+        return reply + m.CreateContainerResponse(update=[m.ContainerUpdate(container_id=id_)]).SerializeToString()
 
     with target.connect() as plugin:
         plugin.join().serve(target, answer)

@@ -54,10 +54,10 @@ def half_a_message(target: Target) -> None:
     """Begins an answer and never ends it."""
 
     def answer(request: Request) -> Answer:
-        whole = encode_response(bytes(2000), 0, "")
+        complete = encode_response(bytes(2000), 0, "")
         return Raw(
-            b"\x00\x00\x00\x01" + (len(whole) + 10).to_bytes(4, "big") + len(whole).to_bytes(4, "big")
-            + request.stream_id.to_bytes(4, "big") + b"\x02\x00" + whole[:100], trunk=True,
+            b"\x00\x00\x00\x01" + (len(complete) + 10).to_bytes(4, "big") + len(complete).to_bytes(4, "big")
+            + request.stream_id.to_bytes(4, "big") + b"\x02\x00" + complete[:100], trunk=True,
         )  # fmt: skip
 
     with target.connect() as plugin:
@@ -100,11 +100,11 @@ def _polite(target: Target) -> None:
     with target.connect("polite", "70", events=UNUSED) as plugin:
         plugin.join()
         while not target.over:
-            asked = time.monotonic()
+            start_s = time.monotonic()
             plugin.ask("UpdateContainers", request)
             plugin.reply()
             target.count["polite"] += 1
-            target.count["polite-ms"] = max(target.count["polite-ms"], int((time.monotonic() - asked) * 1000))
+            target.count["polite-ms"] = max(target.count["polite-ms"], int((time.monotonic() - start_s) * 1000))
             target.sleep(0.02)
 
 
@@ -118,7 +118,7 @@ def others_updates_pass(outcome: Outcome) -> None:
 def validator_that_hangs(target: Target) -> None:
     """Answers all events; does not answer as a validator."""
     with target.connect(events=ALL) as plugin:
-        plugin.join().serve(target, lambda each: None if each.method == "ValidateContainerAdjustment" else b"")
+        plugin.join().serve(target, lambda entry: None if entry.method == "ValidateContainerAdjustment" else b"")
 
 
 HANGS = '["20-hostile"]\nbreaker = { misses = 2, retry = "1s" }\n'

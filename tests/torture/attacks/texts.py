@@ -72,14 +72,14 @@ def values(target: Target) -> None:
     evict = [m.ContainerEviction(container_id="standing-1", reason=EVIL), m.ContainerEviction(container_id=EVIL)]
     adjust = m.ContainerAdjustment(env=[m.KeyValue(key="EVIL", value=EVIL)], annotations={"evil": EVIL})
     reply = m.CreateContainerResponse(adjust=adjust, update=[update, bogus], evict=evict).SerializeToString()
-    asked = m.UpdateContainersRequest(update=[bogus], evict=evict)
+    requests = m.UpdateContainersRequest(update=[bogus], evict=evict)
 
     with target.connect() as plugin:
         plugin.join()
 
         def answer(request: Request) -> Answer:
             if target.count[request.method] % 5 == 0:
-                plugin.ask("UpdateContainers", asked)
+                plugin.ask("UpdateContainers", requests)
             return reply if request.method == "CreateContainer" else b""
 
         plugin.serve(target, answer)
@@ -89,7 +89,7 @@ def reasons(target: Target) -> None:
     """Refuse every container as a validator, with such a reason."""
     verdict = m.ValidateContainerAdjustmentResponse(reject=True, reason=EVIL).SerializeToString()
     with target.connect(events=ALL) as plugin:
-        plugin.join().serve(target, lambda each: verdict if each.method == "ValidateContainerAdjustment" else b"")
+        plugin.join().serve(target, lambda entry: verdict if entry.method == "ValidateContainerAdjustment" else b"")
 
 
 def stray(target: Target) -> None:

@@ -59,7 +59,7 @@ def test_events_need_start(mode: Mode) -> None:
 
 def made(**options: Any) -> Adaptation:
     """An adaptation of a runtime without containers, plugins or socket."""
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "synchronize": lambda: ([], []),
         "update": lambda updates: None,
         "plugin_path": "/nonexistent",
@@ -67,7 +67,7 @@ def made(**options: Any) -> Adaptation:
         "policy_path": None,
         **options,
     }
-    return Adaptation("r", "1", **given)
+    return Adaptation("r", "1", **arguments)
 
 
 @both
@@ -75,12 +75,12 @@ def test_a_second_start_is_refused_and_ends_nothing(mode: Mode, tmp_path: Path) 
     path = tmp_path / "nri.sock"
     adaptation = made(compat=mode, disable_connections=False, socket_path=str(path))
     adaptation.start()
-    with pytest.raises(LocalProtocolError, match=r"^start\(\) was called already"):
+    with pytest.raises(LocalProtocolError, match=r"^start\(\) or stop\(\) was called before"):
         adaptation.start()
     assert path.is_socket()
     adaptation.run_pod_sandbox(make_pod())
     adaptation.stop()
-    with pytest.raises(LocalProtocolError, match="make a new one"):
+    with pytest.raises(LocalProtocolError, match="create a new one"):
         adaptation.start()
 
 
@@ -89,13 +89,16 @@ def test_a_second_start_is_refused_and_ends_nothing(mode: Mode, tmp_path: Path) 
     [
         ({"synchronize": None}, "failed to create NRI adaptation, nil SyncFn"),
         ({"update": None}, "failed to create NRI adaptation, nil UpdateFn"),
-        ({"update": 5}, "update is 5: a function is expected"),
-        ({"synchronize": ([], [])}, "synchronize is ([], []): a function is expected"),
-        ({"request_timeout_s": "2s"}, "request_timeout_s is '2s': seconds above 0 are expected"),
-        ({"request_timeout_s": -1}, "request_timeout_s is -1: seconds above 0 are expected"),
-        ({"registration_timeout_s": float("nan")}, "registration_timeout_s is nan: seconds above 0 are expected"),
+        ({"update": 5}, "update must be a function, not 5"),
+        ({"synchronize": ([], [])}, "synchronize must be a function, not ([], [])"),
+        ({"request_timeout_s": "2s"}, "request_timeout_s must be a number of seconds above 0, not '2s'"),
+        ({"request_timeout_s": -1}, "request_timeout_s must be a number of seconds above 0, not -1"),
+        (
+            {"registration_timeout_s": float("nan")},
+            "registration_timeout_s must be a number of seconds above 0, not nan",
+        ),
         ({"compat": "go"}, 'compat must be "default" or "reference", not \'go\''),
-        ({"fan_out": EventMask.of("CreateContainer", "StartContainer")}, "fan_out: CreateContainer: what a plugin"),
+        ({"fan_out": EventMask.of("CreateContainer", "StartContainer")}, "fan_out must not contain CreateContainer: "),
     ],
 )
 def test_options_that_cannot_be_are_refused_with_what_is_expected(options: dict[str, Any], text: str) -> None:
@@ -175,7 +178,7 @@ def test_an_end_while_plugins_are_launched_ends_all_that_the_start_goes_on_with(
     wait_for(launched.exists, "the plugin was launched, and is waited for")
     adaptation.stop()
     thread.join(20)
-    assert [str(each) for each in errors] == ["stop() was called before start() had ended"]
+    assert [str(entry) for entry in errors] == ["stop() was called while start() was running"]
     assert not path.exists()
     with pytest.raises(LocalProtocolError, match="the adaptation is stopped"):
         adaptation.run_pod_sandbox(make_pod())
@@ -198,7 +201,7 @@ def test_an_end_by_a_handler_of_a_signal_that_comes_while_it_begins_to_listen_en
         adaptation.stop()
 
     monkeypatch.setattr(Listener, "start", interrupted)
-    with pytest.raises(LocalProtocolError, match=r"stop\(\) was called before start\(\) had ended"):
+    with pytest.raises(LocalProtocolError, match=r"stop\(\) was called while start\(\) was running"):
         adaptation.start()
     assert not path.exists()
     with pytest.raises(LocalProtocolError, match="the adaptation is stopped"):
@@ -207,15 +210,15 @@ def test_an_end_by_a_handler_of_a_signal_that_comes_while_it_begins_to_listen_en
 
 
 def test_a_connection_that_is_given_gets_its_configuration() -> None:
-    seen: list[str] = []
+    calls: list[str] = []
 
     class Configured(Quiet):
         def configure(self) -> None:
-            seen.append(self.config)
+            calls.append(self.config)
 
     with FakeRuntime() as runtime:
         runtime.add(Configured(), config="word: own")
-    assert seen == ["word: own"]
+    assert calls == ["word: own"]
 
 
 def test_plugins_are_told_by_index_whatever_their_kind() -> None:
@@ -269,26 +272,26 @@ def test_without_a_history_the_admin_socket_still_tells_plugins_and_policies(tmp
 
 
 def test_interceptors_see_the_calls_of_every_plugin() -> None:
-    seen: list[str] = []
+    calls: list[str] = []
 
     class Notes(Interceptor):
         def call(self, request: Request, proceed: Any) -> bytes:
-            seen.append(request.method)
+            calls.append(request.method)
             reply: bytes = proceed(request)
             return reply
 
     with FakeRuntime(interceptors=[Notes()]) as runtime:
         runtime.add(Quiet())
         runtime.start_container()
-    assert seen == ["Configure", "Synchronize", "StartContainer", "Shutdown"]
+    assert calls == ["Configure", "Synchronize", "StartContainer", "Shutdown"]
 
 
 def test_without_connections_there_is_no_socket_and_built_in_plugins_take_part(tmp_path: Path) -> None:
     path = tmp_path / "nri.sock"
-    made = Adaptation(
+    adaptation = Adaptation(
         "node", "1", synchronize=lambda: ([], []), update=lambda _: None, socket_path=str(path), policy_path=None,
         disable_connections=True, plugin_path=str(tmp_path), builtin=[BuiltinPlugin("10", "b", object())],
     )  # fmt: skip
-    with made:
+    with adaptation:
         assert not path.exists()
-        assert [row.plugin for row in made.plugins] == ["10-b"]
+        assert [row.plugin for row in adaptation.plugins] == ["10-b"]

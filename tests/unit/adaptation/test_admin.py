@@ -39,8 +39,8 @@ def provenance():
 @pytest.fixture
 def path(provenance):
     with tempfile.TemporaryDirectory(prefix="nri-admin-", dir="/tmp") as folder:
-        there = "7c0ffee"
-        shown = (provenance, Policies(None), lambda: PLUGINS, Rules.DEFAULT, there.startswith, Recent(Reporting()))
+        existing = "7c0ffee"
+        shown = (provenance, Policies(None), lambda: PLUGINS, Rules.DEFAULT, existing.startswith, Recent(Reporting()))
         served = Admin(f"{folder}/run/admin.sock", *shown)
         served.start()
         yield served.path
@@ -75,14 +75,14 @@ def test_a_beginning_that_several_have_is_refused_with_their_ids(path, provenanc
     record(provenance, "1f2e")
     record(provenance, "1f2d")
     error = refusal(path, "Why", {"container": "1f"})
-    assert error.message == '"1f" may be any of 1f2d (web), 1f2e (web)'
+    assert error.message == '"1f" matches several containers: 1f2d (web), 1f2e (web)'
 
 
 def test_names_are_enough_and_the_container_that_is_there_is_meant(path, provenance):
     record(provenance, "1f2e", pod="one")
     record(provenance, "7c0", pod="two")
-    for word, found in {"one": "1f2e", "two/web": "7c0", "prod/one/web": "1f2e", "web": "7c0"}.items():
-        assert ask(path, "Why", {"container": word})["container"] == found
+    for word, matches in {"one": "1f2e", "two/web": "7c0", "prod/one/web": "1f2e", "web": "7c0"}.items():
+        assert ask(path, "Why", {"container": word})["container"] == matches
 
 
 def test_of_the_tries_to_create_a_container_the_last_one_is_meant(path, provenance):
@@ -94,10 +94,11 @@ def test_of_the_tries_to_create_a_container_the_last_one_is_meant(path, provenan
 def test_a_container_without_a_history_never_was_or_was_removed_or_is_older_than_the_history(path, provenance):
     record(provenance, "1f2e3d4c")
     provenance.forget("1f2e3d4c")
-    reasons = {"9": 'no container "9": there is no such id,', "1f2e": 'container "1f2e" is forgotten: it was removed',
-               "7c0f": "history is kept only since the runtime's start, 20"}  # fmt: skip
-    for wanted, words in reasons.items():
-        error = refusal(path, "Why", {"container": wanted})
+    reasons = {"9": 'container "9" not found: no container since',
+               "1f2e": 'no history of container "1f2e": it was removed',
+               "7c0f": "only the busiest containers since the start of the runtime, 20"}  # fmt: skip
+    for expected, words in reasons.items():
+        error = refusal(path, "Why", {"container": expected})
         assert error.code == Code.NOT_FOUND
         assert words in error.message
 
@@ -169,9 +170,9 @@ def test_a_reader_that_takes_nothing_keeps_neither_the_socket_nor_its_end_waitin
         assert ask(path, "Plugins", {})["plugins"] == PLUGINS
 
 
-@pytest.mark.parametrize("told", [b"[]", b"{}", b"\xff", b'{"run": "a", "next": 1, "missed": 0, "rows": {}}'])
-def test_readings_of_another_program_are_refused(tmp_path, told):
-    methods = {"Events": Method(lambda _: [told], streaming="server")}
+@pytest.mark.parametrize("messages", [b"[]", b"{}", b"\xff", b'{"run": "a", "next": 1, "missed": 0, "rows": {}}'])
+def test_readings_of_another_program_are_refused(tmp_path, messages):
+    methods = {"Events": Method(lambda _: [messages], streaming="server")}
     with Server(str(tmp_path / "a.sock"), [Service(SERVICE, methods)]), pytest.raises(RemoteProtocolError):
         next(follow(str(tmp_path / "a.sock"), {}))
 
@@ -204,7 +205,7 @@ def test_a_chain_that_is_too_long_for_one_reply_loses_its_oldest_steps(path, pro
 def test_an_answer_that_is_no_json_is_an_error_that_names_the_socket(tmp_path, answer):
     path = str(tmp_path / "admin.sock")
     service = Service(SERVICE, {"Plugins": Method(lambda payload: answer)})
-    with Server(path, [service]), pytest.raises(RemoteProtocolError, match=f"answer of {path} is no JSON: "):
+    with Server(path, [service]), pytest.raises(RemoteProtocolError, match=f"reply from {path} is not JSON: "):
         ask(path, "Plugins", {})
 
 

@@ -12,7 +12,7 @@ import pytest
 from nri.adaptation.admin_client import AdminClient
 from nri.errors import NriError, ProgramUnreachable, RuntimeUnavailable
 from nri.testing import FakeRuntime
-from nri.trace.live import live_events
+from nri.trace.live_events import live_events
 from nri.ttrpc import Server, Service
 
 
@@ -42,33 +42,33 @@ def test_one_that_does_not_answer_or_is_none_is_named_with_the_option(path: str)
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(path)
         silent.listen()
-        told, kind = reason(path)
-        assert told.startswith(f"{path} does not answer") and kind is ProgramUnreachable
+        messages, kind = reason(path)
+        assert messages.startswith(f"{path} did not answer") and kind is ProgramUnreachable
     with Server(path, [Service("other", {})]):
-        told, kind = reason(path)
-        assert "is not an admin socket" in told and "--admin-socket" in told and kind is ProgramUnreachable
+        messages, kind = reason(path)
+        assert "is not an admin socket" in messages and "--admin-socket" in messages and kind is ProgramUnreachable
 
 
 def test_one_whose_runtime_has_ended_says_so_and_one_that_was_never_there_who_has_them(path: str) -> None:
-    told, kind = reason(path)
-    has = "only runtimes that are built on nri have an admin socket, where admin_socket is set; name another with"
+    messages, kind = reason(path)
+    has = "only runtimes built on nri have an admin socket, if admin_socket is set; name another with"
     assert (
-        told == f"cannot connect to {path}: No such file or directory; {has} --admin-socket"
+        messages == f"cannot connect to {path}: No such file or directory; {has} --admin-socket"
         and kind is ProgramUnreachable
     )
-    with socket.socket(socket.AF_UNIX) as left:
-        left.bind(path)
-    told, kind = reason(path)
+    with socket.socket(socket.AF_UNIX) as remainder:
+        remainder.bind(path)
+    messages, kind = reason(path)
     Path(f"{path}.txt").touch()
-    assert reason(f"{path}.txt")[0].endswith(": Connection refused: it is no socket; name another with --admin-socket")
-    ended = "Connection refused: nobody listens there any more; start the runtime that did, or name another with"
-    assert told == f"cannot connect to {path}: {ended} --admin-socket" and kind is ProgramUnreachable
+    assert reason(f"{path}.txt")[0].endswith(": Connection refused: not a socket; name another with --admin-socket")
+    ended = "Connection refused: no process listens on it; start the runtime, or name another with"
+    assert messages == f"cannot connect to {path}: {ended} --admin-socket" and kind is ProgramUnreachable
 
 
 def test_a_container_without_a_history_is_told_with_what_lists_them(path: str) -> None:
     with FakeRuntime(admin_socket=path):
-        told, kind = reason(path)
-        assert told.endswith("try: nri pod ps") and kind is NriError
+        messages, kind = reason(path)
+        assert messages.endswith("try: nri pod ps") and kind is NriError
 
 
 def test_what_happens_now_is_read_from_it_and_its_failures_are_lines_too(path: str) -> None:

@@ -33,10 +33,10 @@ METHODS = [spec.method for spec in EVENTS if spec.kind in ("pod", "container") a
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_event_reaches_a_plugin_that_handles_it(nri_runtime: FakeRuntime, method: str) -> None:
-    seen: list[Any] = []
-    nri_runtime.add(plugin("a", **{method: lambda *given: seen.append(given[0].id)}))
+    calls: list[Any] = []
+    nri_runtime.add(plugin("a", **{method: lambda *arguments: calls.append(arguments[0].id)}))
     call(nri_runtime, method)
-    assert seen == [POD.id]
+    assert calls == [POD.id]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -45,14 +45,14 @@ def test_what_is_no_message_or_in_another_order_is_refused_with_what_is_taken(
 ) -> None:
     spec = next(spec for spec in EVENTS if spec.method == method)
     of_pod = spec.kind == "pod"
-    given: list[Any] = [{"id": "p"}] if of_pod else [CONTAINER, POD]
+    arguments: list[Any] = [{"id": "p"}] if of_pod else [CONTAINER, POD]
     if method == "update_container":
-        given.append(m.LinuxResources())
+        arguments.append(m.LinuxResources())
     with pytest.raises(TypeError) as caught:
-        getattr(nri_runtime.adaptation, method)(*given)
+        getattr(nri_runtime.adaptation, method)(*arguments)
     takes = "(pod) takes PodSandbox" if of_pod else "(pod, container) takes PodSandbox and Container"
     names = "dict" if of_pod else "Container and PodSandbox"
-    assert str(caught.value) == f"{method}{takes} of nri.api.messages, and was given {names}"
+    assert str(caught.value) == f"{method}{takes} of nri.api.messages, not {names}"
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -76,21 +76,21 @@ def test_every_event_ends_at_the_callers_limit_whichever_comes_first(
 
 
 def test_a_pods_update_carries_its_resources_and_its_overhead(nri_runtime: FakeRuntime) -> None:
-    seen: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []
 
     def update(pod: nri.PodSandbox, overhead: m.LinuxResources, resources: m.LinuxResources) -> None:
-        seen.append((overhead.cpu.shares.value, resources.cpu.shares.value))
+        calls.append((overhead.cpu.shares.value, resources.cpu.shares.value))
 
     nri_runtime.add(plugin("a", update_pod_sandbox=update))
     overhead, resources = m.LinuxResources(), m.LinuxResources()
     overhead.cpu.shares.value, resources.cpu.shares.value = 1, 2
     nri_runtime.adaptation.update_pod_sandbox(POD, overhead, resources)
-    assert seen == [(1, 2)]
+    assert calls == [(1, 2)]
 
 
-@pytest.mark.parametrize(("method", "known"), [("remove_container", False), ("stop_container", True)])
+@pytest.mark.parametrize(("method", "names"), [("remove_container", False), ("stop_container", True)])
 def test_a_container_that_is_removed_is_not_known_any_more_even_if_a_plugin_refuses(
-    nri_runtime: FakeRuntime, method: str, known: bool
+    nri_runtime: FakeRuntime, method: str, names: bool
 ) -> None:
     def refuse(*_: Any) -> None:
         raise nri.Reject("no")
@@ -99,4 +99,4 @@ def test_a_container_that_is_removed_is_not_known_any_more_even_if_a_plugin_refu
     nri_runtime.add(plugin("a", **{method: refuse}))
     with pytest.raises(PluginError):
         call(nri_runtime, method)
-    assert ("c" in parts_of(nri_runtime.adaptation).trail.inventory.known) is known
+    assert ("c" in parts_of(nri_runtime.adaptation).trail.inventory.known) is names

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import nri
-from nri.adaptation.audit.bounded_log import MOST
+from nri.adaptation.audit.bounded_log import MAX_LINES
 from nri.api import messages as m
 from nri.errors import NriError, PluginRejected, RpcError, ValidationRejected
 from nri.metrics import Observer
@@ -118,20 +118,20 @@ def test_a_name_an_index_and_a_version_are_one_line(caplog: pytest.LogCaptureFix
     with FakeRuntime() as runtime:
         for bad in (m.RegisterPluginRequest(plugin_name=ODD, plugin_idx="10"),
                     m.RegisterPluginRequest(plugin_name="a", plugin_idx=LONG)):  # fmt: skip
-            ours, theirs = socket.socketpair()
-            with theirs:
-                runtime.connect(ours)
-                theirs.sendall(request("RegisterPlugin", bad))
-                theirs.settimeout(10)
-                answer = theirs.recv(1 << 20)
+            local, remote = socket.socketpair()
+            with remote:
+                runtime.connect(local)
+                remote.sendall(request("RegisterPlugin", bad))
+                remote.settimeout(10)
+                answer = remote.recv(1 << 20)
                 assert b"invalid plugin" in answer
                 assert len(answer) < 2000
                 assert b"\x1b" not in answer
-        ours, theirs = socket.socketpair()
-        with theirs:
-            runtime.connect(ours)
+        local, remote = socket.socketpair()
+        with remote:
+            runtime.connect(local)
             hello = m.RegisterPluginRequest(plugin_name="v", plugin_idx="10", NRI_version=ODD + LONG)
-            theirs.sendall(request("RegisterPlugin", hello) + response(1, m.ConfigureResponse()) + response(3))
+            remote.sendall(request("RegisterPlugin", hello) + response(1, m.ConfigureResponse()) + response(3))
             wait_for(lambda: any(row.plugin == "10-v" for row in runtime.plugins), "it registers")
             version = runtime.health("10-v").nri_version
             assert version.isprintable()
@@ -151,8 +151,8 @@ def test_refused_connections_are_counted_and_logged_at_a_bounded_rate(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "nri.adaptation")
-    path, seen = str(tmp_path / "nri.sock"), Counting()
-    with FakeRuntime(socket_path=path, observer=seen) as runtime:
+    path, counting = str(tmp_path / "nri.sock"), Counting()
+    with FakeRuntime(socket_path=path, observer=counting) as runtime:
         socks = []
         try:
             for number in range(200):
@@ -161,12 +161,12 @@ def test_refused_connections_are_counted_and_logged_at_a_bounded_rate(
                 sock.connect(path)
                 if number % 2:
                     sock.sendall(register("no name!", "10"))
-            wait_for(lambda: "registration refused" in seen.refused, "a registration is refused")
-            wait_for(lambda: seen.refused.count("not registered") >= 100, "those that do not register make room")
+            wait_for(lambda: "registration refused" in counting.refused, "a registration is refused")
+            wait_for(lambda: counting.refused.count("not registered") >= 100, "those that do not register make room")
         finally:
             for sock in socks:
                 sock.close()
         check(caplog, runtime)
     lines = [record.getMessage() for record in caplog.records if record.name.startswith("nri.adaptation")]
-    assert len(lines) <= 4 * MOST, lines
+    assert len(lines) <= 4 * MAX_LINES, lines
     assert any("registration refused: invalid plugin name" in line for line in lines)

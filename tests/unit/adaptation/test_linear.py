@@ -25,5 +25,5 @@ def test_twice_the_input_is_twice_the_work(name: str, caplog: pytest.LogCaptureF
     caplog.set_level(logging.CRITICAL)
     case: Case = CASES[name]
     case(SIZE)()  # imports
-    once, twice = calls(case(SIZE)), calls(case(2 * SIZE))
-    assert twice <= 2.2 * once + 200, f"{once} calls, then {twice}"
+    entry, twice = calls(case(SIZE)), calls(case(2 * SIZE))
+    assert twice <= 2.2 * entry + 200, f"{entry} calls, then {twice}"

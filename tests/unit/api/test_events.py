@@ -23,8 +23,8 @@ def test_a_row_names_the_call_of_the_plugin_service(spec) -> None:
 
 
 def test_nine_events_are_relayed_to_old_peers() -> None:
-    own = {spec.rpc for spec in EVENTS if not spec.relayed}
-    assert own == {
+    own_entry = {spec.rpc for spec in EVENTS if not spec.relayed}
+    assert own_entry == {
         "CreateContainer",
         "UpdateContainer",
         "StopContainer",
@@ -97,6 +97,6 @@ def test_a_mask_is_never_negative_and_an_event_never_unknown() -> None:
 
 
 def test_a_mask_stays_one_through_pickling() -> None:
-    again = pickle.loads(pickle.dumps(OLD))
-    assert again == OLD
-    assert type(again) is EventMask
+    second = pickle.loads(pickle.dumps(OLD))
+    assert second == OLD
+    assert type(second) is EventMask

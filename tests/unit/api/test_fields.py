@@ -109,8 +109,8 @@ def test_a_declaration_covers_fields_and_keys(
     text: str, inside: list[tuple[str, str]], outside: list[tuple[str, str]]
 ) -> None:
     declared = Declared(text)
-    assert [each for each in inside if not declared.covers(*each)] == []
-    assert [each for each in outside if declared.covers(*each)] == []
+    assert [entry for entry in inside if not declared.covers(*entry)] == []
+    assert [entry for entry in outside if declared.covers(*entry)] == []
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,9 @@ def test_a_declaration_covers_fields_and_keys(
         ("envs.*", 'did you mean "env"?'),
         ("linux.resource.cpu", 'did you mean "linux.resources.cpu"?'),
         ("MemoryLimit", 'did you mean "MemLimit"?'),
-        ("args.first", "write such as Env"),
+        ("args.first", "write for example Env"),
         ("env.", 'did you mean "env"?'),
-        ("", "write such as Env"),
+        ("", "write for example Env"),
     ],
 )
 def test_a_name_that_is_no_field_is_refused_with_the_nearest(text: str, hint: str) -> None:

@@ -26,9 +26,9 @@ HEAVY = {
 
 def loaded_by(statement: str) -> set[str]:
     code = f"import sys\nbefore = set(sys.modules)\n{statement}\nprint(*(set(sys.modules) - before))"
-    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return set(done.stdout.split())
+    process = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    return set(process.stdout.split())
 
 
 @pytest.mark.parametrize("name", LIGHT)

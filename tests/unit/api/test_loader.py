@@ -24,9 +24,9 @@ print("nri.api.pb.api_pb2" in sys.modules)
 
 def run(code: str, **environment: str) -> str:
     command = [sys.executable, "-W", "ignore", "-c", code]  # protobuf warns about its slow back end
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | environment)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    process = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | environment)
+    assert process.returncode == 0, process.stderr
+    return process.stdout.strip()
 
 
 def test_the_fast_way_does_not_import_the_generated_module() -> None:

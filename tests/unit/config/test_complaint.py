@@ -9,7 +9,7 @@ from nri.errors import ConfigError
 
 
 @pytest.mark.parametrize(
-    ("key", "known", "words"),
+    ("key", "known_keys", "words"),
     [
         ("cpu", ["cpus", "mems"], 'did you mean "cpus"?'),
         ("by-name", ["by_name"], 'did you mean "by_name"?'),
@@ -18,8 +18,8 @@ from nri.errors import ConfigError
         ("x", [], "no key is known here"),
     ],
 )
-def test_the_nearest_key_is_suggested_else_all(key: str, known: list[str], words: str) -> None:
-    assert suggest(key, known) == words
+def test_the_nearest_key_is_suggested_else_all(key: str, known_keys: list[str], words: str) -> None:
+    assert suggest(key, known_keys) == words
 
 
 def test_values_are_shown_as_configuration_files_write_them() -> None:
@@ -31,4 +31,4 @@ def test_values_are_shown_as_configuration_files_write_them() -> None:
 def test_errors_told_together_keep_those_that_they_carry() -> None:
     a, b, c, d = (ConfigError("f", key, "is wrong") for key in "abcd")
     error = together([together([a, b]), together([c, d])])
-    assert [each.key for each in apart(error)] == ["a", "b", "c", "d"]
+    assert [single.key for single in apart(error)] == ["a", "b", "c", "d"]

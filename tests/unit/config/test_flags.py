@@ -22,7 +22,7 @@ class Config:
 
 
 @pytest.mark.parametrize(
-    ("field", "given", "value"),
+    ("field", "arguments", "value"),
     [
         ("text", ["10"], "10"),
         ("text", ["first", "last: one"], "last: one"),
@@ -36,15 +36,15 @@ class Config:
         ("places", ["0, 08"], (0, 8)),
     ],
 )
-def test_a_value_is_read_as_what_its_key_holds(field: str, given: list[str] | bool, value: object) -> None:
-    made = merge(Config, [flag_layer(Config, "flag", field, given)]).value
-    assert getattr(made, field) == value
+def test_a_value_is_read_as_what_its_key_holds(field: str, arguments: list[str] | bool, value: object) -> None:
+    config = merge(Config, [flag_layer(Config, "flag", field, arguments)]).value
+    assert getattr(config, field) == value
 
 
 def test_a_flag_comes_before_a_file() -> None:
     file = layer_of(Source("f.yaml", "number: 2\ntext: file\n"))
-    made = merge(Config, [file, flag_layer(Config, "number", "number", ["3"])]).value
-    assert (made.number, made.text) == (3, "file")
+    config = merge(Config, [file, flag_layer(Config, "number", "number", ["3"])]).value
+    assert (config.number, config.text) == (3, "file")
 
 
 def test_wrong_values_are_told_by_their_flags_all_at_once() -> None:

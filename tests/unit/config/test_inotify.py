@@ -38,20 +38,20 @@ class Looks:
 
 @pytest.fixture
 def looks_at() -> Iterator[Callable[..., Looks]]:
-    made: list[Looks] = []
+    changes: list[Looks] = []
 
     def make(*paths: Path) -> Looks:
-        made.append(Looks(*paths))
-        return made[-1]
+        changes.append(Looks(*paths))
+        return changes[-1]
 
     yield make
-    for each in made:
-        each.end()
+    for moment in changes:
+        moment.end()
 
 
 @pytest.fixture(autouse=True)
 def never_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inotify, "SELDOM_S", 3600.0)
+    monkeypatch.setattr(inotify, "IDLE_LOOK_S", 3600.0)
 
 
 def config_map(folder: Path, version: str) -> None:
@@ -95,7 +95,7 @@ def test_a_link_to_itself_is_no_reason_to_look_all_the_time(tmp_path: Path, look
     path.symlink_to("policy")
     looks = looks_at(path)
     looks.file_changes.wake()
-    wait_for(lambda: looks.looks == inotify.LOOKS, "it looks some times")
+    wait_for(lambda: looks.looks == inotify.LOOKS_PER_EVENT, "it looks some times")
     path.unlink()
     path.write_text("a")
     wait_for(lambda: looks.changes == 1, "the file is seen")
@@ -122,32 +122,32 @@ def test_a_config_map_is_swapped(tmp_path: Path, looks_at: Callable[..., Looks])
 def test_waking_it_gives_some_looks_and_then_it_sleeps(tmp_path: Path, looks_at: Callable[..., Looks]) -> None:
     looks = looks_at(tmp_path / "policy")
     looks.file_changes.wake()
-    wait_for(lambda: looks.looks == inotify.LOOKS, "it looks some times")
+    wait_for(lambda: looks.looks == inotify.LOOKS_PER_EVENT, "it looks some times")
     looks.file_changes.wake()
-    wait_for(lambda: looks.looks == 2 * inotify.LOOKS, "it looks as often again, and did not in between")
+    wait_for(lambda: looks.looks == 2 * inotify.LOOKS_PER_EVENT, "it looks as often again, and did not in between")
 
 
 def test_without_files_it_sleeps_until_it_is_woken(looks_at: Callable[..., Looks]) -> None:
     looks = looks_at()
     looks.file_changes.wake()
-    wait_for(lambda: looks.looks == inotify.LOOKS, "it is woken")
+    wait_for(lambda: looks.looks == inotify.LOOKS_PER_EVENT, "it is woken")
 
 
-@pytest.mark.parametrize("lacking", ["_inotify", "_add"])
+@pytest.mark.parametrize("missing_call", ["_inotify", "_add"])
 def test_where_the_kernel_has_no_inotify_left_it_looks_all_the_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks_at: Callable[..., Looks], lacking: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks_at: Callable[..., Looks], missing_call: str
 ) -> None:
-    monkeypatch.setattr(inotify, lacking, lambda *_: -1 if lacking == "_inotify" else False)
+    monkeypatch.setattr(inotify, missing_call, lambda *_: -1 if missing_call == "_inotify" else False)
     looks = looks_at(tmp_path / "policy")
-    wait_for(lambda: looks.looks > 2 * inotify.LOOKS, "it looks again and again")
+    wait_for(lambda: looks.looks > 2 * inotify.LOOKS_PER_EVENT, "it looks again and again")
 
 
 def test_a_look_comes_now_and_then_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks_at: Callable[..., Looks]
 ) -> None:
-    monkeypatch.setattr(inotify, "SELDOM_S", 0.01)
+    monkeypatch.setattr(inotify, "IDLE_LOOK_S", 0.01)
     looks = looks_at(tmp_path / "policy")
-    wait_for(lambda: looks.looks > 2 * inotify.LOOKS, "it looks without an event")
+    wait_for(lambda: looks.looks > 2 * inotify.LOOKS_PER_EVENT, "it looks without an event")
 
 
 def test_a_folder_that_was_moved_with_the_one_above_it_is_found_again(
@@ -158,10 +158,10 @@ def test_a_folder_that_was_moved_with_the_one_above_it_is_found_again(
     changes = FileChanges(path, look_s=0.01)
     path.parent.parent.rename(tmp_path / "away")
     path.parent.mkdir(parents=True)
-    monkeypatch.setattr(inotify, "SELDOM_S", 0.01)
+    monkeypatch.setattr(inotify, "IDLE_LOOK_S", 0.01)
     assert changes.wait()
     path.write_text("a")
-    monkeypatch.setattr(inotify, "SELDOM_S", 20.0)
+    monkeypatch.setattr(inotify, "IDLE_LOOK_S", 20.0)
     began = threading.Thread(target=changes.wait, daemon=True)
     began.start()
     began.join(10)

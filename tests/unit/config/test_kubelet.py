@@ -14,7 +14,7 @@ CONFIG = "var/lib/kubelet/config.yaml"
 
 
 @pytest.mark.parametrize(
-    ("files", "found"),
+    ("files", "expected"),
     [
         ({}, []),
         ({CPUS: '{"policyName":"none","defaultCpuSet":"","checksum":1}', MEMORY: '{"policyName":"None"}'}, []),
@@ -26,14 +26,14 @@ CONFIG = "var/lib/kubelet/config.yaml"
     ],
 )  # fmt: skip
 def test_a_manager_that_is_on_is_found(
-    tmp_path: Path, files: dict[str, str], found: list[tuple[str, str, str]]
+    tmp_path: Path, files: dict[str, str], expected: list[tuple[str, str, str]]
 ) -> None:
     write_files(tmp_path, files)
-    assert [each[:3] for each in pinning(str(tmp_path))] == found
+    assert [manager[:3] for manager in pinning(str(tmp_path))] == expected
 
 
 def test_it_is_said_what_to_do_about_it(tmp_path: Path) -> None:
     write_files(tmp_path, {MEMORY: '{"policyName":"Static"}'})
-    (found,) = pinning(str(tmp_path))
-    assert str(found) == f"/{MEMORY}: the kubelet's memory manager is on, with the policy Static"
-    assert found.next == f"set memoryManagerPolicy to None, remove /{MEMORY}, and start the kubelet again"
+    (manager,) = pinning(str(tmp_path))
+    assert str(manager) == f"/{MEMORY}: the kubelet's memory manager is on, with the policy Static"
+    assert manager.next == f"set memoryManagerPolicy to None, remove /{MEMORY}, and start the kubelet again"

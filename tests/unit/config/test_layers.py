@@ -58,7 +58,7 @@ def test_a_table_that_finds_fault_with_one_of_its_keys_has_the_place_of_that_key
 def test_mistakes_of_all_layers_are_told_together() -> None:
     with pytest.raises(ConfigError) as caught:
         merge(Config, [layer("a", "pth = 1"), layer("b", "\npath = 1")])
-    assert [str(each) for each in apart(caught.value)] == [
+    assert [str(error) for error in apart(caught.value)] == [
         'a:1: pth: unknown key (did you mean "path"?)',
         'b:2: path: expected text, not 1 (write it in quotes: "1")',
     ]
@@ -80,8 +80,8 @@ class Policy:
 
 
 def test_a_class_with_a_kind_is_also_read_from_a_resource_of_that_kind() -> None:
-    bare, whole = layer("bare", 'cpus = "1"'), layer("whole", 'kind = "PinPolicy"\n[spec]\ncpus = "2"')
-    merged = merge(Policy, [bare, whole])
+    bare, resource = layer("bare", 'cpus = "1"'), layer("whole", 'kind = "PinPolicy"\n[spec]\ncpus = "2"')
+    merged = merge(Policy, [bare, resource])
     assert (merged.value.cpus, merged.origins) == ("2", {"cpus": "whole:3"})
     with pytest.raises(ConfigError, match=r'^bad:3: cpu: unknown key \(did you mean "cpus"\?\)'):
         merge(Policy, [layer("bad", 'kind = "PinPolicy"\n[spec]\ncpu = "2"')])

@@ -16,13 +16,13 @@ from nri.engine.config import ENGINE_SETTINGS, EngineConfig, OciRuntime, Registr
 
 def test_every_setting_is_a_row_with_a_plain_value_and_its_origin() -> None:
     config = dataclasses.replace(EngineConfig(), runtimes={"runc": OciRuntime("/r", ("-a",))})
-    found = {row.key: (row.value, row.origin) for row in rows(config, {"runtimes.runc.path": "f:1"})}
-    assert found["runtimes.runc.path"] == ("/r", "f:1")
-    assert found["runtimes.runc.arguments"] == (["-a"], "default")
-    assert found["runtimes.runc.timeout"] == ("30s", "default")
-    assert found["nri.plugin_request_timeout"] == ("2s", "default")
-    assert found["images.registries"] == ([], "default")
-    assert found["network.plugin_dirs"][0] == ["/opt/cni/bin", "/usr/lib/cni"]
+    listed = {row.key: (row.value, row.origin) for row in rows(config, {"runtimes.runc.path": "f:1"})}
+    assert listed["runtimes.runc.path"] == ("/r", "f:1")
+    assert listed["runtimes.runc.arguments"] == (["-a"], "default")
+    assert listed["runtimes.runc.timeout"] == ("30s", "default")
+    assert listed["nri.plugin_request_timeout"] == ("2s", "default")
+    assert listed["images.registries"] == ([], "default")
+    assert listed["network.plugin_dirs"][0] == ["/opt/cni/bin", "/usr/lib/cni"]
 
 
 def test_tables_of_a_list_are_counted() -> None:

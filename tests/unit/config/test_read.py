@@ -73,9 +73,9 @@ def problem(text: str, cls: type = Config, **kwargs: Any) -> ConfigError:
 
 
 def test_without_sources_every_default_holds() -> None:
-    made = read(Config, [])
-    assert isinstance(made, Config)
-    assert (made.cpus, made.count, made.mode, made.pool.share) == ("0-3", 2, Mode.PACKED, 1)
+    config = read(Config, [])
+    assert isinstance(config, Config)
+    assert (config.cpus, config.count, config.mode, config.pool.share) == ("0-3", 2, Mode.PACKED, 1)
 
 
 def test_defaults_are_not_shared_between_instances() -> None:
@@ -93,8 +93,8 @@ def test_defaults_are_not_shared_between_instances() -> None:
     ],
 )
 def test_json_yaml_and_toml_give_the_same(text: str, kind: Any) -> None:
-    made = config(text, format=kind)
-    assert (made.cpus, made.pool.share, made.pool.cpus) == ("4-7", 3, "0")
+    instance = config(text, format=kind)
+    assert (instance.cpus, instance.pool.share, instance.pool.cpus) == ("4-7", 3, "0")
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "# only a comment\n", "{}"])
@@ -103,30 +103,42 @@ def test_an_empty_text_says_nothing(text: str) -> None:
 
 
 def test_later_sources_win_key_by_key_also_in_nested_classes() -> None:
-    made = read(
+    config = read(
         Config,
         [
             Source("a", '{"cpus": "1", "count": 9, "pool": {"cpus": "5", "share": 5}}'),
             Source("b", "cpus: '2'\npool: {share: 6}"),
         ],
     )
-    assert (made.cpus, made.count, made.pool.cpus, made.pool.share) == ("2", 9, "5", 6)
+    assert (config.cpus, config.count, config.pool.cpus, config.pool.share) == ("2", 9, "5", 6)
 
 
 def test_a_later_list_replaces_the_earlier_one() -> None:
-    made = read(Config, [Source("a", "pools: [{share: 1}, {share: 2}]"), Source("b", "pools: [{share: 3}]")])
-    assert [pool.share for pool in made.pools] == [3]
+    config = read(Config, [Source("a", "pools: [{share: 1}, {share: 2}]"), Source("b", "pools: [{share: 3}]")])
+    assert [pool.share for pool in config.pools] == [3]
 
 
 def test_every_kind_of_annotation_is_understood() -> None:
-    made = config(
+    instance = config(
         "ratio: 1\nenabled: true\nmode: spread\npolicy: relaxed\ntimeout: 1m30s\npools: [{cpus: '1'}]\n"
         "by_name: {a: 1}\n"
         "limit: 7\neither: [1, 2]\nbounded: 3\nfolder: /tmp\nowned: 1,2\nlimits: {files: 5}\nanything: {x: [1]}\n"
     )
-    assert (made.ratio, made.enabled, made.mode, made.policy, made.timeout) == (1.0, True, Mode.SPREAD, "relaxed", 90.0)
-    assert (type(made.pools[0]), made.by_name, made.limit, made.either, made.bounded) == (Pool, {"a": 1}, 7, [1, 2], 3)
-    assert (made.folder, made.owned, made.limits, made.anything) == (
+    assert (instance.ratio, instance.enabled, instance.mode, instance.policy, instance.timeout) == (
+        1.0,
+        True,
+        Mode.SPREAD,
+        "relaxed",
+        90.0,
+    )
+    assert (type(instance.pools[0]), instance.by_name, instance.limit, instance.either, instance.bounded) == (
+        Pool,
+        {"a": 1},
+        7,
+        [1, 2],
+        3,
+    )
+    assert (instance.folder, instance.owned, instance.limits, instance.anything) == (
         pathlib.Path("/tmp"),
         {1, 2},
         Limits(5),
@@ -175,7 +187,7 @@ def test_null_clears_an_optional_value() -> None:
         ('{"cpus": "a", "cpus": "b"}', "test.conf:1: cpus: the key is given twice (keep one of them)"),
         (
             '{"cpus":\n]',
-            "test.conf:2: not valid JSON: expecting value in column 1 (and it is no YAML either)",
+            "test.conf:2: not valid JSON: expecting value in column 1 (and not valid YAML either)",
         ),
         ("a: b: c", "test.conf:1: not valid YAML: mapping values are not allowed in this context"),
         ("a:\n\tb: 1", "test.conf:2: not valid YAML: found character that cannot start any token"),
@@ -208,8 +220,8 @@ def test_all_problems_of_all_sources_are_reported_at_once() -> None:
             Config,
             [Source("a.conf", "cpus: 1\ncount: x\n"), Source("b.conf", "{"), Source("c.toml", "nope = 1", "toml")],
         )
-    first, others = caught.value, caught.value.others
-    assert [first.source, *(other.source for other in others)] == ["a.conf:1", "a.conf:2", "b.conf:1", "c.toml:1"]
+    first, further = caught.value, caught.value.others
+    assert [first.source, *(other.source for other in further)] == ["a.conf:1", "a.conf:2", "b.conf:1", "c.toml:1"]
     assert str(first).count("; ") == 3
 
 
@@ -244,8 +256,8 @@ def test_yaml_scalars_that_old_parsers_twist_stay_text(text: str) -> None:
 
 
 def test_yaml_anchors_and_merge_keys_work() -> None:
-    made = config("pools:\n- &base {cpus: '7', share: 4}\n- {<<: *base, share: 5}\n")
-    assert [(pool.cpus, pool.share) for pool in made.pools] == [("7", 4), ("7", 5)]
+    instance = config("pools:\n- &base {cpus: '7', share: 4}\n- {<<: *base, share: 5}\n")
+    assert [(pool.cpus, pool.share) for pool in instance.pools] == [("7", 4), ("7", 5)]
 
 
 def test_yaml_cannot_make_python_objects() -> None:

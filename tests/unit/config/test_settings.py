@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nri.config.complaint import apart
-from nri.config.settings import FileLayer, Loaded, SettingsLoader, file_layer, given_layer, parse_setting
+from nri.config.settings import FileLayer, Loaded, SettingsLoader, file_layer, parse_setting, value_layer
 from nri.errors import ConfigError
 
 
@@ -71,7 +71,7 @@ def test_all_mistakes_of_all_sources_are_reported_also_of_files_that_cannot_be_r
     (wrong := tmp_path / "wrong.toml").write_text('sockt = "/s"\n[table]\nsize = "2"\n')
     with pytest.raises(ConfigError) as caught:
         loader.load("none.toml", bad, wrong, flags={"table.nam": ("--set", 1)}, environment={"SOCKET": "/s"})
-    lines = [str(each) for each in apart(caught.value)]
+    lines = [str(error) for error in apart(caught.value)]
     assert lines[0] == "none.toml: cannot read it: No such file or directory"
     assert lines[1].startswith(f"{bad}:1: not valid TOML")
     assert lines[2:] == [
@@ -118,7 +118,7 @@ def test_a_value_of_set_is_toml_and_else_text() -> None:
 
 
 def test_the_place_of_a_value_is_the_flag_that_gave_it_also_for_values_inside_it() -> None:
-    layer = given_layer({"a.b": ("--one", [1]), "c": ("TWO", 2)})
+    layer = value_layer({"a.b": ("--one", [1]), "c": ("TWO", 2)})
     assert layer.tree == {"a": {"b": [1]}, "c": 2}
     assert layer.place(("a", "b", 0)) == "--one"
     assert layer.place(("c",)) == "TWO"
@@ -131,4 +131,4 @@ def test_the_place_of_a_value_is_the_flag_that_gave_it_also_for_values_inside_it
 )
 def test_a_key_that_is_a_value_and_a_table_is_an_error_in_either_order(keys: tuple[str, str], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
-        given_layer(dict.fromkeys(keys, ("--set", 1)))
+        value_layer(dict.fromkeys(keys, ("--set", 1)))

@@ -14,11 +14,11 @@ from nri.errors import ConfigError
 
 
 @pytest.mark.parametrize(
-    ("text", "given", "kind"),
+    ("text", "declared_format", "kind"),
     [("{}", "auto", "json"), (" {}", "auto", "json"), ("a: 1", "auto", "yaml"), ("{}", "yaml", "yaml")],
 )
-def test_the_format_is_told_by_the_first_sign_unless_given(text: str, given: Any, kind: str) -> None:
-    assert format_of(Source("s", text, given)) == kind
+def test_the_format_is_told_by_the_first_sign_unless_given(text: str, declared_format: Any, kind: str) -> None:
+    assert format_of(Source("s", text, declared_format)) == kind
 
 
 @pytest.mark.parametrize(("text", "kind"), [('{"a": [1]}', "json"), ("a: [1]", "yaml"), ("a = [1]", "toml")])
@@ -46,7 +46,7 @@ def test_yaml_that_begins_like_json_is_read_as_yaml(text: str, tree: dict[str, A
     [
         ('{"a": 1, "a": 2}', "json", "s:1: a: the key is given twice (keep one of them)"),
         ('{\n"a" 1}', "json", "s:2: not valid JSON: expecting ':' delimiter in column 5"),
-        ('{"a": 1', "auto", "s:1: not valid JSON: expecting ',' delimiter in column 8 (and it is no YAML either)"),
+        ('{"a": 1', "auto", "s:1: not valid JSON: expecting ',' delimiter in column 8 (and not valid YAML either)"),
         ("{a: 1", "auto", "s:2: not valid YAML: did not find expected"),
         ("{a: 1}", "json", "s:1: not valid JSON: expecting property name"),
         ("a = 1\na = 2", "toml", "s:2: not valid TOML: cannot overwrite a value"),

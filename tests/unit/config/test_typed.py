@@ -58,8 +58,8 @@ def test_a_partial_holds_only_what_was_said_and_a_later_one_wins_key_by_key() ->
     later, _ = checked(Outer, {"names": ["b"], "maybe": {}})
     assert (sorted(first.values), problems) == (["inner", "names"], [])
     first.update(later)
-    made = build(first, (), [])
-    assert (made.inner.x, made.names, made.maybe.x) == (2, ["b"], 1)
+    partial = build(first, (), [])
+    assert (partial.inner.x, partial.names, partial.maybe.x) == (2, ["b"], 1)
 
 
 def test_every_problem_is_told_with_its_path() -> None:
@@ -86,7 +86,7 @@ def test_of_many_choices_only_the_one_that_was_meant_is_named() -> None:
 
     problems: list[Problem] = []
     check(Settings, {"letter": "epsilom"}, (), problems)
-    assert [(each.reason, each.suggestion) for each in problems] == [
+    assert [(number.reason, number.suggestion) for number in problems] == [
         ('expected one of 9 words, not "epsilom"', 'did you mean "epsilon"?')
     ]
     problems.clear()
@@ -182,7 +182,7 @@ class Listed:
 def test_a_listed_class_never_sees_a_value_that_cannot_be_used() -> None:
     problems: list[Problem] = []
     check(Listed, {"rules": [{"word": "third", "size": "x"}, {"word": "one"}]}, (), problems)
-    assert [(each.path, each.reason) for each in problems] == [
+    assert [(value.path, value.reason) for value in problems] == [
         (("rules", 0, "word"), 'expected one of "", one, other, not "third"'),
         (("rules", 0, "size"), 'expected a whole number, not "x"'),
     ]

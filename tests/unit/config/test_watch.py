@@ -40,17 +40,17 @@ def test_another_content_another_file_and_another_time_are_another_fingerprint(t
     path = tmp_path / "a.conf"
     path.write_text("1")
     os.utime(path, ns=(1, 1))
-    seen = [fingerprint(path)]
+    earlier = [fingerprint(path)]
     path.write_text("12")
     os.utime(path, ns=(1, 1))
-    seen.append(fingerprint(path))
+    earlier.append(fingerprint(path))
     os.utime(path, ns=(1, 2))
-    seen.append(fingerprint(path))
+    earlier.append(fingerprint(path))
     (tmp_path / "new").write_text("12")
     os.utime(tmp_path / "new", ns=(1, 2))
     os.replace(tmp_path / "new", path)
-    seen.append(fingerprint(path))
-    assert len(set(seen)) == 4, "size, time and inode each count"
+    earlier.append(fingerprint(path))
+    assert len(set(earlier)) == 4, "size, time and inode each count"
 
 
 def test_another_mode_or_name_is_no_other_content(tmp_path: pathlib.Path) -> None:

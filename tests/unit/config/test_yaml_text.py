@@ -33,8 +33,8 @@ CHAIN = "a0: &a0\n  - x\n" + "".join(f"a{number}: &a{number}\n  - *a{number - 1}
     ],
 )
 def test_a_scalar_is_what_the_core_schema_says(text: str, value: Any) -> None:
-    found = parse_yaml(Source("s", f"a: {text}"))["a"]
-    assert (found, type(found)) == (value, type(value))
+    parsed = parse_yaml(Source("s", f"a: {text}"))["a"]
+    assert (parsed, type(parsed)) == (value, type(value))
 
 
 @pytest.mark.parametrize(

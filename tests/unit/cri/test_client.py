@@ -15,7 +15,7 @@ import grpc
 import pytest
 
 from nri.cri import client
-from nri.cri.client import INSTALL, CriClient, decoded, find_socket
+from nri.cri.client import INSTALL, CriClient, decode_answer, find_socket
 from nri.cri.pb import api_pb2 as pb
 from nri.cri.server import bind
 from nri.errors import DeadlineExceeded, NriError, RpcError, RuntimeUnavailable
@@ -75,17 +75,17 @@ def test_a_runtime_that_ends_while_it_is_asked_is_not_taken_for_an_nri_socket(tm
 
 @contextmanager
 def answering(path: Path, answer: bytes | None) -> Iterator[str]:
-    """A server that says this to whatever it is told, and hangs up; None: it says nothing, and does not."""
+    """A server that says this to whatever it is told, and hangs up; None: no answer, and does not."""
 
     def serve() -> None:
-        with ExitStack() as kept:
+        with ExitStack() as exit_stack:
             while True:
                 try:
                     connection, _ = listener.accept()
                 except OSError:
                     return
                 if answer is None:
-                    kept.enter_context(connection)
+                    exit_stack.enter_context(connection)
                     continue
                 with connection, suppress(OSError):
                     connection.recv(1024)
@@ -104,17 +104,17 @@ def answering(path: Path, answer: bytes | None) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "it speaks HTTP/1, as the socket of Docker does"),
-        (b"", "it hangs up on gRPC, as an NRI socket does"),
-        (b"+OK\x1b[2J\r\n", r"it does not speak gRPC: it said \+OK\\x1b"),
-        (None, "it says nothing"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "it speaks HTTP/1, like Docker's socket"),
+        (b"", "it closes connections of gRPC, like an NRI socket"),
+        (b"+OK\x1b[2J\r\n", r"not a gRPC server: it answered \+OK\\x1b"),
+        (None, "no answer"),
     ],
     ids=["http", "hangs-up", "other", "silent"],
 )
 def test_what_does_not_speak_grpc_is_told_in_time_with_what_it_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes | None, words: str
 ) -> None:
-    monkeypatch.setattr(client, "MET_S", 0.3 if answer is None else 20.0)
+    monkeypatch.setattr(client, "GREETING_TIMEOUT_S", 0.3 if answer is None else 20.0)
     with (
         answering(tmp_path / "s", answer) as path,
         CriClient(path, timeout_s=0.5) as cri,
@@ -155,7 +155,7 @@ FULL = b"\x0a\x00" * (1 << 16)
 )
 def test_an_answer_with_too_much_in_it_is_refused_before_it_is_read(answer: bytes, problem: str) -> None:
     with pytest.raises(RpcError, match=f"ListContainers: the runtime's answer {problem}") as caught:
-        decoded(pb.ListContainersResponse, answer)
+        decode_answer(pb.ListContainersResponse, answer)
     assert caught.value.code == 13
 
 
@@ -177,8 +177,8 @@ def test_an_answer_of_more_than_16_mib_is_refused(tmp_path: Path) -> None:
 
 def test_a_full_node_is_read() -> None:
     long = pb.ListContainersResponse(containers=[pb.Container(id="c" * 64)] * 10_000)
-    assert decoded(pb.ListContainersResponse, long.SerializeToString()) == long
-    assert len(decoded(pb.ListContainersResponse, FULL).containers) == 1 << 16
+    assert decode_answer(pb.ListContainersResponse, long.SerializeToString()) == long
+    assert len(decode_answer(pb.ListContainersResponse, FULL).containers) == 1 << 16
 
 
 def test_an_answer_that_cannot_be_read_names_the_call(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -205,7 +205,7 @@ def test_an_answer_that_cannot_be_read_names_the_call(tmp_path: Path, caplog: py
 
 def test_a_file_that_is_no_socket_says_so(tmp_path: Path) -> None:
     (tmp_path / "f").touch()
-    with pytest.raises(RuntimeUnavailable, match="it is no socket"):
+    with pytest.raises(RuntimeUnavailable, match="not a socket"):
         CriClient(str(tmp_path / "f"))
 
 

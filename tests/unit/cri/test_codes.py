@@ -37,6 +37,6 @@ def test_an_error_without_a_text_gives_its_class() -> None:
 
 
 def test_rows_of_a_server_come_before_these() -> None:
-    own = (Row(LookupError, Code.NOT_FOUND), *ROWS)
-    assert status_of(KeyError("x"), own)[0] is Code.NOT_FOUND
+    rows = (Row(LookupError, Code.NOT_FOUND), *ROWS)
+    assert status_of(KeyError("x"), rows)[0] is Code.NOT_FOUND
     assert status_of(KeyError("x"))[0] is Code.UNKNOWN

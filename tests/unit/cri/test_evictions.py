@@ -16,12 +16,12 @@ from tests.support.waiting import wait_for
 
 
 @pytest.fixture
-def made(caplog: pytest.LogCaptureFixture) -> Evictions:
+def evictions_(caplog: pytest.LogCaptureFixture) -> Evictions:
     caplog.set_level("INFO")
     return Evictions("evicting", logging.getLogger("nri.test"))
 
 
-def test_a_container_is_ended_once_however_often_that_is_asked_for_until_it_has(made: Evictions) -> None:
+def test_a_container_is_ended_once_however_often_that_is_asked_for_until_it_has(evictions_: Evictions) -> None:
     ended, go = list[int](), threading.Event()
 
     def end() -> None:
@@ -29,18 +29,18 @@ def test_a_container_is_ended_once_however_often_that_is_asked_for_until_it_has(
         ended.append(1)
 
     for _ in range(100):
-        made.begin("c", "a\nb", end)
+        evictions_.begin("c", "a\nb", end)
     go.set()
-    made.wait()
-    made.begin("c", "again", end)
-    made.wait()
+    evictions_.wait()
+    evictions_.begin("c", "again", end)
+    evictions_.wait()
     assert len(ended) == 2
 
 
 def test_so_many_are_under_way_and_the_others_are_told_once_until_there_is_room(
-    made: Evictions, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    evictions_: Evictions, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(evictions, "MOST", 2)
+    monkeypatch.setattr(evictions, "MAX_EVICTIONS", 2)
     ended = list[str]()
     for turn in range(2):
         go = threading.Event()
@@ -50,9 +50,9 @@ def test_so_many_are_under_way_and_the_others_are_told_once_until_there_is_room(
             ended.append(name)
 
         for name in "abcdef":
-            made.begin(f"{name}{turn}", "no room", partial(end, name))
+            evictions_.begin(f"{name}{turn}", "no room", partial(end, name))
         go.set()
-        made.wait()
+        evictions_.wait()
     assert sorted(ended) == ["a", "a", "b", "b"]
     assert [text for text in caplog.messages if "under way" in text] == [
         f"container c{turn} and others are not evicted: 2 evictions are under way" for turn in range(2)
@@ -60,28 +60,28 @@ def test_so_many_are_under_way_and_the_others_are_told_once_until_there_is_room(
 
 
 def test_what_cannot_be_ended_is_told_and_may_be_asked_for_again(
-    made: Evictions, caplog: pytest.LogCaptureFixture
+    evictions_: Evictions, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail() -> None:
         raise NriError("gone already")
 
     with no_threads():
-        made.begin("c", "no room", fail)
-    made.begin("c", "no room", fail)
-    made.wait()
+        evictions_.begin("c", "no room", fail)
+    evictions_.begin("c", "no room", fail)
+    evictions_.wait()
     wait_for(lambda: caplog.messages[-1] == "container c could not be evicted: gone already", "the second complaint")
     assert "container c could not be evicted: can't start new thread" in caplog.messages
 
 
 def test_an_unexpected_error_of_an_eviction_is_logged_and_the_container_can_be_evicted_again(
-    made: Evictions, caplog: pytest.LogCaptureFixture
+    evictions_: Evictions, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken() -> None:
         raise LookupError("no such zone")
 
-    done = threading.Event()
-    made.begin("c1", "why", broken)
-    made.wait()
+    finished = threading.Event()
+    evictions_.begin("c1", "why", broken)
+    evictions_.wait()
     assert "container c1 could not be evicted: no such zone" in caplog.text
-    made.begin("c1", "why", done.set)
-    assert done.wait(20)
+    evictions_.begin("c1", "why", finished.set)
+    assert finished.wait(20)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nri.cri import logs
-from nri.cri.logs import LONGEST, Joiner, LogEntry, parse_line, read_log
+from nri.cri.logs import MAX_LINE_BYTES, Joiner, LogEntry, parse_line, read_log
 from nri.files import open_regular
 
 T = "2026-01-02T03:04:05.000000001Z"
@@ -21,8 +21,8 @@ def row(text: str, tag: str = "F", stream: str = "stdout") -> str:
     return f"{T} {stream} {tag} {text}\n"
 
 
-def texts(found: Iterator[LogEntry]) -> list[str]:
-    return [entry.text.decode() for entry in found]
+def texts(log_entry: Iterator[LogEntry]) -> list[str]:
+    return [entry.text.decode() for entry in log_entry]
 
 
 def test_a_line_has_time_stream_tags_and_any_text() -> None:
@@ -44,24 +44,26 @@ def test_parts_are_joined_for_each_stream_by_itself(tmp_path: Path) -> None:
 
 def test_a_line_that_never_ends_comes_in_parts() -> None:
     joiner = Joiner()
-    assert joiner.add(LogEntry(T, "stdout", b"x" * LONGEST, True)) == LogEntry(T, "stdout", b"x" * LONGEST)
+    assert joiner.add(LogEntry(T, "stdout", b"x" * MAX_LINE_BYTES, True)) == LogEntry(
+        T, "stdout", b"x" * MAX_LINE_BYTES
+    )
 
 
 def test_a_line_of_very_many_parts_costs_no_more_than_its_length() -> None:
     joiner, part = Joiner(), LogEntry(T, "stdout", b"x", True)  # of a program that writes byte by byte
     before = time.process_time()
     assert not any(joiner.add(part) for _ in range(600_000))
-    assert joiner.rest() == [LogEntry(T, "stdout", b"x" * 600_000)]
+    assert joiner.take_unfinished() == [LogEntry(T, "stdout", b"x" * 600_000)]
     assert time.process_time() - before < 4
 
 
 def test_a_long_line_that_was_not_cut_comes_in_several(tmp_path: Path) -> None:
-    log, text = tmp_path / "0.log", "x" * 3 * LONGEST + "end"
+    log, text = tmp_path / "0.log", "x" * 3 * MAX_LINE_BYTES + "end"
     log.write_text(row("before") + row(text) + row("after"))
     before, *pieces, after = read_log(str(log))
     assert (before.text, after.text) == (b"before", b"after")
-    assert b"".join(each.text for each in pieces).decode() == text and len(pieces) == 3
-    assert {(each.time, each.stream) for each in pieces} == {(T, "stdout")}
+    assert b"".join(piece.text for piece in pieces).decode() == text and len(pieces) == 3
+    assert {(piece.time, piece.stream) for piece in pieces} == {(T, "stdout")}
 
 
 @pytest.mark.parametrize("tail", [None, 3])
@@ -89,8 +91,8 @@ def test_the_last_lines_are_whole_lines(tmp_path: Path, count: int, expected: li
 def test_the_last_lines_of_a_long_log_are_found_from_its_end(tmp_path: Path) -> None:
     log = tmp_path / "0.log"
     log.write_text("".join(row(f"line {number} {'x' * 100}") for number in range(5000)))
-    found = texts(read_log(str(log), tail=1500))
-    assert (len(found), found[0].split()[1], found[-1].split()[1]) == (1500, "3500", "4999")
+    lines = texts(read_log(str(log), tail=1500))
+    assert (len(lines), lines[0].split()[1], lines[-1].split()[1]) == (1500, "3500", "4999")
 
 
 def test_the_last_lines_of_a_log_of_parts_are_found_at_one_look_at_each(
@@ -155,19 +157,19 @@ def test_a_renamed_log_is_read_to_its_end_before_the_new_one(tmp_path: Path) -> 
 def test_a_log_that_is_renamed_once_more_while_it_is_opened_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log, gone = tmp_path / "0.log", [True]
+    log, rotations = tmp_path / "0.log", [True]
     log.write_text(row("one"))
 
     def more() -> bool:
         if log.with_suffix(".1").exists():
-            return not gone
+            return not rotations
         os.rename(log, log.with_suffix(".1"))
         log.write_text(row("two"))
         return True
 
     def open_late(path: str, flags: int) -> int:
-        if log.with_suffix(".1").exists() and gone:
-            gone.pop()
+        if log.with_suffix(".1").exists() and rotations:
+            rotations.pop()
             raise FileNotFoundError(path)
         return open_regular(path, flags)
 

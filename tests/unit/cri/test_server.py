@@ -144,7 +144,7 @@ class Endless(grpc.GenericRpcHandler):
 def endless(path: Path, most_of_one: int, connections: int) -> Iterator[tuple[Endless, list[grpc.Channel]]]:
     """A server of six threads with such methods, and connections to it."""
     handler = Endless()
-    server = bind(str(path), ThreadPool(6), [handler], most_of_one=most_of_one)
+    server = bind(str(path), ThreadPool(6), [handler], max_calls_per_connection=most_of_one)
     server.start()
     options = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]
     with ExitStack() as stack:
@@ -158,13 +158,13 @@ def endless(path: Path, most_of_one: int, connections: int) -> Iterator[tuple[En
 
 def test_calls_of_many_connections_that_never_end_leave_threads_to_those_that_read(tmp_path: Path) -> None:
     with endless(tmp_path / "s.sock", most_of_one=3, connections=4) as (handler, channels):
-        held = [
+        holder = [
             channels[0].unary_unary("/a.B/ExecSync").future(b""),
             channels[1].unary_unary("/a.B/ExecSync").future(b""),
             channels[1].unary_stream("/a.B/Stream")(b""),
             channels[2].stream_stream("/a.B/Streams")(iter([b""])),
         ]
-        for _ in held:
+        for _ in holder:
             assert handler.begun.acquire(timeout=20)
         more: list[Callable[[], object]] = [
             lambda: channels[2].unary_unary("/a.B/ExecSync")(b"", timeout=20),
@@ -174,33 +174,33 @@ def test_calls_of_many_connections_that_never_end_leave_threads_to_those_that_re
             with pytest.raises(grpc.RpcError) as caught:
                 begin()
             assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-            assert "there may be 4 at a time" in caught.value.details()
+            assert "4 may run at a time" in caught.value.details()
         for channel in channels:
             assert channel.unary_unary("/a.B/Version")(b"hello", timeout=20) == b"hello"
         with pytest.raises(grpc.RpcError, match="UNIMPLEMENTED"):
             channels[0].unary_unary("/a.B/Unknown")(b"", timeout=20)
         handler.let_go.set()
-        assert (held[0].result(20), next(held[2]), next(held[3])) == (b"done", b"done", b"done")
-        assert [held[1].result(20), [*held[2]], [*held[3]]] == [b"done", [], []]
+        assert (holder[0].result(20), next(holder[2]), next(holder[3])) == (b"done", b"done", b"done")
+        assert [holder[1].result(20), [*holder[2]], [*holder[3]]] == [b"done", [], []]
         assert channels[3].unary_unary("/a.B/ExecSync")(b"", timeout=20) == b"done"
 
 
 def test_a_connection_that_never_ends_its_calls_leaves_calls_of_all_kinds_to_others(tmp_path: Path) -> None:
     with endless(tmp_path / "s.sock", most_of_one=4, connections=2) as (handler, (one, other)):
-        held = [one.unary_unary("/a.B/ExecSync").future(b"") for _ in range(4)]
+        calls = [one.unary_unary("/a.B/ExecSync").future(b"") for _ in range(4)]
         for _ in range(4):
             assert handler.begun.acquire(timeout=20)
         late = other.unary_unary("/a.B/ExecSync").future(b"")
         assert handler.begun.acquire(timeout=20), late.code()
         handler.let_go.set()
-        assert [each.result(20) for each in (*held, late)] == [b"done"] * 5
+        assert [entry.result(20) for entry in (*calls, late)] == [b"done"] * 5
 
 
 def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "open"
     folder.mkdir()
     folder.chmod(0o777)
-    with pytest.raises(PermissionError, match="folder of its own"):
+    with pytest.raises(PermissionError, match="writable by others"):
         bind(str(folder / "s.sock"), ThreadPool(1), [Echo()])
     folder.chmod(0o1777)
     started(folder / "s.sock").stop(0).wait()
@@ -222,13 +222,13 @@ def test_neither_the_umask_is_touched_nor_can_others_connect_at_any_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The umask is the whole process's: files that other threads make meanwhile would get another mode."""
-    path, seen = tmp_path / "s.sock", list[tuple[int, int]]()
+    path, marker = tmp_path / "s.sock", list[tuple[int, int]]()
     before = os.umask(0)  # the loosest one
     rename = os.rename
 
-    def looked_at(made: str, place: str) -> None:
-        seen.append((stat.S_IMODE(os.stat(made).st_mode), stat.S_IMODE(os.stat(os.path.dirname(made)).st_mode)))
-        rename(made, place)
+    def looked_at(source: str, place: str) -> None:
+        marker.append((stat.S_IMODE(os.stat(source).st_mode), stat.S_IMODE(os.stat(os.path.dirname(source)).st_mode)))
+        rename(source, place)
 
     def touched(mask: int) -> int:
         raise AssertionError(f"the umask is set to {mask:o}")
@@ -241,7 +241,7 @@ def test_neither_the_umask_is_touched_nor_can_others_connect_at_any_moment(
     finally:
         os.umask(before)
     try:
-        assert seen == [(0o600, 0o700)]
+        assert marker == [(0o600, 0o700)]
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert os.listdir(tmp_path) == ["s.sock"], "something is left of the making"
     finally:
@@ -279,7 +279,7 @@ def test_a_bind_that_fails_leaves_nothing(tmp_path: Path) -> None:
 def test_one_that_finds_another_at_its_place_in_the_end_lets_go_of_its_own_socket(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def taken(made: str, path: str) -> None:
+    def taken(source: str, path: str) -> None:
         raise OSError(f"{path} is in use")
 
     monkeypatch.setattr(server_module, "put_in_place", taken)
@@ -293,15 +293,19 @@ def test_one_that_finds_another_at_its_place_in_the_end_lets_go_of_its_own_socke
 
 def listening() -> set[str]:
     """The sockets of this process that listen."""
-    mine = {os.readlink(each) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()}
+    open_links = {os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()}
     lines = Path("/proc/net/unix").read_text().splitlines()[1:]
-    return {name for line in lines if line.split()[3] == "00010000" and (name := f"socket:[{line.split()[6]}]") in mine}
+    return {
+        name
+        for line in lines
+        if line.split()[3] == "00010000" and (name := f"socket:[{line.split()[6]}]") in open_links
+    }
 
 
 def test_names_that_are_all_taken_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module.secrets, "token_hex", lambda _: "aa")
     (tmp_path / ".aa").mkdir()
-    with pytest.raises(FileExistsError, match="full of folders"):
+    with pytest.raises(FileExistsError, match="no free short folder name"):
         bind(str(tmp_path / "s.sock"), ThreadPool(1), [Echo()])
 
 

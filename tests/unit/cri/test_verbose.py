@@ -8,7 +8,7 @@ from nri.cri.verbose import parse_info
 
 
 @pytest.mark.parametrize(
-    ("info", "found"),
+    ("info", "actual"),
     [
         ({"info": '{"pid": 7}', "other": "1"}, {"pid": 7}),
         ({"pid": "7", "runtimeSpec": "{}"}, {"pid": 7, "runtimeSpec": {}}),
@@ -20,5 +20,5 @@ from nri.cri.verbose import parse_info
         ({}, {}),
     ],
 )
-def test_the_table_is_under_one_key_or_beside_it(info: dict[str, str], found: dict[str, object]) -> None:
-    assert parse_info(info) == found
+def test_the_table_is_under_one_key_or_beside_it(info: dict[str, str], actual: dict[str, object]) -> None:
+    assert parse_info(info) == actual

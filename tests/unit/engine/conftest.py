@@ -39,7 +39,7 @@ class Told:
         return take
 
     def synchronize(self, pods: Any, containers: Any) -> None:
-        self.known.append(([pod.name for pod in pods], [each.name for each in containers]))
+        self.known.append(([pod.name for pod in pods], [container.name for container in containers]))
 
     def of(self, name: str) -> list[str]:
         return [event for event, whose in self.events if whose == name]
@@ -83,15 +83,15 @@ class Dry:
         return self.engine.container_creation.create(pod, self.container_config(name, **more))
 
     def run(self, pod: str, name: str = "c", **more: Any) -> str:
-        made = self.create(pod, name, **more)
-        self.engine.container_start.start(made)
-        return made
+        container_id = self.create(pod, name, **more)
+        self.engine.container_start.start(container_id)
+        return container_id
 
 
 @pytest.fixture
 def dry(tmp_path: Path) -> Iterator[Dry]:
-    made = Dry(tmp_path)
+    dry_ = Dry(tmp_path)
     try:
-        yield made
+        yield dry_
     finally:
-        made.engine.stop()
+        dry_.engine.stop()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nri.engine import check
-from nri.engine.check import Check, examine, kernel, lacking, networks, programs, version_of
+from nri.engine.check import Check, examine, kernel, missing_parts, networks, programs, version_of
 from nri.engine.config import (
     CgroupConfig,
     DomainConfig,
@@ -35,9 +35,12 @@ def rows(config: EngineConfig) -> dict[str, Check]:
 def test_sockets_are_free_taken_or_too_long(tmp_path: Path) -> None:
     nri = NriConfig(socket_path=str(tmp_path / ("n" * 120)))
     config = EngineConfig(root=tmp_path, socket=tmp_path / "cri.sock", nri=nri)
-    found = rows(config)
-    assert found["CRI socket"].state == "ok"
-    assert (found["NRI socket"].state, found["NRI socket"].next) == ("missing", "set nri.socket_path to a shorter path")
+    checks = rows(config)
+    assert checks["CRI socket"].state == "ok"
+    assert (checks["NRI socket"].state, checks["NRI socket"].next) == (
+        "missing",
+        "set nri.socket_path to a shorter path",
+    )
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "cri.sock"))
         listener.listen()
@@ -52,12 +55,13 @@ def test_further_domains_are_looked_at_as_well(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "other.sock"))
         listener.listen()
-        found = rows(EngineConfig(root=tmp_path, socket=tmp_path / "cri.sock", domains=domains))
-    assert found["CRI socket of moby"].found == f"{tmp_path}/moby.sock is free"
+        checks = rows(EngineConfig(root=tmp_path, socket=tmp_path / "cri.sock", domains=domains))
+    assert checks["CRI socket of moby"].found == f"{tmp_path}/moby.sock is free"
     assert (
-        found["CRI socket of other"].state == "limited" and "domains.other.socket" in found["CRI socket of other"].next
+        checks["CRI socket of other"].state == "limited"
+        and "domains.other.socket" in checks["CRI socket of other"].next
     )
-    assert "domains/moby/records/broken: a.json" in found["records set aside"].found
+    assert "domains/moby/records/broken: a.json" in checks["records set aside"].found
 
 
 def test_what_was_set_aside_is_named(tmp_path: Path) -> None:
@@ -68,9 +72,9 @@ def test_what_was_set_aside_is_named(tmp_path: Path) -> None:
     for number in range(7):
         (tmp_path / f"records/broken/{number}.json").touch()
     (tmp_path / "images/broken/a\x1b[2J").touch()
-    found = rows(config)
-    assert found["records set aside"].found.endswith("broken: 0.json, 1.json, 2.json, 3.json, 4.json and 2 more")
-    assert found["files set aside"].found.endswith(r"broken: a\x1b[2J") and found["files set aside"].next
+    checks = rows(config)
+    assert checks["records set aside"].found.endswith("broken: 0.json, 1.json, 2.json, 3.json, 4.json and 2 more")
+    assert checks["files set aside"].found.endswith(r"broken: a\x1b[2J") and checks["files set aside"].next
 
 
 def test_without_nri_its_socket_is_not_looked_at(tmp_path: Path) -> None:
@@ -88,11 +92,11 @@ def test_what_is_lacking_at_a_start_is_named_with_its_package_and_nothing_is_run
     runtimes = {"runc": OciRuntime("/none/runc"), "other": OciRuntime("/none/other")}
     network = NetworkConfig(config_dir=tmp_path / "cni")
     config = EngineConfig(runtimes=runtimes, conmon=str(conmon), images=images, network=network)
-    found = {row.what: row.next for row in lacking(config)}
-    assert list(found) == ["OCI runtime runc", "skopeo, for images", "umoci, for images", "pod network"]
-    assert all(f"apt-get install {name}" in " ".join(found.values()) for name in ("runc", "skopeo", "umoci"))
+    checks = {row.what: row.next for row in missing_parts(config)}
+    assert list(checks) == ["OCI runtime runc", "skopeo, for images", "umoci, for images", "pod network"]
+    assert all(f"apt-get install {name}" in " ".join(checks.values()) for name in ("runc", "skopeo", "umoci"))
     assert not (tmp_path / "ran").exists()
-    assert lacking(dataclasses.replace(config, dry=True)) == []
+    assert missing_parts(dataclasses.replace(config, dry=True)) == []
 
 
 def script(path: Path, text: str) -> str:
@@ -110,34 +114,34 @@ def config(tmp_path: Path) -> EngineConfig:
     return EngineConfig(runtimes=runtimes, conmon=tool, images=images)
 
 
-def found(config: EngineConfig, root: Path = Path("/none")) -> dict[str, tuple[str, str, str]]:
+def check_rows(config: EngineConfig, root: Path = Path("/none")) -> dict[str, tuple[str, str, str]]:
     return {row.what: (row.state, row.found, row.next) for row in programs(config, root)}
 
 
 def test_a_program_that_is_there_says_its_version_and_place(config: EngineConfig, tmp_path: Path) -> None:
-    rows = found(config)
+    rows = check_rows(config)
     assert rows["OCI runtime runc"] == ("ok", f"1.1.5+ds1, {tmp_path}/runc", "")
     assert rows["conmon"] == ("ok", f"2.0, {tmp_path}/tool", "")
 
 
 def test_a_second_runtime_that_is_missing_is_no_hindrance(config: EngineConfig) -> None:
-    state, what, step = found(config)["OCI runtime crun"]
-    assert (state, what) == ("limited", "no program /none/crun: pods with this handler are refused")
+    state, what, step = check_rows(config)["OCI runtime crun"]
+    assert (state, what) == ("limited", "program /none/crun not found: pods with this handler are rejected")
     assert step.startswith("apt-get install crun")
 
 
 def test_for_the_default_runtime_that_is_missing_another_one_is_named(config: EngineConfig) -> None:
-    state, _, step = found(dataclasses.replace(config, default_runtime="crun"))["OCI runtime crun"]
+    state, _, step = check_rows(dataclasses.replace(config, default_runtime="crun"))["OCI runtime crun"]
     assert (state, step) == (
         "missing",
-        'apt-get install crun, or set default_runtime = "runc", or name its path in engine.toml',
+        'apt-get install crun, or set default_runtime = "runc", or set its path in engine.toml',
     )
 
 
 def test_a_program_that_cannot_be_run_is_missing(config: EngineConfig, tmp_path: Path) -> None:
     bad = script(tmp_path / "bad", "exit 3")
-    state, what, step = found(dataclasses.replace(config, conmon=bad))["conmon"]
-    assert (state, what, step) == ("missing", f"{bad} does not say its version", f"try: {bad} --version")
+    state, what, step = check_rows(dataclasses.replace(config, conmon=bad))["conmon"]
+    assert (state, what, step) == ("missing", f"{bad} does not print its version", f"try: {bad} --version")
     assert version_of("/none") == ""
 
 
@@ -147,11 +151,11 @@ def test_crun_on_a_hybrid_machine_is_named_as_what_it_is(config: EngineConfig, t
     unified.mkdir(parents=True)
     (unified / "cgroup.controllers").write_text("hugetlb\n")
     config = dataclasses.replace(config, runtimes={"runc": config.runtimes["runc"], "crun": OciRuntime(crun)})
-    state, what, step = found(config, tmp_path)["OCI runtime crun"]
-    assert (state, what) == ("limited", f"1.8.1, {crun}; it refuses cgroup v1 with hugetlb on v2")
+    state, what, step = check_rows(config, tmp_path)["OCI runtime crun"]
+    assert (state, what) == ("limited", f"1.8.1, {crun}; it refuses cgroup v1 while v2 has hugetlb")
     assert "use runc" in step
     (unified / "cgroup.controllers").write_text("\n")
-    assert found(config, tmp_path)["OCI runtime crun"][0] == "ok"
+    assert check_rows(config, tmp_path)["OCI runtime crun"][0] == "ok"
 
 
 @pytest.fixture
@@ -181,7 +185,7 @@ def test_plugins_that_are_missing_are_named_with_their_ipam(networked: EngineCon
     network, plugins = networks(networked)
     assert (network.state, network.found) == ("ok", f'"pods", {networked.network.config_dir}/10.conflist')
     assert plugins.state == "missing"
-    assert plugins.found.startswith("host-local in none of ")
+    assert plugins.found.startswith("host-local not found in ")
     (networked.network.plugin_dirs[0] / "host-local").touch()
     assert [row.state for row in networks(networked)] == ["ok", "ok"]
 
@@ -248,8 +252,10 @@ def test_capabilities_that_are_missing_are_named(root: Path) -> None:
     assert row.state == "missing"
     assert "CAP_SYS_ADMIN" in row.found
     assert "CAP_CHOWN" not in row.found
-    whole = Machine()
-    less = dataclasses.replace(whole, capabilities=[name for name in whole.capabilities if "RESOURCE" not in name])
+    machine_ = Machine()
+    less = dataclasses.replace(
+        machine_, capabilities=[name for name in machine_.capabilities if "RESOURCE" not in name]
+    )
     assert kernel_rows(root, less)["capabilities"].state == "limited"
 
 
@@ -263,7 +269,7 @@ def test_a_hybrid_machine_is_called_one(root: Path) -> None:
     for name in ("cpu,cpuacct", "cpuset", "memory", "pids", "unified"):
         (root / "sys/fs/cgroup" / name).mkdir()
     row = kernel_rows(root, Machine(cgroup_v2=False, hugetlb=False))["cgroups"]
-    assert (row.state, row.found) == ("limited", "v1 and v2 (hybrid), no limits of huge pages")
+    assert (row.state, row.found) == ("limited", "v1 and v2 (hybrid), without limits of huge pages")
 
 
 def test_the_systemd_driver_needs_systemd(root: Path) -> None:

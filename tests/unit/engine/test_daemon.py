@@ -36,21 +36,21 @@ def test_it_answers_at_its_socket_until_it_is_stopped(config: EngineConfig) -> N
 
 
 def test_what_cannot_listen_says_where_and_leaves_nothing(config: EngineConfig) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
         daemon = Daemon(replace(config, streaming=StreamingConfig(port=port)))
         with pytest.raises(EngineError, match=f"cannot listen on 127.0.0.1:{port} for exec and attach"):
             daemon.start()
     assert not config.socket.exists()
-    again = Daemon(config)
-    again.start()
-    again.stop()
+    second_daemon = Daemon(config)
+    second_daemon.start()
+    second_daemon.stop()
 
 
 def test_a_socket_that_is_in_use_is_refused_and_stays(config: EngineConfig) -> None:
-    with socket.socket(socket.AF_UNIX) as taken:
-        taken.bind(str(config.socket))
-        taken.listen()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(config.socket))
+        listener.listen()
         daemon = Daemon(config)
         with pytest.raises(EngineError, match=f"cannot listen at {config.socket}"):
             daemon.start()

@@ -36,8 +36,8 @@ def test_a_second_stop_does_nothing_and_one_that_never_started_can_be_stopped(co
     engine = Engine(config)
     engine.stop()
     engine.stop()
-    with Engine(config) as again:
-        again.stop()
+    with Engine(config) as second_engine:
+        second_engine.stop()
         with Engine(config) as third:
             assert third.inventory.pods() == [], "its folders are free once it has stopped"
 
@@ -56,10 +56,10 @@ def test_a_start_that_fails_lets_go_of_everything(config: EngineConfig, monkeypa
 
 
 def test_a_further_domain_that_cannot_be_made_lets_go_of_everything(config: EngineConfig) -> None:
-    taken = replace(config, domains={"moby": DomainConfig(), "other": DomainConfig()})
-    with Engine(taken.of_domain("other")), pytest.raises(EngineError):
-        Engine(taken)
-    with Engine(taken) as engine:
+    config_ = replace(config, domains={"moby": DomainConfig(), "other": DomainConfig()})
+    with Engine(config_.of_domain("other")), pytest.raises(EngineError):
+        Engine(config_)
+    with Engine(config_) as engine:
         assert [*engine.domains] == ["moby", "other"]
 
 
@@ -81,14 +81,14 @@ def test_an_event_has_the_statuses_of_its_pod_and_containers_and_none_once_that_
     with Engine(replace(config)) as engine:
         metadata = pb.PodSandboxMetadata(name="web", namespace="n", uid="u")
         pod = engine.pod_creation.run(pb.PodSandboxConfig(metadata=metadata))
-        made = engine.container_creation.create(
+        container_id = engine.container_creation.create(
             pod, pb.ContainerConfig(metadata={"name": "c"}, image={"image": "busybox"}, command=["sh"])
         )
         with engine.events.subscribe() as listener:
-            engine.container_start.start(made)
+            engine.container_start.start(container_id)
             event = listener.get(20)
             assert event is not None and event.pod_sandbox_status.metadata.name == "web"
-            assert [each.id for each in event.containers_statuses] == [made]
+            assert [status.id for status in event.containers_statuses] == [container_id]
             engine.pod_removal.remove(pod)
             while event.container_id != pod or event.container_event_type != pb.CONTAINER_DELETED_EVENT:
                 event = listener.get(20)

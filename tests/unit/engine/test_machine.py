@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.engine.machine import find_devices, look, with_features
+from nri.engine.machine import detect_machine, find_devices, with_features
 from nri.engine.spec import Machine
 
 
@@ -27,10 +27,10 @@ def test_an_engine_without_sys_resource_on_cgroup_v1(tmp_path: Path) -> None:
         "sys/fs/cgroup/memory/memory.memsw.limit_in_bytes": "1",
         "sys/module/apparmor/parameters/enabled": "Y\n",
     }
-    found = look(write(tmp_path, **files))
-    assert found.capabilities == ("CAP_CHOWN", "CAP_KILL")
-    assert (found.oom_score_floor, found.cgroup_v2, found.swap_limit, found.hugetlb) == (7, False, True, False)
-    assert (found.seccomp, found.apparmor, found.selinux) == (True, True, False)
+    machine = detect_machine(write(tmp_path, **files))
+    assert machine.capabilities == ("CAP_CHOWN", "CAP_KILL")
+    assert (machine.oom_score_floor, machine.cgroup_v2, machine.swap_limit, machine.hugetlb) == (7, False, True, False)
+    assert (machine.seccomp, machine.apparmor, machine.selinux) == (True, True, False)
 
 
 def test_cgroup_v2(tmp_path: Path) -> None:
@@ -39,8 +39,8 @@ def test_cgroup_v2(tmp_path: Path) -> None:
         "sys/fs/cgroup/system.slice/memory.max": "max",
         "sys/fs/cgroup/system.slice/memory.swap.max": "max",
     }
-    found = look(write(tmp_path, **files))
-    assert (found.cgroup_v2, found.swap_limit, found.hugetlb, found.seccomp) == (True, True, True, False)
+    machine = detect_machine(write(tmp_path, **files))
+    assert (machine.cgroup_v2, machine.swap_limit, machine.hugetlb, machine.seccomp) == (True, True, True, False)
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_cgroup_v2(tmp_path: Path) -> None:
 def test_cgroup_v2_limits_swap_as_its_cgroups_do_and_without_any_as_the_kernel_knows_it(
     tmp_path: Path, more: dict[str, str], limited: bool
 ) -> None:
-    found = look(write(tmp_path, **{"sys/fs/cgroup/cgroup.controllers": "memory\n", **more}))
-    assert found.swap_limit is limited
+    machine = detect_machine(write(tmp_path, **{"sys/fs/cgroup/cgroup.controllers": "memory\n", **more}))
+    assert machine.swap_limit is limited
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,8 @@ def test_cgroup_v2_limits_swap_as_its_cgroups_do_and_without_any_as_the_kernel_k
     ],
 )
 def test_what_an_oci_runtime_says_of_itself(features: dict, expected: tuple[bool, bool]) -> None:
-    made = with_features(Machine(), features)
-    assert (made.recursive_read_only, made.idmapped_mounts) == expected
+    machine = with_features(Machine(), features)
+    assert (machine.recursive_read_only, machine.idmapped_mounts) == expected
 
 
 def test_devices_are_found_at_and_below_a_path(tmp_path: Path) -> None:

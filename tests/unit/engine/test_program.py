@@ -23,10 +23,10 @@ from nri.signals import Stop
 def quiet_root() -> logging.Logger:
     """The root logger as a new process has it."""
     root = logging.getLogger()
-    kept, level = root.handlers[:], root.level
+    handlers, level = root.handlers[:], root.level
     root.handlers.clear()
     yield root
-    root.handlers[:] = kept
+    root.handlers[:] = handlers
     root.setLevel(level)
 
 
@@ -39,7 +39,7 @@ class Signalled(Stop):
 
 def test_without_root_only_a_dry_engine_starts(quiet_root, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(NriError, match="needs root"):
+    with pytest.raises(NriError, match="requires root"):
         program.serve(Loaded(EngineConfig(), {}, (), ()))
 
 
@@ -69,7 +69,7 @@ def test_each_missing_program_is_a_line_at_the_start(
 ) -> None:
     monkeypatch.setattr(daemon, "Stop", Signalled)
     rows = [Check("conmon", "missing", "no program conmon", "apt-get install conmon"), Check("a", "missing", "b", "c")]
-    monkeypatch.setattr("nri.engine.program.lacking", lambda _: rows)
+    monkeypatch.setattr("nri.engine.program.missing_parts", lambda _: rows)
     config = EngineConfig(
         dry=True, root=tmp_path / "r", state=tmp_path / "s", socket=tmp_path / "c", nri=NriConfig(disable=True)
     )

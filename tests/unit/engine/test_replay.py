@@ -31,10 +31,10 @@ def change(dry: Any, kind: str, identity: str, **values: Any) -> None:
 
 def test_containers_that_are_gone_with_their_machine_have_ended_and_are_told_once(dry: Any) -> None:
     pod = dry.pod()
-    made = dry.run(pod)
+    container_id = dry.run(pod)
     engine = dry.restart()
-    assert engine.inventory.container(made).ended.wait(20)
-    assert engine.inventory.container(made).record.state is ContainerState.EXITED
+    assert engine.inventory.container(container_id).ended.wait(20)
+    assert engine.inventory.container(container_id).record.state is ContainerState.EXITED
     assert dry.told.of("c")[-1] == "stop_container"
     engine = dry.restart()
     engine.pod_removal.remove(pod)
@@ -44,26 +44,26 @@ def test_containers_that_are_gone_with_their_machine_have_ended_and_are_told_onc
 
 def test_an_end_that_was_written_down_and_not_told_is_told(dry: Any) -> None:
     pod = dry.pod()
-    made = dry.run(pod)
-    dry.engine.container_removal.stop(made)
+    container_id = dry.run(pod)
+    dry.engine.container_removal.stop(container_id)
     dry.engine.stop()
-    change(dry, "containers", made, nri={"told": "created"})
+    change(dry, "containers", container_id, nri={"told": "created"})
     dry.told.events.clear()
     engine = dry.restart()
-    assert engine.inventory.container(made).ended.wait(20)
+    assert engine.inventory.container(container_id).ended.wait(20)
     assert dry.told.of("c") == ["stop_container"]
     assert dry.told.known[-1][1] == ["c"]  # and plugins that join before know of it
 
 
 def test_what_was_half_made_is_taken_back_and_told_to_nobody(dry: Any) -> None:
     pod = dry.pod()
-    made = dry.create(pod)
+    container_id = dry.create(pod)
     dry.engine.stop()
-    change(dry, "containers", made, state="creating")
+    change(dry, "containers", container_id, state="creating")
     dry.told.events.clear()
     engine = dry.restart()
     assert (engine.inventory.containers(), engine.complaints, dry.told.events) == ([], [], [])
-    assert records(dry, "containers") == {} and not (dry.config.state / "bundles" / made).exists()
+    assert records(dry, "containers") == {} and not (dry.config.state / "bundles" / container_id).exists()
     dry.engine.stop()
     change(dry, "pods", pod, state="creating")
     engine = dry.restart()
@@ -72,21 +72,21 @@ def test_what_was_half_made_is_taken_back_and_told_to_nobody(dry: Any) -> None:
 
 def test_names_and_configurations_are_those_of_before(dry: Any) -> None:
     pod = dry.pod()
-    made = dry.create(pod, labels={"a": "b"})
-    before = dry.engine.inventory.container(made).record
-    after = dry.restart().inventory.container(made)
+    container_id = dry.create(pod, labels={"a": "b"})
+    before = dry.engine.inventory.container(container_id).record
+    after = dry.restart().inventory.container(container_id)
     assert (after.record.name, after.record.labels) == (before.name, {"a": "b"})
     assert after.config.command == ["sh"] and after.spec["process"]["args"] == ["sh"]
 
 
 def test_a_container_being_removed_is_removed_when_it_is_asked_for_again(dry: Any) -> None:
     pod = dry.pod()
-    made = dry.run(pod)
-    dry.engine.container_removal.stop(made)
+    container_id = dry.run(pod)
+    dry.engine.container_removal.stop(container_id)
     dry.engine.stop()
-    change(dry, "containers", made, state="removing")
+    change(dry, "containers", container_id, state="removing")
     engine = dry.restart()
-    engine.container_removal.remove(made)
+    engine.container_removal.remove(container_id)
     assert engine.inventory.containers() == [] and dry.told.of("c")[-1] == "remove_container"
 
 
@@ -159,11 +159,11 @@ def test_a_container_whose_spec_cannot_be_used_is_named_stopped_and_removed(dry:
 
 def test_what_no_record_knows_is_taken_away(dry: Any) -> None:
     pod = dry.pod()
-    made = dry.create(pod)
+    container_id = dry.create(pod)
     dry.engine.stop()
-    (dry.config.root / "records/containers" / f"{made}.json").unlink()
+    (dry.config.root / "records/containers" / f"{container_id}.json").unlink()
     engine = dry.restart()
-    assert not (dry.config.state / "bundles" / made).exists()
+    assert not (dry.config.state / "bundles" / container_id).exists()
     assert engine.inventory.pods() and (dry.config.state / "pods" / pod).exists()
     dry.engine.stop()
     (dry.config.root / "records/pods" / f"{pod}.json").unlink()
@@ -185,15 +185,15 @@ def processes_of(dry: Any) -> Processes:
 
 
 def test_what_has_an_id_stays_and_images_that_it_mounts(dry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    gone: list[str] = []
-    monkeypatch.setattr(dry.engine.images, "unmount", gone.append)
+    removed_ids: list[str] = []
+    monkeypatch.setattr(dry.engine.images, "unmount", removed_ids.append)
     for name in ("c1", "c1-image0", "c2", "c2-image3", "p1"):
         (dry.engine.images.snapshots.root / name).mkdir()
     assert sweep(dry.engine.machinery, processes_of(dry), {"c1", "p1"}) == []
-    assert gone == ["c2", "c2-image3"]
+    assert removed_ids == ["c2", "c2-image3"]
 
 
-def left(dry: Any) -> list[Path]:
+def leftovers_of(dry: Any) -> list[Path]:
     """Folders of a container and a pod that no record knows."""
     places = dry.engine.machinery.places
     folders = [places.bundle("lost"), places.pod("lostpod"), dry.engine.images.root / "dry/lost"]
@@ -205,24 +205,24 @@ def left(dry: Any) -> list[Path]:
 
 def test_folders_without_a_record_go_and_those_with_one_stay(dry: Any) -> None:
     pod = dry.pod()
-    made = dry.run(pod)
-    folders = left(dry)
-    assert sweep(dry.engine.machinery, processes_of(dry), {pod, made}) == []
+    container_id = dry.run(pod)
+    folders = leftovers_of(dry)
+    assert sweep(dry.engine.machinery, processes_of(dry), {pod, container_id}) == []
     assert not [folder for folder in folders if folder.exists()]
     places = dry.engine.machinery.places
-    assert places.bundle(made).exists()
+    assert places.bundle(container_id).exists()
     assert places.pod(pod).exists()
 
 
 def test_what_cannot_be_taken_away_is_told_and_the_rest_goes(dry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    bundle, pod, _ = left(dry)
+    bundle, pod, _ = leftovers_of(dry)
 
     def refuse(*_: object) -> None:
         raise EngineError("it is busy")
 
     monkeypatch.setattr(module, "remove_bundle", refuse)
     complaints = sweep(dry.engine.machinery, processes_of(dry), set())
-    assert "the bundle of lost, of which there is no record: it is busy" in complaints
+    assert "the bundle of lost, which has no record: it is busy" in complaints
     assert bundle.exists()
     assert not pod.exists()
 

@@ -26,30 +26,30 @@ class Kernel:
         self.stubborn: set[int] = set()
 
     def __call__(self, command: int, pid: int, scope: int) -> int:
-        mine = threading.get_ident()
+        thread_id = threading.get_ident()
         if pid in self.errors:
             raise OSError(self.errors[pid], os.strerror(self.errors[pid]))
         if pid and pid not in self.cookies:
             raise OSError(errno.ESRCH, os.strerror(errno.ESRCH))
         if command == GET:
-            return self.cookies[pid] if pid else self.threads.get(mine, self.begin_with)
+            return self.cookies[pid] if pid else self.threads.get(thread_id, self.begin_with)
         if command == CREATE:
             self.cookies[pid] = self.next
             self.next += 1
         elif command == SHARE_TO:
             if pid not in self.stubborn:
-                self.cookies[pid] = self.threads.get(mine, self.begin_with)
+                self.cookies[pid] = self.threads.get(thread_id, self.begin_with)
         else:
             assert scope == Scope.THREAD, "the kernel knows no other"
-            self.threads[mine] = self.cookies[pid]
+            self.threads[thread_id] = self.cookies[pid]
         return 0
 
 
 def test_one_gets_a_cookie_and_the_others_the_same() -> None:
     kernel = Kernel({1: 0, 10: 0, 11: 0, 12: 100})
     scheduler = CoreScheduler(kernel)
-    made = scheduler.create(10)
-    assert (made.outcome, made.after) == (Outcome.APPLIED, 100)
+    creation = scheduler.create(10)
+    assert (creation.outcome, creation.after) == (Outcome.APPLIED, 100)
     results = scheduler.share(10, [11, 12, 13])
     assert [result.outcome for result in results] == [Outcome.APPLIED, Outcome.UNCHANGED, Outcome.GONE]
     assert kernel.cookies == {1: 0, 10: 100, 11: 100, 12: 100}
@@ -74,7 +74,7 @@ def test_a_cookie_that_changed_meanwhile_is_not_passed_on() -> None:
     kernel = Kernel({1: 66, 10: 100})
     kernel.begin_with = 55
     (result,) = CoreScheduler(kernel).clear([10])
-    assert (result.outcome, result.reason) == (Outcome.REFUSED, "the cookie of process 1 is 66 now")
+    assert (result.outcome, result.reason) == (Outcome.REFUSED, "the cookie of process 1 has changed to 66")
     assert kernel.cookies[10] == 100
 
 
@@ -100,8 +100,8 @@ def test_a_machine_that_does_none_has_its_reason(number: int, reason: str) -> No
     kernel = Kernel({1: 0, 10: 0})
     kernel.errors = {0: number, 10: number}
     scheduler = CoreScheduler(kernel)
-    found = scheduler.probe()
-    assert found is not None and reason in found.reason
+    probed = scheduler.probe()
+    assert probed is not None and reason in probed.reason
     outcome = Outcome.REFUSED if number == errno.EPERM else Outcome.UNSUPPORTED
     assert {scheduler.create(10).outcome, scheduler.clear([10])[0].outcome} == {outcome}
     assert CoreScheduler(Kernel({})).probe() is None
@@ -109,10 +109,10 @@ def test_a_machine_that_does_none_has_its_reason(number: int, reason: str) -> No
 
 def test_this_kernel_does_it_or_says_why_it_does_not() -> None:
     scheduler = CoreScheduler()
-    found = scheduler.probe()
-    result = scheduler.create(os.getpid(), Scope.THREAD) if found is not None else None
+    probed = scheduler.probe()
+    result = scheduler.create(os.getpid(), Scope.THREAD) if probed is not None else None
     if result is not None:
-        assert found is not None and found.reason == result.reason
+        assert probed is not None and probed.reason == result.reason
         assert result.outcome is Outcome.UNSUPPORTED
     else:
         assert scheduler.cookie(os.getpid()) >= 0

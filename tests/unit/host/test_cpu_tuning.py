@@ -30,10 +30,10 @@ FREQUENCIES = {
 class Written(Root):
     """A root that remembers what was written, and refuses some files."""
 
-    def __init__(self, path: Path, refused: dict[str, int] | None = None, kept: str = "") -> None:
+    def __init__(self, path: Path, refused: dict[str, int] | None = None, remaining: str = "") -> None:
         super().__init__(path)
         self.order: list[str] = []
-        self.refused, self.kept = refused or {}, kept
+        self.refused, self.kept = refused or {}, remaining
 
     def write(self, path: str, text: str) -> None:
         name = path.rpartition("/")[2]
@@ -52,8 +52,8 @@ def test_the_frequencies_that_a_cpu_can_have_are_read_and_0_where_nothing_says_t
 def test_all_of_a_setting_is_written_the_governor_first_and_no_lower_limit_above_the_upper_one(tmp_path: Path) -> None:
     write_files(tmp_path, FREQUENCIES)
     root = Written(tmp_path)
-    found = tune(root, 1, Setting(2000000, 3000000, "performance", "0", frozenset({"C6"})))
-    assert all(each.in_force for each in found)
+    results = tune(root, 1, Setting(2000000, 3000000, "performance", "0", frozenset({"C6"})))
+    assert all(row.in_force for row in results)
     assert root.order == [
         "scaling_governor=performance",
         "energy_performance_preference=0",
@@ -61,9 +61,9 @@ def test_all_of_a_setting_is_written_the_governor_first_and_no_lower_limit_above
         "scaling_min_freq=2000000",
         "disable=1",
     ]
-    again = Written(tmp_path)
-    tune(again, 1, Setting(800000, 1000000, disabled=frozenset()))
-    assert again.order == ["scaling_min_freq=800000", "scaling_max_freq=1000000", "disable=0"]
+    written = Written(tmp_path)
+    tune(written, 1, Setting(800000, 1000000, disabled=frozenset()))
+    assert written.order == ["scaling_min_freq=800000", "scaling_max_freq=1000000", "disable=0"]
 
 
 def test_a_preference_that_the_kernel_shows_as_a_word_is_as_it_was_wanted(tmp_path: Path) -> None:
@@ -75,24 +75,24 @@ def test_a_preference_that_the_kernel_shows_as_a_word_is_as_it_was_wanted(tmp_pa
 def test_what_is_as_wanted_is_not_written(tmp_path: Path) -> None:
     write_files(tmp_path, FREQUENCIES)
     root = Written(tmp_path)
-    found = tune(root, 1, Setting(800000, 1000000, "powersave"))
-    assert {each.outcome for each in found} == {Outcome.UNCHANGED}
+    results = tune(root, 1, Setting(800000, 1000000, "powersave"))
+    assert {row.outcome for row in results} == {Outcome.UNCHANGED}
     assert root.order == []
 
 
 def test_a_machine_without_the_files_is_told_by_the_file(tmp_path: Path) -> None:
-    found = tune(Root(tmp_path), 7, Setting(1, 2, "performance", "0", frozenset({"C6"})))
-    found += tune(Root(tmp_path), 7, Setting(max_khz=UNKNOWN))
-    assert {each.outcome for each in found} == {Outcome.UNSUPPORTED}
-    assert "scaling_max_freq unsupported: the machine does not say its lowest" in str(found.pop())
-    assert f"there is no /{CPU}/cpu7/cpufreq/scaling_governor" in str(found[0])
-    assert str(found[-1]).endswith(f"idle state C6 unsupported: there is no /{CPU}/cpu7/cpuidle")
+    results = tune(Root(tmp_path), 7, Setting(1, 2, "performance", "0", frozenset({"C6"})))
+    results += tune(Root(tmp_path), 7, Setting(max_khz=UNKNOWN))
+    assert {row.outcome for row in results} == {Outcome.UNSUPPORTED}
+    assert "scaling_max_freq unsupported: the machine does not report its lowest" in str(results.pop())
+    assert f"there is no /{CPU}/cpu7/cpufreq/scaling_governor" in str(results[0])
+    assert str(results[-1]).endswith(f"idle state C6 unsupported: there is no /{CPU}/cpu7/cpuidle")
 
 
 def test_an_idle_state_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
     write_files(tmp_path, FREQUENCIES)
-    found = tune(Root(tmp_path), 1, Setting(disabled=frozenset({"C9"})))
-    assert [each.reason for each in found if not each.in_force] == ["it has C6, POLL"]
+    results = tune(Root(tmp_path), 1, Setting(disabled=frozenset({"C9"})))
+    assert [row.reason for row in results if not row.in_force] == ["it has C6, POLL"]
 
 
 @pytest.mark.parametrize(
@@ -107,13 +107,13 @@ def test_what_the_kernel_refuses_has_its_reason(tmp_path: Path, error: int, outc
 
 def test_another_value_that_reads_back_is_told(tmp_path: Path) -> None:
     write_files(tmp_path, FREQUENCIES)
-    (result,) = tune(Written(tmp_path, kept="3400000"), 1, Setting(max_khz=3600000))
+    (result,) = tune(Written(tmp_path, remaining="3400000"), 1, Setting(max_khz=3600000))
     assert (result.outcome, result.reason) == (Outcome.CLAMPED, "it reads back as 3400000")
 
 
 def test_what_lies_between_the_cpus_of_a_die_has_limits_of_its_own(tmp_path: Path) -> None:
     folder = f"{CPU}/intel_uncore_frequency/package_00_die_01"
     write_files(tmp_path, {f"{folder}/min_freq_khz": "800000", f"{folder}/max_freq_khz": "2400000"})
-    assert [each.outcome for each in tune_uncore(Root(tmp_path), 0, 1, 1200000, 0)] == [Outcome.APPLIED]
+    assert [results.outcome for results in tune_uncore(Root(tmp_path), 0, 1, 1200000, 0)] == [Outcome.APPLIED]
     assert (tmp_path / folder / "min_freq_khz").read_text() == "1200000"
-    assert [each.outcome for each in tune_uncore(Root(tmp_path), 1, 1, 1, 2)] == [Outcome.UNSUPPORTED] * 2
+    assert [results.outcome for results in tune_uncore(Root(tmp_path), 1, 1, 1, 2)] == [Outcome.UNSUPPORTED] * 2

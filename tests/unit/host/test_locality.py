@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri.host import Root
-from nri.host.locality import Locality, folder_of_device, folder_of_path, near
+from nri.host.locality import Locality, folder_of_device, folder_of_path, localities_of
 from tests.support.host_trees import write_files
 
 PCI = "sys/devices/pci0000:00/0000:00:01.0"
@@ -17,7 +17,7 @@ DISK = f"{PCI}/nvme0n1"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Root:
-    made = write_files(
+    tree = write_files(
         tmp_path,
         {
             f"{PCI}/local_cpulist": "0-3,8\n",
@@ -43,28 +43,28 @@ def root(tmp_path: Path) -> Root:
         "sys/dev/char/9:9": "9:9",
     }.items():
         (tmp_path / link).symlink_to(target)
-    return made
+    return tree
 
 
 def test_the_nearest_folder_upwards_that_says_something_counts(root: Root) -> None:
-    assert near(root, f"/{DISK}") == {f"/{PCI}": Locality("0-3,8", "1")}
-    assert near(root, f"{PCI}/0000:01:00.0") == {f"/{PCI}": Locality("0-3,8", "1")}
+    assert localities_of(root, f"/{DISK}") == {f"/{PCI}": Locality("0-3,8", "1")}
+    assert localities_of(root, f"{PCI}/0000:01:00.0") == {f"/{PCI}": Locality("0-3,8", "1")}
 
 
 def test_a_node_without_cpus_anywhere_above_is_a_package(root: Root) -> None:
-    found = near(root, "sys/devices/pci0000:80/0000:80:01.0/gpu")
-    assert found == {"/sys/devices/pci0000:80": Locality(packages="1")}
+    localities = localities_of(root, "sys/devices/pci0000:80/0000:80:01.0/gpu")
+    assert localities == {"/sys/devices/pci0000:80": Locality(packages="1")}
 
 
 @pytest.mark.parametrize("device", ["sys/devices/virtual/block/dm-0", "sys/devices/virtual/vfio/7"])
 def test_a_device_that_is_made_of_others_is_near_to_these(root: Root, device: str) -> None:
-    assert near(root, device) == {f"/{PCI}": Locality("0-3,8", "1")}
+    assert localities_of(root, device) == {f"/{PCI}": Locality("0-3,8", "1")}
 
 
 def test_nothing_is_said_of_what_is_nowhere(root: Root) -> None:
-    assert near(root, "sys/devices/virtual/mem/null") == {}
-    assert near(root, "sys/devices/gone") == {}
-    assert near(root, "etc") == {}
+    assert localities_of(root, "sys/devices/virtual/mem/null") == {}
+    assert localities_of(root, "sys/devices/gone") == {}
+    assert localities_of(root, "etc") == {}
 
 
 def test_a_device_is_found_by_its_number(root: Root) -> None:
@@ -81,10 +81,10 @@ def test_a_path_is_on_its_disk_and_a_device_node_is_its_device(root: Root, tmp_p
         assert folder_of_path(root, "/sys/devices") == DISK
     assert folder_of_path(root, "/no/such/file") is None
     assert folder_of_path(Root("/"), "/proc/self/status") is None, "a virtual file system"
-    found = folder_of_path(Root("/"), "/dev/null")
-    assert found is None or found.endswith("/null")
+    actual = folder_of_path(Root("/"), "/dev/null")
+    assert actual is None or actual.endswith("/null")
 
 
 def test_a_circle_of_devices_ends(root: Root, tmp_path: Path) -> None:
     (tmp_path / "sys/devices/virtual/block/dm-0/slaves/self").symlink_to("../../dm-0")
-    assert near(root, "sys/devices/virtual/block/dm-0") == {f"/{PCI}": Locality("0-3,8", "1")}
+    assert localities_of(root, "sys/devices/virtual/block/dm-0") == {f"/{PCI}": Locality("0-3,8", "1")}

@@ -18,8 +18,8 @@ def test_the_major_number_is_in_the_upper_half() -> None:
 
 @given(SIXTEEN, SIXTEEN)
 def test_a_class_comes_back_from_its_number_and_its_text(major: int, minor: int) -> None:
-    made = ClassId(major, minor)
-    assert ClassId.of(made.number) == ClassId.parse(str(made)) == made
+    class_id = ClassId(major, minor)
+    assert ClassId.of(class_id.number) == ClassId.parse(str(class_id)) == class_id
 
 
 @pytest.mark.parametrize("text", ["", "1", "1:", ":2", "1:10000", "x:1", "-1:1", "1:2:3"])
@@ -30,5 +30,5 @@ def test_what_is_no_class_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("number", [-1, 1 << 32])
 def test_a_number_of_more_than_32_bits_is_refused(number: int) -> None:
-    with pytest.raises(ValueError, match="not between 0 and 4294967295"):
+    with pytest.raises(ValueError, match="must be between 0 and 4294967295"):
         ClassId.of(number)

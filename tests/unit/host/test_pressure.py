@@ -32,16 +32,16 @@ def test_what_is_no_pressure_is_refused(text: str) -> None:
 def test_the_pressure_on_the_machine(tmp_path: Path) -> None:
     root = host_trees.write_files(tmp_path, {"proc/pressure/io": TEXT})
     assert machine_pressure(root, "io") == SAID
-    found = machine_pressure(root, "cpu")
-    assert isinstance(found, Unsupported) and "psi=1" in found.reason
+    pressure = machine_pressure(root, "cpu")
+    assert isinstance(pressure, Unsupported) and "psi=1" in pressure.reason
 
 
 def test_the_pressure_on_a_cgroup_of_version_2(tmp_path: Path) -> None:
     hierarchies = detect(host_trees.v2(tmp_path, "pod"))
     (tmp_path / "sys/fs/cgroup/pod/cpu.pressure").write_text(TEXT)
     assert cgroup_pressure(hierarchies, "pod", "cpu") == SAID
-    found = cgroup_pressure(hierarchies, "pod", "memory")
-    assert found == Unsupported("memory.pressure of pod cannot be read: the kernel counts none: boot it with psi=1")
+    pressure = cgroup_pressure(hierarchies, "pod", "memory")
+    assert pressure == Unsupported("memory.pressure of pod cannot be read: the kernel counts none: boot it with psi=1")
 
 
 def test_the_pressure_on_a_cgroup_of_version_1_stands_with_cpuacct(tmp_path: Path) -> None:
@@ -53,8 +53,8 @@ def test_the_pressure_on_a_cgroup_of_version_1_stands_with_cpuacct(tmp_path: Pat
 
 def test_a_machine_without_either_hierarchy_says_why(tmp_path: Path) -> None:
     root = host_trees.write_files(tmp_path, {"sys/fs/cgroup/memory/pod/cgroup.procs": ""})
-    found = cgroup_pressure(detect(root), "pod", "cpu")
-    assert isinstance(found, Unsupported) and "openEuler" in found.reason
+    hierarchies = cgroup_pressure(detect(root), "pod", "cpu")
+    assert isinstance(hierarchies, Unsupported) and "openEuler" in hierarchies.reason
 
 
 def test_a_cgroup_that_is_not_there_is_no_missing_support(tmp_path: Path) -> None:

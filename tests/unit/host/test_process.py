@@ -40,8 +40,8 @@ def machine(folder: Path, *pids: int, score: str = "0") -> Root:
 
 @pytest.mark.parametrize("name", ["bash", "a b", ") (x", "tmux: server (1)", ""])
 def test_a_name_may_have_blanks_and_parentheses(name: str) -> None:
-    found = parse_stat(STAT.format(5, name, 77))
-    assert found == (5, name, "S", 7, 8, 9, 77)
+    parsed = parse_stat(STAT.format(5, name, 77))
+    assert parsed == (5, name, "S", 7, 8, 9, 77)
 
 
 def test_a_text_that_is_cut_still_has_its_group() -> None:
@@ -86,14 +86,14 @@ def test_a_name_of_a_program_that_is_no_text_hides_nothing(tmp_path: Path) -> No
     with subprocess.Popen([program, "-c", "print(flush=True); import time; time.sleep(60)"], stdout=-1) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"\n"
-        found = read_stat(Root(), process.pid)
+        actual = read_stat(Root(), process.pid)
         process.kill()
-    assert found is not None and found.parent == os.getpid()
+    assert actual is not None and actual.parent == os.getpid()
 
 
 def test_this_process_is_found_on_this_machine() -> None:
-    found = find(Root(), os.getpid())
-    assert found is not None
+    actual = find(Root(), os.getpid())
+    assert actual is not None
     assert parse_stat(Root().read("/proc/self/stat")).group == os.getpgrp()
 
 
@@ -105,10 +105,10 @@ def test_a_process_that_is_gone_or_not_understood_is_none(tmp_path: Path) -> Non
 
 def test_the_cgroups_of_a_process_are_found(tmp_path: Path) -> None:
     text = "4:cpu,cpuacct:/a:b\n1:name=systemd:/\n0::/x\n"
-    said = {"cpu": "/a:b", "cpuacct": "/a:b", "name=systemd": "/", "": "/x"}
-    assert parse_cgroups(text) == said
+    output = {"cpu": "/a:b", "cpuacct": "/a:b", "name=systemd": "/", "": "/x"}
+    assert parse_cgroups(text) == output
     root = write_files(tmp_path, {"proc/5/cgroup": text})
-    assert cgroups(root, 5) == said
+    assert cgroups(root, 5) == output
     assert cgroups(root, 6) is None
 
 

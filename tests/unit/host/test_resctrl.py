@@ -51,18 +51,18 @@ class Kernel(Root):
 
 
 def test_what_can_be_shared_is_found(tmp_path: Path) -> None:
-    found = machine(tmp_path).capabilities()
-    assert not isinstance(found, Unsupported)
-    assert found.caches == {"L3": Cache(0xFFF, 2, 16)}
-    assert found.bandwidth == Bandwidth(10, 10, 8)
-    assert found.domains == {"MB": (0, 1), "L3": (0, 1)}
+    capabilities = machine(tmp_path).capabilities()
+    assert not isinstance(capabilities, Unsupported)
+    assert capabilities.caches == {"L3": Cache(0xFFF, 2, 16)}
+    assert capabilities.bandwidth == Bandwidth(10, 10, 8)
+    assert capabilities.domains == {"MB": (0, 1), "L3": (0, 1)}
 
 
 def test_a_processor_with_caches_alone(tmp_path: Path) -> None:
     files = {f"{TOP}/schemata": "L3:0=f\n", f"{TOP}/info/L3/cbm_mask": "f\n", f"{TOP}/info/L3/sparse_masks": "1\n"}
-    found = Resctrl(write_files(tmp_path, files)).capabilities()
-    assert not isinstance(found, Unsupported)
-    assert (found.caches, found.bandwidth) == ({"L3": Cache(0xF, 1, 0, sparse=True)}, None)
+    capabilities = Resctrl(write_files(tmp_path, files)).capabilities()
+    assert not isinstance(capabilities, Unsupported)
+    assert (capabilities.caches, capabilities.bandwidth) == ({"L3": Cache(0xF, 1, 0, sparse=True)}, None)
 
 
 @pytest.mark.parametrize(
@@ -72,15 +72,15 @@ def test_a_processor_with_caches_alone(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_without_it_the_reason_is_told(tmp_path: Path, cpuinfo: str, reason: str) -> None:
     resctrl = Resctrl(write_files(tmp_path, {"proc/cpuinfo": cpuinfo}))
-    found = resctrl.capabilities()
-    assert isinstance(found, Unsupported) and reason in found.reason
+    capabilities = resctrl.capabilities()
+    assert isinstance(capabilities, Unsupported) and reason in capabilities.reason
     results = [
         resctrl.create("BE"),
         resctrl.remove("BE"),
         *resctrl.add_tasks("BE", [1]),
         *resctrl.set_schemata("BE", {"MB": {0: 10}}),
     ]
-    assert {(result.outcome, result.reason) for result in results} == {(Outcome.UNSUPPORTED, found.reason)}
+    assert {(result.outcome, result.reason) for result in results} == {(Outcome.UNSUPPORTED, capabilities.reason)}
 
 
 @pytest.mark.parametrize(

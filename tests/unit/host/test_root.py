@@ -30,16 +30,16 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A root with a file and links that would lead out of it."""
-    made = tmp_path / "root"
-    (made / "etc").mkdir(parents=True)
-    (made / "etc/passwd").write_text("inside")
+    folder = tmp_path / "root"
+    (folder / "etc").mkdir(parents=True)
+    (folder / "etc/passwd").write_text("inside")
     (tmp_path / "secret").write_text("outside")
-    (made / "absolute").symlink_to("/etc/passwd")
-    (made / "dots").symlink_to("../../../../etc/passwd")
-    (made / "out").symlink_to(tmp_path / "secret")
-    (made / "folder").symlink_to("/etc")
-    (made / "loop").symlink_to("loop")
-    return made
+    (folder / "absolute").symlink_to("/etc/passwd")
+    (folder / "dots").symlink_to("../../../../etc/passwd")
+    (folder / "out").symlink_to(tmp_path / "secret")
+    (folder / "folder").symlink_to("/etc")
+    (folder / "loop").symlink_to("loop")
+    return folder
 
 
 def content(root: Path, path: str) -> bytes:

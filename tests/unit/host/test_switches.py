@@ -46,8 +46,8 @@ def test_a_switch_that_is_not_there_names_the_kernels_that_have_it(tmp_path: Pat
 
 
 def test_a_text_that_is_no_number_is_told(tmp_path: Path) -> None:
-    found = read_switch(anolis(tmp_path, "many\n", "0"), CORE)
-    assert found == Unsupported("kernel.sched_core says 'many\\n', which is not a number")
+    switch = read_switch(anolis(tmp_path, "many\n", "0"), CORE)
+    assert switch == Unsupported("kernel.sched_core says 'many\\n', which is not a number")
 
 
 class Stubborn(Root):

@@ -59,16 +59,16 @@ def server(tmp_path: Path) -> Root:
 
 
 def test_packages_cores_and_caches_are_those_of_cpus_that_are_online(server: Root) -> None:
-    found = read_topology(server)
-    assert found.online == frozenset(range(7))
-    assert (found.present, found.offline, found.isolated) == (frozenset(range(8)), {7}, {2})
-    assert found.packages() == found.dies() == found.sharing(3) == [{0, 2, 4, 6}, {1, 3, 5}]
-    assert found.cores() == [{0, 4}, {1, 5}, {2, 6}, {3}]
-    assert found.sharing(2) == []
-    assert found.sharing(1) == [], "a cache of instructions is none for data"
-    first = found.cpus[0]
+    topology = read_topology(server)
+    assert topology.online == frozenset(range(7))
+    assert (topology.present, topology.offline, topology.isolated) == (frozenset(range(8)), {7}, {2})
+    assert topology.packages() == topology.dies() == topology.sharing(3) == [{0, 2, 4, 6}, {1, 3, 5}]
+    assert topology.cores() == [{0, 4}, {1, 5}, {2, 6}, {3}]
+    assert topology.sharing(2) == []
+    assert topology.sharing(1) == [], "a cache of instructions is none for data"
+    first = topology.cpus[0]
     assert (first.node, first.cluster, first.kind, first.base_khz) == (0, 9, "uniform", 2700000)
-    assert found.cpus[1].base_khz is None
+    assert topology.cpus[1].base_khz is None
     assert first.caches == (
         Cache(1, "Instruction", frozenset({0, 4}), 32 << 10, 1),
         Cache(3, "Unified", frozenset({0, 2, 4, 6}), 2 << 20, 0),
@@ -77,49 +77,49 @@ def test_packages_cores_and_caches_are_those_of_cpus_that_are_online(server: Roo
 
 def test_memory_without_cpus_is_fast_or_slow_by_its_size(server: Root) -> None:
     nodes = read_topology(server).nodes
-    assert [each.kind for each in nodes.values()] == ["dram", "dram", "pmem", "hbm"]
+    assert [node.kind for node in nodes.values()] == ["dram", "dram", "pmem", "hbm"]
     assert nodes[0].memory_bytes == 4000 << 10
-    assert [each.has_normal_memory for each in nodes.values()] == [True, True, False, False]
+    assert [node.has_normal_memory for node in nodes.values()] == [True, True, False, False]
     assert nodes[1].cpus == {1, 3, 5}
 
 
 def test_the_nearest_memory_comes_first(server: Root) -> None:
-    found = read_topology(server)
-    assert found.nearest(0) == [0, 2, 1, 3]
-    assert found.nearest(1) == [1, 3, 0, 2]
+    topology = read_topology(server)
+    assert topology.nearest(0) == [0, 2, 1, 3]
+    assert topology.nearest(1) == [1, 3, 0, 2]
     with pytest.raises(KeyError):
-        found.nearest(7)
+        topology.nearest(7)
 
 
 def test_two_kinds_of_cores_are_told_apart(tmp_path: Path) -> None:
     files = cpu(0, "0") | cpu(1, "1") | {"sys/devices/cpu_core/cpus": "0\n", "sys/devices/cpu_atom/cpus": "1\n"}
-    found = read_topology(write_files(tmp_path, files))
-    assert [each.kind for each in found.cpus.values()] == ["performance", "efficient"]
+    topology = read_topology(write_files(tmp_path, files))
+    assert [row.kind for row in topology.cpus.values()] == ["performance", "efficient"]
 
 
 def test_a_kernel_without_numa_is_one_node(tmp_path: Path) -> None:
     files = cpu(0, "0") | cpu(8, "8") | {"proc/meminfo": "MemFree: 1 kB\nMemTotal: 8 kB\n"}
-    found = read_topology(write_files(tmp_path, files))
-    assert found.nodes[0].cpus == found.online == {0, 8}
-    assert (found.nodes[0].memory_bytes, found.nearest(0)) == (8192, [0])
-    assert found.cpus[8].node == 0
+    topology = read_topology(write_files(tmp_path, files))
+    assert topology.nodes[0].cpus == topology.online == {0, 8}
+    assert (topology.nodes[0].memory_bytes, topology.nearest(0)) == (8192, [0])
+    assert topology.cpus[8].node == 0
 
 
 def test_what_a_kernel_does_not_tell_is_filled_in(tmp_path: Path) -> None:
     files = {f"{CPU}/cpu3/": "", f"{CPU}/cpufreq/": "", f"{NODE}/node0/cpulist": "3", f"{NODE}/node5/cpulist": "",
              f"{CPU}/cpu3/cache/index0/level": "1"}  # fmt: skip
-    found = read_topology(write_files(tmp_path, files))
-    assert found.cpus[3].threads == {3}
-    assert (found.cpus[3].package, found.cpus[3].core, found.cpus[3].cluster) == (0, -1, -1)
-    assert found.cpus[3].caches == (Cache(1, "Unified", frozenset(), 0, None),)
-    assert found.nodes[0].distances == {0: 10, 5: 20}
-    assert found.nodes[0].has_normal_memory
-    assert found.nearest(0) == []
+    topology = read_topology(write_files(tmp_path, files))
+    assert topology.cpus[3].threads == {3}
+    assert (topology.cpus[3].package, topology.cpus[3].core, topology.cpus[3].cluster) == (0, -1, -1)
+    assert topology.cpus[3].caches == (Cache(1, "Unified", frozenset(), 0, None),)
+    assert topology.nodes[0].distances == {0: 10, 5: 20}
+    assert topology.nodes[0].has_normal_memory
+    assert topology.nearest(0) == []
 
 
 def test_this_machine_has_a_place_for_each_cpu() -> None:
-    found = read_topology(Root())
-    assert found.online
-    assert frozenset().union(*found.cores()) == found.online
-    assert all(each.node in found.nodes for each in found.cpus.values())
-    assert sum(each.memory_bytes for each in found.nodes.values()) > 1 << 20
+    topology = read_topology(Root())
+    assert topology.online
+    assert frozenset().union(*topology.cores()) == topology.online
+    assert all(node.node in topology.nodes for node in topology.cpus.values())
+    assert sum(node.memory_bytes for node in topology.nodes.values()) > 1 << 20

@@ -137,9 +137,9 @@ def test_a_cgroup_that_rests_is_read_whole_again_when_it_has_run(tmp_path: Path,
     assert before is not None
     assert (before.quota_us, files.read(resting=True)) == (5000, before)
     (base / used).write_text("usage_usec 12\nnr_throttled 2\n" if version == 2 else "8\n")
-    found = files.read(resting=True)
-    assert found is not None
-    assert (found.quota_us, found.cpu_ns > before.cpu_ns) == (6000, True)
+    actual = files.read(resting=True)
+    assert actual is not None
+    assert (actual.quota_us, actual.cpu_ns > before.cpu_ns) == (6000, True)
     files.close()
 
 

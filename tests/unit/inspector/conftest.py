@@ -14,7 +14,7 @@ from nri.adaptation.admin import ask, follow
 from nri.errors import ConflictError, NriError, PluginRejected
 from nri.inspector.sources import Recording, Running
 from nri.testing import FakeRuntime, make_container, make_pod
-from nri.trace.live import Live
+from nri.trace.live_events import Live
 from nri.trace.recorder import Recorder
 from tests.support.made_plugins import plugin
 
@@ -49,28 +49,31 @@ def _second(_: Any, container: nri.Container) -> nri.Adjustment | None:
 def node() -> Iterator[Node]:
     with tempfile.TemporaryDirectory(prefix="nri-inspect-", dir="/tmp") as folder:
         socket, traces = f"{folder}/admin.sock", f"{folder}/traces"
-        with Recorder(traces, redact=False) as recorder, FakeRuntime(reporters=[recorder], admin_socket=socket) as made:
-            made.add(plugin("sets", create_container=lambda *_: nri.Adjustment().add_env("A", "1")), "10")
-            made.add(plugin("other", create_container=_second), "20")
-            yield Node(made, socket, traces)
+        with (
+            Recorder(traces, redact=False) as recorder,
+            FakeRuntime(reporters=[recorder], admin_socket=socket) as runtime,
+        ):
+            runtime.add(plugin("sets", create_container=lambda *_: nri.Adjustment().add_env("A", "1")), "10")
+            runtime.add(plugin("other", create_container=_second), "20")
+            yield Node(runtime, socket, traces)
 
 
 @pytest.fixture
 def recorded() -> Iterator[str]:
     """A recording that is complete."""
     with tempfile.TemporaryDirectory(prefix="nri-inspect-", dir="/tmp") as folder:
-        with Recorder(folder, redact=False) as recorder, FakeRuntime(reporters=[recorder]) as made:
-            made.add(plugin("sets", create_container=lambda *_: nri.Adjustment().add_env("A", "1")), "10")
-            made.add(plugin("other", create_container=_second), "20")
-            Node(made, "", "").work()
+        with Recorder(folder, redact=False) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
+            runtime.add(plugin("sets", create_container=lambda *_: nri.Adjustment().add_env("A", "1")), "10")
+            runtime.add(plugin("other", create_container=_second), "20")
+            Node(runtime, "", "").work()
         yield folder
 
 
 @pytest.fixture
 def recording(recorded: str) -> Recording:
-    made = Recording(recorded)
-    made.read()
-    return made
+    recording = Recording(recorded)
+    recording.read()
+    return recording
 
 
 @pytest.fixture

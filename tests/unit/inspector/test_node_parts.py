@@ -20,8 +20,8 @@ from tests.support.waiting import wait_for
 
 @pytest.fixture
 def node() -> Iterator[Inspected]:
-    with tempfile.TemporaryDirectory(prefix="nri-beside-", dir="/tmp") as folder, Inspected(Path(folder), "") as made:
-        yield made
+    with tempfile.TemporaryDirectory(prefix="nri-beside-", dir="/tmp") as folder, Inspected(Path(folder), "") as page:
+        yield page
 
 
 def beside(folder: Path, agent: str = "agent.sock") -> NodeParts:
@@ -31,27 +31,27 @@ def beside(folder: Path, agent: str = "agent.sock") -> NodeParts:
 
 def test_drift_names_who_set_a_value_and_is_looked_at_again(node: Inspected) -> None:
     node.work()
-    with beside(node.folder) as made:
-        view = made.views()["drift"]
+    with beside(node.folder) as parts:
+        view = parts.views()["drift"]
 
-        def seen() -> object:
+        def is_shown() -> object:
             return (view("") or {})["now"]
 
-        wait_for(seen, "the container's limit is looked at")
-        found = view("") or {}
-        (row,) = found["now"]
+        wait_for(is_shown, "the container's limit is looked at")
+        view_data = view("") or {}
+        (row,) = view_data["now"]
         assert (row["subject"], row["knob"], row["set_by"], row["found"]) == (
             "shop/web/app", "memory.limit", "10-sets", 70 << 20)  # fmt: skip
-        assert found["changes"] == [row] and found["looked_at"] == 1
+        assert view_data["changes"] == [row] and view_data["looked_at"] == 1
         limit = next((node.root / "sys/fs/cgroup/memory").rglob("memory.limit_in_bytes"))
         limit.write_text(f"{64 << 20}\n")
-        wait_for(lambda: not seen(), "it is back")
+        wait_for(lambda: not is_shown(), "it is back")
         assert [change["found"] for change in (view("") or {})["changes"]] == [None, 70 << 20]
 
 
 def test_a_runtime_that_is_gone_is_told_and_joined_again_when_it_is_back(node: Inspected) -> None:
-    with beside(node.folder) as made:
-        view = made.views()["drift"]
+    with beside(node.folder) as parts:
+        view = parts.views()["drift"]
 
         def fails() -> bool:
             try:
@@ -76,14 +76,14 @@ def test_the_agent_tells_its_pods_and_of_one_what_it_decided(node: Inspected) ->
 
 def test_what_is_no_agent_is_named(tmp_path: Path) -> None:
     with contextlib.closing(Server({"/explain": lambda _: text_answer("?")}, path=str(tmp_path / "agent.sock"))):
-        with pytest.raises(NriError, match="not as an agent does"):
+        with pytest.raises(NriError, match="is not the socket of an agent"):
             beside(tmp_path).views()["agent"]("")
 
 
 def test_placement_has_the_containers_on_each_cpu(node: Inspected) -> None:
-    found = beside(node.folder).views()["placement"]("") or {}
-    assert found["policy"] == "topology-aware" and len(found["machine"]["packages"]) == 2
-    assert ["default/app/app"] in found["users"].values()
+    view_data = beside(node.folder).views()["placement"]("") or {}
+    assert view_data["policy"] == "topology-aware" and len(view_data["machine"]["packages"]) == 2
+    assert ["default/app/app"] in view_data["users"].values()
 
 
 def test_what_does_not_run_here_is_not_there(tmp_path: Path) -> None:

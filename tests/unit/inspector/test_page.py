@@ -9,16 +9,16 @@ import re
 from typing import Any
 
 from nri.inspector.page import headers, page, snapshot
-from nri.inspector.sources import Recording, Running, Unanswered
+from nri.inspector.sources import Recording, Running, SourceUnavailable
 
 
 def hashes(html: str) -> set[str]:
     """The hashes of what a browser would run or apply."""
-    found = re.findall(r"<(?:script|style)>(.*?)</(?:script|style)>", html, re.DOTALL)
-    return {"sha256-" + base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in found}
+    matches = re.findall(r"<(?:script|style)>(.*?)</(?:script|style)>", html, re.DOTALL)
+    return {"sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in matches}
 
 
-def test_the_policy_names_the_pages_one_script_and_one_style_and_lets_nothing_else_in() -> None:
+def test_the_policy_allows_only_the_pages_script_and_style() -> None:
     policy = headers()["Content-Security-Policy"]
     assert set(re.findall(r"sha256-[^']+", policy)) == hashes(page().decode())
     assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
@@ -35,31 +35,31 @@ def test_a_snapshot_holds_the_data_as_data_whatever_names_are(recording: Recordi
     assert html.count("<script") == page().decode().count("<script")
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', html)
     assert policy is not None and set(re.findall(r"sha256-[^']+", policy[1])) == hashes(html)
-    held = re.search(r'<script id="data" type="application/json">(.*?)</script>', html, re.DOTALL)
-    assert held is not None
-    data = json.loads(held[1])
+    pattern = re.search(r'<script id="data" type="application/json">(.*?)</script>', html, re.DOTALL)
+    assert pattern is not None
+    data = json.loads(pattern[1])
     assert data["overview"]["mode"] == "snapshot" and data["overview"]["failed"] == 2
     assert [row["container"] for row in data["events"] if row["event"] == "CreateContainer"] == ["app", "fight", "bad"]
     assert data["chains"]["c1"]["steps"][0]["after"] == "1"
     assert "</script>" in data["containers"]["containers"][0]["pod"]
 
 
-def test_a_snapshot_of_a_node_has_what_runs_beside_the_runtime_and_why_a_part_is_missing(running: Running) -> None:
+def test_a_snapshot_has_other_parts_of_the_node_or_their_errors(running: Running) -> None:
     def data(source: Running) -> dict[str, Any]:
-        held = re.search(
+        pattern = re.search(
             r'<script id="data" type="application/json">(.*?)</script>', snapshot(source).decode(), re.DOTALL
         )
-        assert held is not None
-        found: dict[str, Any] = json.loads(held[1])
-        return found
+        assert pattern is not None
+        document: dict[str, Any] = json.loads(pattern[1])
+        return document
 
-    found = data(running)
-    assert found["views"] == {"agent": {"pods": [{"key": "u1"}]}, "agent/u1": {"pod": "u1"}}
-    assert found["overview"]["views"] == ["agent"]
+    rows = data(running)
+    assert rows["views"] == {"agent": {"pods": [{"key": "u1"}]}, "agent/u1": {"pod": "u1"}}
+    assert rows["overview"]["views"] == ["agent"]
 
     class Broken(Running):
         def view(self, name: str, of: str) -> dict[str, Any] | None:
-            raise Unanswered("the agent does not answer")
+            raise SourceUnavailable("the agent does not answer")
 
     running.__class__ = Broken
     assert data(running)["views"] == {"agent": {"unanswered": "the agent does not answer"}}

@@ -12,11 +12,11 @@ import pytest
 
 from nri.adaptation.admin import follow
 from nri.errors import ConfigError
-from nri.inspector.sources import Recording, Running, Source, Unanswered, matches
+from nri.inspector.sources import Recording, Running, Source, SourceUnavailable, matches
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.trace import blocks
 from nri.trace.history import Trace
-from nri.trace.live import Live
+from nri.trace.live_events import Live
 from nri.trace.pb import api_pb2 as t
 from nri.trace.recorder import Recorder
 from nri.wire import bytes_field
@@ -29,10 +29,10 @@ from tests.unit.inspector.conftest import Node
 @pytest.fixture(params=["running", "recording"])
 def source(request: pytest.FixtureRequest) -> Source:
     """Both kinds."""
-    made: Source = request.getfixturevalue(request.param)
+    fixture: Source = request.getfixturevalue(request.param)
     if request.param == "running":
-        until_seen(made)
-    return made
+        until_seen(fixture)
+    return fixture
 
 
 def until_seen(source: Source) -> None:
@@ -61,18 +61,18 @@ def test_events_are_rows_with_the_time_of_each_plugin_and_their_fate(source: Sou
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "number"),
     [("APP", ["app"]), ("both tried", ["fight"]), ("c3", ["bad"]), ("20-OTHER", ["app", "fight", "bad"]), ("zzz", [])],
 )
-def test_a_search_finds_names_ids_plugins_and_errors(source: Source, text: str, found: list[str]) -> None:
+def test_a_search_finds_names_ids_plugins_and_errors(source: Source, text: str, number: list[str]) -> None:
     rows = source.events("", text)["rows"]
-    assert [row["container"] for row in rows if row["event"] == "CreateContainer"] == found
+    assert [row["container"] for row in rows if row["event"] == "CreateContainer"] == number
 
 
 def test_one_event_is_found_by_its_key_and_an_odd_key_finds_none(source: Source) -> None:
     for row in created(source):
-        found = source.event(str(row["key"]))
-        assert found is not None and found["serial"] == row["serial"]
+        event = source.event(str(row["key"]))
+        assert event is not None and event["serial"] == row["serial"]
     for key in ("", "x", "9" * 60, "-", "1-2-3", "٣"):
         assert source.event(key) is None
 
@@ -102,7 +102,7 @@ def written(path: Path, *times_s: int) -> Recording:
 
 
 @pytest.mark.parametrize("times", [(1000, 1001, 1002, 1003), (2000, 2010, 1000, 1010, 1020), (1000, 2000, 500, 1500)])
-def test_all_events_are_read_page_by_page_once_and_in_order_also_where_the_clock_was_set_back(
+def test_pages_have_all_events_once_and_in_order_even_after_a_clock_change(
     tmp_path: Path, times: tuple[int, ...]
 ) -> None:
     source = written(tmp_path, *times)
@@ -115,10 +115,10 @@ def test_all_events_are_read_page_by_page_once_and_in_order_also_where_the_clock
     assert [row["serial"] for row in rows] == list(range(1, len(times) + 1))
     assert [row["whole"] for row in rows] == [True] * (len(times) - 1) + [False]
     keys = [row["key"] for row in rows]
-    assert [found and found["key"] for found in map(source.event, keys)] == keys
+    assert [number and number["key"] for number in map(source.event, keys)] == keys
 
 
-def test_events_of_a_crafted_recording_that_cannot_be_told_apart_are_not_read_in_a_circle(tmp_path: Path) -> None:
+def test_events_with_equal_keys_are_not_read_endlessly(tmp_path: Path) -> None:
     at = {"serial": 7, "event": "StartContainer", "time_ns": 1}
     records = [t.Record(kind=kind, **at) for _ in range(700) for kind in (t.BEGINS, t.ENDS)]
     raw = b"".join(bytes_field(1, record.SerializeToString()) for record in records)
@@ -127,7 +127,7 @@ def test_events_of_a_crafted_recording_that_cannot_be_told_apart_are_not_read_in
     assert 0 < len(list(Recording(str(path)).rows(5000, 0))) <= 1000
 
 
-def test_a_place_whose_file_the_recorder_has_removed_meanwhile_is_gone_on_from_by_its_time(tmp_path: Path) -> None:
+def test_a_page_continues_by_time_after_its_file_was_removed(tmp_path: Path) -> None:
     source = written(tmp_path, 1000, 2000, 3000)
     assert [row["serial"] for row in source.events(f"{1500 * 10**9}-77")["rows"]] == [2, 3]
 
@@ -167,12 +167,12 @@ def test_a_recorded_row_begins_when_its_event_was_first_at_work(recording: Recor
     assert begins == [pytest.approx([step.time_ns / 1e6 for step in event.steps], abs=0.002) for event in events]
 
 
-def test_a_recording_can_be_asked_before_it_is_read_and_names_what_is_damaged(broken: str) -> None:
+def test_a_recording_answers_before_it_is_read_and_names_damage(broken: str) -> None:
     source = Recording(broken)
     overview = source.overview()
     assert (overview["done"], overview["events"]) == (False, 0)
     assert sum(bar["steps"] for bar in overview["bars"]) >= overview["records"] - len(overview["bars"])
-    assert "was cut" in overview["problems"][0]
+    assert "truncated" in overview["problems"][0]
     source.close()
     source.read()
     assert not source.overview()["done"], "it has read on"
@@ -196,66 +196,64 @@ def test_a_runtime_that_is_gone_is_told_with_the_reason(node: Node, running: Run
     def reason() -> str:
         try:
             running.overview()
-        except Unanswered as error:
+        except SourceUnavailable as error:
             return str(error)
         return ""
 
     wait_for(reason, "the runtime is missed")
     assert "admin.sock" in reason()
-    with pytest.raises(Unanswered):
+    with pytest.raises(SourceUnavailable):
         running.containers()
 
 
-def test_a_follower_is_told_each_new_event_once_and_the_overview_each_second(node: Node, running: Running) -> None:
+def test_a_follower_gets_each_event_once_and_the_overview_each_second(node: Node, running: Running) -> None:
     until_seen(running)
     last = running.events()["last"]
-    told = running.follow(last, "fight")
-    first = next(told)
+    updates = running.follow(last, "fight")
+    first = next(updates)
     assert first["overview"]["mode"] == "live" and first["too_fast"] == 0
     node.work()
     rows: list[dict[str, object]] = list(first["rows"])
     while not rows:
-        rows += next(told)["rows"]
+        rows += next(updates)["rows"]
     assert [row["container"] for row in rows] == ["fight"] and rows[0]["key"] == str(rows[0]["n"])
-    while "overview" not in (later := next(told)):
+    while "overview" not in (later := next(updates)):
         rows += later["rows"]
     assert len(rows) == 1
 
 
-def test_a_follower_that_is_too_slow_is_told_how_many_rows_it_has_not_been_shown() -> None:
+def test_a_slow_follower_gets_the_number_of_dropped_rows() -> None:
     live = Live(lambda *_: {"plugins": []}, lambda _: iter(()))
     row = {"event": "StopContainer", "duration_ms": 1.0, "error": "", "steps": [], "time_ms": 0.0, "n": 0}
-    told = Running(live, lambda *_: {}, "here").follow("0", "")
+    updates = Running(live, lambda *_: {}, "here").follow("0", "")
     for _ in range(3):
         live.take({"run": "a", "next": 0, "missed": 0, "rows": [row] * 5000})
-    begun = next(told)
+    begun = next(updates)
     assert (begun["too_fast"], len(begun["rows"]), begun["rows"][0]["n"]) == (5000, 500, 5001)
-    assert (next(told)["too_fast"], begun["overview"]["unread"]) == (0, 0)
+    assert (next(updates)["too_fast"], begun["overview"]["unread"]) == (0, 0)
 
 
-def test_who_only_wants_the_overview_gets_no_events_and_learns_of_the_runtime_s_end(
-    node: Node, running: Running
-) -> None:
-    told = running.follow("", "")
-    assert next(told)["rows"] == []
+def test_a_follower_without_events_gets_overviews_and_errors(node: Node, running: Running) -> None:
+    updates = running.follow("", "")
+    assert next(updates)["rows"] == []
     node.runtime.close()
-    while "unanswered" not in (now := next(told)):
+    while "unanswered" not in (now := next(updates)):
         assert now["rows"] == []
     assert "admin.sock" in now["unanswered"]
 
 
 def test_a_recording_is_followed_until_it_is_read(recorded: str) -> None:
     source = Recording(recorded)
-    told = source.follow("", "")
-    assert not next(told)["overview"]["done"]
+    updates = source.follow("", "")
+    assert not next(updates)["overview"]["done"]
     source.read()
-    assert next(told)["overview"]["done"] and list(told) == []
+    assert next(updates)["overview"]["done"] and list(updates) == []
 
 
 def test_another_part_of_the_node_is_asked_by_its_name(running: Running, recording: Recording) -> None:
     assert running.view("agent", "u1") == {"pod": "u1"}
     assert (running.view("agent", "u2"), running.view("drift", "")) == (None, None)
-    with pytest.raises(Unanswered, match="does not answer"):
+    with pytest.raises(SourceUnavailable, match="does not answer"):
         running.view("agent", "broken")
     assert running.overview()["views"] == ["agent"] and recording.overview()["views"] == []
     assert recording.view("agent", "u1") is None
@@ -275,14 +273,14 @@ def test_what_a_recording_says_of_itself_is_bounded(tmp_path: Path) -> None:
     about = {f"{number}-{'k' * 99}": "v" * 999 for number in range(900)}
     with Recorder(tmp_path, about=about):
         pass
-    made = Recording(str(tmp_path))
-    made.read()
-    shown = made.overview()["about"]
+    recording = Recording(str(tmp_path))
+    recording.read()
+    shown = recording.overview()["about"]
     assert 0 < len(shown) <= 50
     assert max(len(key) + len(text) for key, text in shown.items()) <= 700
 
 
-def test_a_plugin_that_did_not_answer_in_time_is_counted_as_a_miss_live_and_recorded(tmp_path: Path) -> None:
+def test_a_late_plugin_counts_as_a_miss_live_and_recorded(tmp_path: Path) -> None:
     release = threading.Event()
     socket = str(tmp_path / "admin.sock")
     with Recorder(tmp_path / "traces") as recorder:
@@ -307,7 +305,7 @@ def test_damage_anywhere_in_a_recording_is_named_once_it_is_read(recorded: str) 
     source.read()
     list(source.rows(10, 0))
     (line,) = source.overview()["problems"]
-    assert "checksum is wrong" in line
+    assert "wrong checksum" in line
 
 
 def test_the_index_of_very_many_blocks_is_not_kept(tmp_path: Path) -> None:
@@ -316,10 +314,10 @@ def test_the_index_of_very_many_blocks_is_not_kept(tmp_path: Path) -> None:
     tracemalloc.start()
     try:
         source = Recording(str(path))
-        _, most = tracemalloc.get_traced_memory()
+        _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert most < 1 << 20
+    assert peak_bytes < 1 << 20
     bars = source.overview()["bars"]
     assert len({bar["steps"] for bar in bars}) == 1 and sum(bar["steps"] for bar in bars) == pytest.approx(
         20_000, abs=60
@@ -329,7 +327,7 @@ def test_the_index_of_very_many_blocks_is_not_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize("answer", [{}, {"containers": 5, "steps": None}, {"containers": [7], "steps": [7]}], ids=str)
 def test_answers_of_a_runtime_that_have_no_tables_are_no_answers(answer: dict[str, Any]) -> None:
     odd = Running(Live(lambda *_: answer, lambda _: iter(())), lambda *_: answer, "odd")
-    with pytest.raises(Unanswered, match="no tables"):
+    with pytest.raises(SourceUnavailable, match="is invalid"):
         odd.containers()
     assert odd.container("x") is None
 

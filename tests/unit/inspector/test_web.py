@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from nri.errors import NriError
-from nri.inspector.sources import Recording, Running, Unanswered
+from nri.inspector.sources import Recording, Running, SourceUnavailable
 from nri.inspector.web import Web
 
 
 @pytest.fixture
 def web(recording: Recording) -> Iterator[Web]:
-    with Web(recording) as made:
-        yield made
+    with Web(recording) as web:
+        yield web
 
 
 def get(
@@ -26,8 +26,8 @@ def get(
     """Status, content and headers of an answer."""
     host = web.url.removeprefix("http://").partition("/")[0]
     connection = http.client.HTTPConnection(host, timeout=10)
-    given = web.token if token is None else token
-    headers = {"Authorization": f"Bearer {given}"} if given else {}
+    bearer = web.token if token is None else token
+    headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
     connection.request(method, path, headers={**headers, **more})
     answer = connection.getresponse()
     text = answer.read().decode()
@@ -79,18 +79,18 @@ def test_two_pages_have_two_tokens_that_nobody_guesses(recording: Recording) -> 
 def test_a_runtime_that_does_not_answer_is_told_with_the_reason(recording: Recording) -> None:
     class Gone(Recording):
         def overview(self) -> dict[str, Any]:
-            raise Unanswered("cannot connect to /run/admin.sock")
+            raise SourceUnavailable("cannot connect to /run/admin.sock")
 
-    gone = object.__new__(Gone)
-    with Web(gone) as web:
+    missing = object.__new__(Gone)
+    with Web(missing) as web:
         assert get(web, "/api/overview")[:2] == (503, "cannot connect to /run/admin.sock\n")
 
 
 def test_what_happens_comes_as_server_sent_events(web: Web, recording: Recording) -> None:
     status, text, headers = get(web, "/api/follow")
-    (told,) = text.split("\n\n")[:-1]
+    (event,) = text.split("\n\n")[:-1]
     assert (status, headers["Content-Type"]) == (200, "text/event-stream")
-    assert json.loads(told.removeprefix("data: "))["overview"] == recording.overview()
+    assert json.loads(event.removeprefix("data: "))["overview"] == recording.overview()
     assert get(web, "/api/follow", "guess")[0] == 401
 
 
@@ -118,7 +118,10 @@ def test_a_name_that_is_listened_on_is_ours(recording: Recording) -> None:
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://{host}", "http://{host}.evil.example"])
 def test_another_site_gets_nothing_even_with_the_token(web: Web, origin: str) -> None:
     host = web.url.removeprefix("http://").partition("/")[0]
-    assert get(web, "/api/overview", Origin=origin.format(host=host))[:2] == (403, "another site may not ask\n")
+    assert get(web, "/api/overview", Origin=origin.format(host=host))[:2] == (
+        403,
+        "requests from other sites are not allowed\n",
+    )
     assert get(web, "/api/overview", Origin=f"http://{host}")[0] == 200
 
 

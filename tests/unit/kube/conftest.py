@@ -20,7 +20,7 @@ def read(tmp_path: Path) -> Callable[..., Workload]:
     def from_text(text: str, image: ImageConfig | None = None) -> Workload:
         path = tmp_path / "pod.yaml"
         path.write_text(text)
-        (made,) = read_manifests(read_file(path), image)
-        return made
+        (workload,) = read_manifests(read_file(path), image)
+        return workload
 
     return from_text

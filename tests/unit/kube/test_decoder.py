@@ -11,19 +11,21 @@ from nri.kube.decoder import Document, Pod, TooCostly, make_decoder
 
 
 def labels(number: int) -> bytes:
-    return json.dumps({"metadata": {"name": "a", "labels": {f"k{each}": "v" for each in range(number)}}}).encode()
+    return json.dumps({"metadata": {"name": "a", "labels": {f"k{index}": "v" for index in range(number)}}}).encode()
 
 
 def test_fields_that_nothing_uses_are_passed_over() -> None:
-    given = b'{"metadata": {"name": "a", "managedFields": [{}]}, "spec": {"containers": [{"name": "c", "env": [{}]}]}}'
-    assert make_decoder(Pod)(given).value == {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c"}]}}
+    document = (
+        b'{"metadata": {"name": "a", "managedFields": [{}]}, "spec": {"containers": [{"name": "c", "env": [{}]}]}}'
+    )
+    assert make_decoder(Pod)(document).value == {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c"}]}}
 
 
-def test_a_pod_of_many_short_texts_is_too_costly_and_one_of_as_many_bytes_in_few_is_not() -> None:
-    read, given = make_decoder(Pod), labels(3000)
-    with pytest.raises(TooCostly, match=f"{len(given)} bytes of short texts"):
-        read(given)
-    long = json.dumps({"metadata": {"name": "a", "annotations": {"k": "v" * len(given)}}}).encode()
+def test_a_pod_of_many_short_texts_is_too_costly() -> None:
+    read, document = make_decoder(Pod), labels(3000)
+    with pytest.raises(TooCostly, match=f"{len(document)} bytes of short texts"):
+        read(document)
+    long = json.dumps({"metadata": {"name": "a", "annotations": {"k": "v" * len(document)}}}).encode()
     assert read(long).size < 2 * len(long)
 
 
@@ -38,8 +40,8 @@ def test_half_a_character_becomes_a_replacement_as_with_go() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [b'{"metadata": {"name": 7}}', b"[]", b"{", b'{"metadata": {"name": "\xff"}}', b'{"x":' + b"[" * 100_000]
+    "text", [b'{"metadata": {"name": 7}}', b"[]", b"{", b'{"metadata": {"name": "\xff"}}', b'{"x":' + b"[" * 100_000]
 )
-def test_what_is_not_an_object_of_the_kind_is_a_value_error(given: bytes) -> None:
+def test_what_is_not_an_object_of_the_kind_is_a_value_error(text: bytes) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        make_decoder(Pod)(given)
+        make_decoder(Pod)(text)

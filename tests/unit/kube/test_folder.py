@@ -11,11 +11,12 @@ from nri.kube.folder import Folder
 
 def names(folder: Folder) -> dict[str, list[str]]:
     return {
-        os.path.basename(path): [thing.get("name", "") for _, thing in found] for path, found in folder.files.items()
+        os.path.basename(path): [thing.get("name", "") for _, thing in contents]
+        for path, contents in folder.files.items()
     }
 
 
-def test_files_of_a_folder_are_read_in_order_and_documents_and_lists_taken_apart(tmp_path: Path) -> None:
+def test_files_of_a_folder_are_read_in_order_with_documents_and_lists(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text("name: one\n---\n# nothing\n---\nname: two\n")
     (tmp_path / "a.json").write_text('{"kind": "List", "items": [{"name": "x"}, {"kind": "PodList", "items": [{}]}]}')
     (tmp_path / "c.yml").write_text("name: three\n")
@@ -88,9 +89,7 @@ def test_a_file_that_cannot_be_read_keeps_what_it_said_and_spoils_no_other(tmp_p
 
 
 @pytest.mark.parametrize("nothing", ["", " \n"])
-def test_a_file_that_has_become_empty_keeps_what_it_said_until_it_is_written_or_gone(
-    tmp_path: Path, nothing: str
-) -> None:
+def test_an_emptied_file_keeps_its_content_until_it_is_written_or_removed(tmp_path: Path, nothing: str) -> None:
     path = tmp_path / "rules.yaml"
     path.write_text(nothing)
     folder = Folder(path)
@@ -135,7 +134,7 @@ def test_a_file_that_goes_away_takes_its_error_along(tmp_path: Path) -> None:
 
 
 def test_too_many_files_keep_what_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_FILES", 2)
+    monkeypatch.setattr(module, "MAX_FILES", 2)
     for name in "ab":
         (tmp_path / f"{name}.yaml").write_text("name: one\n")
     folder = Folder(tmp_path)
@@ -151,7 +150,7 @@ def test_too_many_files_keep_what_is_known(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_too_many_objects_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_OBJECTS", 2)
+    monkeypatch.setattr(module, "MAX_OBJECTS", 2)
     (tmp_path / "a.yaml").write_text("{}\n---\n{}\n---\n{}\n")
     folder = Folder(tmp_path)
     folder.changed()

@@ -11,7 +11,7 @@ FULL = {"requests.cpu": 1, "limits.cpu": 1, "requests.memory": 2, "limits.memory
 
 
 def pod(*containers, **more):
-    return kubelet.PodResources([kubelet.ContainerResources(each) for each in containers], **more)
+    return kubelet.PodResources([kubelet.ContainerResources(container) for container in containers], **more)
 
 
 @pytest.mark.parametrize(
@@ -31,10 +31,11 @@ def test_the_class_of_service_follows_the_kubelets_rule(containers, qos):
 
 
 @pytest.mark.parametrize(
-    ("own", "qos"), [(FULL, "Guaranteed"), ({"requests.cpu": 1}, "Burstable"), ({}, "BestEffort"), (None, "Burstable")]
+    ("pod_resources", "qos"),
+    [(FULL, "Guaranteed"), ({"requests.cpu": 1}, "Burstable"), ({}, "BestEffort"), (None, "Burstable")],
 )
-def test_resources_of_the_pod_itself_decide_its_class_alone(own, qos):
-    assert kubelet.qos_class(pod({"requests.cpu": 1}, pod=own)) == qos
+def test_resources_of_the_pod_itself_decide_its_class_alone(pod_resources, qos):
+    assert kubelet.qos_class(pod({"requests.cpu": 1}, pod=pod_resources)) == qos
 
 
 def test_a_pods_cgroup_tells_its_class():
@@ -49,7 +50,7 @@ def test_the_same_names_give_the_same_ids_and_others_give_others():
     assert [len(part) for part in kubelet.make_uid("n", "p").split("-")] == [8, 4, 4, 4, 12]
 
 
-def test_a_container_without_requests_gets_the_kernels_smallest_weight_and_no_limit():
+def test_a_container_without_requests_gets_the_smallest_weight():
     linux = m.LinuxContainer()
     kubelet.set_resources(linux, kubelet.Share({}, 1000))
     cpu = linux.resources.cpu
@@ -64,21 +65,21 @@ def test_huge_pages_are_named_as_the_runtime_names_them():
 
 
 def test_a_volume_lies_in_a_folder_of_its_kind():
-    wanted = "/var/lib/kubelet/pods/u/volumes/kubernetes.io~config-map/v"
-    assert kubelet.volume_folder("u", "configMap", "v") == wanted
+    path = "/var/lib/kubelet/pods/u/volumes/kubernetes.io~config-map/v"
+    assert kubelet.volume_folder("u", "configMap", "v") == path
 
 
 @pytest.mark.parametrize(
     ("memory", "score"), [(0, 999), (1 << 20, 999), (1 << 28, 750), ((1 << 30) - 1, 3), (1 << 33, 3)]
 )
-def test_the_oom_score_of_a_burstable_container_says_its_part_of_the_nodes_memory(memory, score):
+def test_the_oom_score_of_a_burstable_container_depends_on_node_memory(memory, score):
     (share,) = kubelet.shares(pod({"requests.cpu": 1, "requests.memory": Fraction(memory)}), node_bytes=1 << 30)
     assert share.oom_score == score
 
 
-def test_memory_that_a_pod_requests_beyond_its_containers_counts_for_each_of_them():
-    own = {"requests.memory": Fraction(1 << 29)}
-    shares = kubelet.shares(pod({"requests.memory": Fraction(1 << 28)}, {}, pod=own), node_bytes=1 << 30)
+def test_memory_requested_beyond_the_containers_counts_for_each():
+    pod_resources = {"requests.memory": Fraction(1 << 29)}
+    shares = kubelet.shares(pod({"requests.memory": Fraction(1 << 28)}, {}, pod=pod_resources), node_bytes=1 << 30)
     assert [share.oom_score for share in shares] == [1000 - 375, 1000 - 125]
 
 
@@ -89,11 +90,11 @@ def test_a_sidecar_has_no_higher_oom_score_than_the_containers():
     assert [share.oom_score for share in shares] == [750, 750]
 
 
-def test_a_pod_that_is_critical_to_the_node_has_the_score_of_a_guaranteed_one():
+def test_a_node_critical_pod_has_the_score_of_a_guaranteed_one():
     assert [share.oom_score for share in kubelet.shares(pod({}, node_critical=True))] == [-997]
 
 
 def test_a_limit_of_the_pod_itself_holds_for_a_container_without_one():
-    own = {"limits.cpu": Fraction(2), "requests.cpu": Fraction(2)}
-    shares = kubelet.shares(pod({}, {"limits.cpu": Fraction(1)}, pod=own))
+    pod_resources = {"limits.cpu": Fraction(2), "requests.cpu": Fraction(2)}
+    shares = kubelet.shares(pod({}, {"limits.cpu": Fraction(1)}, pod=pod_resources))
     assert [share.quantities["limits.cpu"] for share in shares] == [2, 1]

@@ -12,9 +12,9 @@ from tests.unit.kube.conftest import pod
 
 
 def test_a_pod_keeps_its_names_labels_and_annotations(read):
-    made = read(pod(metadata='{name: web, namespace: prod, uid: u1, labels: {a: b}, annotations: {k: "1"}}')).pod
-    assert (made.name, made.namespace, made.uid) == ("web", "prod", "u1")
-    assert (dict(made.labels), dict(made.annotations)) == ({"a": "b"}, {"k": "1"})
+    workload = read(pod(metadata='{name: web, namespace: prod, uid: u1, labels: {a: b}, annotations: {k: "1"}}')).pod
+    assert (workload.name, workload.namespace, workload.uid) == ("web", "prod", "u1")
+    assert (dict(workload.labels), dict(workload.annotations)) == ({"a": "b"}, {"k": "1"})
 
 
 def test_the_same_manifest_gives_the_same_messages(read):
@@ -23,9 +23,9 @@ def test_the_same_manifest_gives_the_same_messages(read):
 
 
 def test_containers_that_initialize_the_pod_come_first(read):
-    made = read(pod("{containers: [{name: app}], initContainers: [{name: init}]}"))
-    assert [one.name for one in made.containers] == ["init", "app"]
-    assert {one.pod_sandbox_id for one in made.containers} == {made.pod.id}
+    workloads = read(pod("{containers: [{name: app}], initContainers: [{name: init}]}"))
+    assert [one.name for one in workloads.containers] == ["init", "app"]
+    assert {one.pod_sandbox_id for one in workloads.containers} == {workloads.pod.id}
 
 
 TEMPLATE = "template: {metadata: {labels: {a: b}}, spec: {containers: [{name: app}]}}"
@@ -40,16 +40,16 @@ OWNERS = {
 
 @pytest.mark.parametrize("owner", OWNERS)
 def test_a_pod_template_is_found_in(owner, read):
-    made = read(OWNERS[owner])
-    assert (made.pod.name, made.pod.namespace, dict(made.pod.labels)) == ("d", "n", {"a": "b"})
+    workloads = read(OWNERS[owner])
+    assert (workloads.pod.name, workloads.pod.namespace, dict(workloads.pod.labels)) == ("d", "n", {"a": "b"})
 
 
 def test_every_pod_of_a_file_is_read_in_order():
     text = "---\n".join([pod(), OWNERS["a Deployment"] + "\n", "kind: Service\n", OWNERS["a List"] + "\n"])
-    found = read_manifests(Source("all.yaml", text))
-    assert [(one.pod.namespace, one.pod.name) for one in found] == [("default", "web"), ("n", "d"), ("n", "d")]
-    assert len({one.pod.id for one in found}) == len({one.pod.uid for one in found}) == 3
-    assert len({container.id for one in found for container in one.containers}) == 3, (
+    workloads = read_manifests(Source("all.yaml", text))
+    assert [(one.pod.namespace, one.pod.name) for one in workloads] == [("default", "web"), ("n", "d"), ("n", "d")]
+    assert len({one.pod.id for one in workloads}) == len({one.pod.uid for one in workloads}) == 3
+    assert len({container.id for one in workloads for container in one.containers}) == 3, (
         "two pods of one name are two pods"
     )
 
@@ -68,10 +68,10 @@ QOS = {
 
 @pytest.mark.parametrize("text", QOS)
 def test_class_of_service_gives_cgroup_and_oom_score(text, read):
-    made = read(pod(f"{{containers: [{{name: app, {text}}}]}}"))
+    workloads = read(pod(f"{{containers: [{{name: app, {text}}}]}}"))
     folder, score = QOS[text]
-    assert made.pod.linux.cgroup_parent == f"/kubepods{folder}/pod{made.pod.uid}"
-    assert made.containers[0].linux.oom_score_adj.value == score
+    assert workloads.pod.linux.cgroup_parent == f"/kubepods{folder}/pod{workloads.pod.uid}"
+    assert workloads.containers[0].linux.oom_score_adj.value == score
 
 
 OWN = "resources: {requests: {cpu: 2, memory: 200Mi}, limits: {cpu: 2, memory: 200Mi}}"
@@ -84,22 +84,22 @@ OF_POD = {
 
 
 @pytest.mark.parametrize("text", OF_POD)
-def test_resources_of_the_pod_itself_and_its_priority_class_decide_its_class_scores_and_limits(text, read):
-    made = read(pod(f"{{{text}, containers: [{{name: app}}]}}"))
+def test_the_pods_own_resources_and_priority_decide_class_and_scores(text, read):
+    workloads = read(pod(f"{{{text}, containers: [{{name: app}}]}}"))
     folder, score, quota = OF_POD[text]
-    linux = made.containers[0].linux
-    assert made.pod.linux.cgroup_parent == f"/kubepods{folder}/pod{made.pod.uid}"
+    linux = workloads.containers[0].linux
+    assert workloads.pod.linux.cgroup_parent == f"/kubepods{folder}/pod{workloads.pod.uid}"
     assert (linux.oom_score_adj.value, linux.resources.cpu.quota.value) == (score, quota)
 
 
 MISTAKES = {
     pod("{containers: [{name: a}], resources: {limits: {cpu: fast}}}"): "spec.resources.limits.cpu",
-    "kind: Service": "holds no Pod",
-    "": "holds no Pod",
-    pod("{containers: []}"): "a pod needs at least one container",
+    "kind: Service": "contains neither a Pod",
+    "": "contains neither a Pod",
+    pod("{containers: []}"): "a pod requires at least one container",
     pod("{containers: {name: app}}"): "expected a list of tables",
-    pod("{containers: [{image: i}]}"): "a container without a name",
-    pod("{initContainers: [{name: a}], containers: [{name: b}, {name: a}]}"): 'a second container of the name "a"',
+    pod("{containers: [{image: i}]}"): "a container requires a name",
+    pod("{initContainers: [{name: a}], containers: [{name: b}, {name: a}]}"): 'duplicate container name "a"',
     pod("{containers: [{name: a, resources: {limits: {cpu: lots}}}]}"): '"lots" is not a quantity',
     pod("{containers: [{name: a, args: x}]}"): "args: expected a list",
     pod(
@@ -156,9 +156,9 @@ def test_the_environment_is_the_images_under_the_pods(read):
 
 
 def test_values_from_the_cluster_are_empty_and_reported(read):
-    made = read(pod("{containers: [{name: app, env: [{name: S, valueFrom: {}}], envFrom: [{}]}]}"))
-    assert "S=" in made.containers[0].env
-    assert len(made.notes) == 2
+    workloads = read(pod("{containers: [{name: app, env: [{name: S, valueFrom: {}}], envFrom: [{}]}]}"))
+    assert "S=" in workloads.containers[0].env
+    assert len(workloads.notes) == 2
 
 
 def test_resources_are_what_the_kubelet_asks_for(read):
@@ -171,34 +171,34 @@ def test_resources_are_what_the_kubelet_asks_for(read):
 
 
 def test_volumes_are_mounted_from_where_the_kubelet_puts_them(read):
-    made = read(
+    workloads = read(
         pod(
             "{volumes: [{name: v, emptyDir: {}}, {name: h, hostPath: {path: /srv}}], containers: [{name: app, "
             "volumeMounts: [{name: v, mountPath: /v}, {name: h, mountPath: /h, readOnly: true}]}]}",
             "{name: web, uid: u1}",
         )
     )
-    mounts = {one.destination: one for one in made.containers[0].mounts}
+    mounts = {one.destination: one for one in workloads.containers[0].mounts}
     assert mounts["/v"].source == "/var/lib/kubelet/pods/u1/volumes/kubernetes.io~empty-dir/v"
     assert (mounts["/h"].source, list(mounts["/h"].options)) == ("/srv", ["rbind", "rprivate", "ro"])
     assert mounts["/proc"].type == "proc"
 
 
 def test_host_namespaces_are_not_the_containers_own(read):
-    made = read(pod("{hostNetwork: true, containers: [{name: app}]}"))
-    kinds = [one.type for one in made.containers[0].linux.namespaces]
+    workloads = read(pod("{hostNetwork: true, containers: [{name: app}]}"))
+    kinds = [one.type for one in workloads.containers[0].linux.namespaces]
     assert kinds == ["pid", "ipc", "uts", "mount", "cgroup"]
 
 
 def test_the_containers_security_context_comes_before_the_pods(read):
-    made = read(
+    container = read(
         pod(
             "{securityContext: {runAsUser: 1, runAsGroup: 2, seccompProfile: {type: Unconfined}}, "
             "containers: [{name: app, securityContext: {runAsUser: 7}}]}"
         )
     ).containers[0]
-    assert (made.user.uid, made.user.gid) == (7, 2)
-    assert made.linux.seccomp_profile.profile_type == m.SecurityProfile.UNCONFINED
+    assert (container.user.uid, container.user.gid) == (7, 2)
+    assert container.linux.seccomp_profile.profile_type == m.SecurityProfile.UNCONFINED
 
 
 @pytest.mark.parametrize(

@@ -32,11 +32,11 @@ def test_the_least_shares_are_a_request_of_nothing() -> None:
 
 
 def test_memory_is_the_least_that_gives_the_score() -> None:
-    for asked in (1, 10**9, NODE // 3):
-        score = 1000 - 1000 * asked // NODE
-        found = memory_of_oom_score(score, NODE)
-        assert found <= asked
-        assert 1000 - 1000 * found // NODE == score or score == 1000
+    for request_bytes in (1, 10**9, NODE // 3):
+        score = 1000 - 1000 * request_bytes // NODE
+        request = memory_of_oom_score(score, NODE)
+        assert request <= request_bytes
+        assert 1000 - 1000 * request // NODE == score or score == 1000
     assert memory_of_oom_score(-997, NODE) == memory_of_oom_score(1000, NODE) == 0
 
 
@@ -60,17 +60,17 @@ def test_the_annotation_is_exact() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("{", "Expecting property name enclosed in double quotes: line 1 column 2"),
         ("[" * 9999, "nested deeper"),
-        ("[]", 'it is not {"containers": '),
-        ('{"containers": 3}', 'it is not {"containers": '),
-        ('{"containers": {"main": {"requests": 3}}}', 'it is not {"containers": '),
+        ("[]", 'expected {"containers": '),
+        ('{"containers": 3}', 'expected {"containers": '),
+        ('{"containers": {"main": {"requests": 3}}}', 'expected {"containers": '),
         ('{"containers": {"main": {"requests": {"cpu": "x"}}}}', '"x" is not a quantity'),
         ('{"containers": {"main": {"requests": {"memory": -1}}}}', '"-1" is less than 0'),
     ],
 )
-def test_an_annotation_that_cannot_be_read_is_told(text: str, told: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(told)):
+def test_an_annotation_that_cannot_be_read_is_told(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
         annotated({ANNOTATION: text}, "main")

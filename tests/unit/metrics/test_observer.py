@@ -34,5 +34,5 @@ def test_the_observer_of_prometheus_takes_what_the_base_takes() -> None:
     for name, method in inspect.getmembers(Observer, inspect.isfunction):
         if name.startswith("_"):
             continue
-        mine = inspect.signature(getattr(PrometheusObserver, name)).parameters
-        assert list(mine) == list(inspect.signature(method).parameters), name
+        parameters = inspect.signature(getattr(PrometheusObserver, name)).parameters
+        assert list(parameters) == list(inspect.signature(method).parameters), name

@@ -25,4 +25,4 @@ def test_a_frame_holds_a_whole_ttrpc_message_and_no_byte_more() -> None:
 
 def test_a_message_that_two_frames_cannot_hold_is_refused() -> None:
     with pytest.raises(LocalProtocolError, match="message 4198411 bytes, maximum is 4194314"):
-        frames.cut(1, bytes(frames.MAX_PAYLOAD + frames.FIRST_FRAME + 1))
+        frames.cut(1, bytes(frames.MAX_PAYLOAD + frames.MAX_FIRST_FRAME + 1))

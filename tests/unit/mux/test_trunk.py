@@ -16,23 +16,23 @@ from tests.support.endpoints import soon
 
 @pytest.fixture
 def ends() -> Iterator[tuple[Trunk, socket.socket]]:
-    near, far = socket.socketpair()
-    trunk = Trunk(near)
-    yield trunk, far
+    local, remote = socket.socketpair()
+    trunk = Trunk(local)
+    yield trunk, remote
     trunk.close()
-    far.close()
+    remote.close()
 
 
 def test_a_short_message_is_one_frame(ends: tuple[Trunk, socket.socket]) -> None:
-    trunk, far = ends
+    trunk, remote = ends
     trunk.send(2, [b"ab", b"cd"], soon())
-    assert far.recv(100) == pack(2, b"abcd")
+    assert remote.recv(100) == pack(2, b"abcd")
 
 
 def test_a_long_message_is_cut_as_a_go_peer_needs_it(ends: tuple[Trunk, socket.socket]) -> None:
-    trunk, far = ends
+    trunk, remote = ends
     trunk.send(1, [bytes(5000), b"x"], soon())
-    assert far.recv(6000) == cut(1, bytes(5000), b"x")
+    assert remote.recv(6000) == cut(1, bytes(5000), b"x")
 
 
 def test_nothing_is_sent_on_connection_0(ends: tuple[Trunk, socket.socket]) -> None:
@@ -42,26 +42,26 @@ def test_nothing_is_sent_on_connection_0(ends: tuple[Trunk, socket.socket]) -> N
 
 
 def test_a_whole_frame_and_one_that_follows_in_pieces_arrive(ends: tuple[Trunk, socket.socket]) -> None:
-    trunk, far = ends
-    far.sendall(pack(1, b"one"))
+    trunk, remote = ends
+    remote.sendall(pack(1, b"one"))
     assert trunk.receive(soon()) == [(1, b"one")]
-    far.sendall(pack(2, b"two")[:9])
+    remote.sendall(pack(2, b"two")[:9])
     assert trunk.receive(soon()) == [(2, b"t")]
-    far.sendall(b"wo")
+    remote.sendall(b"wo")
     assert trunk.receive(soon()) == [(2, b"wo")]
 
 
 def test_a_frame_of_a_connection_that_is_not_open_is_dropped(ends: tuple[Trunk, socket.socket]) -> None:
-    trunk, far = ends
-    far.sendall(pack(9, b"not ours"))
+    trunk, remote = ends
+    remote.sendall(pack(9, b"not ours"))
     assert trunk.receive(soon()) == []
 
 
 def test_in_the_middle_of_a_large_frame_more_is_asked_for(ends: tuple[Trunk, socket.socket]) -> None:
-    trunk, far = ends
-    far.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    trunk, remote = ends
+    remote.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
     data = pack(1, bytes(1 << 21))
-    sender = threading.Thread(target=far.sendall, args=(data,))
+    sender = threading.Thread(target=remote.sendall, args=(data,))
     sender.start()
     lengths: list[int] = []
     while sum(lengths) < 1 << 21:
@@ -71,13 +71,13 @@ def test_in_the_middle_of_a_large_frame_more_is_asked_for(ends: tuple[Trunk, soc
 
 
 def test_what_is_there_is_taken_without_a_wait(ends: tuple[Trunk, socket.socket]) -> None:
-    trunk, far = ends
-    far.sendall(pack(1, b"now") + pack(2, b"too"))
+    trunk, remote = ends
+    remote.sendall(pack(1, b"now") + pack(2, b"too"))
     assert trunk.receive_now() == [(1, b"now"), (2, b"too")]
 
 
 def test_a_peer_that_hangs_up_ends_the_read(ends: tuple[Trunk, socket.socket]) -> None:
-    trunk, far = ends
-    far.close()
+    trunk, remote = ends
+    remote.close()
     with pytest.raises(ConnectionClosed):
         trunk.receive(soon())

@@ -31,9 +31,9 @@ def adjust(spec: dict[str, Any], rules: Rules | None = None, /, **data: Any) -> 
     generator = Generator(spec, mounts=HOST)
     if rules is not None:
         generator.rules = rules
-    made = generator.adjust(adjustment(**data))
+    new_spec = generator.adjust(adjustment(**data))
     assert spec == before, "the spec that was given was changed"
-    return made
+    return new_spec
 
 
 def both_modes(rule: str, spec: dict[str, Any], /, **data: Any) -> tuple[Any, Any]:

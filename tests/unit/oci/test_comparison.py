@@ -80,10 +80,10 @@ def test_keys_that_are_no_names_are_quoted_and_long_values_cut() -> None:
 
 def test_what_is_nested_deeply_is_compared_as_a_whole() -> None:
     def nested(depth: int, value: int) -> dict[str, Any]:
-        made: dict[str, Any] = {"x": value}
+        result: dict[str, Any] = {"x": value}
         for _ in range(depth):
-            made = {"x": made}
-        return made
+            result = {"x": result}
+        return result
 
     (change,) = difference(nested(300, 1), nested(300, 2))
     assert change.path.count("x") < 30
@@ -121,5 +121,5 @@ def test_values_of_the_wrong_kind_stay() -> None:
 
 
 def test_a_system_call_has_names() -> None:
-    made = canonical({"linux": {"seccomp": {"syscalls": [{"names": None}]}}})
-    assert made["linux"]["seccomp"] == {"defaultAction": "", "syscalls": [{"names": [], "action": ""}]}
+    spec = canonical({"linux": {"seccomp": {"syscalls": [{"names": None}]}}})
+    assert spec["linux"]["seccomp"] == {"defaultAction": "", "syscalls": [{"names": [], "action": ""}]}

@@ -4,12 +4,12 @@ from nri.oci.fields import OBJECTS, Field, fields_of
 
 
 def test_rows_are_taken_apart() -> None:
-    known = fields_of("Spec")
-    assert known["hostname"] == Field("text", "", "?")
-    assert known["ociVersion"] == Field("text", "", "")
-    assert known["linux"] == Field("Linux", "", "*")
-    assert known["mounts"] == Field("Mount", "[", "?")
-    assert known["annotations"] == Field("text", "{", "?")
+    fields = fields_of("Spec")
+    assert fields["hostname"] == Field("text", "", "?")
+    assert fields["ociVersion"] == Field("text", "", "")
+    assert fields["linux"] == Field("Linux", "", "*")
+    assert fields["mounts"] == Field("Mount", "[", "?")
+    assert fields["annotations"] == Field("text", "{", "?")
 
 
 def test_every_kind_is_a_scalar_or_an_object_of_the_table() -> None:

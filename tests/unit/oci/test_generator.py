@@ -45,10 +45,10 @@ def test_compat_is_one_of_two() -> None:
 
 
 def test_cdi_comes_after_variables_and_before_devices_and_mounts() -> None:
-    seen: list[Any] = []
+    anys: list[Any] = []
 
     def inject(spec: dict[str, Any], names: Any) -> dict[str, Any]:
-        seen.append((spec["process"]["env"], "linux" in spec, "mounts" in spec, names))
+        anys.append((spec["process"]["env"], "linux" in spec, "mounts" in spec, names))
         return {**spec, "mounts": [{"destination": "/a", "source": "cdi"}]}
 
     adjusted = adjustment(
@@ -57,9 +57,9 @@ def test_cdi_comes_after_variables_and_before_devices_and_mounts() -> None:
         linux={"devices": [{"path": "/dev/x", "type": "c"}]},
         mounts=[{"destination": "/a", "source": "plugin"}],
     )
-    made = Generator({}, cdi=inject).adjust(adjusted)
-    assert seen == [(["A=1"], False, False, ["v/c=1", "v/c=2"])]
-    assert made["mounts"] == [{"destination": "/a", "source": "plugin"}]
+    new_spec = Generator({}, cdi=inject).adjust(adjusted)
+    assert anys == [(["A=1"], False, False, ["v/c=1", "v/c=2"])]
+    assert new_spec["mounts"] == [{"destination": "/a", "source": "plugin"}]
 
 
 def classes(blockio: str | None = None, rdt_class: str | None = None, **linux: Any) -> Any:
@@ -69,10 +69,10 @@ def classes(blockio: str | None = None, rdt_class: str | None = None, **linux: A
 
 
 def test_classes_are_resolved_and_the_empty_one_takes_settings_away() -> None:
-    known = {"fast": {"weight": 500}}
+    settings = {"fast": {"weight": 500}}
     generator = Generator(
         {"linux": {"resources": {"blockIO": {"weight": 1}}, "intelRdt": {"closID": "x"}}},
-        blockio=known.get,
+        blockio=settings.get,
         rdt=lambda name: {"closID": name},
     )
     assert generator.adjust(classes("fast", "gold", rdt={"schemata": {"value": ["MB:0=5"]}})) == {
@@ -88,16 +88,16 @@ def test_classes_are_resolved_and_the_empty_one_takes_settings_away() -> None:
 
 
 def test_unresolved_refused() -> None:
-    asked = classes("fast", "gold")
-    assert Generator({}, compat="reference").adjust(asked) == {"linux": {}}
-    with pytest.raises(SpecError, match='BlockIO class in OCI Spec: this runtime has no classes, not "fast"'):
-        Generator({}).adjust(asked)
-    with pytest.raises(SpecError, match='RDT class in OCI Spec: this runtime has no classes, not "gold"'):
+    adjustment_ = classes("fast", "gold")
+    assert Generator({}, compat="reference").adjust(adjustment_) == {"linux": {}}
+    with pytest.raises(SpecError, match='BlockIO class in OCI Spec: this runtime has no classes, "fast" is unknown'):
+        Generator({}).adjust(adjustment_)
+    with pytest.raises(SpecError, match='RDT class in OCI Spec: this runtime has no classes, "gold" is unknown'):
         Generator({}).adjust(classes(rdt_class="gold"))
     assert Generator({}).adjust(classes("", "")) == {"linux": {}}
     device = adjustment(CDI_devices=[{"name": "v/c=1"}])
     assert Generator({}, compat="reference").adjust(device) == {}
-    with pytest.raises(SpecError, match="CDI devices: this runtime has no CDI: v/c=1"):
+    with pytest.raises(SpecError, match="CDI devices: this runtime does not support CDI: v/c=1"):
         Generator({}).adjust(device)
 
 
@@ -145,9 +145,11 @@ def test_a_checker_is_given_resources_even_where_there_are_none() -> None:
     def set_pids(resources: dict[str, Any]) -> None:
         resources["pids"] = {"limit": 1}
 
-    asked = adjustment(linux={"resources": {}})
-    assert Generator({}, check_resources=set_pids).adjust(asked) == {"linux": {"resources": {"pids": {"limit": 1}}}}
-    assert Generator({}, check_resources=lambda resources: None).adjust(asked) == {"linux": {}}
+    adjustment_ = adjustment(linux={"resources": {}})
+    assert Generator({}, check_resources=set_pids).adjust(adjustment_) == {
+        "linux": {"resources": {"pids": {"limit": 1}}}
+    }
+    assert Generator({}, check_resources=lambda resources: None).adjust(adjustment_) == {"linux": {}}
 
 
 def test_the_hosts_mounts_are_read_once_and_only_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,8 +181,8 @@ def test_an_update_changes_the_spec_and_says_what_the_runtime_is_to_be_told() ->
     generator = Generator(
         {"linux": {"resources": {"cpu": {"shares": 5, "cpus": "0-3"}}}}, blockio={"f": {"weight": 9}}.get
     )
-    told = generator.update(nri.Update("c1").set_cpu_shares(7).set_pids_limit(4).set_blockio_class("f"))
-    assert told == {"cpu": {"shares": 7}, "pids": {"limit": 4}, "blockIO": {"weight": 9}}
+    update = generator.update(nri.Update("c1").set_cpu_shares(7).set_pids_limit(4).set_blockio_class("f"))
+    assert update == {"cpu": {"shares": 7}, "pids": {"limit": 4}, "blockIO": {"weight": 9}}
     resources = {"cpu": {"shares": 7, "cpus": "0-3"}, "pids": {"limit": 4}, "blockIO": {"weight": 9}}
     assert generator.spec == {"linux": {"resources": resources}}
     assert generator.update(m.LinuxResources(unified={"memory.high": "5"})) == {"unified": {"memory.high": "5"}}
@@ -192,11 +194,11 @@ def test_zeros_of_an_update_that_say_unset_change_nothing() -> None:
     """A kubelet's request with one value shows plugins zeros for all others, and comes back with them."""
     before = {"linux": {"resources": {"cpu": {"shares": 512, "quota": 5}, "memory": {"limit": 1 << 20}}}}
     generator = Generator(before)
-    asked = m.LinuxResources()
+    linux_resources = m.LinuxResources()
     for part, name in (("cpu", "shares"), ("cpu", "quota"), ("cpu", "period"), ("memory", "limit")):
-        getattr(getattr(asked, part), name).value = 0
-    asked.cpu.cpus = "0"
-    assert generator.update(asked) == {"cpu": {"cpus": "0"}}
+        getattr(getattr(linux_resources, part), name).value = 0
+    linux_resources.cpu.cpus = "0"
+    assert generator.update(linux_resources) == {"cpu": {"cpus": "0"}}
     resources = {"cpu": {"shares": 512, "quota": 5, "cpus": "0"}, "memory": {"limit": 1 << 20}}
     assert generator.spec == {"linux": {"resources": resources}}
 

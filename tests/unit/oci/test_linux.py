@@ -12,14 +12,14 @@ FUSE = {"path": "/dev/fuse", "type": "c", "major": 10, "minor": 229}
 ALLOW = {"allow": True, "type": "c", "major": 10, "minor": 229, "access": "rw"}
 
 
-def devices(made: dict[str, Any]) -> tuple[list[Any], list[Any]]:
-    return made["linux"].get("devices", []), made["linux"].get("resources", {}).get("devices", [])
+def devices(spec: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+    return spec["linux"].get("devices", []), spec["linux"].get("resources", {}).get("devices", [])
 
 
 def test_a_device_is_added_with_what_is_given_and_allowed() -> None:
     full = {**FUSE, "file_mode": {"value": 0o660}, "uid": {"value": 0}, "gid": {"value": 7}}
-    made = adjust({}, linux={"devices": [full]})
-    assert devices(made) == ([{**FUSE, "fileMode": 0o660, "uid": 0, "gid": 7}], [ALLOW])
+    new_spec = adjust({}, linux={"devices": [full]})
+    assert devices(new_spec) == ([{**FUSE, "fileMode": 0o660, "uid": 0, "gid": 7}], [ALLOW])
 
 
 def test_a_device_takes_the_place_of_one_with_its_path() -> None:
@@ -36,22 +36,22 @@ def test_device_removal_revokes() -> None:
     other = {"allow": True, "access": "rwm", "type": "c", "major": 1, "minor": 3}
     spec = {"linux": {"devices": [FUSE], "resources": {"devices": [{"allow": False}, ALLOW, other]}}}
     removal = {"devices": [{"path": "-/dev/fuse"}]}
-    reference, ours = both_modes("device_removal_revokes", spec, linux=removal)
+    reference, default = both_modes("device_removal_revokes", spec, linux=removal)
     assert devices(reference) == ([], [{"allow": False}, ALLOW, other])
-    assert devices(ours) == ([], [{"allow": False}, other])
-    again, once = both_modes("device_removal_revokes", spec, linux={"devices": [FUSE]})
-    assert devices(again) == ([FUSE], [{"allow": False}, ALLOW, other, ALLOW])
-    assert devices(once) == ([FUSE], [{"allow": False}, other, ALLOW])
+    assert devices(default) == ([], [{"allow": False}, other])
+    duplicated, single = both_modes("device_removal_revokes", spec, linux={"devices": [FUSE]})
+    assert devices(duplicated) == ([FUSE], [{"allow": False}, ALLOW, other, ALLOW])
+    assert devices(single) == ([FUSE], [{"allow": False}, other, ALLOW])
 
 
 def test_a_device_that_another_node_still_is_stays_allowed() -> None:
     spec = {"linux": {"devices": [FUSE, {**FUSE, "path": "/dev/two"}], "resources": {"devices": [ALLOW]}}}
-    made = adjust(spec, linux={"devices": [{"path": "-/dev/fuse"}]})
-    assert devices(made) == ([{**FUSE, "path": "/dev/two"}], [ALLOW])
+    new_spec = adjust(spec, linux={"devices": [{"path": "-/dev/fuse"}]})
+    assert devices(new_spec) == ([{**FUSE, "path": "/dev/two"}], [ALLOW])
 
 
 @pytest.mark.parametrize(
-    ("kind", "mode", "reference", "ours"),
+    ("kind", "mode", "reference", "default"),
     [
         ("c", None, "rw", "rw"),
         ("c", 0o444, "rw", "r"),
@@ -61,10 +61,10 @@ def test_a_device_that_another_node_still_is_stays_allowed() -> None:
         ("c", 0, "rw", "rw"),
     ],
 )
-def test_device_access_follows_mode(kind: str, mode: int | None, reference: str, ours: str) -> None:
+def test_device_access_follows_mode(kind: str, mode: int | None, reference: str, default: str) -> None:
     device = {**FUSE, "type": kind} | ({} if mode is None else {"file_mode": {"value": mode}})
-    made = both_modes("device_access_follows_mode", {}, linux={"devices": [device]})
-    assert tuple(devices(one)[1][0]["access"] for one in made) == (reference, ours)
+    result = both_modes("device_access_follows_mode", {}, linux={"devices": [device]})
+    assert tuple(devices(one)[1][0]["access"] for one in result) == (reference, default)
 
 
 def test_removal_takes_all() -> None:
@@ -73,19 +73,19 @@ def test_removal_takes_all() -> None:
         "mounts": [{"destination": "/a", "source": "1"}, {"destination": "/a", "source": "2"}],
     }
     removal = {"devices": [{"path": "-/dev/fuse"}], "namespaces": [{"type": "-pid"}]}
-    reference, ours = both_modes("removal_takes_all", spec, linux=removal, mounts=[{"destination": "-/a"}])
+    reference, default = both_modes("removal_takes_all", spec, linux=removal, mounts=[{"destination": "-/a"}])
     assert reference == {
         "linux": {"devices": [FUSE], "namespaces": [{"type": "ipc"}, {"type": "pid"}]},
         "mounts": [{"destination": "/a", "source": "2"}],
     }
-    assert ours == {"linux": {"devices": [], "namespaces": [{"type": "ipc"}]}, "mounts": []}
+    assert default == {"linux": {"devices": [], "namespaces": [{"type": "ipc"}]}, "mounts": []}
 
 
 def test_a_namespace_is_replaced_where_it_stands_or_added() -> None:
     spec = {"linux": {"namespaces": [{"type": "pid", "path": "/old"}, {"type": "ipc"}]}}
     adjusted = [{"type": "pid"}, {"type": "network", "path": "/run/netns/x"}, {"type": "-ipc"}, {"type": "-uts"}]
-    made = adjust(spec, linux={"namespaces": adjusted})
-    assert made["linux"]["namespaces"] == [{"type": "pid"}, {"type": "network", "path": "/run/netns/x"}]
+    new_spec = adjust(spec, linux={"namespaces": adjusted})
+    assert new_spec["linux"]["namespaces"] == [{"type": "pid"}, {"type": "network", "path": "/run/netns/x"}]
 
 
 def test_time_namespace_known() -> None:
@@ -104,8 +104,8 @@ def test_kernel_parameters_are_set_and_removed() -> None:
 
 def test_network_devices_are_set_and_removed() -> None:
     spec = {"linux": {"netDevices": {"eth1": {"name": "a"}, "eth2": {"name": "b"}}}}
-    made = adjust(spec, linux={"net_devices": {"-eth1": {}, "ib0": {"name": "net0"}, "ib1": {}}})
-    assert made["linux"]["netDevices"] == {"eth2": {"name": "b"}, "ib0": {"name": "net0"}, "ib1": {}}
+    new_spec = adjust(spec, linux={"net_devices": {"-eth1": {}, "ib0": {"name": "net0"}, "ib1": {}}})
+    assert new_spec["linux"]["netDevices"] == {"eth2": {"name": "b"}, "ib0": {"name": "net0"}, "ib1": {}}
 
 
 def test_a_seccomp_policy_replaces_the_one_that_is_there() -> None:
@@ -125,8 +125,8 @@ def test_a_seccomp_policy_replaces_the_one_that_is_there() -> None:
             {"names": ["open"], "action": "SCMP_ACT_ALLOW"},
         ],
     }
-    made = adjust({"linux": {"seccomp": {"defaultAction": "SCMP_ACT_LOG"}}}, linux={"seccomp_policy": policy})
-    assert made["linux"]["seccomp"] == {
+    new_spec = adjust({"linux": {"seccomp": {"defaultAction": "SCMP_ACT_LOG"}}}, linux={"seccomp_policy": policy})
+    assert new_spec["linux"]["seccomp"] == {
         "defaultAction": "SCMP_ACT_ERRNO",
         "architectures": ["SCMP_ARCH_X86_64"],
         "flags": ["SECCOMP_FILTER_FLAG_LOG"],
@@ -149,23 +149,28 @@ def test_a_seccomp_policy_replaces_the_one_that_is_there() -> None:
 
 def test_seccomp_errno_kept() -> None:
     policy = {"default_action": "SCMP_ACT_ERRNO", "default_errno": {"value": 38}}
-    reference, ours = both_modes("seccomp_errno_kept", {}, linux={"seccomp_policy": policy})
+    reference, default = both_modes("seccomp_errno_kept", {}, linux={"seccomp_policy": policy})
     assert reference["linux"]["seccomp"] == {"defaultAction": "SCMP_ACT_ERRNO"}
-    assert ours["linux"]["seccomp"] == {"defaultAction": "SCMP_ACT_ERRNO", "defaultErrnoRet": 38}
+    assert default["linux"]["seccomp"] == {"defaultAction": "SCMP_ACT_ERRNO", "defaultErrnoRet": 38}
 
 
 def test_a_memory_policy_replaces_the_one_that_is_there() -> None:
-    made = adjust({}, linux={"memory_policy": {"mode": "MPOL_BIND", "nodes": "0", "flags": ["MPOL_F_STATIC_NODES"]}})
-    assert made["linux"]["memoryPolicy"] == {"mode": "MPOL_BIND", "nodes": "0", "flags": ["MPOL_F_STATIC_NODES"]}
-    assert adjust(made, linux={"memory_policy": {}})["linux"]["memoryPolicy"] == {"mode": "MPOL_DEFAULT", "nodes": ""}
+    new_spec = adjust(
+        {}, linux={"memory_policy": {"mode": "MPOL_BIND", "nodes": "0", "flags": ["MPOL_F_STATIC_NODES"]}}
+    )
+    assert new_spec["linux"]["memoryPolicy"] == {"mode": "MPOL_BIND", "nodes": "0", "flags": ["MPOL_F_STATIC_NODES"]}
+    assert adjust(new_spec, linux={"memory_policy": {}})["linux"]["memoryPolicy"] == {
+        "mode": "MPOL_DEFAULT",
+        "nodes": "",
+    }
 
 
 def test_rdt_settings_are_set_one_by_one_after_a_removal() -> None:
     spec = {"linux": {"intelRdt": {"closID": "old", "l3CacheSchema": "L3:0=f"}}}
-    made = adjust(spec, linux={"rdt": {"schemata": {"value": ["MB:0=50"]}, "enable_monitoring": {"value": True}}})
-    assert made["linux"]["intelRdt"] == {
+    new_spec = adjust(spec, linux={"rdt": {"schemata": {"value": ["MB:0=50"]}, "enable_monitoring": {"value": True}}})
+    assert new_spec["linux"]["intelRdt"] == {
         "closID": "old", "l3CacheSchema": "L3:0=f", "schemata": ["MB:0=50"], "enableMonitoring": True,
     }  # fmt: skip
-    assert adjust(made, linux={"rdt": {"remove": True}}) == {"linux": {}}
-    made = adjust(made, linux={"rdt": {"remove": True, "clos_id": {"value": "new"}}})
-    assert made == {"linux": {"intelRdt": {"closID": "new"}}}
+    assert adjust(new_spec, linux={"rdt": {"remove": True}}) == {"linux": {}}
+    new_spec = adjust(new_spec, linux={"rdt": {"remove": True, "clos_id": {"value": "new"}}})
+    assert new_spec == {"linux": {"intelRdt": {"closID": "new"}}}

@@ -20,10 +20,10 @@ def destinations(spec: dict[str, Any]) -> list[str]:
 def test_mounts_are_removed_replaced_added_and_sorted_by_depth() -> None:
     spec = {"mounts": [{"destination": path} for path in ("/sys/fs/cgroup", "/proc", "/dev", "/old")]}
     added = [{"destination": "-/old"}, {"destination": "/data"}, bind("/dev", "/x", "rw"), {"destination": "/"}]
-    made = adjust(spec, mounts=added)
+    new_spec = adjust(spec, mounts=added)
     # The root has one slash too, and sorts before the others of one.
-    assert destinations(made) == ["/", "/data", "/dev", "/proc", "/sys/fs/cgroup"]
-    assert made["mounts"][2] == bind("/dev", "/x", "rw")
+    assert destinations(new_spec) == ["/", "/data", "/dev", "/proc", "/sys/fs/cgroup"]
+    assert new_spec["mounts"][2] == bind("/dev", "/x", "rw")
 
 
 def test_without_mounts_nothing_is_sorted() -> None:
@@ -52,8 +52,8 @@ def test_the_root_gets_the_propagation_that_a_mount_needs(
 ) -> None:
     spec = {"linux": {"rootfsPropagation": before}} if before else {}
     for rules in (Rules.DEFAULT, Rules.REFERENCE):
-        made = adjust(spec, rules, mounts=[bind("/a", source, "rbind", option)])
-        assert made.get("linux", {}).get("rootfsPropagation") == after
+        new_spec = adjust(spec, rules, mounts=[bind("/a", source, "rbind", option)])
+        assert new_spec.get("linux", {}).get("rootfsPropagation") == after
 
 
 @pytest.mark.parametrize(

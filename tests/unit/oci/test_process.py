@@ -22,8 +22,8 @@ def variables(**values: str | None) -> list[dict[str, str]]:
 
 
 def test_a_variable_is_replaced_where_it_stands_and_a_new_one_comes_last() -> None:
-    made = adjust(env("A=1", "B=2", "C=3"), env=variables(D="4", B="x", C=None))
-    assert of(made) == ["A=1", "B=x", "D=4"]
+    new_spec = adjust(env("A=1", "B=2", "C=3"), env=variables(D="4", B="x", C=None))
+    assert of(new_spec) == ["A=1", "B=x", "D=4"]
 
 
 def test_without_variables_the_environment_is_left_alone() -> None:
@@ -41,8 +41,8 @@ def test_a_variable_without_a_name_is_none() -> None:
 
 def test_env_adjustment_wins() -> None:
     def modes(spec: dict[str, Any], *entries: dict[str, str]) -> tuple[list[str], list[str]]:
-        reference, ours = both_modes("env_adjustment_wins", spec, env=list(entries))
-        return of(reference), of(ours)
+        reference, default = both_modes("env_adjustment_wins", spec, env=list(entries))
+        return of(reference), of(default)
 
     value, removal = {"key": "A", "value": "new"}, {"key": "-A"}
     assert modes(env("A=1", "B=2", "A=3"), value) == (["A=3", "B=2"], ["A=new", "B=2"])
@@ -53,8 +53,8 @@ def test_env_adjustment_wins() -> None:
 
 
 def test_bare_env_kept() -> None:
-    reference, ours = both_modes("bare_env_kept", env("BARE", "A=1"), env=variables(B="2"))
-    assert (of(reference), of(ours)) == (["A=1", "B=2"], ["BARE", "A=1", "B=2"])
+    reference, default = both_modes("bare_env_kept", env("BARE", "A=1"), env=variables(B="2"))
+    assert (of(reference), of(default)) == (["A=1", "B=2"], ["BARE", "A=1", "B=2"])
 
 
 def test_arguments_are_replaced_unless_there_are_none() -> None:
@@ -66,8 +66,8 @@ def test_arguments_are_replaced_unless_there_are_none() -> None:
 def test_hooks_come_after_those_that_are_there() -> None:
     spec = {"hooks": {"prestart": [{"path": "/a"}]}}
     hook = {"path": "/b", "args": ["b", "c"], "env": ["A=1"], "timeout": {"value": 3}}
-    made = adjust(spec, hooks={"prestart": [hook], "create_container": [{"path": "/c"}]})
-    assert made["hooks"] == {
+    new_spec = adjust(spec, hooks={"prestart": [hook], "create_container": [{"path": "/c"}]})
+    assert new_spec["hooks"] == {
         "prestart": [{"path": "/a"}, {"path": "/b", "args": ["b", "c"], "env": ["A=1"], "timeout": 3}],
         "createContainer": [{"path": "/c"}],
     }
@@ -77,16 +77,16 @@ def test_rlimits_replace() -> None:
     row = {"type": "RLIMIT_NOFILE", "hard": 5, "soft": 5}
     spec = {"process": {"rlimits": [row, {**row, "type": "RLIMIT_CORE"}, row]}}
     new = {"type": "RLIMIT_NOFILE", "hard": 9, "soft": 8}
-    reference, ours = both_modes("rlimits_replace", spec, rlimits=[new])
+    reference, default = both_modes("rlimits_replace", spec, rlimits=[new])
     assert reference["process"]["rlimits"] == [*spec["process"]["rlimits"], new]
-    assert ours["process"]["rlimits"] == [new, {**row, "type": "RLIMIT_CORE"}]
+    assert default["process"]["rlimits"] == [new, {**row, "type": "RLIMIT_CORE"}]
     assert adjust({}, rlimits=[new]) == {"process": {"rlimits": [new]}}
 
 
 def test_annotations_are_set_and_removed_and_set_wins() -> None:
     spec = {"annotations": {"a": "1", "b": "2"}}
-    made = adjust(spec, annotations={"-a": "", "-b": "", "b": "3", "c": "4"})
-    assert made["annotations"] == {"b": "3", "c": "4"}
+    new_spec = adjust(spec, annotations={"-a": "", "-b": "", "b": "3", "c": "4"})
+    assert new_spec["annotations"] == {"b": "3", "c": "4"}
 
 
 def test_the_score_for_the_oom_killer_is_set() -> None:
@@ -95,24 +95,24 @@ def test_the_score_for_the_oom_killer_is_set() -> None:
 
 
 def test_the_io_priority_is_set_and_none_takes_it_away() -> None:
-    made = adjust({}, linux={"io_priority": {"class": "IOPRIO_CLASS_BE", "priority": 3}})
-    assert made == {"process": {"ioPriority": {"class": "IOPRIO_CLASS_BE", "priority": 3}}}
-    assert adjust(made, linux={"io_priority": {"priority": 3}}) == {"process": {}}
+    new_spec = adjust({}, linux={"io_priority": {"class": "IOPRIO_CLASS_BE", "priority": 3}})
+    assert new_spec == {"process": {"ioPriority": {"class": "IOPRIO_CLASS_BE", "priority": 3}}}
+    assert adjust(new_spec, linux={"io_priority": {"priority": 3}}) == {"process": {}}
 
 
 def test_the_scheduler_is_set_with_what_is_given_and_none_takes_it_away() -> None:
     policy = {"policy": "SCHED_FIFO", "priority": 2, "flags": ["SCHED_FLAG_RECLAIM"], "period": "7"}
-    made = adjust({}, linux={"scheduler": policy})
-    assert made == {
+    new_spec = adjust({}, linux={"scheduler": policy})
+    assert new_spec == {
         "process": {"scheduler": {"policy": "SCHED_FIFO", "priority": 2, "flags": ["SCHED_FLAG_RECLAIM"], "period": 7}}
     }
-    assert adjust(made, linux={"scheduler": {"policy": "SCHED_NONE"}}) == {"process": {}}
+    assert adjust(new_spec, linux={"scheduler": {"policy": "SCHED_NONE"}}) == {"process": {}}
 
 
 def test_unknown_values_refused() -> None:
     adjusted = {"scheduler": {"policy": 99, "flags": [98]}, "memory_policy": {"mode": 97}}
     spec = {"linux": {"memoryPolicy": {"mode": "MPOL_BIND"}}, "process": {"ioPriority": {"class": "IOPRIO_CLASS_RT"}}}
-    made = adjust(spec, Rules.REFERENCE, linux={**adjusted, "io_priority": {"class": 96}})
-    assert made == {"process": {"scheduler": {"policy": "", "flags": [""]}}, "linux": {}}
-    with pytest.raises(SpecError, match="LinuxScheduler: 99 is no value of LinuxSchedulerPolicy"):
+    new_spec = adjust(spec, Rules.REFERENCE, linux={**adjusted, "io_priority": {"class": 96}})
+    assert new_spec == {"process": {"scheduler": {"policy": "", "flags": [""]}}, "linux": {}}
+    with pytest.raises(SpecError, match="LinuxScheduler: 99 is not a value of LinuxSchedulerPolicy"):
         adjust(spec, linux=adjusted)

@@ -18,7 +18,7 @@ not a mount
 
 
 @pytest.mark.parametrize(
-    ("path", "found"),
+    ("path", "actual"),
     [
         ("/", ""),
         ("/etc/hosts", ""),
@@ -32,8 +32,8 @@ not a mount
         ("", None),
     ],
 )
-def test_the_mount_that_a_path_stands_on_tells(path: str, found: str | None) -> None:
-    assert MountTable.parse(TEXT).propagation(path) == found
+def test_the_mount_that_a_path_stands_on_tells(path: str, actual: str | None) -> None:
+    assert MountTable.parse(TEXT).propagation(path) == actual
 
 
 def test_the_reference_takes_prefixes_for_parents_and_the_first_of_two() -> None:

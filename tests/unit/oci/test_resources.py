@@ -35,18 +35,18 @@ MEMORY = {
 
 def test_all_memory_fields_applied() -> None:
     spec = {"linux": {"resources": {"memory": {"limit": 7, "swap": 8}}}}
-    reference, ours = both_modes(
+    reference, default = both_modes(
         "all_memory_fields_applied", spec, linux={"resources": {"memory": {**MEMORY, "swap": value(99)}}}
     )
     assert reference["linux"]["resources"]["memory"] == {"limit": 7, "swap": 8}
-    assert ours["linux"]["resources"]["memory"] == {
+    assert default["linux"]["resources"]["memory"] == {
         "limit": 7, "swap": 99, "reservation": 1, "kernel": 3, "kernelTCP": 4, "swappiness": 0,
         "disableOOMKiller": True, "useHierarchy": False,
     }  # fmt: skip
     limits = {"limit": value(50), "swap": value(-1)}
-    reference, ours = both_modes("all_memory_fields_applied", spec, linux={"resources": {"memory": limits}})
+    reference, default = both_modes("all_memory_fields_applied", spec, linux={"resources": {"memory": limits}})
     assert reference["linux"]["resources"]["memory"] == {"limit": 50, "swap": 50}
-    assert ours["linux"]["resources"]["memory"] == {"limit": 50, "swap": -1}
+    assert default["linux"]["resources"]["memory"] == {"limit": 50, "swap": -1}
 
 
 def test_a_memory_limit_alone_limits_swap_with_it_and_zero_says_nothing() -> None:
@@ -70,9 +70,9 @@ def test_unified_keys_are_set() -> None:
 
 def test_unlimited_pids_applied() -> None:
     spec = {"linux": {"resources": {"pids": {"limit": 5}}}}
-    reference, ours = both_modes("unlimited_pids_applied", spec, linux={"resources": {"pids": {"limit": -1}}})
+    reference, default = both_modes("unlimited_pids_applied", spec, linux={"resources": {"pids": {"limit": -1}}})
     assert reference["linux"]["resources"]["pids"] == {"limit": 5}
-    assert ours["linux"]["resources"]["pids"] == {"limit": -1}
+    assert default["linux"]["resources"]["pids"] == {"limit": -1}
     for rules in (Rules.DEFAULT, Rules.REFERENCE):
         assert resources(spec, rules, pids={"limit": 0}) == {"pids": {"limit": 0}}
     assert resources({}, Rules.REFERENCE, pids={"limit": -1}) == {"pids": {}}
@@ -112,11 +112,11 @@ def test_an_update_becomes_what_a_runtime_takes() -> None:
 
 
 def test_zeros_that_say_unset_are_not_given_and_the_message_stays_as_it_is() -> None:
-    asked = m.LinuxResources()
+    linux_resources = m.LinuxResources()
     for part, name in (("cpu", "shares"), ("cpu", "quota"), ("cpu", "period"), ("memory", "limit"), ("memory", "swap")):
-        getattr(getattr(asked, part), name).value = 0
-    asked.cpu.cpus = "0"
-    asked.memory.swappiness.value = 0
-    before = asked.SerializeToString()
-    assert to_oci(without_unset(asked)) == {"cpu": {"cpus": "0"}, "memory": {"swappiness": 0}}
-    assert asked.SerializeToString() == before
+        getattr(getattr(linux_resources, part), name).value = 0
+    linux_resources.cpu.cpus = "0"
+    linux_resources.memory.swappiness.value = 0
+    before = linux_resources.SerializeToString()
+    assert to_oci(without_unset(linux_resources)) == {"cpu": {"cpus": "0"}, "memory": {"swappiness": 0}}
+    assert linux_resources.SerializeToString() == before

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nri.oci import validate
-from nri.oci.validation import MOST_PROBLEMS
+from nri.oci.validation import MAX_PROBLEMS
 from tests.support.needs import need_tool
 
 GOOD: dict[str, Any] = {
@@ -43,35 +43,35 @@ def test_what_runc_writes_is_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("anys", "expected"),
     [
         (validate([1]), "expected an object, not [1]"),
         (problems(hostname=5), "hostname: expected text, not 5"),
-        (problems(hostname="a\0b"), "hostname: has a zero byte in it"),
+        (problems(hostname="a\0b"), "hostname: contains a zero byte"),
         (problems(mounts={}), "mounts: expected a list, not {}"),
         (problems(annotations=[]), "annotations: expected an object, not []"),
         (problems(annotations={"a": 1}), 'annotations["a"]: expected text, not 1'),
         (problems(root={"path": "x", "readonly": 1}), "root.readonly: expected true or false, not 1"),
-        (process(user={"uid": -1}), "process.user.uid: -1 is out of bounds (0 to 4294967295)"),
+        (process(user={"uid": -1}), "process.user.uid: -1 is out of range (0 to 4294967295)"),
         (process(user={"uid": True}), "process.user.uid: expected a whole number, not true"),
         (process(user={"uid": 1.5}), "process.user.uid: expected a whole number, not 1.5"),
         (problems(mounts=["x" * 99]), f'mounts[0]: expected an object, not "{"x" * 56}...'),
         (problems(ociVersion="1"), 'ociVersion: "1" is not a version such as 1.2.0'),
-        (problems(root={}), 'root.path: "" is not a folder'),
-        (process(args=[]), "process.args: there is no program to run"),
+        (problems(root={}), 'root.path: "" is not a directory'),
+        (process(args=[]), "process.args: no program to run is given"),
         (process(cwd="x"), 'process.cwd: "x" is not an absolute path'),
-        (process(env=["A"]), 'process.env[0]: "A" is not NAME=value'),
+        (process(env=["A"]), 'process.env[0]: "A" is not of the form NAME=value'),
         (
             process(rlimits=[{"type": "NOFILE"}]),
             'process.rlimits[0].type: "NOFILE" is not a limit such as RLIMIT_NOFILE',
         ),
         (
             process(rlimits=[{"type": "RLIMIT_CORE"}, {"type": "RLIMIT_CORE"}]),
-            'process.rlimits[1].type: "RLIMIT_CORE" is there already, as process.rlimits[0]',
+            'process.rlimits[1].type: "RLIMIT_CORE" is already used by process.rlimits[0]',
         ),
         (
             process(rlimits=[{"type": "RLIMIT_CORE", "soft": 2, "hard": 1}]),
-            "process.rlimits[0]: the soft limit 2 is above the hard limit 1",
+            "process.rlimits[0]: the soft limit 2 exceeds the hard limit 1",
         ),
         (
             process(ioPriority={"class": "BE"}),
@@ -85,23 +85,23 @@ def test_what_runc_writes_is_in_order(tmp_path: Path) -> None:
         ),
         (
             linux(namespaces=[{"type": "pid"}, {"type": "pid"}]),
-            'linux.namespaces[1].type: "pid" is there already, as linux.namespaces[0]',
+            'linux.namespaces[1].type: "pid" is already used by linux.namespaces[0]',
         ),
-        (linux(uidMappings=[{}]), "linux.uidMappings: ids are mapped, and there is no user namespace"),
+        (linux(uidMappings=[{}]), "linux.uidMappings: ID mappings require a user namespace"),
         (
             linux(timeOffsets={"monotonic": {"secs": 1}}),
-            "linux.timeOffsets: clocks are shifted, and there is no time namespace",
+            "linux.timeOffsets: time offsets require a time namespace",
         ),
         (linux(devices=[{"path": "/dev/x", "type": "x"}]), 'linux.devices[0].type: "x" is not one of c, u, b, p'),
         (
             linux(resources={"memory": {"limit": 9, "swap": 5}}),
-            "linux.resources.memory.swap: 5 is below the limit 9, which it includes",
+            "linux.resources.memory.swap: 5 is below the memory limit 9, which it must include",
         ),
         (
             linux(resources={"memory": {"limit": -1, "swap": 5}}),
-            "linux.resources.memory.swap: 5 limits memory and swap together, and memory alone has no limit",
+            "linux.resources.memory.swap: 5 limits memory plus swap, so memory alone must be limited, too",
         ),
-        (linux(resources={"memory": {"swappiness": 101}}), "linux.resources.memory.swappiness: 101 is above 100"),
+        (linux(resources={"memory": {"swappiness": 101}}), "linux.resources.memory.swappiness: 101 exceeds 100"),
         (linux(resources={"cpu": {"cpus": "3-1"}}), "linux.resources.cpu.cpus: '3-1' ends before it begins"),
         (
             linux(resources={"devices": [{"access": "x"}]}),
@@ -113,8 +113,8 @@ def test_what_runc_writes_is_in_order(tmp_path: Path) -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_problem_names_its_place_and_value(found: list[Any], expected: str) -> None:
-    assert [str(each) for each in found] == [expected]
+def test_a_problem_names_its_place_and_value(anys: list[Any], expected: str) -> None:
+    assert [str(entry) for entry in anys] == [expected]
 
 
 def test_rules_are_not_asked_of_values_of_the_wrong_kind() -> None:
@@ -122,5 +122,5 @@ def test_rules_are_not_asked_of_values_of_the_wrong_kind() -> None:
 
 
 def test_nobody_reads_more_than_a_hundred_problems() -> None:
-    assert len(problems(mounts=[5] * 500)) == MOST_PROBLEMS
-    assert len(problems(mounts=[{}] * 500)) == MOST_PROBLEMS
+    assert len(problems(mounts=[5] * 500)) == MAX_PROBLEMS
+    assert len(problems(mounts=[{}] * 500)) == MAX_PROBLEMS

@@ -24,9 +24,9 @@ def config(folder: Path, **options: Any) -> str:
 
 def pod(name: str, qos: str = "", **annotations: str) -> m.PodSandbox:
     """A pod of a class; annotations without their domain, `_` for `-`."""
-    given = {f"{key.replace('_', '-')}.resource-policy.nri.io": value for key, value in annotations.items()}
+    values = {f"{key.replace('_', '-')}.resource-policy.nri.io": value for key, value in annotations.items()}
     parent = f"/kubepods/{qos}/pod{name}" if qos else f"/kubepods/pod{name}"
-    return make_pod(name, uid=name, annotations=given, linux=m.LinuxPodSandbox(cgroup_parent=parent))
+    return make_pod(name, uid=name, annotations=values, linux=m.LinuxPodSandbox(cgroup_parent=parent))
 
 
 def ask(name: str, cpu_m: int, **fields: Any) -> m.Container:
@@ -64,4 +64,4 @@ def _apply(runtime: FakeRuntime, reply: StopReply) -> None:
 
 def cpus(runtime: FakeRuntime) -> dict[str, str]:
     """The CPUs of every container, by its name, as the runtime has them."""
-    return {each.name: each.linux.resources.cpu.cpus for each in runtime.containers.values()}
+    return {container.name: container.linux.resources.cpu.cpus for container in runtime.containers.values()}

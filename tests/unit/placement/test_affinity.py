@@ -19,11 +19,11 @@ def annotated(name: str, **values: str) -> Container:
 
 def test_the_short_form_is_mutual_and_within_the_pod() -> None:
     text = "main: [helper]\nother: [third]"
-    for name, near in (("main", "helper"), ("helper", "main")):
-        (found,) = affinities(annotated(name, affinity=text))
-        assert found.weight == 1
-        assert found.holds(container(near, pod="pod"))
-        assert not found.holds(container(near, pod="elsewhere"))
+    for name, close in (("main", "helper"), ("helper", "main")):
+        (entry,) = affinities(annotated(name, affinity=text))
+        assert entry.weight == 1
+        assert entry.holds(container(close, pod="pod"))
+        assert not entry.holds(container(close, pod="elsewhere"))
     assert affinities(annotated("alone", affinity=text)) == []
 
 
@@ -34,24 +34,33 @@ main:
   match: {key: name, operator: In, values: [noisy]}
   weight: 5000
 """
-    (found,) = affinities(annotated("main", anti_affinity=text))
-    assert found.weight == -1000
-    assert found.holds(container("noisy", pod="elsewhere"))
+    (entry,) = affinities(annotated("main", anti_affinity=text))
+    assert entry.weight == -1000
+    assert entry.holds(container("noisy", pod="elsewhere"))
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("[", "2: not valid YAML"),
-        ("text", "not a table of lists"),
-        ("main: helper", "not a table of lists"),
-        ("main:\n- match: {key: nme, operator: Exists}", "'nme' is no key"),
+        ("text", "must be a table of lists"),
+        ("main: helper", "must be a table of lists"),
+        ("main:\n- match: {key: nme, operator: Exists}", "'nme' is not a valid key"),
         ("other:\n- match: {key: name, operator: Equals}", "Equals takes 1 value"),
         ("main: [other]\nother: [{}]", "expected a table"),
         ("main:\n- {weight: 1}", "match"),
-        ("main:\n" + "- match: {operator: AlwaysTrue}\n" * 101, "101 affinities of main, at most 100 are read"),
-        ("".join(f"c{n}:\n" + "- match: {operator: AlwaysTrue}\n" * 99 for n in range(6)), "594 affinities, at most"),
-        (f"main: [{', '.join(f'c{n}' for n in range(201))}]", "201 values to compare with, at most 200"),
+        (
+            "main:\n" + "- match: {operator: AlwaysTrue}\n" * 101,
+            "101 affinities of main; a container may have at most 100",
+        ),
+        (
+            "".join(f"c{n}:\n" + "- match: {operator: AlwaysTrue}\n" * 99 for n in range(6)),
+            "594 affinities; a pod may have at most",
+        ),
+        (
+            f"main: [{', '.join(f'c{n}' for n in range(201))}]",
+            "201 values to compare with; a container may have at most 200",
+        ),
         (f"main:\n- match: {{key: name, operator: In, values: [{', '.join(['x'] * 201)}]}}", "202 values to compare"),
         (f"main:\n- match: {{key: ':,-{'name,' * 300}name', operator: Exists}}", "the key has 1507 characters"),
     ],
@@ -75,13 +84,13 @@ def test_always_true_needs_no_key() -> None:
                  "{scope: {operator: AlwaysTrue}, match: {key: name, operator: Exists}}"):  # fmt: skip
         one = annotated("main", affinity=f"main: [{text}]")
         assert len(affinities(one)) == 1
-        with pytest.raises(NoPlace, match="'' is no key"):
+        with pytest.raises(NoPlace, match="'' is not a valid key"):
             affinities(one, Choices.REFERENCE)
     for text in ("{match: {key: nme, operator: AlwaysTrue}}",
                  "{scope: {key: ':,-id,nme', operator: AlwaysTrue}, match: {key: id, operator: Exists}}"):  # fmt: skip
         one = annotated("main", affinity=f"main: [{text}]")
         assert len(affinities(one)) == 1
-        with pytest.raises(NoPlace, match="'nme' is no key"):
+        with pytest.raises(NoPlace, match="'nme' is not a valid key"):
             affinities(one, Choices.REFERENCE)
     keyed = annotated("main", affinity="main: [{match: {key: name, operator: AlwaysTrue}}]")
     assert len(affinities(keyed, Choices.REFERENCE)) == 1

@@ -19,15 +19,15 @@ def cached(packages: int = 2) -> Machine:
 
 
 def caches(cpu: Cpu) -> tuple[Cache, ...]:
-    own, shared = cpu.threads, group(cpu.number)
-    return Cache(1, "Data", own, 0), Cache(2, "Unified", shared, 0), Cache(3, "Unified", own, 0)
+    core, shared = cpu.threads, group(cpu.number)
+    return Cache(1, "Data", core, 0), Cache(2, "Unified", shared, 0), Cache(3, "Unified", core, 0)
 
 
 def group(number: int) -> frozenset[int]:
     return frozenset(range(number // 4 * 4, number // 4 * 4 + 4))
 
 
-def taken(machine: Machine, free: str, count: int, prefer: Priority = Priority.NONE) -> str:
+def allocated(machine: Machine, free: str, count: int, prefer: Priority = Priority.NONE) -> str:
     return masks.text(CpuAllocator(machine).allocate(masks.parse(free), count, prefer))
 
 
@@ -45,12 +45,12 @@ def taken(machine: Machine, free: str, count: int, prefer: Priority = Priority.N
     ],
 )
 def test_cpus_are_taken_as_close_together_as_there_are(free: str, count: int, expected: str) -> None:
-    assert taken(Machine.of(guest()), free, count) == expected
+    assert allocated(Machine.of(guest()), free, count) == expected
 
 
 def test_fewer_cpus_than_wanted_are_an_error_that_names_them() -> None:
     with pytest.raises(ValueError, match="1-2 has fewer than 3 CPUs"):
-        taken(Machine.of(guest()), "1-2", 3)
+        allocated(Machine.of(guest()), "1-2", 3)
 
 
 @pytest.mark.parametrize(
@@ -67,28 +67,28 @@ def test_fewer_cpus_than_wanted_are_an_error_that_names_them() -> None:
     ],
 )
 def test_caches_are_taken_whole_then_split_within_one_package(free: str, count: int, expected: str) -> None:
-    assert taken(cached(), free, count) == expected
+    assert allocated(cached(), free, count) == expected
 
 
 def test_caches_beside_idle_ones_are_taken_before_larger_ones_elsewhere() -> None:
     """`caches_beside_idle_ones`: the rest comes from the package of the idle cache."""
     machine, free = cached(), masks.parse("0-1,12-15,17,20-22")
-    ours = CpuAllocator(machine).allocate(free, 5, Priority.NONE)
-    assert masks.text(ours) == "12-15,17"
-    theirs = CpuAllocator(machine, near_idle=False).allocate(free, 5, Priority.NONE)
-    assert theirs.bit_count() == 5
+    actual = CpuAllocator(machine).allocate(free, 5, Priority.NONE)
+    assert masks.text(actual) == "12-15,17"
+    located = CpuAllocator(machine, near_idle=False).allocate(free, 5, Priority.NONE)
+    assert located.bit_count() == 5
 
 
 def test_cpus_of_the_priority_are_preferred_and_better_ones_left() -> None:
     machine = replace(Machine.of(guest(1, 1, 8, 1)), priorities=tuple(map(masks.parse, ("0-1", "2-4", "5-7"))))
-    assert taken(machine, "0-6", 2, Priority.HIGH) == "0-1"
-    assert taken(machine, "0-6", 2, Priority.NORMAL) == "2-3"
-    assert taken(machine, "0-6", 2, Priority.LOW) == "5-6"
-    assert taken(machine, "0-1,5-6", 3, Priority.NORMAL) == "0,5-6"
+    assert allocated(machine, "0-6", 2, Priority.HIGH) == "0-1"
+    assert allocated(machine, "0-6", 2, Priority.NORMAL) == "2-3"
+    assert allocated(machine, "0-6", 2, Priority.LOW) == "5-6"
+    assert allocated(machine, "0-1,5-6", 3, Priority.NORMAL) == "0,5-6"
     two = replace(Machine.of(guest(2, 1, 4, 1)), priorities=tuple(map(masks.parse, ("0,4-5", "1-3,6-7", ""))))
-    assert taken(two, "0-6", 2, Priority.HIGH) == "4-5"
-    assert taken(two, "1-3,5-6", 3, Priority.LOW) == "1-3"
-    assert taken(two, "1-3,6-7", 2, Priority.HIGH) == "1-2", "none of the priority is free"
+    assert allocated(two, "0-6", 2, Priority.HIGH) == "4-5"
+    assert allocated(two, "1-3,5-6", 3, Priority.LOW) == "1-3"
+    assert allocated(two, "1-3,6-7", 2, Priority.HIGH) == "1-2", "none of the priority is free"
 
 
 def test_clusters_count_where_cores_differ() -> None:
@@ -98,11 +98,11 @@ def test_clusters_count_where_cores_differ() -> None:
         for n, cpu in topology.cpus.items()
     }
     machine = Machine.of(replace(topology, cpus=cpus))
-    assert taken(machine, "1-7", 2, Priority.NORMAL) == "2-3"
-    assert taken(machine, "0-7", 2, Priority.LOW) == "4-5"
-    assert taken(machine, "0-7", 6, Priority.LOW) == "0-1,4-7", "more than there are of the kind"
-    assert taken(machine, "1-7", 3, Priority.LOW) == "4-6"
-    assert taken(machine, "0-2", 1, Priority.NORMAL) == "0"
+    assert allocated(machine, "1-7", 2, Priority.NORMAL) == "2-3"
+    assert allocated(machine, "0-7", 2, Priority.LOW) == "4-5"
+    assert allocated(machine, "0-7", 6, Priority.LOW) == "0-1,4-7", "more than there are of the kind"
+    assert allocated(machine, "1-7", 3, Priority.LOW) == "4-6"
+    assert allocated(machine, "0-2", 1, Priority.NORMAL) == "0"
 
 
 @pytest.mark.parametrize(
@@ -116,4 +116,4 @@ def test_clusters_count_where_cores_differ() -> None:
 )
 def test_threads_are_taken_in_the_package_that_has_just_enough(count: int, prefer: Priority, expected: str) -> None:
     machine = replace(Machine.of(guest(2, 1, 4, 2)), priorities=tuple(map(masks.parse, ("0-1", "2-15", ""))))
-    assert taken(machine, "3,5,9,11,13", count, prefer) == expected
+    assert allocated(machine, "3,5,9,11,13", count, prefer) == expected

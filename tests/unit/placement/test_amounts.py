@@ -19,7 +19,9 @@ def test_cpus_of_which_the_machine_has_none_are_refused() -> None:
     every = masks.parse("0-7")
     assert Amounts("cpuset:7-8").available(every, every) == masks.parse("7")
     for cpu in ("cpuset:8-9", "exclude-cpuset:0-7"):
-        with pytest.raises(WrongValue, match=r"availableResources\.cpu .*: of these CPUs there is none; there are 0-7"):
+        with pytest.raises(
+            WrongValue, match=r"availableResources\.cpu none of the CPUs in .* is online; online CPUs are 0-7"
+        ):
             Amounts(cpu).available(every, every)
 
 

@@ -13,8 +13,8 @@ from tests.support.placement import GIB, container
 
 
 def test_what_is_not_pinned_is_not_in_the_answer() -> None:
-    wanted = nri.Adjustment().set_cpuset_cpus("1-2").set_cpuset_mems("0").set_cpu_shares(512)
-    assert adjustment_of(Pins("1-2", "0", 512)) == wanted
+    expected = nri.Adjustment().set_cpuset_cpus("1-2").set_cpuset_mems("0").set_cpu_shares(512)
+    assert adjustment_of(Pins("1-2", "0", 512)) == expected
     assert adjustment_of(Pins("", None, None)) == nri.Adjustment()
 
 
@@ -25,19 +25,19 @@ def test_others_are_updated_by_what_changes_alone() -> None:
 
 
 def test_a_container_that_has_its_pins_already_needs_none() -> None:
-    told = make_container(cpus="0,1,2", mems="0", cpu_shares=512)
-    assert differing(Pins("0-2", "0", 512), told) == Pins()
-    assert differing(Pins("0-3", "1", 2), told) == Pins("0-3", "1", 2)
+    message = make_container(cpus="0,1,2", mems="0", cpu_shares=512)
+    assert differing(Pins("0-2", "0", 512), message) == Pins()
+    assert differing(Pins("0-3", "1", 2), message) == Pins("0-3", "1", 2)
     assert differing(Pins("0-2"), make_container(cpus="nonsense")) == Pins("0-2")
 
 
 def test_a_resize_changes_what_it_names() -> None:
     one = container("one", 500, GIB, qos="Burstable", limit_m=1000, memory_limit=2 * GIB)
-    told = make_container()
-    told.linux.oom_score_adj.value = 500
+    message = make_container()
+    message.linux.oom_score_adj.value = 500
 
     def after(**resources: object) -> Requests:
-        return requests_after(one, told, make_container(**resources).linux.resources, 4 * GIB)  # type: ignore[arg-type]
+        return requests_after(one, message, make_container(**resources).linux.resources, 4 * GIB)  # type: ignore[arg-type]
 
     assert after() == one.requests
     assert after(cpu_shares=1024) == one.requests._replace(cpu_m=1000)
@@ -55,10 +55,10 @@ def test_a_guaranteed_container_is_limited_to_what_it_requests() -> None:
 
 def test_a_scheduling_class_is_in_the_answer_with_its_times_in_nanoseconds() -> None:
     exact = SchedulingClass("x", policy="deadline", flags=["reset-on-fork"], runtime=1000, deadline=5000, period=6000)
-    made = nri.Adjustment().set_scheduler(
+    adjustment = nri.Adjustment().set_scheduler(
         "DEADLINE", flags=["RESET_ON_FORK"], runtime_ns=1_000_000, deadline_ns=5_000_000, period_ns=6_000_000
     )
-    assert adjustment_of(Pins(), exact) == made
+    assert adjustment_of(Pins(), exact) == adjustment
     assert adjustment_of(Pins(), SchedulingClass("x", nice=5)) == nri.Adjustment().set_scheduler("OTHER", nice=5)
     io = SchedulingClass("x", ioClass="be", ioPriority=7)
     assert adjustment_of(Pins(), io) == nri.Adjustment().set_io_priority("BE", 7)

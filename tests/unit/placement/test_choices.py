@@ -11,17 +11,17 @@ ROOT = Path(__file__).parents[3]
 
 def test_every_choice_is_a_row_of_the_deviations() -> None:
     rows = [row for row in deviation_rows("nri-plugins") if row.startswith("`")]
-    assert sorted(rows) == sorted(f"`{each.name}`" for each in fields(Choices))
+    assert sorted(rows) == sorted(f"`{choice.name}`" for choice in fields(Choices))
 
 
 def test_every_choice_is_off_in_the_reference_and_on_by_default() -> None:
-    assert not any(getattr(Choices.REFERENCE, each.name) for each in fields(Choices))
-    assert all(getattr(Choices.DEFAULT, each.name) for each in fields(Choices))
+    assert not any(getattr(Choices.REFERENCE, choice.name) for choice in fields(Choices))
+    assert all(getattr(Choices.DEFAULT, choice.name) for choice in fields(Choices))
 
 
 def test_every_choice_is_asked_for_somewhere_and_named_by_a_test() -> None:
     source = "".join(path.read_text() for path in (ROOT / "src" / "nri").rglob("*.py") if path.name != "choices.py")
     tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
-    for each in fields(Choices):
-        assert f"choices.{each.name}" in source, each.name
-        assert each.name in tests, each.name
+    for choice in fields(Choices):
+        assert f"choices.{choice.name}" in source, choice.name
+        assert choice.name in tests, choice.name

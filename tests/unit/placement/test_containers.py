@@ -35,18 +35,18 @@ def test_a_container_is_what_nri_tells_of_it() -> None:
     main = make_container(name="main")
     main.linux.resources.cpu.shares.value, main.linux.resources.cpu.mems = 512, "0"
     main.linux.oom_score_adj.value = 900
-    found = container_of(pod, main, 1000)
-    assert (str(found), found.qos, found.mems, found.shares) == ("prod/web/main", "Burstable", "0", 512)
-    assert found.requests == Requests(500, 0, 100, 0)
-    assert found.pod.labels == {"app": "shop"}
+    placed = container_of(pod, main, 1000)
+    assert (str(placed), placed.qos, placed.mems, placed.shares) == ("prod/web/main", "Burstable", "0", 512)
+    assert placed.requests == Requests(500, 0, 100, 0)
+    assert placed.pod.labels == {"app": "shop"}
     pod.annotations[ANNOTATION] = '{"containers": {"main": {"requests": {"cpu": "2"}}}}'
     exact = container_of(pod, main, 1000)
     assert (exact.requests, exact.doubts) == (Requests(2000), [])
     pod.annotations[ANNOTATION] = '{"containers": {"main": {"requests": {"cpu": "2x"}}}}'
     broken = container_of(pod, main, 1000)
     assert broken.requests == Requests(500, 0, 100, 0)
-    (told,) = broken.doubts
-    assert told.startswith(f'annotation {ANNOTATION}: "2x" is not a quantity')
+    (doubt,) = broken.doubts
+    assert doubt.startswith(f'annotation {ANNOTATION}: "2x" is not a quantity')
 
 
 def test_pins_are_given_out_when_they_change() -> None:
@@ -58,7 +58,7 @@ def test_pins_are_given_out_when_they_change() -> None:
     saved = changes.saved()
     changes.set("a", cpus="5")
     changes.restore(saved)
-    changes.again("a", shares=2)
+    changes.repeat("a", shares=2)
     assert changes.take() == {"a": Pins("0-3", "", 2)}
     changes.forget("a")
     assert changes.pins == {}

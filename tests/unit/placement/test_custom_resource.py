@@ -13,9 +13,9 @@ import pytest
 from nri.errors import NriError
 from nri.kube.client.connection import Listing
 from nri.kube.client.objects import ApiserverError, key_of
-from nri.kube.kept import KeptObjects
+from nri.kube.object_cache import ObjectCache
 from nri.placement import custom_resource as resources_module
-from nri.placement.custom_resource import Place, Resources, chosen
+from nri.placement.custom_resource import Place, Resources, policy_of_node
 from nri.placement.policy import document
 from nri.placement.registry import POLICIES
 from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
@@ -45,10 +45,10 @@ class Api:
 
     def list(self, kind: Any, fields: str, _version: str) -> Listing:
         self.asked.append((kind.name, fields))
-        kept = KeptObjects()
+        kept_objects = ObjectCache()
         for thing in self.lists[kind.name]:
-            kept.put(key_of(thing), thing, 1)
-        return Listing(kept, "1")
+            kept_objects.put(key_of(thing), thing, 1)
+        return Listing(kept_objects, "1")
 
     def watch(self, *_: Any) -> Any:
         raise ApiserverError("watch", 0, "not here")
@@ -70,8 +70,8 @@ class Plugin:
     def __call__(self) -> dict[str, Any]:
         if not self.up:
             raise NriError("cannot connect")
-        given = int(self.file.exists()) and self.file.stat().st_mtime_ns
-        return self._shown | {"configuration": {"given": given, "problem": self.problem, "unmet": self.unmet}}
+        values = int(self.file.exists()) and self.file.stat().st_mtime_ns
+        return self._shown | {"configuration": {"given": values, "problem": self.problem, "unmet": self.unmet}}
 
 
 def place_of(file: Path) -> Place:
@@ -90,33 +90,31 @@ def followed(api: Api, file: Path, plugin: Callable[[], dict[str, Any]]) -> Reso
     place = Place(
         POLICIES["topology-aware"].resource, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file
     )
-    made = Resources(api, place, plugin)  # type: ignore[arg-type]
-    for each in made.followers:
-        each.run_once()
-    return made
+    resources = Resources(api, place, plugin)  # type: ignore[arg-type]
+    for follower in resources.followers:
+        follower.run_once()
+    return resources
 
 
 def relisted(resources: Resources, api: Api) -> None:
     """Let a change of the policies be seen, as after a watch."""
-    resources.take_policies(
-        {("kube-system", each["metadata"]["name"]): each for each in api.lists["TopologyAwarePolicy"]}
-    )
+    resources.take_policies({("kube-system", row["metadata"]["name"]): row for row in api.lists["TopologyAwarePolicy"]})
 
 
 def statuses(api: Api) -> list[tuple[str, Any]]:
-    found = [
+    actual = [
         (path.split("/")[-2], changes["status"]["nodes"]["n1"]) for path, changes in api.patched if "status" in path
     ]
-    return [(name, status and (status["status"], status["errors"], status["generation"])) for name, status in found]
+    return [(name, status and (status["status"], status["errors"], status["generation"])) for name, status in actual]
 
 
 def test_the_node_s_own_policy_comes_first_then_its_group_s_then_the_default() -> None:
     names = ["default", "group.fast", "node.n1", "node.n2"]
     policies = {("kube-system", name): policy(name) for name in names}
 
-    def name(*left: str, group: str = "fast") -> str:
-        found = chosen({key: each for key, each in policies.items() if key[1] in left}, "n1", group)
-        return found["metadata"]["name"] if found else ""
+    def name(*names: str, group: str = "fast") -> str:
+        actual = policy_of_node({key: policy for key, policy in policies.items() if key[1] in names}, "n1", group)
+        return actual["metadata"]["name"] if actual else ""
 
     assert name(*names) == "node.n1"
     assert name("default", "group.fast") == "group.fast"
@@ -166,7 +164,7 @@ def test_what_the_plugin_refuses_is_not_what_it_finds_when_it_starts_again(
     resources.step()
     good = file.read_bytes()
     for generation in (2, 3):
-        plugin.problem, plugin.up = "it leaves no place for default/web/main", not late
+        plugin.problem, plugin.up = "no place for default/web/main", not late
         api.lists["TopologyAwarePolicy"] = [policy("default", {**SPEC, "pinMemory": False}, generation)]
         relisted(resources, api)
         resources.step()
@@ -183,13 +181,13 @@ def test_what_is_wrong_is_told_once_whatever_else_is_wrong(file: Path, caplog: p
     for _ in range(3):
         api.refuses = [ApiserverError("apply", 404, "gone")]
         resources.step()
-    assert len([line for line in caplog.messages if "there is no" in line]) == 1
+    assert len([line for line in caplog.messages if "not found: node" in line]) == 1
 
 
 def test_what_the_plugin_refuses_is_in_the_status(file: Path) -> None:
     api = Api(policy("default"))
-    followed(api, file, Plugin(file, "it leaves no place for default/web/main")).step()
-    assert statuses(api) == [("default", ("Failure", "it leaves no place for default/web/main", 1))]
+    followed(api, file, Plugin(file, "no place for default/web/main")).step()
+    assert statuses(api) == [("default", ("Failure", "no place for default/web/main", 1))]
 
 
 def test_a_policy_that_cannot_be_read_leaves_the_file_and_names_the_key(file: Path) -> None:
@@ -230,7 +228,7 @@ def test_without_a_policy_or_a_plugin_it_waits_and_says_so(file: Path, caplog: p
     plugin = Plugin(file)
     plugin.up = False
     followed(Api(), file, plugin).step()
-    assert "there is no topologyawarepolicies.config.nri node.n1 or default" in caplog.text
+    assert "topologyawarepolicies.config.nri not found: node.n1 or default" in caplog.text
     assert not file.exists()
 
 
@@ -253,7 +251,10 @@ def test_a_plugin_that_is_late_is_a_failure_until_it_takes_the_file(
 def test_a_plugin_of_another_version_ends_nothing(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     api, plugin = Api(policy("default")), Plugin(file)
     followed(api, file, lambda: {"configuration": plugin()["configuration"]}).step()
-    assert file.exists() and "cannot be used (KeyError: 'zones'); let plugin and follow be of one" in caplog.text
+    assert (
+        file.exists()
+        and "cannot be used (KeyError: 'zones'); run the plugin and nri placement follow from the same" in caplog.text
+    )
 
 
 def test_a_plugin_that_watches_another_file_is_told_which_it_should_be(
@@ -267,10 +268,10 @@ def test_a_plugin_that_watches_another_file_is_told_which_it_should_be(
 
 
 def test_a_plugin_that_starts_while_it_is_waited_for_has_taken_the_file(file: Path) -> None:
-    api, plugin, asked = Api(policy("default")), Plugin(file), iter((False, False))
+    api, plugin, requests = Api(policy("default")), Plugin(file), iter((False, False))
 
     def starts_later() -> dict[str, Any]:
-        plugin.up = next(asked, True)
+        plugin.up = next(requests, True)
         return plugin()
 
     followed(api, file, starts_later).step()
@@ -315,7 +316,7 @@ def test_once_waits_for_a_policy_that_can_be_read(file: Path, caplog: pytest.Log
     resources = Resources(api, place, plugin)  # type: ignore[arg-type]
     thread = threading.Thread(target=resources.run, args=(threading.Event(), True), daemon=True)
     thread.start()
-    wait_for(lambda: "the previous configuration stays in use" in caplog.text, "the policy is refused")
+    wait_for(lambda: "the configuration is unchanged" in caplog.text, "the policy is refused")
     assert not file.exists()
     api.lists["TopologyAwarePolicy"] = [policy("default", generation=2)]
     relisted(resources, api)
@@ -346,7 +347,7 @@ def test_once_leaves_a_file_that_is_there_to_a_plugin_that_can_say_what_it_think
     plugin.up = True
     followed(api, file, plugin).step()
     assert json.loads(file.read_text())["spec"] == NEW
-    assert [each.name for each in file.parent.iterdir()] == [file.name]
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
 def test_once_writes_again_what_no_plugin_could_start_with(file: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -356,15 +357,15 @@ def test_once_writes_again_what_no_plugin_could_start_with(file: Path, caplog: p
     file.write_text(json.dumps(policy("default", {**SPEC, "pinCPUs": True})))
     followed(Api(policy("default")), file, plugin).run(threading.Event(), once=True)
     assert json.loads(file.read_text())["spec"] == SPEC
-    assert "pinCPUs: unknown key" in caplog.text and "it is written again" in caplog.text
+    assert "pinCPUs: unknown key" in caplog.text and "writing the file again" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("spec", "problem", "words"),
     [
-        (NEW, "it leaves no place for default/web/main", "it leaves no place for default/web/main"),
+        (NEW, "no place for default/web/main", "no place for default/web/main"),
         ({**SPEC, "pinCPUs": True}, "", r'pinCPUs: unknown key \(did you mean "pinCPU"\?\)'),
-        (NEW, "late", "has not taken it in time"),
+        (NEW, "late", "has not read it in time"),
     ],
     ids=["refused", "unreadable", "late"],
 )
@@ -379,10 +380,10 @@ def test_once_beside_a_plugin_that_does_not_take_it_ends_with_the_reason_and_the
     plugin.problem = problem
     if problem == "late":
         plugin.file = file.with_name("another")
-    with pytest.raises(NriError, match=rf"default, generation 2: .*{words}.*; .*{file.name} is as it was"):
+    with pytest.raises(NriError, match=rf"default, generation 2: .*{words}.*; .*{file.name} is unchanged"):
         followed(api, file, plugin).run(threading.Event(), once=True)
     assert file.read_bytes() == good
-    assert [each.name for each in file.parent.iterdir()] == [file.name]
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
 def test_a_policy_that_cannot_be_read_takes_one_back_that_the_plugin_has_not_seen(
@@ -425,7 +426,7 @@ def test_a_plugin_that_is_not_there_yet_and_refuses_the_policy_starts_with_the_l
     resources.step()
     assert file.read_bytes() != good
     start()
-    assert "77 are not among the available CPUs (leave them out); the configuration stays what it was" in caplog.text
+    assert "77 are not among the available CPUs (remove them); the configuration is unchanged" in caplog.text
     resources = followed(api, file, show) if killed else resources
     resources.step()
     start()
@@ -456,5 +457,5 @@ def test_it_goes_on_until_it_is_stopped(file: Path) -> None:
     thread.start()
     wait_for(lambda: statuses(api), "the status")
     stopping.set()
-    resources.cut()
+    resources.wake()
     thread.join()

@@ -19,24 +19,24 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def squares(picture: str) -> dict[str, tuple[str, str]]:
     """Of each CPU the fill, and the containers that its hint names."""
-    found = {}
+    actual = {}
     for rect in ET.fromstring(picture).iter(f"{SVG}rect"):
         hint = rect.findtext(f"{SVG}title")
         if hint is not None:
             cpu, _, names = hint.removeprefix("CPU ").partition(": ")
-            assert cpu not in found, "each CPU is drawn once"
-            found[cpu] = (rect.get("style", ""), names)
-    return found
+            assert cpu not in actual, "each CPU is drawn once"
+            actual[cpu] = (rect.get("style", ""), names)
+    return actual
 
 
 @pytest.mark.parametrize("policy", [topology_aware(), balloons({"name": "own"})], ids=lambda policy: policy.name)
 def test_cpus_of_the_same_containers_have_one_colour_and_free_ones_none(policy) -> None:
     for name, cpu_m in (("a", 2000), ("b", 3000), ("c", 700)):
         policy.create(container(name, cpu_m))
-    found = squares(draw(document(policy)))
-    assert sorted(map(int, found)) == list(range(16))
+    drawn = squares(draw(document(policy)))
+    assert sorted(map(int, drawn)) == list(range(16))
     colours = {}
-    for fill, names in found.values():
+    for fill, names in drawn.values():
         colours.setdefault(names, set()).add(fill)
     assert colours.pop("free") == {""}
     assert all(len(fills) == 1 and "" not in fills for fills in colours.values())
@@ -65,7 +65,7 @@ def test_names_are_escaped_and_cut_and_a_long_legend_ends() -> None:
         policy.create(container(f"c{number}", 1000))
     picture = draw(document(policy))
     assert "\x1b" not in picture
-    words = [each.text or "" for each in ET.fromstring(picture).iter(f"{SVG}text")]
+    words = [element.text or "" for element in ET.fromstring(picture).iter(f"{SVG}text")]
     assert any(": default/<b>&" in text for text in words)
     assert words[-1] == "and 21 more"
 
@@ -75,9 +75,9 @@ def test_containers_that_are_pinned_to_no_cpus_are_in_the_last_row_as_many_as_fi
     policy.create(container("pinned", 1000))
     assert "not pinned" not in draw(document(policy))
     for number in range(6):
-        left = Pod(f"alone-{number}", f"alone-{number}", annotations={"cpu.preserve.resource-policy.nri.io": "true"})
-        policy.create(replace(container(f"alone-{number}", 100), pod=left))
-    words = [each.text or "" for each in ET.fromstring(draw(document(policy))).iter(f"{SVG}text")]
+        pod = Pod(f"alone-{number}", f"alone-{number}", annotations={"cpu.preserve.resource-policy.nri.io": "true"})
+        policy.create(replace(container(f"alone-{number}", 100), pod=pod))
+    words = [element.text or "" for element in ET.fromstring(draw(document(policy))).iter(f"{SVG}text")]
     assert words[-1].startswith("not pinned to CPUs: default/alone-0/alone-0, default/alone-1/alone-1 and 4 more")
 
 
@@ -86,7 +86,7 @@ def test_a_row_of_the_legend_is_no_longer_than_the_picture_is_wide_and_counts_wh
     for number in range(12):
         policy.create(container(f"a-long-name-{number}", 100, qos="Burstable"))
     picture = ET.fromstring(draw(document(policy)))
-    rows = [each for each in picture.iter(f"{SVG}text") if "ink" in each.get("class", "")]
+    rows = [element for element in picture.iter(f"{SVG}text") if "ink" in element.get("class", "")]
     for row in rows:
         text = row.text or ""
         assert 8 * len(text) < int(picture.get("width", 0)), text
@@ -105,15 +105,15 @@ def test_a_long_list_of_cpus_ends_at_a_whole_number_and_what_follows_it_stays() 
     policy = topology_aware(odd)
     policy.create(container("shared", 60_000, qos="Burstable"))
     picture = ET.fromstring(draw(document(policy)))
-    (row,) = [each.text or "" for each in picture.iter(f"{SVG}text") if "shared" in (each.text or "")]
-    listed, _, rest = row.removeprefix("CPUs ").partition(",... (")
+    (row,) = [element.text or "" for element in picture.iter(f"{SVG}text") if "shared" in (element.text or "")]
+    listed, _, remainder = row.removeprefix("CPUs ").partition(",... (")
     assert cpuset.parse(listed) < odd.online, row
-    assert re.fullmatch(r"\d+ in all\); memory nodes [0-9,-]+: default/shared/shared", rest), row
+    assert re.fullmatch(r"\d+ in all\); memory nodes [0-9,-]+: default/shared/shared", remainder), row
 
 
 def test_numbers_of_four_digits_are_small_enough_for_their_squares() -> None:
     picture = ET.fromstring(draw(document(topology_aware(guest(cores=256)))))
-    kinds = {each.text: each.get("class", "") for each in picture.iter(f"{SVG}text")}
+    kinds = {element.text: element.get("class", "") for element in picture.iter(f"{SVG}text")}
     assert ("cpu" in kinds["999"], "long" in kinds["1000"]) == (True, True)
 
 

@@ -23,16 +23,16 @@ from tests.support.placement import container
 )
 def test_the_kinds_that_count(value: str | None, mounts: bool, devices: bool) -> None:
     one = container("one", **({} if value is None else {"topologyhints": value}))
-    found = sources_of(one)
-    assert (found.mounts, found.devices) == (mounts, devices)
+    sources = sources_of(one)
+    assert (sources.mounts, sources.devices) == (mounts, devices)
     assert bool(one.doubts) == (value == "disks")
 
 
 def test_what_is_denied_does_not_count_unless_it_is_allowed() -> None:
     deny, allow = "{type: prefix, paths: [/data, /sys/devices/pci]}", "{type: glob, paths: ['/data/fast*']}"
     one = container("one", **{"deny.topologyhints": deny, "allow.topologyhints": allow})
-    found = sources_of(one)
-    assert [found.counts(path) for path in ("/data/slow", "/data/fast1", "/other", "/sys/devices/pci0")] == [
+    sources = sources_of(one)
+    assert [sources.counts(path) for path in ("/data/slow", "/data/fast1", "/other", "/sys/devices/pci0")] == [
         False,
         True,
         True,

@@ -8,9 +8,9 @@ from nri.placement.machine import Machine, Priority
 from tests.support.placement import guest
 
 
-def with_cpus(topology: Topology, **each: object) -> Topology:
+def with_cpus(topology: Topology, **changed_cpu: object) -> Topology:
     """Another machine, the keys of each CPU by functions of its number."""
-    cpus = {n: replace(cpu, **{key: make(n) for key, make in each.items()}) for n, cpu in topology.cpus.items()}  # type: ignore[operator]
+    cpus = {n: replace(cpu, **{key: make(n) for key, make in changed_cpu.items()}) for n, cpu in topology.cpus.items()}  # type: ignore[operator]
     return replace(topology, cpus=cpus)
 
 

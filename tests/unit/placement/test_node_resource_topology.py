@@ -11,7 +11,7 @@ from tests.support.placement import balloons, container, guest, topology_aware
 
 
 def attributes(zone: dict[str, Any]) -> dict[str, str]:
-    return {each["name"]: each["value"] for each in zone["attributes"]}
+    return {attribute["name"]: attribute["value"] for attribute in zone["attributes"]}
 
 
 def zones_by_name(policy: Any) -> dict[str, dict[str, Any]]:
@@ -31,7 +31,7 @@ def test_shared_cpus_of_a_pool_have_no_reserved_ones_in_zones_places_and_metrics
 def test_isolated_cpus_are_not_in_what_schedulers_may_promise() -> None:
     policy = topology_aware(guest(isolated_cpus="4-5"))
     zone = zones_by_name(policy)["NUMA node #1"]
-    cpu = next(each for each in zone["resources"] if each["name"] == "cpu")
+    cpu = next(resource for resource in zone["resources"] if resource["name"] == "cpu")
     assert (cpu["capacity"], cpu["available"]) == ("2", "2")
     assert attributes(zone)["isolated cpuset"] == "4-5"
 

@@ -38,8 +38,8 @@ from tests.unit.placement.placing import ask, config, cpus, create, pod, started
 
 @pytest.fixture
 def runtime() -> Iterator[FakeRuntime]:
-    with FakeRuntime(real_time=False) as made:
-        yield made
+    with FakeRuntime(real_time=False) as fake_runtime:
+        yield fake_runtime
 
 
 def test_a_container_is_pinned_and_those_that_share_are_updated_in_the_same_answer(
@@ -48,21 +48,21 @@ def test_a_container_is_pinned_and_those_that_share_are_updated_in_the_same_answ
     started(runtime, tmp_path)
     shared = runtime.create_container(pod("shared", "burstable"), ask("shared", 500, limit_m=600))
     assert (shared.adjust.cpuset_cpus, shared.adjust.cpuset_mems, shared.adjust.cpu_shares) == ("4-7", "1", 512)
-    own = runtime.create_container(pod("own"), ask("own", 14000))
-    assert own.adjust.cpuset_cpus == "1-6,8-15"
-    (update,) = own.updates.values()
+    container_message = runtime.create_container(pod("own"), ask("own", 14000))
+    assert container_message.adjust.cpuset_cpus == "1-6,8-15"
+    (update,) = container_message.updates.values()
     assert (update.container_id, update.cpuset_cpus) == (shared.container.id, "7")
-    back = runtime.stop_container(runtime.pods[own.container.pod_sandbox_id], own.container)
-    assert [each.cpuset_cpus for each in back.updates.values()] == ["4-7"]
+    back = runtime.stop_container(runtime.pods[container_message.container.pod_sandbox_id], container_message.container)
+    assert [row.cpuset_cpus for row in back.updates.values()] == ["4-7"]
 
 
 def test_a_container_that_is_removed_without_a_stop_gives_back_its_cpus(runtime: FakeRuntime, tmp_path: Path) -> None:
     started(runtime, tmp_path)
     runtime.create_container(pod("shared", "burstable"), ask("shared", 500, limit_m=600))
-    own_pod, own = pod("own"), ask("own", 14000)
-    runtime.create_container(own_pod, own)
-    runtime.remove_container(own_pod, own)
-    wait_for(lambda: [each.cpuset_cpus for each in runtime.updates] == ["4-7"])
+    own_pod, container_message = pod("own"), ask("own", 14000)
+    runtime.create_container(own_pod, container_message)
+    runtime.remove_container(own_pod, container_message)
+    wait_for(lambda: [update.cpuset_cpus for update in runtime.updates] == ["4-7"])
 
 
 def test_one_that_fits_nowhere_is_refused_with_what_each_pool_lacks(runtime: FakeRuntime, tmp_path: Path) -> None:
@@ -79,14 +79,14 @@ def busy(*_: object) -> None:
 
 def test_a_resize_is_answered_or_refused_and_then_nothing_changes(runtime: FakeRuntime, tmp_path: Path) -> None:
     started(runtime, tmp_path)
-    own_pod, own = pod("own"), ask("own", 2000)
-    runtime.create_container(own_pod, own)
-    grown = runtime.update_container(own_pod, own, nri.Update(own).set_cpu_shares(3072))
+    own_pod, container_message = pod("own"), ask("own", 2000)
+    runtime.create_container(own_pod, container_message)
+    grown = runtime.update_container(own_pod, container_message, nri.Update(container_message).set_cpu_shares(3072))
     assert grown.resources.cpu.cpus == "4-6"
     with pytest.raises(nri.PluginError, match="no place for default/own/own"):
-        runtime.update_container(own_pod, own, nri.Update(own).set_cpu_shares(30720))
-    again = runtime.update_container(own_pod, own, nri.Update(own).set_cpu_shares(3072))
-    assert (again.resources.cpu.cpus, cpus(runtime)["own"]) == ("4-6", "4-6"), "it is not known yet that it has them"
+        runtime.update_container(own_pod, container_message, nri.Update(container_message).set_cpu_shares(30720))
+    second = runtime.update_container(own_pod, container_message, nri.Update(container_message).set_cpu_shares(3072))
+    assert (second.resources.cpu.cpus, cpus(runtime)["own"]) == ("4-6", "4-6"), "it is not known yet that it has them"
     assert runtime.update_container(own_pod, make_container("unknown", own_pod)).resources.cpu.cpus == ""
 
 
@@ -96,22 +96,24 @@ def test_a_resize_is_answered_with_those_pins_alone_that_the_container_would_not
 ) -> None:
     started(runtime, tmp_path, kind(), **({"balloonTypes": [OWN]} if kind is BalloonsPlugin else {}))
     own_pod = pod("own")
-    own = create(runtime, own_pod, ask("own", 2000)).container
+    container_message = create(runtime, own_pod, ask("own", 2000)).container
     pins = m.LinuxCPU()
-    pins.CopyFrom(own.linux.resources.cpu)
+    pins.CopyFrom(container_message.linux.resources.cpu)
 
     def told(update: nri.Update) -> tuple[str, str, int]:
-        cpu = runtime.update_container(own_pod, runtime.containers[own.id], update).resources.cpu
+        cpu = runtime.update_container(own_pod, runtime.containers[container_message.id], update).resources.cpu
         return cpu.cpus, cpu.mems, cpu.shares.value
 
     before = len(runtime.updates)
-    assert told(nri.Update(own).set_memory_limit(1 << 30)) == ("", "", 0), "it has them"
+    assert told(nri.Update(container_message).set_memory_limit(1 << 30)) == ("", "", 0), "it has them"
     runtime.tick()
     assert len(runtime.updates) == before, "nothing is left to be made sure of"
-    assert told(nri.Update(own).set_cpuset_cpus("15")) == (pins.cpus, "", 0), "the request has others"
-    assert told(nri.Update(own).set_cpuset_mems("0-1")) == ("", pins.mems, 0), "the request has others"
-    runtime.containers[own.id].linux.resources.cpu.cpus = "15"
-    assert told(nri.Update(own).set_memory_limit(1 << 30)) == (pins.cpus, "", 0), "the runtime reports others"
+    assert told(nri.Update(container_message).set_cpuset_cpus("15")) == (pins.cpus, "", 0), "the request has others"
+    assert told(nri.Update(container_message).set_cpuset_mems("0-1")) == ("", pins.mems, 0), "the request has others"
+    runtime.containers[container_message.id].linux.resources.cpu.cpus = "15"
+    assert told(nri.Update(container_message).set_memory_limit(1 << 30)) == (pins.cpus, "", 0), (
+        "the runtime reports others"
+    )
 
 
 def test_a_resize_is_answered_in_full_while_an_update_of_the_container_is_under_way(
@@ -119,13 +121,13 @@ def test_a_resize_is_answered_in_full_while_an_update_of_the_container_is_under_
 ) -> None:
     plugin = started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN])
     own_pod = pod("own")
-    own = create(runtime, own_pod, ask("own", 2000)).container
+    container_message = create(runtime, own_pod, ask("own", 2000)).container
     monkeypatch.setattr(type(plugin.runtime), "update", busy)
     reconfigure(plugin, tmp_path, balloonTypes=[OWN | {"minCPUs": 4}])
-    pins = plugin.present.pins[own.id].cpus
-    told = runtime.containers[own.id]
-    told.linux.resources.cpu.cpus = pins  # as it may be by chance, or has been once
-    reply = runtime.update_container(own_pod, told, nri.Update(own).set_memory_limit(1 << 30))
+    pins = plugin.present.pins[container_message.id].cpus
+    message = runtime.containers[container_message.id]
+    message.linux.resources.cpu.cpus = pins  # as it may be by chance, or has been once
+    reply = runtime.update_container(own_pod, message, nri.Update(container_message).set_memory_limit(1 << 30))
     assert reply.resources.cpu.cpus == pins
 
 
@@ -133,25 +135,25 @@ def test_the_kubelet_s_own_pinning_is_overruled_with_a_warning(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     started(runtime, tmp_path)
-    own_pod, own = pod("own"), ask("own", 2000)
-    runtime.create_container(own_pod, own)
-    reply = runtime.update_container(own_pod, own, nri.Update(own).set_cpuset_cpus("0-15"))
+    own_pod, container_message = pod("own"), ask("own", 2000)
+    runtime.create_container(own_pod, container_message)
+    reply = runtime.update_container(own_pod, container_message, nri.Update(container_message).set_cpuset_cpus("0-15"))
     assert reply.resources.cpu.cpus == "4-5"
     assert "set cpuManagerPolicy to none" in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("values", "words"),
     [({"cpus": "0-15"}, "set cpuManagerPolicy to none"), ({"mems": "0"}, "set memoryManagerPolicy to None")],
 )
 def test_one_that_the_kubelet_pinned_at_its_creation_is_told_of_once(
-    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, given: dict[str, str], words: str
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, values: dict[str, str], words: str
 ) -> None:
     started(runtime, tmp_path)
-    create(runtime, pod("left", **{"cpu.preserve": "true", "memory.preserve": "true"}), ask("left", 1000, **given))
+    create(runtime, pod("left", **{"cpu.preserve": "true", "memory.preserve": "true"}), ask("left", 1000, **values))
     assert words not in caplog.text, "nothing is overruled"
     for name in ("one", "other"):
-        create(runtime, pod(name), ask(name, 2000, **given))
+        create(runtime, pod(name), ask(name, 2000, **values))
     assert caplog.text.count(words) == 1
 
 
@@ -170,7 +172,7 @@ def test_annotations_that_cannot_be_read_are_told_and_count_as_not_given(
 ) -> None:
     started(runtime, tmp_path)
     runtime.create_container(pod("own", prefer_shared_cpus="perhaps"), ask("own", 2000))
-    assert "prefer-shared-cpus.resource-policy.nri.io: 'perhaps' is neither true nor false" in caplog.text
+    assert "prefer-shared-cpus.resource-policy.nri.io: 'perhaps' must be true or false" in caplog.text
 
 
 def test_one_that_runs_with_an_annotation_that_cannot_be_read_stays_and_its_explanation_says_so(
@@ -179,8 +181,8 @@ def test_one_that_runs_with_an_annotation_that_cannot_be_read_stays_and_its_expl
     plugin = started(runtime, tmp_path)
     create(runtime, pod("own"), ask("own", 2000))
     runtime.disconnect()
-    for each in runtime.pods.values():
-        each.annotations["cold-start.resource-policy.nri.io"] = "soon"
+    for row in runtime.pods.values():
+        row.annotations["cold-start.resource-policy.nri.io"] = "soon"
     later = started(runtime, tmp_path)
     assert later.present.pins == plugin.present.pins
     status, answer = ask_socket(str(tmp_path / "state" / f"{later.name}.sock"), "/explain?container=own", 5)
@@ -202,14 +204,14 @@ def test_an_earlier_instance_whose_end_nobody_told_gives_back_its_cpus(runtime: 
 
 def fill(runtime: FakeRuntime) -> None:
     """Containers of each kind; one in between is gone."""
-    gone = ask("gone", 2000)
+    container_message = ask("gone", 2000)
     create(runtime, pod("a"), ask("a", 2000))
-    create(runtime, pod("gone"), gone)
+    create(runtime, pod("gone"), container_message)
     create(runtime, pod("b"), ask("b", 3500))
     create(runtime, pod("c", prefer_shared_cpus="false"), ask("c", 1500))
     create(runtime, pod("d", "burstable"), ask("d", 700, limit_m=900))
     create(runtime, pod("e", "besteffort"), ask("e", 0))
-    stop(runtime, gone)
+    stop(runtime, container_message)
 
 
 @pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
@@ -225,9 +227,9 @@ def test_a_plugin_that_is_started_again_leaves_all_containers_where_they_are(
         second = started(runtime, tmp_path, kind())
         assert cpus(runtime) == before
         assert runtime.updates == []
-        again = second.present.saved()
-        assert (again.grants, again.containers) == (saved.grants, saved.containers)
-        assert {str(each) for each in again.balloons} == {str(each) for each in saved.balloons}
+        state = second.present.saved()
+        assert (state.grants, state.containers) == (saved.grants, saved.containers)
+        assert {str(balloon) for balloon in state.balloons} == {str(balloon) for balloon in saved.balloons}
         quiet = create(runtime, pod("quiet", "burstable", **LEFT_ALONE), ask("quiet", 100))
         assert quiet.updates == {}, "what has not changed is not told"
 
@@ -262,20 +264,22 @@ def test_a_connection_that_was_lost_changes_nothing(runtime: FakeRuntime, tmp_pa
 def test_what_ended_meanwhile_gives_back_its_cpus(runtime: FakeRuntime, tmp_path: Path) -> None:
     plugin = started(runtime, tmp_path)
     fill(runtime)
-    for each in runtime.containers.values():
-        if each.name in ("a", "b"):
-            each.state = m.ContainerState.CONTAINER_STOPPED
+    for container in runtime.containers.values():
+        if container.name in ("a", "b"):
+            container.state = m.ContainerState.CONTAINER_STOPPED
     runtime.restart()
-    assert sorted(each.name for each in plugin.present.containers.values()) == ["c", "d", "e"]
+    assert sorted(container.name for container in plugin.present.containers.values()) == ["c", "d", "e"]
     assert plugin.present.pools.root.free_sharable.bit_count() == 14
 
 
 def test_containers_that_run_already_are_placed_the_oldest_first(runtime: FakeRuntime, tmp_path: Path) -> None:
     pods = [pod(name) for name in "ab"]
-    for place, each in enumerate(pods):
-        runtime.pods[each.id] = each
-        made = ask(each.name, 3000, pod=each, created_at=10 - place, state=m.ContainerState.CONTAINER_RUNNING)
-        runtime.containers[made.id] = made
+    for place, row in enumerate(pods):
+        runtime.pods[row.id] = row
+        container_message = ask(
+            row.name, 3000, pod=row, created_at=10 - place, state=m.ContainerState.CONTAINER_RUNNING
+        )
+        runtime.containers[container_message.id] = container_message
     started(runtime, tmp_path)
     assert cpus(runtime) == {"a": "8-10", "b": "4-6"}
 
@@ -284,9 +288,9 @@ def test_of_two_instances_with_one_name_the_newer_is_placed(runtime: FakeRuntime
     own_pod = pod("own")
     runtime.pods[own_pod.id] = own_pod
     for created in (1, 2):
-        made = ask("own", 3000, pod=own_pod, id=f"c{created}", created_at=created)
-        made.state = m.ContainerState.CONTAINER_RUNNING
-        runtime.containers[made.id] = made
+        container_message = ask("own", 3000, pod=own_pod, id=f"c{created}", created_at=created)
+        container_message.state = m.ContainerState.CONTAINER_RUNNING
+        runtime.containers[container_message.id] = container_message
     plugin = started(runtime, tmp_path)
     assert list(plugin.present.containers) == ["c2"]
 
@@ -296,11 +300,14 @@ def test_one_that_runs_and_no_longer_fits_runs_with_the_others_and_is_told(
 ) -> None:
     own_pod = pod("own")
     runtime.pods[own_pod.id] = own_pod
-    made = ask("own", 20000, pod=own_pod, state=m.ContainerState.CONTAINER_RUNNING)
-    runtime.containers[made.id] = made
+    container_message = ask("own", 20000, pod=own_pod, state=m.ContainerState.CONTAINER_RUNNING)
+    runtime.containers[container_message.id] = container_message
     plugin = started(runtime, tmp_path)
-    assert "no place for default/own/own" in plugin.squeezed[made.id] or "lacks" in plugin.squeezed[made.id]
-    assert "it runs without CPUs of its own" in caplog.text
+    assert (
+        "no place for default/own/own" in plugin.squeezed[container_message.id]
+        or "lacks" in plugin.squeezed[container_message.id]
+    )
+    assert "it runs without exclusive CPUs" in caplog.text
     assert cpus(runtime)["own"]
 
 
@@ -309,8 +316,8 @@ def test_what_synchronize_has_no_time_for_follows(
 ) -> None:
     own_pod = pod("own")
     runtime.pods[own_pod.id] = own_pod
-    made = ask("own", 3000, pod=own_pod, state=m.ContainerState.CONTAINER_RUNNING)
-    runtime.containers[made.id] = made
+    container_message = ask("own", 3000, pod=own_pod, state=m.ContainerState.CONTAINER_RUNNING)
+    runtime.containers[container_message.id] = container_message
     started(runtime, tmp_path, no_time(TopologyAwarePlugin(), monkeypatch))
     assert cpus(runtime) == {"own": ""}
     runtime.tick()
@@ -335,7 +342,7 @@ def test_a_state_that_cannot_be_written_is_told(
     (tmp_path / "file").write_text("")
     started(runtime, tmp_path, stateDir=str(tmp_path / "file"))
     runtime.create_container(pod("own"), ask("own", 3000))
-    assert "the state cannot be kept over a restart" in caplog.text
+    assert "cannot save the state for a restart" in caplog.text
 
 
 def test_a_state_that_cannot_be_read_is_told(
@@ -374,7 +381,7 @@ def test_one_that_leaves_a_container_without_a_place_is_refused_and_nothing_chan
     plugin = started(runtime, tmp_path)
     runtime.create_container(pod("a"), ask("a", 6000))
     before = dict(plugin.present.pins)
-    with pytest.raises(ConfigError, match=r"tion: it leaves no place for default/a/a: .*leave it what it needs"):
+    with pytest.raises(ConfigError, match=r"tion: no place for default/a/a: .*change the configuration"):
         reconfigure(plugin, tmp_path, availableResources={"cpu": "cpuset:0-3"})
     assert dict(plugin.present.pins) == before
 
@@ -385,7 +392,7 @@ PRESERVED = {"matchExpressions": [{"key": "pod/name", "operator": "Equals", "val
 
 @pytest.mark.parametrize("live", [True, False], ids=["while it runs", "before it starts again"])
 @pytest.mark.parametrize(
-    ("kind", "before", "after", "found"),
+    ("kind", "before", "after", "actual"),
     [
         (TopologyAwarePlugin, {}, {"pinCPU": False}, ("0-15", "1")),
         (TopologyAwarePlugin, {}, {"pinMemory": False}, ("4-5", "0-3")),
@@ -396,7 +403,7 @@ PRESERVED = {"matchExpressions": [{"key": "pod/name", "operator": "Equals", "val
     ids=["CPUs", "memory", "CPUs of balloons", "memory of a type", "preserved"],
 )
 def test_what_is_pinned_no_more_gets_all_there_is_and_not_what_others_get_now(
-    runtime: FakeRuntime, tmp_path: Path, kind: Any, before: Any, after: Any, found: tuple[str, str], live: bool
+    runtime: FakeRuntime, tmp_path: Path, kind: Any, before: Any, after: Any, actual: tuple[str, str], live: bool
 ) -> None:
     plugin = started(runtime, tmp_path, kind(), **before)
     alone = pod("alone", **{"cpu.preserve": "true", "memory.preserve": "true"})
@@ -404,7 +411,7 @@ def test_what_is_pinned_no_more_gets_all_there_is_and_not_what_others_get_now(
     create(runtime, pod("own"), ask("own", 2000))
 
     def given(name: str) -> tuple[str, str]:
-        cpu = next(each.linux.resources.cpu for each in runtime.containers.values() if each.name == name)
+        cpu = next(container.linux.resources.cpu for container in runtime.containers.values() if container.name == name)
         return cpu.cpus, cpu.mems
 
     if live:
@@ -412,14 +419,14 @@ def test_what_is_pinned_no_more_gets_all_there_is_and_not_what_others_get_now(
     else:
         runtime.disconnect()
         started(runtime, tmp_path, kind(), **after)
-    wait_for(lambda: given("own") == found, lambda: str(given("own")))
+    wait_for(lambda: given("own") == actual, lambda: str(given("own")))
     took_all(runtime, tmp_path / "state" / f"{plugin.name}.json")
-    for each in runtime.containers.values():  # from now on they are somebody else's business
-        if each.name == "own" and found[0] == "0-15":
-            each.linux.resources.cpu.cpus = "3"
+    for container in runtime.containers.values():  # from now on they are somebody else's business
+        if container.name == "own" and actual[0] == "0-15":
+            container.linux.resources.cpu.cpus = "3"
     runtime.disconnect()
     started(runtime, tmp_path, kind(), **after)
-    assert given("own") == ("3" if found[0] == "0-15" else found[0], found[1])
+    assert given("own") == ("3" if actual[0] == "0-15" else actual[0], actual[1])
     assert given("alone") == ("9", "2")
 
 
@@ -441,7 +448,7 @@ def shown(plugin: Any, tmp_path: Path) -> dict[str, Any]:
 
 
 def places(answer: dict[str, Any]) -> dict[str, str]:
-    return {each["container"]: each["place"] for each in answer["containers"]}
+    return {container["container"]: container["place"] for container in answer["containers"]}
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["running", "restarted"])
@@ -461,11 +468,11 @@ def test_a_pod_whose_type_of_balloon_is_dropped_moves_to_the_default_or_reserved
         reconfigure(plugin, tmp_path, balloonTypes=types[1:])
     answer = shown(plugin, tmp_path)
     assert places(answer) == {"default/own/own": "default[0]", "kube-system/system/system": "reserved[0]"}
-    said = "default/own/own: there is no type of balloons 'fast': reserved, all, default; it is in default[0]"
-    assert said in answer["configuration"]["unmet"]
-    assert said in caplog.text
+    text = "default/own/own: unknown type of balloons 'fast'; types are reserved, all, default; it is in default[0]"
+    assert text in answer["configuration"]["unmet"]
+    assert text in caplog.text
     wait_for(lambda: cpus(runtime)["own"] == answer["containers"][0]["cpus"], "the update")
-    with pytest.raises(nri.PluginError, match="no type of balloons"):
+    with pytest.raises(nri.PluginError, match="unknown type of balloons"):
         create(runtime, pod("new", **{"balloon.balloons": "fast"}), ask("new", 1000))
     reconfigure(plugin, tmp_path, balloonTypes=types)
     answer = shown(plugin, tmp_path)
@@ -481,8 +488,8 @@ def test_a_pod_that_lost_its_type_and_fits_nowhere_else_does_not_veto_the_config
     reconfigure(plugin, tmp_path, balloonTypes=[{"name": "default", "maxCPUs": 1, "maxBalloons": 1}])
     answer = shown(plugin, tmp_path)
     assert places(answer) == {"default/own/own": "default[0]"}
-    assert answer["squeezed"][0].startswith("default/own/own: 4000m CPU are wanted of balloons default")
-    assert "it runs without CPUs of its own" in caplog.text
+    assert answer["squeezed"][0].startswith("default/own/own: 4000m CPU requested from balloons default")
+    assert "it runs without exclusive CPUs" in caplog.text
 
 
 def test_a_class_of_cpus_that_is_dropped_is_reported_and_vetoes_nothing(
@@ -494,9 +501,9 @@ def test_a_class_of_cpus_that_is_dropped_is_reported_and_vetoes_nothing(
     for reserved in ("cpuset:0", f"cpuset:{cpus(runtime)['own']}"):  # first it stays where it is, then it has to move
         options = {"cpuClasses": classes[:1], "sharedPoolCPUClass": "low", "reservedResources": {"cpu": reserved}}
         reconfigure(plugin, tmp_path, **options)
-        (said,) = shown(plugin, tmp_path)["configuration"]["unmet"]
-        assert "there is no CPU class 'fast'; low" in said
-        assert said in caplog.text
+        (text,) = shown(plugin, tmp_path)["configuration"]["unmet"]
+        assert "unknown CPU class 'fast'; write low" in text
+        assert text in caplog.text
 
 
 def test_an_event_has_at_most_twenty_warnings_of_annotations(
@@ -539,7 +546,7 @@ def test_it_answers_where_a_new_configuration_says_and_no_longer_where_the_last_
     for name in ("other", "again"):
         reconfigure(plugin, tmp_path, stateDir=str(tmp_path / name))
         assert ask_socket(str(tmp_path / name / f"{plugin.name}.sock"), "/show", 5)[0] == 200
-        assert [each.parent.name for each in tmp_path.glob("*/*.sock")] == [name]
+        assert [path.parent.name for path in tmp_path.glob("*/*.sock")] == [name]
 
 
 def test_after_a_reconnect_a_wrong_configuration_leaves_the_last_good_one(
@@ -550,7 +557,7 @@ def test_after_a_reconnect_a_wrong_configuration_leaves_the_last_good_one(
     plugin.closed()
     reconfigure(plugin, tmp_path, reservedResources={"cpu": "cpuset:77"})
     assert plugin.present is present
-    assert "77 are not among the available CPUs (leave them out); the configuration stays what it was" in caplog.text
+    assert "77 are not among the available CPUs (remove them); the configuration is unchanged" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -585,7 +592,7 @@ def test_a_custom_resource_is_taken_as_it_is(runtime: FakeRuntime, tmp_path: Pat
 
 def test_a_container_goes_near_to_the_device_that_it_uses(runtime: FakeRuntime, tmp_path: Path) -> None:
     plugin = started(runtime, tmp_path)
-    with pytest.raises(ConfigError, match=r"hostRoot: /nowhere: it was /.*\(start the plugin again for another one\)"):
+    with pytest.raises(ConfigError, match=r"hostRoot: cannot change from /.* to /nowhere .*\(restart the plugin\)"):
         reconfigure(plugin, tmp_path, hostRoot="/nowhere")  # is refused, and so it is not there that it looks
     gpu = "sys/devices/pci0000:00/0000:00:01.0"
     write_files(tmp_path, {f"{gpu}/local_cpulist": "12-15", f"{gpu}/numa_node": "3", "sys/dev/char/": ""})
@@ -593,8 +600,8 @@ def test_a_container_goes_near_to_the_device_that_it_uses(runtime: FakeRuntime, 
     one = ask("one", 1000)
     one.linux.devices.append(m.LinuxDevice(path="/dev/gpu", type="c", major=195))
     one.linux.resources.devices.append(m.LinuxDeviceCgroup(allow=True, access="rwm"))
-    made = create(runtime, pod("one"), one).adjust
-    assert (made.cpuset_cpus, made.cpuset_mems) == ("12", "3")
+    adjustment = create(runtime, pod("one"), one).adjust
+    assert (adjustment.cpuset_cpus, adjustment.cpuset_mems) == ("12", "3")
     other = create(runtime, pod("other", topologyhints="false"), ask("other", 1000)).adjust
     assert other.cpuset_mems != "3"
 
@@ -602,9 +609,9 @@ def test_a_container_goes_near_to_the_device_that_it_uses(runtime: FakeRuntime, 
 def test_a_scheduling_class_is_set_when_a_container_is_created(runtime: FakeRuntime, tmp_path: Path) -> None:
     classes = [{"name": "calm", "policy": "batch", "nice": 10, "ioClass": "idle"}]
     started(runtime, tmp_path, schedulingClasses=classes, podQoSSchedulingClasses={"BestEffort": "calm"})
-    made = create(runtime, pod("idle", "besteffort"), ask("idle", 0)).adjust.message.linux
-    assert (made.scheduler.policy, made.scheduler.nice) == (m.LinuxSchedulerPolicy.SCHED_BATCH, 10)
-    assert getattr(made.io_priority, "class") == m.IOPrioClass.IOPRIO_CLASS_IDLE
+    adjustment = create(runtime, pod("idle", "besteffort"), ask("idle", 0)).adjust.message.linux
+    assert (adjustment.scheduler.policy, adjustment.scheduler.nice) == (m.LinuxSchedulerPolicy.SCHED_BATCH, 10)
+    assert getattr(adjustment.io_priority, "class") == m.IOPrioClass.IOPRIO_CLASS_IDLE
     assert not create(runtime, pod("own"), ask("own", 1000)).adjust.message.linux.HasField("scheduler")
 
 
@@ -617,18 +624,18 @@ def test_keys_without_an_effect_are_told(
 
 
 @pytest.mark.parametrize(
-    ("kind", "given"),
+    ("kind", "values"),
     [
         (TopologyAwarePlugin, {"control": {"rdt": {"enable": True}}}),
         (BalloonsPlugin, {"control": {"blockio": {"enable": True}}, "log": {"debug": ["policy"]}}),
     ],
 )
 def test_every_key_that_nobody_reads_is_told(
-    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: Any, given: dict[str, Any]
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: Any, values: dict[str, Any]
 ) -> None:
-    started(runtime, tmp_path, kind(), **given)
-    assert caplog.text.count(": it has no effect: ") == len(given)
-    assert all(f"the runtime's configuration: {key}" in caplog.text for key in given)
+    started(runtime, tmp_path, kind(), **values)
+    assert caplog.text.count(": it has no effect: ") == len(values)
+    assert all(f"the runtime's configuration: {key}" in caplog.text for key in values)
 
 
 def test_a_key_of_a_class_that_is_not_carried_out_is_told(
@@ -638,10 +645,10 @@ def test_a_key_of_a_class_that_is_not_carried_out_is_told(
     started(
         runtime, tmp_path, cpuClasses=[{"name": "low", "pctPriority": "low"}], sharedPoolCPUClass="low", agent=agent
     )
-    assert "agent.podResourceAPI: it has no effect: the kubelet's pod resources are not asked" in caplog.text
-    assert "agent.configFile: it has no effect: there is no agent beside the plugin" in caplog.text
+    assert "agent.podResourceAPI: it has no effect: the kubelet's pod resources API is not used" in caplog.text
+    assert "agent.configFile: it has no effect: there is no agent" in caplog.text
     assert "nodeResourceTopology" not in caplog.text and "agent.other" not in caplog.text
-    assert "cpuClasses[0].pctPriority: it has no effect: Intel's speed select is not driven" in caplog.text
+    assert "cpuClasses[0].pctPriority: it has no effect: Intel Speed Select is not supported" in caplog.text
 
 
 def test_annotations_that_nobody_reads_are_told_for_the_container(
@@ -660,8 +667,8 @@ def test_a_machine_that_has_changed_is_read_again(runtime: FakeRuntime, tmp_path
     plugin = started(runtime, tmp_path)
     runtime.create_container(pod("a"), ask("a", 2000))
     topology = guest()
-    left = {number: cpu for number, cpu in topology.cpus.items() if number not in (4, 5)}
-    write_machine(tmp_path, replace(topology, cpus=left, offline=frozenset({4, 5})))
+    remainder = {number: cpu for number, cpu in topology.cpus.items() if number not in (4, 5)}
+    write_machine(tmp_path, replace(topology, cpus=remainder, offline=frozenset({4, 5})))
     plugin.configure()
     wait_for(lambda: cpus(runtime) == {"a": "6-7"} or cpus(runtime)["a"] != "4-5")
 
@@ -679,12 +686,12 @@ def test_measurements_are_told_from_the_start_on(runtime: FakeRuntime, tmp_path:
     plugin = started(runtime, tmp_path)
     assert 'nri_policy_topologyaware_zone_container_count{zone="root"} 0' in plugin.measurements()
     create(runtime, pod("own"), ask("own", 2000))
-    found = plugin.measurements()
-    assert 'nri_policy_cpu_allocation_milli_cores{cpu_id="4"} 1000\n' in found
-    assert 'nri_policy_cpu_container_count{cpu_id="6"} 0\n' in found
-    assert 'nri_policy_mem_node_capacity_bytes{node_id="1",node_type="DRAM"} 2147483648\n' in found
-    assert 'nri_policy_mem_node_container_count{node_id="1"} 1\n' in found
-    assert 'nri_policy_mem_node_usage_bytes{node_id="1"} 0\n' in found
+    text = plugin.measurements()
+    assert 'nri_policy_cpu_allocation_milli_cores{cpu_id="4"} 1000\n' in text
+    assert 'nri_policy_cpu_container_count{cpu_id="6"} 0\n' in text
+    assert 'nri_policy_mem_node_capacity_bytes{node_id="1",node_type="DRAM"} 2147483648\n' in text
+    assert 'nri_policy_mem_node_container_count{node_id="1"} 1\n' in text
+    assert 'nri_policy_mem_node_usage_bytes{node_id="1"} 0\n' in text
 
 
 LEFT_ALONE = {"cpu.preserve": "true", "memory.preserve": "true"}
@@ -787,13 +794,13 @@ def test_an_update_is_written_down_and_is_no_more_work_however_many_containers_t
 
 
 def test_a_policy_that_has_placed_nothing_is_not_made_anew_for_those_that_run_already(tmp_path: Path) -> None:
-    made: list[PlacementState | None] = []
+    states: list[PlacementState | None] = []
 
     class Noted(BalloonsPlugin):
         name = "balloons"
 
         def make(self, machine: Any, options: Any, state: PlacementState | None, containers: Any) -> Any:
-            made.append(state)
+            states.append(state)
             return super().make(machine, options, state, containers)
 
     with FakeRuntime(real_time=False) as runtime:
@@ -803,26 +810,26 @@ def test_a_policy_that_has_placed_nothing_is_not_made_anew_for_those_that_run_al
         runtime.containers[one.id].state = m.ContainerState.CONTAINER_RUNNING
         plugin = started(runtime, tmp_path, Noted())
         assert plugin.present.pins[one.id].cpus
-        assert made == [None]
+        assert states == [None]
 
 
 def test_a_container_that_is_pinned_no_more_is_freed_if_all_died_before_the_runtime_had_the_answer(
     runtime: FakeRuntime, tmp_path: Path
 ) -> None:
     started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN])
-    own = create(runtime, pod("own"), ask("own", 2000)).container
+    container_message = create(runtime, pod("own"), ask("own", 2000)).container
     for _ in range(2):
         runtime.disconnect()
         started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN], preserve=PRESERVED)
         assert cpus(runtime) == {"own": "0-15"}
-        runtime.containers[own.id].linux.resources.cpu.cpus = "2-3"  # as if it had not come to that
+        runtime.containers[container_message.id].linux.resources.cpu.cpus = "2-3"  # as if it had not come to that
     took_all(runtime, tmp_path / "state" / "balloons.json")
     assert cpus(runtime) == {"own": "0-15"}
 
 
 @pytest.mark.parametrize("error", [False, True], ids=["fails", "is refused"])
 @pytest.mark.parametrize(
-    ("after", "found"),
+    ("after", "actual"),
     [({"pinCPU": False}, "0-15"), ({"availableResources": {"cpu": "exclude-cpuset:4-7"}}, "8-9")],
     ids=["freed", "moved"],
 )
@@ -832,21 +839,21 @@ def test_an_update_that_the_runtime_has_not_taken_is_asked_for_again_and_told_on
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
     after: Any,
-    found: str,
+    actual: str,
     error: bool,
 ) -> None:
     plugin = started(runtime, tmp_path)
-    own = create(runtime, pod("own"), ask("own", 2000)).container
+    container_message = create(runtime, pod("own"), ask("own", 2000)).container
     with monkeypatch.context() as context:
         if error:
             context.setattr(runtime, "refuse_updates", None)  # TypeError in the runtime
         else:
-            runtime.refuse_updates.add(own.id)
+            runtime.refuse_updates.add(container_message.id)
         reconfigure(plugin, tmp_path, **after)
 
         def is_told() -> bool:
             runtime.tick()
-            return "the runtime has not taken all updates of containers" in caplog.text
+            return "the runtime has not applied all updates of containers" in caplog.text
 
         wait_for(is_told, "it is told")
         create(runtime, pod("other"), ask("other", 1000))  # another update may be taken meanwhile
@@ -856,44 +863,44 @@ def test_an_update_that_the_runtime_has_not_taken_is_asked_for_again_and_told_on
 
     def is_moved() -> bool:
         runtime.tick()
-        return cpus(runtime)["own"] == found
+        return cpus(runtime)["own"] == actual
 
     wait_for(is_moved, lambda: str(cpus(runtime)))
-    assert caplog.text.count("has not taken all updates") == 1
+    assert caplog.text.count("has not applied all updates") == 1
 
 
 def test_an_update_that_failed_because_its_container_has_ended_is_not_told(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin = started(runtime, tmp_path)
-    own = create(runtime, pod("own"), ask("own", 2000)).container
-    late, asked = Pending(False), list[str]()
+    container_message = create(runtime, pod("own"), ask("own", 2000)).container
+    late, requests = Pending(False), list[str]()
 
     def noted(_: object, updates: list[nri.Update]) -> Pending:
-        asked.extend(each.container_id for each in updates)
+        requests.extend(update.container_id for update in updates)
         return late
 
     monkeypatch.setattr(type(plugin.runtime), "update", noted)
     reconfigure(plugin, tmp_path, pinCPU=False)
-    stop(runtime, own)
-    late.finish([nri.Update(own.id)])
+    stop(runtime, container_message)
+    late.finish([nri.Update(container_message.id)])
     create(runtime, pod("other"), ask("other", 1000))
     reconfigure(plugin, tmp_path, pinCPU=True)
-    plugin.ask_again()
-    assert own.id in asked and "has not taken" not in caplog.text
+    plugin.retry_updates()
+    assert container_message.id in requests and "has not applied" not in caplog.text
 
 
 def test_a_container_whose_updates_the_runtime_refuses_for_ever_is_asked_for_less_and_less_often(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin = started(runtime, tmp_path)
-    own = create(runtime, pod("own"), ask("own", 2000)).container
+    container_message = create(runtime, pod("own"), ask("own", 2000)).container
     turns, passed, refuses = list[int](), [0], True
 
     def refused(_: object, updates: list[nri.Update]) -> Pending:
         turns.append(passed[0])
         answer = Pending(False)
-        answer.finish([nri.Update(own.id)] if refuses else [])
+        answer.finish([nri.Update(container_message.id)] if refuses else [])
         return answer
 
     monkeypatch.setattr(type(plugin.runtime), "update", refused)
@@ -901,12 +908,12 @@ def test_a_container_whose_updates_the_runtime_refuses_for_ever_is_asked_for_les
     def pass_turns(number: int) -> None:
         for _ in range(number):
             passed[0] += 1
-            plugin.ask_again()
+            plugin.retry_updates()
 
     reconfigure(plugin, tmp_path, pinCPU=False)
     pass_turns(320)
     assert turns == [0, 2, 4, 8, 16, 32, 64, 128, 192, 256, 320]
-    assert caplog.text.count("has not taken all updates of containers, and is asked again: 1 update failed") == 1
+    assert caplog.text.count("has not applied all updates of containers; retrying: 1 update failed") == 1
     refuses = False
     pass_turns(180)
     assert turns[11:] == [384]
@@ -916,8 +923,8 @@ def test_of_several_answers_it_is_told_how_many_updates_failed_in_all(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin = started(runtime, tmp_path)
-    own = create(runtime, pod("own"), ask("own", 2000)).container
-    answers = [[], [nri.Update(own.id)]]
+    container_message = create(runtime, pod("own"), ask("own", 2000)).container
+    answers = [[], [nri.Update(container_message.id)]]
 
     def answered(_: object, updates: list[nri.Update]) -> Pending:
         answer = Pending(False)
@@ -928,8 +935,8 @@ def test_of_several_answers_it_is_told_how_many_updates_failed_in_all(
     reconfigure(plugin, tmp_path, pinCPU=False)
     reconfigure(plugin, tmp_path, pinCPU=True)
     assert not answers, "it was asked twice"
-    plugin.ask_again()
-    assert "and is asked again: 1 update failed" in caplog.text
+    plugin.retry_updates()
+    assert "retrying: 1 update failed" in caplog.text
 
 
 @pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
@@ -939,41 +946,45 @@ def test_what_changed_with_a_resize_is_asked_for_again_because_the_runtime_may_n
     options = {"balloonTypes": [{"name": "all", "namespaces": ["*"]}]} if kind is BalloonsPlugin else {}
     started(runtime, tmp_path, kind(), **options)
     shared = create(runtime, pod("shared", "burstable"), ask("shared", 500, limit_m=600)).container
-    own_pod, own = pod("own"), ask("own", 14000)
-    create(runtime, own_pod, own)
+    own_pod, container_message = pod("own"), ask("own", 14000)
+    create(runtime, own_pod, container_message)
     before = len(runtime.updates)
-    reply = runtime.update_container(own_pod, own, nri.Update(own).set_cpu_shares(13312))
-    pins = {own.id: reply.resources.cpu.cpus} | {name: each.cpuset_cpus for name, each in reply.updates.items()}
+    reply = runtime.update_container(own_pod, container_message, nri.Update(container_message).set_cpu_shares(13312))
+    pins = {container_message.id: reply.resources.cpu.cpus} | {
+        name: update.cpuset_cpus for name, update in reply.updates.items()
+    }
     assert shared.id in pins, "it changes, too"
 
     def is_done() -> bool:
         runtime.tick()
-        return {each.container_id: each.cpuset_cpus for each in runtime.updates[before:]} == pins
+        return {update.container_id: update.cpuset_cpus for update in runtime.updates[before:]} == pins
 
     wait_for(is_done, lambda: f"{runtime.updates[before:]} are not {pins}")
-    runtime.update_container(own_pod, own, nri.Update(own).set_cpu_shares(13312))
+    runtime.update_container(own_pod, container_message, nri.Update(container_message).set_cpu_shares(13312))
     for _ in range(3):
         runtime.tick()
     assert len(runtime.updates) == before + len(pins), "nothing has changed"
 
 
 @pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
-@pytest.mark.parametrize("again", [False, True], ids=["at once", "after a restart"])
+@pytest.mark.parametrize("restored", [False, True], ids=["at once", "after a restart"])
 def test_one_that_had_no_room_at_the_start_gets_what_it_asks_for_once_there_is_room(
-    runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin], again: bool
+    runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin], restored: bool
 ) -> None:
-    made = {}
+    containers_by_name = {}
     for created, name in enumerate(("first", "second"), 1):
-        own = pod(f"own-{name}")
-        runtime.pods[own.id] = own
-        made[name] = ask(name, 10000, pod=own, created_at=created, state=m.ContainerState.CONTAINER_RUNNING)
-        runtime.containers[made[name].id] = made[name]
+        own_pod = pod(f"own-{name}")
+        runtime.pods[own_pod.id] = own_pod
+        containers_by_name[name] = ask(
+            name, 10000, pod=own_pod, created_at=created, state=m.ContainerState.CONTAINER_RUNNING
+        )
+        runtime.containers[containers_by_name[name].id] = containers_by_name[name]
     own_type = OWN | {"minCPUs": 10, "maxCPUs": 10}
     options = {"balloonTypes": [own_type]} if kind is BalloonsPlugin else {}
     plugin = started(runtime, tmp_path, kind(), **options)
-    second = made["second"]
+    second = containers_by_name["second"]
     assert list(plugin.squeezed) == [second.id]
-    if again:
+    if restored:
         before = cpus(runtime)
         runtime.disconnect()
         plugin = started(runtime, tmp_path, kind(), **options)
@@ -986,8 +997,8 @@ def test_one_that_had_no_room_at_the_start_gets_what_it_asks_for_once_there_is_r
     runtime.tick()
     assert list(plugin.squeezed) == [second.id]
     _, shown = ask_socket(str(tmp_path / "state" / f"{plugin.name}.sock"), "/show", 5)
-    assert [each.partition(": ")[0] for each in shown["squeezed"]] == ["default/own-second/second"]
-    stop(runtime, made["first"])
+    assert [row.partition(": ")[0] for row in shown["squeezed"]] == ["default/own-second/second"]
+    stop(runtime, containers_by_name["first"])
 
     def has_room() -> bool:
         runtime.tick()
@@ -1008,8 +1019,8 @@ def test_what_a_container_asked_for_is_known_also_if_the_plugin_died_before_its_
     assert cpus(runtime) == {"own": "4-7"}
     runtime.disconnect()
     plugin = started(runtime, tmp_path, **less)
-    (own,) = plugin.present.containers.values()
-    assert (cpus(runtime), own.requests.cpu_m) == ({"own": "8-11"}, 1500)
+    (placed,) = plugin.present.containers.values()
+    assert (cpus(runtime), placed.requests.cpu_m) == ({"own": "8-11"}, 1500)
 
 
 def test_one_that_waits_for_its_turn_follows_a_resize_and_gives_way_to_a_later_instance(
@@ -1018,18 +1029,18 @@ def test_one_that_waits_for_its_turn_follows_a_resize_and_gives_way_to_a_later_i
     for name in ("own", "other"):
         its_pod = pod(name)
         runtime.pods[its_pod.id] = its_pod
-        made = ask(name, 1000, pod=its_pod, state=m.ContainerState.CONTAINER_RUNNING)
-        runtime.containers[made.id] = made
-    own, other = runtime.containers.values()
+        container_message = ask(name, 1000, pod=its_pod, state=m.ContainerState.CONTAINER_RUNNING)
+        runtime.containers[container_message.id] = container_message
+    first, other = runtime.containers.values()
     plugin = started(runtime, tmp_path, no_time(TopologyAwarePlugin(), monkeypatch))
-    runtime.update_container(runtime.pods[own.pod_sandbox_id], own, nri.Update(own).set_cpu_shares(3072))
+    runtime.update_container(runtime.pods[first.pod_sandbox_id], first, nri.Update(first).set_cpu_shares(3072))
     state, complaint = Checkpoint(str(tmp_path / "state"), plugin.name).read()
-    assert state is not None and state.containers[own.id].cpu_m == 3000, complaint
+    assert state is not None and state.containers[first.id].cpu_m == 3000, complaint
     later = create(runtime, runtime.pods[other.pod_sandbox_id], ask("other", 2000)).container
     runtime.tick()
-    wait_for(lambda: own.id in plugin.present.containers)
-    assert {name: each.requests.cpu_m for name, each in plugin.present.containers.items()} == {
-        own.id: 3000,
+    wait_for(lambda: first.id in plugin.present.containers)
+    assert {name: container.requests.cpu_m for name, container in plugin.present.containers.items()} == {
+        first.id: 3000,
         later.id: 2000,
     }
 
@@ -1056,13 +1067,13 @@ def test_a_container_that_never_came_to_be_gives_back_its_cpus_with_the_end_of_i
     runtime.stop_pod_sandbox(never)
     wait_for(lambda: list(plugin.present.containers) == [shared.id])
     wait_for(lambda: cpus(runtime) == {"shared": plugin.present.pins[shared.id].cpus})
-    assert {each.container_id for each in runtime.updates} <= set(runtime.containers)
+    assert {update.container_id for update in runtime.updates} <= set(runtime.containers)
 
 
 def test_nothing_is_decided_between_a_removal_and_the_update_that_it_asks_for(
     runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    turns, mine = list[str](), current_thread()
+    turns, this_thread = list[str](), current_thread()
 
     class Lock:
         def __init__(self) -> None:
@@ -1073,21 +1084,21 @@ def test_nothing_is_decided_between_a_removal_and_the_update_that_it_asks_for(
 
         def __exit__(self, *_: object) -> None:
             self._lock.release()
-            if current_thread() is mine:
+            if current_thread() is this_thread:
                 turns.append("another's turn")
 
     def noted(_: object, updates: list[nri.Update]) -> Pending:
-        turns.extend(each.container_id for each in updates)
+        turns.extend(update.container_id for update in updates)
         return Pending(False)
 
     with monkeypatch.context() as context:
         context.setattr(plugin_module, "threading", SimpleNamespace(Lock=Lock))
         plugin = started(runtime, tmp_path)
     shared = create(runtime, pod("shared", "burstable"), ask("shared", 500, limit_m=600)).container
-    own = create(runtime, pod("own"), ask("own", 14000)).container
+    container_message = create(runtime, pod("own"), ask("own", 14000)).container
     monkeypatch.setattr(type(plugin.runtime), "update", noted)
     turns.clear()
-    plugin.remove_container(runtime.pods[own.pod_sandbox_id], own)
+    plugin.remove_container(runtime.pods[container_message.pod_sandbox_id], container_message)
     assert turns[:2] == [shared.id, "another's turn"]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from nri.kube.requests import Requests
 from nri.placement.balloons.policy import Balloons
-from nri.placement.policy import Gauge, account, document, exposition, find
+from nri.placement.policy import Gauge, document, explanation_document, exposition, find_container
 from nri.placement.recorded.machines import Machines
 from nri.placement.topology_aware.policy import TopologyAware
 from tests.support.calls import calls
@@ -25,13 +25,13 @@ def test_a_document_is_json_and_has_every_container_in_its_place(make) -> None:
     policy = make()
     for name, cpu_m in (("a", 2000), ("b", 700), ("c", 0)):
         policy.create(container(name, cpu_m))
-    found = json.loads(json.dumps(document(policy)))
-    assert found["policy"] == policy.name
-    rows = {each["container"]: each for each in found["containers"]}
+    actual = json.loads(json.dumps(document(policy)))
+    assert actual["policy"] == policy.name
+    rows = {place["container"]: place for place in actual["containers"]}
     assert set(rows) == {"default/a/a", "default/b/b", "default/c/c"}
-    for each in found["places"]:
-        for name in each["containers"]:
-            assert rows.pop(name)["place"] == each["name"]
+    for place in actual["places"]:
+        for name in place["containers"]:
+            assert rows.pop(name)["place"] == place["name"]
     assert rows == {}
 
 
@@ -54,7 +54,7 @@ def test_nodes_without_cpus_are_beside_the_packages() -> None:
     shape["distances"] = [[10, 21, 17], [21, 10, 28], [17, 28, 10]]
     topology = Machines({"guest": shape}, DATA).get("guest")
     machine = document(topology_aware(topology))["machine"]
-    assert [(each["number"], each["kind"]) for each in machine["memory_only"]] == [(2, "pmem")]
+    assert [(row["number"], row["kind"]) for row in machine["memory_only"]] == [(2, "pmem")]
 
 
 @POLICIES
@@ -63,13 +63,15 @@ def test_a_container_has_several_names_and_an_unknown_or_ambiguous_one_lists_wha
     for name in ("web-1", "web-2"):
         policy.create(container(name, 500, pod=f"pod-{name}"))
     for words in ("web-1", "default/pod-web-1/web-1", "pod-web-1/web-1", "pod-web-1", "default/pod-web-1"):
-        assert find(policy.containers, words).id == "web-1", words
-    with pytest.raises(LookupError, match=re.escape('"web" may be each of default/pod-web-1/web-1, default/pod-')):
-        find(policy.containers, "web")
-    with pytest.raises(LookupError, match='there is no container "db"; there are default/pod-web-1/web-1, '):
-        find(policy.containers, "db")
-    with pytest.raises(LookupError, match="there are none"):
-        find(make().containers, "")
+        assert find_container(policy.containers, words).id == "web-1", words
+    with pytest.raises(
+        LookupError, match=re.escape('"web" matches several containers: default/pod-web-1/web-1, default/pod-')
+    ):
+        find_container(policy.containers, "web")
+    with pytest.raises(LookupError, match='container "db" not found; containers are default/pod-web-1/web-1, '):
+        find_container(policy.containers, "db")
+    with pytest.raises(LookupError, match="containers are none"):
+        find_container(make().containers, "")
 
 
 @POLICIES
@@ -79,10 +81,10 @@ def test_explaining_changes_nothing(make) -> None:
         policy.create(container(name, cpu_m))
     before = policy.saved(), dict(policy.pins), document(policy)
     for name in ("a", "b", "c"):
-        assert account(policy, name)["id"] == name
+        assert explanation_document(policy, name)["id"] == name
     assert (policy.saved(), dict(policy.pins), document(policy)) == before
     with pytest.raises(KeyError):
-        account(policy, "none")
+        explanation_document(policy, "none")
 
 
 def test_measurements_are_text_of_prometheus_with_labels_escaped_and_large_numbers_whole() -> None:
@@ -146,10 +148,10 @@ ALONE = {"cpu.preserve": "true", "memory.preserve": "true"}
 def test_the_news_of_a_policy_are_all_that_its_events_have_changed(
     policy: TopologyAware | Balloons, turns: list[list[tuple[Any, ...]]]
 ) -> None:
-    kept = policy.saved()
+    state = policy.saved()
     for events in turns:
         for what, *arguments in events:
             getattr(policy, what)(*arguments)
-        assert kept.take(policy.news()), "nothing has changed"
-        assert kept == policy.saved()
-        assert [*kept.containers] == [*policy.containers], "they changed places"
+        assert state.take(policy.changed_entries()), "nothing has changed"
+        assert state == policy.saved()
+        assert [*state.containers] == [*policy.containers], "they changed places"

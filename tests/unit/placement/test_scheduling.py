@@ -20,10 +20,10 @@ CLASSES = [
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"name": ""}, "no name"),
-        ({"nice": 20}, "nice 20 is not from -20 to 19"),
-        ({"policy": "fifo", "priority": 100}, "priority 100 is not from 0 to 99"),
-        ({"policy": "fifo"}, "policy fifo needs a priority"),
+        ({"name": ""}, "must have a name"),
+        ({"nice": 20}, "nice 20 is out of range"),
+        ({"policy": "fifo", "priority": 100}, "priority 100 is out of range"),
+        ({"policy": "fifo"}, "policy fifo requires a priority"),
         ({"policy": "other", "priority": 3}, "priority 3 is for the policies fifo and rr"),
         (
             {"policy": "deadline", "runtime": 5, "deadline": 4},
@@ -31,8 +31,8 @@ CLASSES = [
         ),
         ({"policy": "deadline"}, "policy deadline with runtime 0"),
         ({"runtime": 5}, "runtime 5 is for the policy deadline"),
-        ({"ioPriority": 3}, "ioPriority 3 is for the ioClass rt and be"),
-        ({"ioClass": "be", "ioPriority": 8}, "ioPriority 8 is not from 0 to 7"),
+        ({"ioPriority": 3}, "ioPriority 3 is for ioClass rt and be only"),
+        ({"ioClass": "be", "ioPriority": 8}, "ioPriority 8 is out of range"),
     ],
 )
 def test_what_the_kernel_would_refuse_is_refused(fields: dict[str, Any], words: str) -> None:
@@ -47,7 +47,7 @@ def test_a_deadline_is_its_period_where_none_is_given() -> None:
 
 def test_names_are_used_once_and_known() -> None:
     check_names("classes", ["one"], {("a",): "one", ("b",): ""})
-    with pytest.raises(WrongValue, match=r"classes\[1\].name two are called 'one'"):
+    with pytest.raises(WrongValue, match=r"classes\[1\].name duplicate name 'one'"):
         check_names("classes", ["one", "one"], {})
     with pytest.raises(WrongValue, match="key 'two' is not in classes; write one"):
         check_names("classes", ["one"], {("key",): "two"})
@@ -63,8 +63,8 @@ def test_of_topology_aware_the_annotation_comes_first_then_the_namespace_then_th
     )
 
     def name(**fields: Any) -> str:
-        found = policy.scheduling(container("one", **fields))
-        return "" if found is None else found.name
+        scheduling_class = policy.scheduling(container("one", **fields))
+        return "" if scheduling_class is None else scheduling_class.name
 
     assert name(cpu_m=500) == ""
     assert name() == "rest"
@@ -73,23 +73,23 @@ def test_of_topology_aware_the_annotation_comes_first_then_the_namespace_then_th
     wrong = container("one", scheduling_class="fats")
     assert policy.scheduling(wrong) is None
     assert wrong.doubts == [
-        "annotation scheduling-class.resource-policy.nri.io: there is no class 'fats'; fast, calm, rest"
+        "annotation scheduling-class.resource-policy.nri.io: unknown class 'fats'; defined classes: fast, calm, rest"
     ]
 
 
 def test_of_balloons_the_annotation_comes_first_then_the_type() -> None:
     policy = balloons({"name": "own", "namespaces": ["own"], "schedulingClass": "calm"}, schedulingClasses=CLASSES)
-    for one, wanted in (
+    for one, expected in (
         (container("one", 500, namespace="own"), "calm"),
         (container("two", 500, namespace="own", scheduling_class="fast"), "fast"),
         (container("three", 500), ""),
         (container("four", 500, namespace="own", **{"cpu.preserve": "true"}), ""),
     ):
         policy.create(one)
-        found = policy.scheduling(one)
-        assert ("" if found is None else found.name) == wanted, one.name
+        scheduling_class = policy.scheduling(one)
+        assert ("" if scheduling_class is None else scheduling_class.name) == expected, one.name
 
 
 def test_an_unknown_class_of_service_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"podQoSSchedulingClasses\.Garanteed: is no class of pods"):
+    with pytest.raises(ValueError, match=r"podQoSSchedulingClasses\.Garanteed: is not a QoS class"):
         topology_aware(schedulingClasses=CLASSES, podQoSSchedulingClasses={"Garanteed": "fast"})

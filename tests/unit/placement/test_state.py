@@ -33,10 +33,10 @@ def test_a_container_is_as_it_came_again() -> None:
     one = container("one", 1500)
     one.hints, one.shares, one.mems = {"gpu": Hint(nodes="1")}, 1536, "0-1"
     policy.create(one)
-    told = container("one", 500)
-    policy.saved().restore([told, container("unknown", 1)])
-    assert told.requests == Requests(1500, 1500)
-    assert (told.hints, told.shares, told.mems) == ({"gpu": Hint(nodes="1")}, 1536, "0-1")
+    placed = container("one", 500)
+    policy.saved().restore([placed, container("unknown", 1)])
+    assert placed.requests == Requests(1500, 1500)
+    assert (placed.hints, placed.shares, placed.mems) == ({"gpu": Hint(nodes="1")}, 1536, "0-1")
 
 
 def test_balloons_in_another_order_are_no_change_that_can_be_said() -> None:
@@ -44,9 +44,9 @@ def test_balloons_in_another_order_are_no_change_that_can_be_said() -> None:
     before = PlacementState("balloons", balloons={"a[0]": one, "b[0]": other})
     turned = PlacementState("balloons", balloons={"b[0]": other, "a[0]": one})
     assert deepcopy(before).take(turned.since(before)) is None
-    left = PlacementState("balloons", balloons={"b[0]": other})
-    assert before.take(left.since(before)) == {"balloons": {"a[0]": None}}
-    assert before == left
+    placement_state = PlacementState("balloons", balloons={"b[0]": other})
+    assert before.take(placement_state.since(before)) == {"balloons": {"a[0]": None}}
+    assert before == placement_state
 
 
 def test_of_balloons_and_interrupts_those_that_are_not_given_are_gone_and_of_the_others_they_stay() -> None:
@@ -61,7 +61,7 @@ def test_of_balloons_and_interrupts_those_that_are_not_given_are_gone_and_of_the
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"policy": "balloons", "version": 1}', "it is of version 1, and this program reads version 3"),
+        ('{"policy": "balloons", "version": 1}', "the file has version 1; this program reads version 3"),
         ('{"policy": "balloons", "grants": {"a": {"pool": 1}}}', "grants.a.pool: expected text, not 1"),
         ("{}", "policy: missing"),
     ],

@@ -40,11 +40,11 @@ def root(tmp_path: Path) -> Root:
 
 @pytest.fixture
 def runtime() -> Iterator[FakeRuntime]:
-    with FakeRuntime(real_time=False) as made:
-        yield made
+    with FakeRuntime(real_time=False) as fake_runtime:
+        yield fake_runtime
 
 
-def most(root: Root, *cpus: int) -> list[int]:
+def max_frequencies(root: Root, *cpus: int) -> list[int]:
     return [int(root.read("/" + MOST.format(cpu))) for cpu in cpus]
 
 
@@ -53,58 +53,58 @@ def interrupt(root: Root, number: int) -> str:
 
 
 def test_cpus_follow_their_classes_and_what_the_machine_lacks_is_told_once(root: Root) -> None:
-    said: list[str] = []
-    tuner, policy = Tuner(root, said.append, {}), topology_aware(**CLASSES)
+    text: list[str] = []
+    tuner, policy = Tuner(root, text.append, {}), topology_aware(**CLASSES)
     tuner.apply(policy.tuning(), policy.options, policy.machine)
-    assert most(root, 0, 4, 15) == [1_000_000] * 3
+    assert max_frequencies(root, 0, 4, 15) == [1_000_000] * 3
     lacks = "package_00_die_00, package_01_die_00: min_freq_khz unsupported: there is no /sys/devices/system/cpu/"
-    assert said == tuner.problems == [f"{lacks}intel_uncore_frequency/*/min_freq_khz"]
+    assert text == tuner.problems == [f"{lacks}intel_uncore_frequency/*/min_freq_khz"]
     policy.create(container("a", 2000))
     tuner.apply(policy.tuning(), policy.options, policy.machine)
-    assert most(root, 3, 4, 5, 6) == [1_000_000, 3_000_000, 3_000_000, 1_000_000]
+    assert max_frequencies(root, 3, 4, 5, 6) == [1_000_000, 3_000_000, 3_000_000, 1_000_000]
     policy.release("a")
     tuner.apply(policy.tuning(), policy.options, policy.machine)
-    assert most(root, 4, 5) == [1_000_000] * 2
-    assert len(said) == 1
+    assert max_frequencies(root, 4, 5) == [1_000_000] * 2
+    assert len(text) == 1
 
 
 def test_many_places_that_lack_the_same_are_one_sentence(tmp_path: Path) -> None:
-    said: list[str] = []
+    text: list[str] = []
     policy = topology_aware(**CLASSES)
-    Tuner(Root(tmp_path), said.append, {}).apply(policy.tuning(), policy.options, policy.machine)
-    assert said[0] == (
-        "cpu0, cpu1, cpu2 and 13 more places: scaling_max_freq unsupported: there is no "
+    Tuner(Root(tmp_path), text.append, {}).apply(policy.tuning(), policy.options, policy.machine)
+    assert text[0] == (
+        "cpu0, cpu1, cpu2 and 13 more files: scaling_max_freq unsupported: there is no "
         "/sys/devices/system/cpu/*/cpufreq/scaling_max_freq"
     )
 
 
 def test_an_interrupt_goes_where_it_is_wanted_and_comes_back_also_after_a_restart(root: Root) -> None:
     machine, options = Machine.of(guest()), topology_aware().options
-    said: list[str] = []
+    text: list[str] = []
     irq_affinities = Tuning({}, [IrqAffinity("a", masks.parse("4-5"), ("*nvme*",), ("*",))])
-    kept: list[dict[str, str]] = []
-    tuner = Tuner(root, said.append, {}, lambda: kept.append(tuner.first))
+    remaining: list[dict[str, str]] = []
+    tuner = Tuner(root, text.append, {}, lambda: remaining.append(tuner.first))
     tuner.apply(Tuning(), options, machine)
-    assert not kept, "nobody wants any"
+    assert not remaining, "nobody wants any"
     tuner.apply(irq_affinities, options, machine)
     assert (interrupt(root, 24), interrupt(root, 25)) == ("4-5", "0-3,6-15")
     assert tuner.first == {"24": "0-15", "25": "0-15"}
     tuner.apply(irq_affinities, options, machine)
-    assert kept == [tuner.first], "nothing has changed"
-    second = Tuner(root, said.append, tuner.first)
+    assert remaining == [tuner.first], "nothing has changed"
+    second = Tuner(root, text.append, tuner.first)
     second.apply(Tuning(), options, machine)
     assert (interrupt(root, 24), interrupt(root, 25), second.first) == ("0-15", "0-15", {})
 
 
 def test_interrupts_of_a_device_that_comes_later_go_where_they_are_wanted_until_it_is_gone(root: Root) -> None:
     machine, options = Machine.of(guest()), topology_aware().options
-    wanted = Tuning({}, [IrqAffinity("a", masks.parse("4-5"), ("*nvme*",), ("*",))])
+    tuning = Tuning({}, [IrqAffinity("a", masks.parse("4-5"), ("*nvme*",), ("*",))])
     tuner = Tuner(root, lambda _: None, {})
 
     def later(lines: str) -> None:
         write_files(Path(root.path), {"proc/interrupts": "   CPU0\n 24:  1  PCI nvme0q0\n" + lines})
         for _ in range(60):
-            tuner.apply(wanted, options, machine)
+            tuner.apply(tuning, options, machine)
 
     later("")
     write_files(Path(root.path), {"proc/irq/30/smp_affinity_list": "0-7\n"})
@@ -127,24 +127,24 @@ def test_the_plugin_sets_them_after_each_decision_and_keeps_the_first_cpus_of_in
 ) -> None:
     plugin = started(runtime, tmp_path, **CLASSES)
     plugin.tune()
-    assert most(root, 4, 5) == [1_000_000] * 2
-    own = create(runtime, pod("own", irq_affinity="{claim: ['*nvme*']}"), ask("own", 2000)).container
+    assert max_frequencies(root, 4, 5) == [1_000_000] * 2
+    container_message = create(runtime, pod("own", irq_affinity="{claim: ['*nvme*']}"), ask("own", 2000)).container
     plugin.tune()
-    assert most(root, 4, 5) == [3_000_000] * 2
+    assert max_frequencies(root, 4, 5) == [3_000_000] * 2
     assert interrupt(root, 24) == "4-5"
     state, _ = Checkpoint(str(tmp_path / "state"), "topology-aware").read()
     assert state is not None
     assert state.interrupts == {"24": "0-15"}
-    stop(runtime, own)
+    stop(runtime, container_message)
     plugin.tune()
-    assert (most(root, 4, 5), interrupt(root, 24)) == ([1_000_000] * 2, "0-15")
+    assert (max_frequencies(root, 4, 5), interrupt(root, 24)) == ([1_000_000] * 2, "0-15")
 
 
 def test_the_first_cpus_of_an_interrupt_are_known_if_the_plugin_died_when_it_had_moved_it(
     runtime: FakeRuntime, root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin = started(runtime, tmp_path)
-    own = create(runtime, pod("own", irq_affinity="{claim: ['*nvme*']}"), ask("own", 2000)).container
+    container_message = create(runtime, pod("own", irq_affinity="{claim: ['*nvme*']}"), ask("own", 2000)).container
     write = Root.write
 
     def last(*words: Any) -> None:
@@ -158,7 +158,7 @@ def test_the_first_cpus_of_an_interrupt_are_known_if_the_plugin_died_when_it_had
     assert interrupt(root, 24) == "4-5"
     runtime.disconnect()
     plugin = started(runtime, tmp_path)
-    stop(runtime, own)
+    stop(runtime, container_message)
     with monkeypatch.context() as context:  # it is not forgotten if it cannot be given back now
         context.setattr(Root, "write", lambda *_: (_ for _ in ()).throw(PermissionError(1, "not now")))
         plugin.tune()
@@ -183,7 +183,7 @@ def test_a_plugin_that_takes_no_part_sets_nothing(root: Root) -> None:
     from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
 
     TopologyAwarePlugin().tune()
-    assert most(root, 0) == [2_000_000]
+    assert max_frequencies(root, 0) == [2_000_000]
 
 
 def test_an_interrupt_that_a_type_of_balloons_claims_and_that_may_not_be_moved_is_told(
@@ -191,5 +191,7 @@ def test_an_interrupt_that_a_type_of_balloons_claims_and_that_may_not_be_moved_i
 ) -> None:
     types = [{"name": "net", "irqClaim": ["PCI eth0"]}, {"name": "disk", "irqClaim": ["PCI nvme*"]}]
     started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=types, controllableInterrupts=["PCI nvme*"])
-    (told,) = [each.getMessage() for each in caplog.records if "irqClaim" in each.getMessage()]
-    assert told.startswith("balloonTypes net: irqClaim: 'PCI eth0' is interrupt 25 (PCI eth0), which may not be moved")
+    (messages,) = [record.getMessage() for record in caplog.records if "irqClaim" in record.getMessage()]
+    assert messages.startswith(
+        "balloonTypes net: irqClaim: 'PCI eth0' is interrupt 25 (PCI eth0), which may not be moved"
+    )

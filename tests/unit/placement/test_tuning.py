@@ -20,11 +20,11 @@ from nri.placement.tuning import (
     IrqAffinity,
     Tuning,
     affinities,
-    check_asked,
+    check_annotations,
     class_of,
-    described,
     irq_affinity_of,
     settings,
+    tuning_document,
 )
 from tests.support.placement import balloons, container, guest, topology_aware
 
@@ -34,69 +34,69 @@ FAST, SLOW = CpuClass("fast", minFreq="turbo", turboPriority=1), CpuClass("slow"
 
 
 @pytest.mark.parametrize(
-    ("given", "khz"),
+    ("values", "khz"),
     [("3.2GHz", 3_200_000), ("2900MHz", 2_900_000), ("2900000kHz", 2_900_000), ("2900000", 2_900_000),
      (1_000_000, 1_000_000), ("min", 800_000), ("base", 2_000_000), ("turbo", 3_600_000), ("", 0)],
 )  # fmt: skip
-def test_a_frequency_is_a_number_with_a_unit_or_a_name(given: str | int, khz: int) -> None:
-    kind = CpuClass("x", maxFreq=given)
+def test_a_frequency_is_a_number_with_a_unit_or_a_name(values: str | int, khz: int) -> None:
+    kind = CpuClass("x", maxFreq=values)
     assert settings([kind], {"x": 0b10}, MACHINE, lambda _: LIMITS).cpus == {1: Setting(max_khz=khz)}
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("values", "words"),
     [
-        ({"name": ""}, "has no name"),
-        ({"minFreq": "fast"}, "minFreq 'fast' is no frequency; write 3.2GHz"),
-        ({"uncoreMaxFreq": "3200GHz"}, "uncoreMaxFreq '3200GHz' is no frequency"),
-        ({"pctMinFreq": "0MHz"}, "pctMinFreq '0MHz' is no frequency"),
+        ({"name": ""}, "must have a name"),
+        ({"minFreq": "fast"}, "minFreq 'fast' is not a frequency; write 3.2GHz"),
+        ({"uncoreMaxFreq": "3200GHz"}, "uncoreMaxFreq '3200GHz' is not a frequency"),
+        ({"pctMinFreq": "0MHz"}, "pctMinFreq '0MHz' is not a frequency"),
         ({"minFreq": "3GHz", "maxFreq": 2_000_000}, r"minFreq 3GHz is above maxFreq \(2000000\)"),
         ({"uncoreMinFreq": "2.1GHz", "uncoreMaxFreq": "2GHz"}, "uncoreMinFreq 2.1GHz is above uncoreMaxFreq"),
-        ({"energyPerformancePreference": 256}, "is not from 0 to 255"),
-        ({"freqGovernor": "../x"}, "is no name of a governor"),
+        ({"energyPerformancePreference": 256}, "is out of range"),
+        ({"freqGovernor": "../x"}, "is not a valid name of a governor"),
         ({"pctPriority": "high", "sstClosID": 1}, "exclude each other"),
     ],
 )
-def test_a_class_that_no_machine_could_have_is_refused(given: dict[str, Any], words: str) -> None:
+def test_a_class_that_no_machine_could_have_is_refused(values: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        CpuClass(**{"name": "x", **given})
+        CpuClass(**{"name": "x", **values})
 
 
-@pytest.mark.parametrize("given", [{"minFreq": "2GHz", "maxFreq": "2GHz"}, {"minFreq": "turbo", "maxFreq": "2GHz"},
+@pytest.mark.parametrize("values", [{"minFreq": "2GHz", "maxFreq": "2GHz"}, {"minFreq": "turbo", "maxFreq": "2GHz"},
                                    {"minFreq": "2GHz", "maxFreq": "base"}, {"minFreq": "2GHz"}])  # fmt: skip
-def test_frequencies_that_are_equal_or_that_the_machine_says_are_taken(given: dict[str, Any]) -> None:
-    assert CpuClass("x", **given)
+def test_frequencies_that_are_equal_or_that_the_machine_says_are_taken(values: dict[str, Any]) -> None:
+    assert CpuClass("x", **values)
 
 
 def test_keys_that_are_not_carried_out_are_told_with_the_reason() -> None:
     kind = CpuClass("x", pctPriority="high", pctMaxFreq="turbo", publishExtendedResource=True)
-    told = dict(kind.without_effect())
-    assert list(told) == ["pctPriority", "pctMaxFreq", "publishExtendedResource"]
+    message = dict(kind.without_effect())
+    assert list(message) == ["pctPriority", "pctMaxFreq", "publishExtendedResource"]
     assert list(SLOW.without_effect()) == []
 
 
 def test_only_the_class_of_the_highest_priority_in_a_package_has_turbo() -> None:
     members = {"fast": masks.parse("0"), "slow": masks.parse("1,8")}
-    found = settings([FAST, SLOW], members, MACHINE, lambda _: LIMITS).cpus
-    assert found[0] == Setting(3_600_000)
-    assert found[1] == Setting(2_000_000, 2_000_000), "in the package of the faster class"
-    assert found[8] == Setting(2_000_000, 3_600_000), "in another package"
-    whole = settings([FAST, SLOW], members, MACHINE, lambda _: LIMITS, one_turbo_domain=True).cpus
-    assert whole[8] == Setting(2_000_000, 2_000_000)
+    actual = settings([FAST, SLOW], members, MACHINE, lambda _: LIMITS).cpus
+    assert actual[0] == Setting(3_600_000)
+    assert actual[1] == Setting(2_000_000, 2_000_000), "in the package of the faster class"
+    assert actual[8] == Setting(2_000_000, 3_600_000), "in another package"
+    cpu_settings = settings([FAST, SLOW], members, MACHINE, lambda _: LIMITS, one_turbo_domain=True).cpus
+    assert cpu_settings[8] == Setting(2_000_000, 2_000_000)
 
 
 def test_what_lies_between_the_cpus_of_a_die_has_the_most_of_what_its_classes_ask_for() -> None:
     kinds = [CpuClass("a", uncoreMinFreq="1GHz"), CpuClass("b", uncoreMinFreq="2GHz", uncoreMaxFreq="3GHz")]
-    found = settings(kinds, {"a": masks.parse("0,8"), "b": masks.parse("1")}, MACHINE, lambda _: LIMITS)
-    assert found.uncore == {(0, 0): (2_000_000, 3_000_000), (1, 0): (1_000_000, 0)}
+    cpu_settings = settings(kinds, {"a": masks.parse("0,8"), "b": masks.parse("1")}, MACHINE, lambda _: LIMITS)
+    assert cpu_settings.uncore == {(0, 0): (2_000_000, 3_000_000), (1, 0): (1_000_000, 0)}
 
 
 def test_idle_states_are_switched_on_again_where_another_class_has_switched_them_off() -> None:
     kinds = [CpuClass("awake", disabledCstates=["C6"], energyPerformancePreference=0, freqGovernor="performance"), SLOW]
-    found = settings(kinds, {"awake": 1, "slow": 2, "gone": 4}, MACHINE, lambda _: LIMITS).cpus
-    assert found[0] == Setting(0, 0, "performance", "0", frozenset({"C6"}))
-    assert found[1].disabled == frozenset()
-    assert 2 not in found
+    cpu_settings = settings(kinds, {"awake": 1, "slow": 2, "gone": 4}, MACHINE, lambda _: LIMITS).cpus
+    assert cpu_settings[0] == Setting(0, 0, "performance", "0", frozenset({"C6"}))
+    assert cpu_settings[1].disabled == frozenset()
+    assert 2 not in cpu_settings
 
 
 # -- interrupts --------------------------------------------------------------------------------------------------------
@@ -104,36 +104,36 @@ def test_idle_states_are_switched_on_again_where_another_class_has_switched_them
 INTERRUPTS = {24: ("PCI-MSI 1-edge nvme0q0", 0b1111), 25: ("PCI-MSI 2-edge eth0", 0b1111), 26: ("timer", 0b1)}
 
 
-def found(*irq_affinities: IrqAffinity, controllable: tuple[str, ...] = ("*",)) -> dict[int, int]:
+def moved(*irq_affinities: IrqAffinity, controllable: tuple[str, ...] = ("*",)) -> dict[int, int]:
     return affinities(INTERRUPTS, irq_affinities, controllable, 0b11111111)
 
 
 def test_an_interrupt_that_is_claimed_comes_to_all_that_claim_it() -> None:
-    assert found() == {24: 0b1111, 25: 0b1111, 26: 0b1}
-    assert found(IrqAffinity("a", 0b10, ("*nvme*",)), IrqAffinity("b", 0b100, ("24",)))[24] == 0b110
-    assert found(IrqAffinity("a", 0b10, ("*eth0 *",)))[25] == 0b10, "a description has a space behind it"
+    assert moved() == {24: 0b1111, 25: 0b1111, 26: 0b1}
+    assert moved(IrqAffinity("a", 0b10, ("*nvme*",)), IrqAffinity("b", 0b100, ("24",)))[24] == 0b110
+    assert moved(IrqAffinity("a", 0b10, ("*eth0 *",)))[25] == 0b10, "a description has a space behind it"
 
 
 def test_one_that_is_masked_comes_to_the_other_cpus_and_never_to_none() -> None:
-    masked = found(IrqAffinity("a", 0b11, mask=("*",)))
+    masked = moved(IrqAffinity("a", 0b11, mask=("*",)))
     assert masked == {24: 0b1100, 25: 0b1100, 26: 0b11111100}
-    assert found(IrqAffinity("a", 0b11111111, mask=("*",)))[26] == 0b1
+    assert moved(IrqAffinity("a", 0b11111111, mask=("*",)))[26] == 0b1
 
 
 def test_of_claims_and_masks_the_second_ones_hold() -> None:
     both = IrqAffinity("a", 0b10, ("*eth0 *",), ("*",))
-    assert found(both)[25] == 0b10
-    assert found(both)[24] == 0b1101
-    assert found(both._replace(claim_first=True))[25] == 0b1101
+    assert moved(both)[25] == 0b10
+    assert moved(both)[24] == 0b1101
+    assert moved(both._replace(claim_first=True))[25] == 0b1101
 
 
 def test_a_sink_takes_those_that_nobody_claims() -> None:
-    sunk = found(IrqAffinity("sink", 0b1, sink=True), IrqAffinity("b", 0b10, ("*nvme*",)))
+    sunk = moved(IrqAffinity("sink", 0b1, sink=True), IrqAffinity("b", 0b10, ("*nvme*",)))
     assert sunk == {24: 0b10, 25: 0b1, 26: 0b1}
 
 
 def test_only_controllable_ones_are_moved() -> None:
-    assert list(found(IrqAffinity("a", 1, ("*",)), controllable=("*nvme*",))) == [24]
+    assert list(moved(IrqAffinity("a", 1, ("*",)), controllable=("*nvme*",))) == [24]
 
 
 # -- containers --------------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def test_only_controllable_ones_are_moved() -> None:
 
 def test_a_container_s_annotations_are_read() -> None:
     good = container("c", 2000, cpu_class="fast", irq_affinity='{claim: ["*eth*", 24], mode: claim-first}')
-    check_asked(good, True, [FAST])
+    check_annotations(good, True, [FAST])
     assert class_of(good, [FAST], "slow") == "fast"
     assert irq_affinity_of(good, 0b110) == IrqAffinity("default/c/c", 0b110, ("*eth*", "24"), (), True)
     assert irq_affinity_of(good, 0) is None
@@ -150,16 +150,20 @@ def test_a_container_s_annotations_are_read() -> None:
 
 def test_one_that_asks_for_too_little_to_have_shares_has_no_cpus_of_its_own() -> None:
     least = container("c", 0, 1 << 20, qos="Guaranteed", **{"irq_affinity/container.c": "{mask: ['*']}"})
-    with pytest.raises(NoPlace, match="it has no CPUs of its own"):
-        check_asked(least, False, [])
+    with pytest.raises(NoPlace, match="the container has no exclusive CPUs"):
+        check_annotations(least, False, [])
 
 
 FOR_ITSELF, FOR_ALL = "container.c", "pod"
-NOT_OWN, UNKNOWN, UNREAD = "it has no CPUs of its own", "there is no CPU class 'turbo'; fast", "irq-affinity"
+NOT_OWN, UNKNOWN, UNREAD = (
+    "the container has no exclusive CPUs",
+    "unknown CPU class 'turbo'; write fast",
+    "irq-affinity",
+)
 
 
 @pytest.mark.parametrize(
-    ("key", "scope", "value", "qos", "own", "refused"),
+    ("key", "scope", "value", "qos", "has_exclusive", "refused"),
     [
         ("cpu_class", FOR_ITSELF, "fast", "Guaranteed", False, NOT_OWN),
         ("cpu_class", FOR_ITSELF, "fast", "Burstable", False, NOT_OWN),
@@ -180,42 +184,42 @@ NOT_OWN, UNKNOWN, UNREAD = "it has no CPUs of its own", "there is no CPU class '
     ],
 )  # fmt: skip
 def test_what_a_container_asks_of_its_own_cpus_in_vain_refuses_it_and_what_its_pod_asks_only_if_none_could_have_it(
-    key: str, scope: str, value: str, qos: str, own: bool, refused: str
+    key: str, scope: str, value: str, qos: str, has_exclusive: bool, refused: str
 ) -> None:
     one = container("c", 2000, qos=qos, **{f"{key}/{scope}": value})
-    whole = f"annotation {key.replace('_', '-')}.resource-policy.nri.io/{scope}: "
+    total = f"annotation {key.replace('_', '-')}.resource-policy.nri.io/{scope}: "
     if not refused:
-        check_asked(one, own, [FAST])
+        check_annotations(one, has_exclusive, [FAST])
         return
-    with pytest.raises(NoPlace, match=re.escape(whole)) as error:
-        check_asked(one, own, [FAST])
+    with pytest.raises(NoPlace, match=re.escape(total)) as error:
+        check_annotations(one, has_exclusive, [FAST])
     assert refused in error.value.reason
 
 
 def test_without_classes_a_class_that_is_asked_for_has_no_effect_and_nor_has_an_unknown_key() -> None:
     one = container("c", 2000, irq_affinity="{Claim: ['*'], mask: , other: 1}", **{"cpu_class/container.c": "fast"})
-    check_asked(one, False, [])
+    check_annotations(one, False, [])
     assert irq_affinity_of(one, 1) == IrqAffinity("default/c/c", 1, ("*",))
-    assert [each.split(": ", 1)[1] for each in one.doubts] == [
-        "it has no effect, for cpuClasses defines none", "'other' is no key; known keys: claim, mask, mode"
+    assert [doubt.split(": ", 1)[1] for doubt in one.doubts] == [
+        "it has no effect: cpuClasses is empty", "unknown key 'other'; known keys: claim, mask, mode"
     ]  # fmt: skip
 
 
 def test_one_that_runs_already_has_no_say_in_what_could_not_be_read() -> None:
     one = container("c", 0, qos="Guaranteed", cpu_class="turbo", irq_affinity="[1]")
-    check_asked(one, False, [FAST])
+    check_annotations(one, False, [FAST])
     assert (class_of(one, [FAST], "slow"), irq_affinity_of(one, 1)) == ("slow", None)
     assert len(one.doubts) == 1
 
 
 @pytest.mark.parametrize(
-    ("patterns", "controllable", "ours", "original"),
+    ("patterns", "controllable", "actual", "original"),
     [
         ("claim: ['*eth0*']", ["*nvme*"], "'*eth0*' is interrupt 25 (PCI-MSI 2-edge eth0)", True),
         ("claim: ['*nvme*'], mask: ['*eth*']", ["*nvme*"], "'*eth*' is interrupt 25", True),
         ("claim: ['*nvme*']", ["*nvme*"], "", False),
         ("mask: ['*']", ["*nvme*"], "", True),
-        ("mask: ['*']", [], "nvme0q0), which may not be moved here; controllableInterrupts: none", True),
+        ("mask: ['*']", [], "nvme0q0), which may not be moved; controllableInterrupts: none", True),
         ("claim: [26]", ["*nvme*", "*eth*"], "'26' is interrupt 26 (timer)", False),
         ("claim: [26]", ["26"], "", False),
         ("claim: ['*sda*']", ["*nvme*"], "", False),
@@ -223,22 +227,22 @@ def test_one_that_runs_already_has_no_say_in_what_could_not_be_read() -> None:
     ],
 )  # fmt: skip
 def test_interrupts_that_may_not_be_moved_refuse_a_container_that_asks_for_them_alone(
-    patterns: str, controllable: list[str], ours: str, original: bool
+    patterns: str, controllable: list[str], actual: str, original: bool
 ) -> None:
     for choices in (Choices.DEFAULT, replace(Choices.DEFAULT, movable_interrupts_will_do=False), Choices.REFERENCE):
-        found = {number: words for number, (words, _) in INTERRUPTS.items()}
+        outcome = {number: words for number, (words, _) in INTERRUPTS.items()}
         like = topology_aware(choices=choices, controllableInterrupts=controllable)
         devices = Devices()
-        devices.interrupts = found.copy  # type: ignore[method-assign]
+        devices.interrupts = outcome.copy  # type: ignore[method-assign]
         policy = TopologyAware(like.machine, like.options, choices, devices=devices)
-        asked = container("c", 2000, irq_affinity=f"{{{patterns}}}")
-        if ours if choices is Choices.DEFAULT else original:
+        placed = container("c", 2000, irq_affinity=f"{{{patterns}}}")
+        if actual if choices is Choices.DEFAULT else original:
             with pytest.raises(NoPlace, match=r"annotation irq-affinity\.resource-policy") as error:
-                policy.create(asked)
-            assert choices is not Choices.DEFAULT or ours in error.value.reason
+                policy.create(placed)
+            assert choices is not Choices.DEFAULT or actual in error.value.reason
             assert policy.pins == {}
         else:
-            assert policy.create(asked)["c"].cpus
+            assert policy.create(placed)["c"].cpus
 
 
 # -- of policies -------------------------------------------------------------------------------------------------------
@@ -247,28 +251,28 @@ CLASSES = [{"name": "low", "maxFreq": "base"}, {"name": "system"}, {"name": "own
            "energyPerformancePreference": 0, "disabledCstates": ["C6", "C8"]}]  # fmt: skip
 
 
-def told(tuning: Tuning) -> dict[str, str]:
+def class_cpus(tuning: Tuning) -> dict[str, str]:
     return {name: masks.text(cpus) for name, cpus in tuning.classes.items()}
 
 
 def test_topology_aware_s_shared_reserved_and_own_cpus_have_their_classes() -> None:
     policy = topology_aware(cpuClasses=CLASSES, sharedPoolCPUClass="low", reservedPoolCPUClass="system",
                             defaultExclusiveCPUClass="own")  # fmt: skip
-    assert told(policy.tuning()) == {"low": "1-15", "system": "0"}
+    assert class_cpus(policy.tuning()) == {"low": "1-15", "system": "0"}
     policy.create(container("a", 2000))
     policy.create(container("b", 2000, irq_affinity="{mask: ['*']}", **{"cpu_class/container.b": "fast"}))
     policy.create(container("c", 500, qos="Burstable", cpu_class="fast"))
-    assert told(policy.tuning()) == {"low": "1-3,6-7,10-15", "system": "0", "own": "4-5", "fast": "8-9"}
+    assert class_cpus(policy.tuning()) == {"low": "1-3,6-7,10-15", "system": "0", "own": "4-5", "fast": "8-9"}
     assert policy.tuning().irq_affinities == [IrqAffinity("default/b/b", 0b1100000000, (), ("*",))]
     shown = document(policy)
     assert {"class": "fast", "cpus": "8-9", "settings": "minFreq turbo, disabledCstates C6 C8, "
             "energyPerformancePreference 0"} in shown["cpu_classes"]  # fmt: skip
     assert shown["interrupts"] == [{"who": "default/b/b", "cpus": "8-9", "claim": [], "mask": ["*"], "sink": False}]
-    with pytest.raises(NoPlace, match="it has no CPUs of its own"):
+    with pytest.raises(NoPlace, match="the container has no exclusive CPUs"):
         policy.create(container("d", 500, **{"cpu_class/container.d": "fast"}))
     policy.release("b")
     policy.release("a")
-    assert told(policy.tuning()) == {"low": "1-15", "system": "0"}
+    assert class_cpus(policy.tuning()) == {"low": "1-15", "system": "0"}
     assert policy.tuning().irq_affinities == []
 
 
@@ -276,8 +280,8 @@ def test_without_classes_topology_aware_has_none() -> None:
     policy = topology_aware()
     policy.create(container("a", 2000))
     assert policy.tuning() == Tuning({}, [])
-    assert described([], Tuning({"x": 1})) == {"cpu_classes": [], "interrupts": []}
-    with pytest.raises(ValueError, match="sharedPoolCPUClass: missing"):
+    assert tuning_document([], Tuning({"x": 1})) == {"cpu_classes": [], "interrupts": []}
+    with pytest.raises(ValueError, match="sharedPoolCPUClass: required"):
         topology_aware(cpuClasses=CLASSES)
 
 
@@ -289,7 +293,7 @@ def test_balloons_cpus_and_idle_ones_have_their_classes_and_types_their_interrup
     )  # fmt: skip
     policy.create(container("a", 1000))
     classes, irq_affinities = policy.tuning()
-    (quiet,) = [each for each in policy.balloons if each.type.name == "quiet"]
+    (quiet,) = [balloon for balloon in policy.balloons if balloon.type.name == "quiet"]
     assert classes["fast"] == quiet.cpus
     assert classes["low"] == policy.free
     by_name = {rule.who: rule for rule in irq_affinities}

@@ -16,27 +16,32 @@ def test_keys_that_are_given_in_vain_are_told_with_the_reason() -> None:
     policy = balloons(
         one, agent={"podResourceAPI": True, "other": False}, control={"rdt": {"enable": True}, "blockio": {}}, log={}
     )
-    asked = "it has no effect: the kubelet's pod resources are not asked"
-    assert {each.key: each.reason for each in unread_keys(policy.options, 16)} == {
+    requests = "it has no effect: the kubelet's pod resources API is not used"
+    assert {key.key: key.reason for key in unread_keys(policy.options, 16)} == {
         "control.rdt": "it has no effect: classes of block I/O and RDT are set by the plugin rdt",
-        "agent.podResourceAPI": asked,
-        "balloonTypes[0].preferCloseToDevices[0]": asked,
+        "agent.podResourceAPI": requests,
+        "balloonTypes[0].preferCloseToDevices[0]": requests,
     }
     assert list(unread_keys(topology_aware().options, 16)) == []
+    classes = {"control": {"cpu": {"classes": {"turbo": {"minFreq": 1}}}}, "sharedPoolCPUClass": "turbo"}
+    assert {complaint.key: complaint.reason for complaint in unread_keys(topology_aware(**classes).options, 16)} == {
+        "control.cpu": "it has no effect: classes of CPUs are read from cpuClasses",
+        "sharedPoolCPUClass": "it has no effect: 'turbo' is not in cpuClasses; these CPUs stay as they are",
+    }
 
 
 def test_a_type_that_wants_more_cpus_than_there_are_is_told() -> None:
     options = balloons({"name": "big", "minCPUs": 17}, {"name": "all", "minCPUs": 16}).options
-    (told,) = unread_keys(options, 16)
-    assert told.key == "balloonTypes[0].minCPUs"
-    assert told.reason == "17 is above the 16 CPUs that there are: no balloon big can be made"
+    (complaint,) = unread_keys(options, 16)
+    assert complaint.key == "balloonTypes[0].minCPUs"
+    assert complaint.reason == "17 exceeds the machine's 16 CPUs: no balloon big can be created"
 
 
 def test_annotations_of_the_other_policy_are_told_and_those_that_could_not_be_read() -> None:
     one = container("c", 500, **{"irq_affinity/pod": "{}", "toptierlimit": "1G"})
     one.doubt("memory-type", "x")
-    told = list(unread_annotations(one, KNOWN, Balloons.unread_annotations))
-    assert [each.split(": ")[0] for each in told] == [
+    warnings = list(unread_annotations(one, KNOWN, Balloons.unread_annotations))
+    assert [row.split(": ")[0] for row in warnings] == [
         "annotation memory-type.resource-policy.nri.io",
         "annotation toptierlimit.resource-policy.nri.io has no effect",
         "annotation irq-affinity.resource-policy.nri.io has no effect",
@@ -46,7 +51,7 @@ def test_annotations_of_the_other_policy_are_told_and_those_that_could_not_be_re
 
 
 def test_an_annotation_that_looks_misspelt_is_told_with_the_one_that_it_resembles() -> None:
-    told = {
+    message = {
         "prefer-share-cpus.resource-policy.nri.io/container.c": "prefer-shared-cpus.resource-policy.nri.io",
         "resource-policy.nri.io/afinity": "resource-policy.nri.io/affinity",
         "prefer-shared-cpus.resource-policy.nri.io/pod": "",
@@ -55,7 +60,7 @@ def test_an_annotation_that_looks_misspelt_is_told_with_the_one_that_it_resemble
         "example.com/affinity": "",
     }
     one = container("c", 500)
-    one.pod = replace(one.pod, annotations=dict.fromkeys(told, "x"))
+    one.pod = replace(one.pod, annotations=dict.fromkeys(message, "x"))
     assert list(unread_annotations(one, KNOWN, TopologyAware.unread_annotations)) == [
-        f"annotation {key} is not read; did you mean {near}?" for key, near in told.items() if near
+        f"annotation {key} is not read; did you mean {close}?" for key, close in message.items() if close
     ]

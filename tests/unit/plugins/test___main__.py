@@ -26,9 +26,9 @@ def start(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
 
 
 def test_the_first_argument_names_the_plugin_and_is_none_of_its_flags() -> None:
-    done = start("template", "--version", NRI_PLUGIN_NAME="another")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("template: nri ")
+    process = start("template", "--version", NRI_PLUGIN_NAME="another")
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.startswith("template: nri ")
 
 
 def test_without_one_the_environment_names_the_plugin(tmp_path: Path) -> None:
@@ -42,29 +42,29 @@ def test_without_one_the_environment_names_the_plugin(tmp_path: Path) -> None:
 
 
 def test_a_plugin_s_exit_code_is_that_of_the_program(tmp_path: Path) -> None:
-    done = start("template", "-idx", "10", "--no-reconnect", "-socket-path", str(tmp_path / "none"))
-    assert done.returncode == 3, done.stderr
+    process = start("template", "-idx", "10", "--no-reconnect", "-socket-path", str(tmp_path / "none"))
+    assert process.returncode == 3, process.stderr
 
 
 @pytest.mark.parametrize("name", ["no-such", "../template", "template.plugin", "-"])
 def test_a_name_that_is_none_is_refused_with_those_that_are(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert program.main([], {"NRI_PLUGIN_NAME": name}) == 2
-    told = capsys.readouterr().err
-    assert told.startswith(f"error: there is no plugin {name!r}; there are ")
-    assert "template" in told
+    lines = capsys.readouterr().err
+    assert lines.startswith(f"error: no plugin {name!r}. Plugins: ")
+    assert "template" in lines
 
 
 def test_no_name_at_all_is_refused_likewise(capsys: pytest.CaptureFixture[str]) -> None:
     assert program.main(["-idx", "10"], {}) == 2
-    assert capsys.readouterr().err.startswith("error: no plugin is named; there are ")
+    assert capsys.readouterr().err.startswith("error: the name of a plugin is required. Plugins: ")
 
 
 @pytest.mark.parametrize("flag", ["--help", "-help", "-h"])
 def test_without_a_name_the_help_is_the_usage_and_the_names(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert program.main([flag], {}) == 0
-    told = capsys.readouterr()
-    assert told.out.startswith("usage: python -m nri.plugins NAME [FLAGS]") and "hook-injector" in told.out
-    assert not told.err
+    captured = capsys.readouterr()
+    assert captured.out.startswith("usage: python -m nri.plugins NAME [FLAGS]") and "hook-injector" in captured.out
+    assert not captured.err
 
 
 def test_the_words_behind_the_name_are_those_of_the_plugin_s_program(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,21 +83,21 @@ def test_a_folder_of_plugins_without_a_program_is_no_plugin(monkeypatch: pytest.
     (tmp_path / "whole_one" / "plugin.py").touch()
     with monkeypatch.context() as patch:
         patch.setattr(nri.plugins, "__path__", [str(tmp_path)])
-        found = [program.bundled(name) for name in ("half-one", "whole-one")]
+        rows = [program.bundled(name) for name in ("half-one", "whole-one")]
     for name in ("half_one", "whole_one"):
         del sys.modules[f"nri.plugins.{name}"]
         delattr(nri.plugins, name)
-    assert found == [None, "nri.plugins.whole_one.plugin"]
+    assert rows == [None, "nri.plugins.whole_one.plugin"]
 
 
 def test_started_without_a_name_it_ends_with_2() -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "nri.plugins"],
         env={name: value for name, value in os.environ.items() if name != "NRI_PLUGIN_NAME"},
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: no plugin is named; there are ")
+    assert (process.returncode, process.stdout) == (2, "")
+    assert process.stderr.startswith("error: the name of a plugin is required. Plugins: ")
 
 
 def test_a_plugin_of_another_distribution_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,10 +112,10 @@ def test_a_start_loads_no_command_and_no_metadata() -> None:
     words = "import sys, runpy; sys.argv[1:] = ['template', '--help']\n"
     words += "try: runpy.run_module('nri.plugins', run_name='__main__')\nexcept SystemExit: pass\n"
     words += "print('loaded:', *sys.modules)"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", words], env=unmeasured(), capture_output=True, text=True, timeout=60, check=True
     )
-    loaded = set(done.stdout.rpartition("loaded:")[2].split())
+    loaded = set(process.stdout.rpartition("loaded:")[2].split())
     assert "nri.stub.program.start" in loaded
     assert not {"click", "importlib.metadata", "asyncio", "dataclasses", "inspect"} & loaded
 

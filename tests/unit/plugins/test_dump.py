@@ -36,7 +36,7 @@ def test_it_looks_like_the_go_librarys() -> None:
     container.state = m.ContainerState.CONTAINER_RUNNING
     container.annotations["yes"] = "true"
     lines = yaml_lines(tree_of(container))
-    wanted = """
+    expected = """
 env:
 - A=b c
 id: c1
@@ -55,7 +55,7 @@ mounts:
   type: bind
 name: app
 """
-    assert wanted.strip() in "\n".join(lines)
+    assert expected.strip() in "\n".join(lines)
     assert '  "yes": "true"' in lines
     assert "state: 3" in lines
 

@@ -58,7 +58,7 @@ def test_a_launcher_is_found_by_its_name_with_or_without_index(tmp_path: Path) -
     assert installation.find(tmp_path, "a") == installation.find(tmp_path, "10-a") == tmp_path / "10-a"
     assert installation.find(tmp_path, "20-a") is None
     error = installation.not_there(tmp_path, "20-a")
-    assert str(error) == f"{tmp_path}: no plugin 20-a there. Did you mean 10-a? There are: 10-a"
+    assert str(error) == f"{tmp_path}: plugin 20-a not found. Did you mean 10-a? Plugins there: 10-a"
 
 
 def test_configuration_is_left_over_when_its_plugin_is_gone(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_configuration_is_left_over_when_its_plugin_is_gone(tmp_path: Path) -> N
     assert installation.find_left_over(folder, drop_ins, "a") == drop_ins / "10-a.conf"
     assert installation.find_left_over(folder, drop_ins, "30-b") == drop_ins / "30-b.conf"
     assert installation.find_left_over(folder, drop_ins, "c") is None
-    with pytest.raises(NriError, match=r"several files are left of b: 20-b\.conf, 30-b\.conf"):
+    with pytest.raises(NriError, match=r"several files of b remain: 20-b\.conf, 30-b\.conf"):
         installation.find_left_over(folder, drop_ins, "b")
     (folder / "10-a").touch()
     assert installation.find_left_over(folder, drop_ins, "a") is None, "it belongs to a plugin that is there"
@@ -85,7 +85,7 @@ def test_what_starts_a_plugin_depends_on_what_it_is(tmp_path: Path) -> None:
         installation.command_of(program)
     wasm = program.with_name("plugin.wasm")
     wasm.write_bytes(b"\0asm\1\0\0\0")
-    with pytest.raises(NriError, match=r"needs no launcher\. Put it there: install -m 755 .*plugin\.wasm"):
+    with pytest.raises(NriError, match=r"without a launcher\. Install it: install -m 755 .*plugin\.wasm"):
         installation.command_of(wasm)
     program.chmod(0o755)
     assert installation.command_of(program) == [str(program)]
@@ -93,7 +93,7 @@ def test_what_starts_a_plugin_depends_on_what_it_is(tmp_path: Path) -> None:
 
 def test_a_second_index_and_a_foreign_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "10-a").write_text("#!/bin/sh\n")
-    with pytest.raises(NriError, match="a is enabled with another index already"):
+    with pytest.raises(NriError, match="a is already enabled with another index"):
         installation.refuse_clash(tmp_path, "20-a")
     with pytest.raises(NriError, match="did not write"):
         installation.refuse_clash(tmp_path, "10-a")

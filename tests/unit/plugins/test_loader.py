@@ -71,7 +71,7 @@ def test_a_file_with_dashes_is_a_module_with_underscores(write) -> None:
         ("x = (\n", "loader_case.py:1: "),
         ("\nraise ValueError('no')\n", "loader_case.py:2: ValueError: no"),
         ("x = 1\n", "no class that inherits from nri.Plugin"),
-        (ONE + "class Two(nri.Plugin):\n    pass\n", "several plugin classes: One, Two. Say which: "),
+        (ONE + "class Two(nri.Plugin):\n    pass\n", "several plugin classes: One, Two. Name one: "),
     ],
 )
 def test_a_mistake_is_wrong_usage_with_its_place(write, text: str, reason: str) -> None:
@@ -85,8 +85,8 @@ def test_a_mistake_is_wrong_usage_with_its_place(write, text: str, reason: str) 
     [
         ("gone.py", "gone.py: no such file"),
         (".", ".: a folder, not a file"),
-        ("no_such_module:X", "no_such_module: no such file, and no module of that name"),
-        ("json:JSONDecoder", "json: JSONDecoder is not a plugin class there"),
+        ("no_such_module:X", "no_such_module: neither a file nor a module of this name exists"),
+        ("json:JSONDecoder", "json: JSONDecoder is not a plugin class: it must inherit"),
     ],
 )
 def test_a_target_that_is_not_there_is_named(target: str, reason: str) -> None:
@@ -115,5 +115,5 @@ def test_what_is_no_regular_file_is_called_what_it_is_and_not_waited_for(
 
 
 def test_an_empty_target_is_no_plugin() -> None:
-    with pytest.raises(NriError, match=r'^"": no such file, and no module or plugin of that name'):
+    with pytest.raises(NriError, match=r'^"": no file, module or plugin of this name exists'):
         load("")

@@ -62,10 +62,10 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize(
-    ("module", "flags", "label", "annotations", "wanted"), PROGRAMS, ids=[row[0] for row in PROGRAMS]
+    ("module", "flags", "label", "annotations", "expected"), PROGRAMS, ids=[row[0] for row in PROGRAMS]
 )
 def test_a_plugin_runs_with_the_flags_of_the_go_plugin(
-    tmp_path: Path, module: str, flags: list[str], label: str, annotations: dict[str, str], wanted: nri.Adjustment
+    tmp_path: Path, module: str, flags: list[str], label: str, annotations: dict[str, str], expected: nri.Adjustment
 ) -> None:
     (tmp_path / "mountinfo").write_text(DELEGATED)
     for name, text in CONFIGS.items():
@@ -75,7 +75,7 @@ def test_a_plugin_runs_with_the_flags_of_the_go_plugin(
         with plugin_program(tmp_path, "-m", f"nri.plugins.{module}.plugin", *words):
             assert runtime.adaptation.ready([label], 20), runtime.plugins
             reply = runtime.create_container(make_pod(annotations=annotations), make_container("c0", mounts=[MOUNT]))
-            assert pruned(reply.adjust) == wanted
+            assert pruned(reply.adjust) == expected
 
 
 def test_a_required_plugin_that_is_absent_is_refused_by_the_validator_as_a_program(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_required_plugin_that_is_absent_is_refused_by_the_validator_as_a_progr
 
 
 @pytest.mark.parametrize("module", ["topology_aware", "balloons"])
-def test_the_help_of_a_policy_as_a_program_names_where_it_keeps_what_it_gave(
+def test_the_help_of_a_placement_plugin_names_its_state_folder(
     module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = find_spec(f"nri.plugins.{module}").submodule_search_locations[0] + "/plugin.py"

@@ -14,7 +14,7 @@ from nri.plugins import registry
 
 
 @pytest.fixture
-def others(monkeypatch: pytest.MonkeyPatch):
+def foreign_plugins(monkeypatch: pytest.MonkeyPatch):
     """Has other distributions register plugins."""
 
     def add(*pairs: tuple[str, str]) -> None:
@@ -24,7 +24,7 @@ def others(monkeypatch: pytest.MonkeyPatch):
     return add
 
 
-def test_every_bundled_plugin_loads_and_bears_the_name_it_is_registered_with() -> None:
+def test_every_bundled_plugin_has_the_name_of_its_registration() -> None:
     bundled = [entry for entry in registry.registered() if entry.value.startswith("nri.plugins.")]
     assert "template" in [entry.name for entry in bundled]
     assert [entry.name for entry in bundled if registry.load(entry).name != entry.name] == []
@@ -36,14 +36,14 @@ def test_a_plugin_is_found_with_and_without_an_index() -> None:
     assert registry.find("10-templ") is None
 
 
-def test_a_name_of_two_distributions_has_to_be_said_by_module(others) -> None:
-    others(("pin", "a.b:Pin"), ("pin", "c:Pin"))
-    with pytest.raises(NriError, match=r"several plugins are registered under this name\. Say which: a\.b:Pin, c:Pin"):
+def test_a_name_of_two_distributions_has_to_be_said_by_module(foreign_plugins) -> None:
+    foreign_plugins(("pin", "a.b:Pin"), ("pin", "c:Pin"))
+    with pytest.raises(NriError, match=r"several plugins are registered under this name\. Name one: a\.b:Pin, c:Pin"):
         registry.find("pin")
 
 
-def test_a_plugin_that_cannot_be_loaded_is_told_with_its_reason(others) -> None:
-    others(("gone", "no.such:Pin"), ("odd", "nri.api.naming:check_index"))
+def test_a_plugin_that_cannot_be_loaded_is_told_with_its_reason(foreign_plugins) -> None:
+    foreign_plugins(("gone", "no.such:Pin"), ("odd", "nri.api.naming:check_index"))
     with pytest.raises(NriError, match=r"gone: no\.such:Pin cannot be loaded: \w+: No module named 'no'"):
         registry.load(registry.find("gone"))
     with pytest.raises(NriError, match=r"odd: nri\.api\.naming:check_index is not a class that inherits"):
@@ -63,20 +63,20 @@ def test_every_key_of_every_bundled_plugin_is_told_in_words(entry: EntryPoint) -
         )
 
 
-def test_a_key_without_a_meaning_has_that_of_its_flag_and_tells_its_default_once() -> None:
+def test_a_key_without_a_description_has_that_of_its_flag() -> None:
     rows = {row["key"]: row for row in registry.describe(registry.find("v010-adapter"))["configuration"]}
-    assert (rows["conf"]["meaning"], rows["conf"]["default"]) == ("which plugins there are", '"/etc/nri/conf.json"')
+    assert (rows["conf"]["meaning"], rows["conf"]["default"]) == ("the list of plugins", '"/etc/nri/conf.json"')
     (row,) = registry.describe(registry.find("writable-cgroups"))["configuration"]
-    assert row["meaning"] == "the host's mountinfo (default /host/proc/1/mountinfo, else our own)"
+    assert row["meaning"] == "the host's mountinfo (default /host/proc/1/mountinfo, or the plugin's own)"
 
 
-def test_names_are_listed_once_and_in_order(others) -> None:
-    others(("pin", "a:Pin"), ("dot", "d:Dot"), ("pin", "c:Pin"))
+def test_names_are_listed_once_and_in_order(foreign_plugins) -> None:
+    foreign_plugins(("pin", "a:Pin"), ("dot", "d:Dot"), ("pin", "c:Pin"))
     assert registry.names() == ["dot", "pin"]
 
 
-def test_names_are_completed_with_and_without_an_index(others) -> None:
-    others(("pin", "a:Pin"), ("dot", "d:Dot"))
+def test_names_are_completed_with_and_without_an_index(foreign_plugins) -> None:
+    foreign_plugins(("pin", "a:Pin"), ("dot", "d:Dot"))
 
     def completed(text: str) -> list[str]:
         return [item.value for item in complete_target(None, None, text) if item.type == "plain"]

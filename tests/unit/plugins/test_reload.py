@@ -15,8 +15,8 @@ def test_the_plugin_and_the_python_files_beside_it_are_watched(tmp_path: Path) -
     for name in ("b.py", "a.py", "notes.txt", "part/c.py", "part/deep/d.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    found = reload.files_of(reload.main_file(f"{tmp_path}/b.py:Plugin"))
-    assert [str(path.relative_to(tmp_path)) for path in found] == ["b.py", "a.py", "part/c.py"]
+    files = reload.files_of(reload.main_file(f"{tmp_path}/b.py:Plugin"))
+    assert [str(path.relative_to(tmp_path)) for path in files] == ["b.py", "a.py", "part/c.py"]
 
 
 def test_a_module_is_watched_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +38,7 @@ def test_a_plugin_that_is_not_there_is_no_error_here(
 
 
 def test_a_huge_folder_is_watched_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reload, "MOST_FILES", 2)
+    monkeypatch.setattr(reload, "MAX_FILES", 2)
     for name in "abc":
         (tmp_path / f"{name}.py").touch()
     assert [path.name for path in reload.files_of(tmp_path / "c.py")] == ["c.py", "a.py"]
@@ -51,5 +51,5 @@ def test_the_child_is_this_command_without_reload(monkeypatch: pytest.MonkeyPatc
 
 def test_a_file_that_takes_too_long_to_load_is_a_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "slow.py").write_text("import time\ntime.sleep(60)\n")
-    monkeypatch.setattr(reload, "LOADING_S", 0.1)
-    assert reload.mistake_of(f"{tmp_path}/slow.py", Stop()) == f"{tmp_path}/slow.py: it is not loaded within 0.1 s"
+    monkeypatch.setattr(reload, "LOAD_TIMEOUT_S", 0.1)
+    assert reload.mistake_of(f"{tmp_path}/slow.py", Stop()) == f"{tmp_path}/slow.py: not imported within 0.1 s"

@@ -33,9 +33,9 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 
 @pytest.mark.parametrize("entry", registry.registered(), ids=lambda entry: entry.name)
 def test_a_plugin_loads_nothing_heavy_before_it_is_asked(entry) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(module=entry.module)],
         env=unmeasured(), capture_output=True, text=True, check=True,
     )  # fmt: skip
-    heavy = NEVER & set(json.loads(done.stdout)) - NEEDED.get(entry.name, set())
+    heavy = NEVER & set(json.loads(process.stdout)) - NEEDED.get(entry.name, set())
     assert not heavy, f"{entry.name} loads {sorted(heavy)}"

@@ -31,13 +31,13 @@ def field(path: str) -> str:
 
 
 def test_the_process_is_the_manifests_with_the_values_of_variables_in_it() -> None:
-    made = read(
+    request = read(
         f"command: [run, $(A), $(NONE), $$(A)], args: [$(B)], workingDir: /w, stdin: true, stdinOnce: true, tty: true,"
         f"env: [{{name: A, value: 1}}, {{name: B, value: b$(A)}}, {{name: T, {field(LABEL)}}},"
         f"{{name: N, {field('spec.nodeName')}}}, {{name: IP, {field('status.podIP')}}},"
         "{name: S, valueFrom: {secretKeyRef: {name: s, key: k, optional: true}}}]"
     )
-    config = made.config
+    config = request.config
     assert ([*config.command], [*config.args]) == (["run", "1", "$(NONE)", "$(A)"], ["b1"])
     assert {one.key: one.value for one in config.envs} == {
         "A": b"1",
@@ -46,27 +46,27 @@ def test_the_process_is_the_manifests_with_the_values_of_variables_in_it() -> No
         "N": b"node-1",
         "IP": b"",
     }
-    assert made.addressed == {"IP"}
+    assert request.addressed == {"IP"}
     assert (config.working_dir, config.stdin, config.stdin_once, config.tty) == ("/w", True, True, True)
     assert config.log_path == "app.log" and config.labels["io.kubernetes.container.name"] == "app"
     assert config.annotations[GRACE] == "30"
 
 
 def test_resources_are_the_kubelets() -> None:
-    made = read("resources: {requests: {cpu: 250m}, limits: {cpu: 500m, memory: 64Mi}}").config.linux.resources
-    assert (made.cpu_shares, made.cpu_quota, made.cpu_period) == (256, 50000, 100000)
-    assert (made.memory_limit_in_bytes, made.oom_score_adj) == (64 << 20, 999)
+    resources = read("resources: {requests: {cpu: 250m}, limits: {cpu: 500m, memory: 64Mi}}").config.linux.resources
+    assert (resources.cpu_shares, resources.cpu_quota, resources.cpu_period) == (256, 50000, 100000)
+    assert (resources.memory_limit_in_bytes, resources.oom_score_adj) == (64 << 20, 999)
     spec = "{containers: [{name: a, image: b, resources: {requests: {memory: 64Mi}}}]}"
     text = f"kind: Pod\nmetadata: {{name: web}}\nspec: {spec}\n"
     (on_known,) = read_pods(Source("f.yaml", text), NODE._replace(memory_bytes=256 << 20))
     assert on_known.containers[0].config.linux.resources.oom_score_adj == 750
 
 
-def test_resources_of_the_pod_itself_give_the_sandbox_its_class_and_containers_their_limits() -> None:
-    own = "  resources: {requests: {cpu: 2, memory: 200Mi}, limits: {cpu: 2, memory: 200Mi}}\n"
-    made = pod("command: [a]", own + "  priorityClassName: high\n")
-    assert made.config.linux.cgroup_parent == "/kubepods/podu1" and made.notes == []
-    linux = made.containers[0].config.linux.resources
+def test_the_pods_own_resources_decide_class_and_limits() -> None:
+    pod_resources = "  resources: {requests: {cpu: 2, memory: 200Mi}, limits: {cpu: 2, memory: 200Mi}}\n"
+    request = pod("command: [a]", pod_resources + "  priorityClassName: high\n")
+    assert request.config.linux.cgroup_parent == "/kubepods/podu1" and request.notes == []
+    linux = request.containers[0].config.linux.resources
     assert (linux.oom_score_adj, linux.cpu_quota, linux.memory_limit_in_bytes) == (-997, 200_000, 200 << 20)
 
 
@@ -92,26 +92,26 @@ def test_containers_before_the_others_are_waited_for_but_for_sidecars() -> None:
 
 
 def test_volumes_are_the_pods_own_or_the_machines() -> None:
-    made = pod(
+    request = pod(
         "volumeMounts: [{name: own, mountPath: /a, subPathExpr: $(D), readOnly: true, recursiveReadOnly: Enabled},"
         "{name: host, mountPath: /b, subPath: x, mountPropagation: HostToContainer}, {name: own, mountPath: /c}],"
         "env: [{name: D, value: sub}]",
         "  securityContext: {fsGroup: 77, supplementalGroups: [5], supplementalGroupsPolicy: Strict}\n"
         "  volumes: [{name: own, emptyDir: {}}, {name: host, hostPath: {path: /srv, type: Directory}}]\n",
     )
-    mounts = made.containers[0].config.mounts
+    mounts = request.containers[0].config.mounts
     assert [(one.container_path, one.host_path) for one in mounts] == [
         ("/a", "/pods/u1/subpaths/app/0"), ("/b", "/pods/u1/subpaths/app/1"), ("/c", "/pods/u1/volumes/own"),
     ]  # fmt: skip
     assert mounts[0].readonly and mounts[0].recursive_read_only
     assert mounts[1].propagation == pb.PROPAGATION_HOST_TO_CONTAINER
-    assert [(part.volume, part.path, part.target) for part in made.containers[0].sub_paths] == [
+    assert [(part.volume, part.path, part.target) for part in request.containers[0].sub_paths] == [
         ("/pods/u1/volumes/own", "sub", "/pods/u1/subpaths/app/0"), ("/srv", "x", "/pods/u1/subpaths/app/1"),
     ]  # fmt: skip
-    assert [(volume.path, volume.kind, volume.group) for volume in made.volumes] == [
+    assert [(volume.path, volume.kind, volume.group) for volume in request.volumes] == [
         ("/pods/u1/volumes/own", "emptyDir", 77), ("/srv", "Directory", -1),
     ]  # fmt: skip
-    context = made.containers[0].config.linux.security_context
+    context = request.containers[0].config.linux.security_context
     assert [*context.supplemental_groups] == [5, 77] and context.supplemental_groups_policy == pb.Strict
 
 
@@ -131,13 +131,13 @@ def test_ports_of_the_node_are_the_pods_unless_it_is_on_the_nodes_network() -> N
 
 def test_the_containers_word_on_security_comes_before_the_pods() -> None:
     spec = "  securityContext: {runAsUser: 5, runAsGroup: 6, runAsNonRoot: true, appArmorProfile: {type: Unconfined}}\n"
-    made = read(
+    container = read(
         "securityContext: {runAsUser: 7, allowPrivilegeEscalation: false, readOnlyRootFilesystem: true,"
         "capabilities: {add: [NET_ADMIN], drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}",
         spec,
     )
-    context = made.config.linux.security_context
-    assert (context.run_as_user.value, context.run_as_group.value, made.non_root) == (7, 6, True)
+    context = container.config.linux.security_context
+    assert (context.run_as_user.value, context.run_as_group.value, container.non_root) == (7, 6, True)
     assert context.no_new_privs and context.readonly_rootfs and "/proc/kcore" in context.masked_paths
     assert [*context.capabilities.add_capabilities, *context.capabilities.drop_capabilities] == ["NET_ADMIN", "ALL"]
     assert context.apparmor.profile_type == pb.SecurityProfile.Unconfined and context.HasField("seccomp")
@@ -154,27 +154,27 @@ ADDRESS = "env: [{name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}],"
 @pytest.mark.parametrize(
     ("container", "error"),
     [
-        ("name: a/b", "needs a name, without slashes"),
-        ('name: "a\\0b"', "needs a name, without slashes and null bytes"),
-        ("image: ''", "needs an image"),
+        ("name: a/b", "requires a name without slashes"),
+        ('name: "a\\0b"', "requires a name without slashes and null bytes"),
+        ("image: ''", "requires an image"),
         ("imagePullPolicy: X", "expected one of Always"),
-        ("envFrom: [{configMapRef: {name: a}}]", "ConfigMaps and Secrets are a cluster's"),
-        ("env: [{name: A=B}]", "a variable needs a name"),
-        ("env: [{name: A, valueFrom: {secretKeyRef: {name: s}}}]", "the value of A comes from a cluster"),
-        ("env: [{name: A, valueFrom: {resourceFieldRef: {resource: r}}}]", "the value of A comes from a cluster"),
-        ("env: [{name: A, valueFrom: {fieldRef: {fieldPath: x}}}]", 'no field "x" is known here'),
-        ("ports: [{containerPort: 1, protocol: X}]", '"X" is no protocol'),
-        ("volumeMounts: [{name: v}]", "a mount needs a path"),
-        ("volumeMounts: [{name: v, mountPath: /a}]", 'no volume "v": there is h, bad name, rel, zero, pvc, odd'),
-        ("volumeMounts: [{name: h, mountPath: /a, subPath: ../x}]", "it leads out of the volume"),
-        ("volumeMounts: [{name: h, mountPath: /a, subPath: /x}]", "it leads out of the volume"),
+        ("envFrom: [{configMapRef: {name: a}}]", "ConfigMaps and Secrets require a cluster"),
+        ("env: [{name: A=B}]", "a variable requires a name"),
+        ("env: [{name: A, valueFrom: {secretKeyRef: {name: s}}}]", "the value of A requires a cluster"),
+        ("env: [{name: A, valueFrom: {resourceFieldRef: {resource: r}}}]", "the value of A requires a cluster"),
+        ("env: [{name: A, valueFrom: {fieldRef: {fieldPath: x}}}]", 'unknown field "x"'),
+        ("ports: [{containerPort: 1, protocol: X}]", 'not "X"'),
+        ("volumeMounts: [{name: v}]", "a mount requires a path"),
+        ("volumeMounts: [{name: v, mountPath: /a}]", 'volume "v" not found; volumes: h, bad name, rel, zero, pvc, odd'),
+        ("volumeMounts: [{name: h, mountPath: /a, subPath: ../x}]", "leads out of the volume"),
+        ("volumeMounts: [{name: h, mountPath: /a, subPath: /x}]", "leads out of the volume"),
         ('volumeMounts: [{name: h, mountPath: /a, subPath: "a\\0b"}]', "without null bytes"),
         (f"volumeMounts: [{{name: h, mountPath: /a, subPath: {'a/' * 2048}}}]", "at most 4095 bytes"),
         ("volumeMounts: [{name: h, mountPath: /a, subPath: x, subPathExpr: y}]", "excludes subPath"),
         ("volumeMounts: [{name: h, mountPath: /a, subPathExpr: a/$(B)}]", "the variable B does not exist or has no"),
         (
             "env: [{name: B, value: ..}], volumeMounts: [{name: h, mountPath: /a, subPathExpr: a/$(B)}]",
-            "it leads out of the volume",
+            "leads out of the volume",
         ),
         (
             "env: [{name: B, value: ''}], volumeMounts: [{name: h, mountPath: /a, subPathExpr: $(B)}]",
@@ -185,8 +185,8 @@ ADDRESS = "env: [{name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}],"
             "B is the address of the pod, which is not known yet",
         ),
         ("volumeMounts: [{name: h, mountPath: /a, mountPropagation: X}]", "expected one of None"),
-        ("volumeMounts: [{name: bad name, mountPath: /a}]", "a volume's name has small letters"),
-        ("volumeMounts: [{name: pvc, mountPath: /a}]", "persistentVolumeClaim needs a cluster"),
+        ("volumeMounts: [{name: bad name, mountPath: /a}]", "the name of a volume must have only lower-case letters"),
+        ("volumeMounts: [{name: pvc, mountPath: /a}]", "persistentVolumeClaim requires a cluster"),
         ("volumeMounts: [{name: rel, mountPath: /a}]", "expected an absolute path"),
         ("volumeMounts: [{name: zero, mountPath: /a}]", "expected an absolute path without .. and null bytes"),
         ("volumeMounts: [{name: odd, mountPath: /a}]", "expected one of DirectoryOrCreate"),
@@ -215,13 +215,13 @@ def test_a_container_that_would_be_wrong_is_refused_with_its_place(container: st
 def test_groups_are_numbers_and_names_are_there_once() -> None:
     with pytest.raises(ConfigError, match="expected group ids"):
         read("", "  securityContext: {supplementalGroups: [a]}\n")
-    with pytest.raises(ConfigError, match='a second container of the name "app"'):
+    with pytest.raises(ConfigError, match='duplicate container name "app"'):
         read("", "  initContainers: [{name: app, image: b}]\n")
 
 
-def test_a_word_that_doubles_with_each_variable_ends_where_no_program_could_be_started_with_it() -> None:
+def test_expanded_variables_are_limited_to_the_kernels_maximum() -> None:
     variables = ", ".join(f'{{name: V{number + 1}, value: "$(V{number})$(V{number})"}}' for number in range(20))
-    with pytest.raises(ConfigError, match=r"env\.value: becomes longer than 131071 characters"):
+    with pytest.raises(ConfigError, match=r"env\.value: expands to more than 131071 characters"):
         pod(f"env: [{{name: V0, value: word}}, {variables}]")
-    with pytest.raises(ConfigError, match=r"args: becomes longer than 131071 characters"):
+    with pytest.raises(ConfigError, match=r"args: expands to more than 131071 characters"):
         pod(f"env: [{{name: A, value: {'x' * 1000}}}], args: ['{'$(A)' * 132}']")

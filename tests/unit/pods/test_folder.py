@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,7 +52,7 @@ def test_a_uid_that_another_pod_has_is_refused_and_its_folder_stays(tmp_path: Pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["u1", "u2", "u3"]
 
 
-def test_of_runs_that_start_at_once_exactly_one_gets_the_folder_and_the_others_name_it(tmp_path: Path) -> None:
+def test_of_concurrent_runs_exactly_one_gets_the_folder(tmp_path: Path) -> None:
     outcomes: list[str] = []
     locks: list[Lock] = []
     barrier = threading.Barrier(8)
@@ -129,7 +131,7 @@ def test_a_file_in_the_place_of_the_folder_of_pods_is_an_error(tmp_path: Path) -
         folder.create(tmp_path / "pods/u1", "shop/web", "")
 
 
-def test_a_folder_of_which_a_run_has_not_created_the_sandbox_yet_is_not_removed_and_not_taken(tmp_path: Path) -> None:
+def test_the_folder_of_a_run_without_a_sandbox_is_kept(tmp_path: Path) -> None:
     with folder.create(tmp_path / "u1", "shop/web", ""):
         folder.remove(tmp_path / "u1", "shop/web", "sandbox1")
         folder.remove(tmp_path / "u1", "shop/web", "")
@@ -165,7 +167,7 @@ left = 0
 
 
 @pytest.mark.parametrize("until", ["create", "remove"])
-def test_after_a_kill_at_any_step_the_next_run_gets_the_uid_and_nothing_is_left(tmp_path: Path, until: str) -> None:
+def test_after_a_kill_at_any_step_the_next_run_removes_the_rest(tmp_path: Path, until: str) -> None:
     home, step, code = tmp_path / "pods/u1", 0, 9
     while code == 9:
         step += 1
@@ -178,7 +180,7 @@ def test_after_a_kill_at_any_step_the_next_run_gets_the_uid_and_nothing_is_left(
     assert code == 0 and step > 10
 
 
-def test_folders_of_runs_that_were_killed_are_removed_by_the_next_run_whatever_their_uid_is(tmp_path: Path) -> None:
+def test_the_next_run_removes_folders_of_killed_runs(tmp_path: Path) -> None:
     folder.create(tmp_path / "u1", "shop/web", "").close()
     (tmp_path / "u1/volumes/data").mkdir()
     with folder.create(tmp_path / "u2", "shop/db", ""):
@@ -201,6 +203,93 @@ def test_a_full_disk_leaves_no_folder_wherever_the_creation_fails(tmp_path: Path
     pytest.fail("there was never enough room")
 
 
+def interfere(monkeypatch: pytest.MonkeyPatch, before: Callable[[Path], None], after: Callable[[Path], None]) -> None:
+    """Let another command act just before and just after this one takes the lock of a folder for the first time."""
+    actions = [before, after]
+
+    def lock(path: Path) -> Lock:
+        first, actions[:] = [*actions], []
+        if first:
+            first[0](path.parent)
+        taken_lock = Lock(path)
+        if first:
+            first[1](path.parent)
+        return taken_lock
+
+    monkeypatch.setattr(folder, "Lock", lock)
+
+
+def test_an_interrupted_creation_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(path: Path, content: bytes) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(folder, "write_whole", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        folder.create(tmp_path / "u1", "shop/web", "")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_the_id_is_not_recorded_in_a_folder_without_a_record(tmp_path: Path) -> None:
+    (tmp_path / "u1").mkdir()
+    folder.set_pod_id(tmp_path / "u1", "sandbox1")
+    assert [*(tmp_path / "u1").iterdir()] == []
+
+
+def test_a_removal_waits_for_another_command_and_then_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "REMOVAL_TIMEOUT_S", 0.15)
+    with folder.create(tmp_path / "u1", "shop/web", ""):
+        folder.set_pod_id(tmp_path / "u1", "sandbox1")
+        with pytest.raises(OSError, match="another command is removing it"):
+            folder.remove(tmp_path / "u1", "shop/web", "sandbox1")
+    folder.remove(tmp_path / "u1", "shop/web", "sandbox1")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_folder_that_changes_before_its_lock_is_taken_is_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def replace(home: Path) -> None:
+        (home / "pod.json").write_text('{"name": "shop/db", "id": "sandbox2", "cgroup": ""}')
+
+    for change, names in ((shutil.rmtree, []), (replace, ["u1"])):
+        with folder.create(tmp_path / "u1", "shop/web", ""):
+            folder.set_pod_id(tmp_path / "u1", "sandbox1")
+        interfere(monkeypatch, change, lambda home: None)
+        folder.remove(tmp_path / "u1", "shop/web", "sandbox1")
+        assert [path.name for path in tmp_path.iterdir()] == names
+
+
+@pytest.mark.parametrize("code", [errno.ENOTEMPTY, errno.EBUSY])
+def test_a_folder_that_another_run_takes_while_it_is_removed_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refuse(path: Path) -> None:
+        raise OSError(code, os.strerror(code))
+
+    with folder.create(tmp_path / "u1", "shop/web", ""):
+        folder.set_pod_id(tmp_path / "u1", "sandbox1")
+    monkeypatch.setattr(Path, "rmdir", refuse)
+    if code == errno.ENOTEMPTY:
+        folder.remove(tmp_path / "u1", "shop/web", "sandbox1")
+    else:
+        with pytest.raises(OSError, match=os.strerror(code)):
+            folder.remove(tmp_path / "u1", "shop/web", "sandbox1")
+    assert (tmp_path / "u1").is_dir()
+
+
+def test_a_new_folder_removed_before_its_lock_is_created_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interfere(monkeypatch, shutil.rmtree, lambda home: None)
+    folder.create(tmp_path / "u1", "shop/web", "").close()
+    assert (tmp_path / "u1/volumes").is_dir()
+
+
+def test_a_new_folder_filled_before_its_lock_is_another_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interfere(monkeypatch, lambda home: None, lambda home: (home / "file").touch())
+    with pytest.raises(NriError, match="u1 exists: another pod already has the uid u1"):
+        folder.create(tmp_path / "u1", "shop/web", "")
+    assert (tmp_path / "u1/file").exists()
+
+
 def test_a_link_to_a_folder_is_not_the_folder_of_a_pod(tmp_path: Path) -> None:
     with folder.create(tmp_path / "a/u1", "shop/web", ""):
         folder.set_pod_id(tmp_path / "a/u1", "sandbox1")
@@ -211,7 +300,7 @@ def test_a_link_to_a_folder_is_not_the_folder_of_a_pod(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["owner", "mode"])
-def test_a_folder_above_that_of_pods_that_another_user_can_exchange_is_refused(tmp_path: Path, change: str) -> None:
+def test_a_parent_of_the_pods_folder_that_others_can_replace_is_refused(tmp_path: Path, change: str) -> None:
     need_root()
     (tmp_path / "home/pods").mkdir(parents=True)
     if change == "owner":

@@ -54,10 +54,10 @@ def pod(folder: Path, container: str = "", spec: str = "") -> PodRequest:
     return read_pods(Source("f", text), Node("n", str(folder)))[0]
 
 
-def run(runtime: Runtime, made: PodRequest, init_s: float = 5.0) -> list[str]:
-    said: list[str] = []
-    lifecycle.run(runtime, made, said.append, init_s)  # type: ignore[arg-type]
-    return said
+def run(runtime: Runtime, request: PodRequest, init_s: float = 5.0) -> list[str]:
+    lines: list[str] = []
+    lifecycle.run(runtime, request, lines.append, init_s)  # type: ignore[arg-type]
+    return lines
 
 
 def test_images_come_first_and_the_address_before_containers(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_images_come_first_and_the_address_before_containers(tmp_path: Path) -> 
             {"PullImage": refuse(5, "no such image")},
             "f:4: container app: image b:1: .*no such",
         ),
-        ("securityContext: {runAsNonRoot: true}", {}, "b:1 runs as root; write runAsUser"),
+        ("securityContext: {runAsNonRoot: true}", {}, "b:1 runs as root; set runAsUser"),
         ("", {"RunPodSandbox": refuse(2, "no network")}, "no network"),
         ("", {"CreateContainer": refuse(4, "a plugin refuses")}, "f:4: container app: .*a plugin refuses"),
         ("", {"StartContainer": refuse(2, "no program")}, "f:4: container app: .*no program"),
@@ -91,7 +91,7 @@ def test_a_pod_that_does_not_come_up_leaves_nothing(
 ) -> None:
     runtime = Runtime()
     runtime.answers = answers
-    with pytest.raises(NriError, match=f"{error}.*. Pod default/web was removed again"):
+    with pytest.raises(NriError, match=f"{error}.*. Pod default/web was removed"):
         run(runtime, pod(tmp_path, container))
     if "CreateContainer" in runtime.calls:
         assert runtime.calls[-2:] == ["StopPodSandbox", "RemovePodSandbox"]
@@ -109,21 +109,21 @@ def test_a_run_that_fails_removes_nothing_of_the_pod_that_has_the_uid(tmp_path: 
 
 
 def test_a_folder_that_cannot_be_created_is_an_error_with_its_path(tmp_path: Path) -> None:
-    made = pod(tmp_path)
-    made.config.log_directory = f"{tmp_path}/{'u' * 300}/logs"
+    request = pod(tmp_path)
+    request.config.log_directory = f"{tmp_path}/{'u' * 300}/logs"
     with pytest.raises(NriError, match=f"pod default/web: {tmp_path}/uuu.*: File name too long"):
-        run(Runtime(), made)
+        run(Runtime(), request)
     assert [*tmp_path.iterdir()] == []
 
 
-def test_a_pod_that_cannot_be_removed_after_a_failure_is_named_with_the_next_step(tmp_path: Path) -> None:
+def test_a_failed_pod_that_cannot_be_removed_is_named_with_a_fix(tmp_path: Path) -> None:
     runtime = Runtime()
     runtime.answers = {"CreateContainer": refuse(2, "no"), "RemovePodSandbox": refuse(2, "busy")}
-    with pytest.raises(NriError, match=r"could not be removed again: .*busy.*. Try: nri pod rm -f default/web"):
+    with pytest.raises(NriError, match=r"could not be removed: .*busy.*. Try: nri pod rm -f default/web"):
         run(runtime, pod(tmp_path))
 
 
-def test_a_signal_during_the_creation_of_the_sandbox_waits_for_its_id_and_removes_the_pod(tmp_path: Path) -> None:
+def test_a_signal_while_the_sandbox_is_created_removes_the_pod(tmp_path: Path) -> None:
     def create(_: Any) -> Any:
         os.kill(os.getpid(), signal.SIGTERM)
         return pb.RunPodSandboxResponse(pod_sandbox_id="p")
@@ -137,12 +137,12 @@ def test_a_signal_during_the_creation_of_the_sandbox_waits_for_its_id_and_remove
     assert [*tmp_path.iterdir()] == []
 
 
-def test_the_folder_of_a_pod_goes_before_its_sandbox_so_that_an_attempt_that_was_killed_can_be_repeated(
+def test_a_removal_that_was_killed_can_be_repeated(
     tmp_path: Path,
 ) -> None:
-    runtime, made = Runtime(), pod(tmp_path)
-    run(runtime, made)
-    sandbox = pb.PodSandbox(id="p", metadata=made.config.metadata)
+    runtime, request = Runtime(), pod(tmp_path)
+    run(runtime, request)
+    sandbox = pb.PodSandbox(id="p", metadata=request.config.metadata)
     runtime.answers["StopPodSandbox"] = refuse(13, "a process does not end")
     with pytest.raises(NriError, match="a process does not end"):
         lifecycle.remove(runtime, sandbox, str(tmp_path))  # type: ignore[arg-type]
@@ -179,7 +179,7 @@ def test_what_initializes_is_waited_for_and_its_last_words_are_told(tmp_path: Pa
     runtime.answers["ContainerStatus"] = lambda _: pb.ContainerStatusResponse(
         status=pb.ContainerStatus(state=states.pop(0), exit_code=3, log_path=str(log))
     )
-    with pytest.raises(NriError, match="container prepare: exit code 3; it said: a disk is full"):
+    with pytest.raises(NriError, match="container prepare: exit code 3; its log ends with: a disk is full"):
         run(runtime, pod(tmp_path / "pods", "", first))
     runtime.answers["ContainerStatus"] = lambda _: pb.ContainerStatusResponse(
         status=pb.ContainerStatus(state=pb.CONTAINER_EXITED, exit_code=1, log_path=str(tmp_path / "none"))
@@ -187,7 +187,7 @@ def test_what_initializes_is_waited_for_and_its_last_words_are_told(tmp_path: Pa
     with pytest.raises(NriError, match=r"container prepare: exit code 1\. Pod"):
         run(runtime, pod(tmp_path / "pods", "", first))
     runtime.answers["ContainerStatus"] = lambda _: pb.ContainerStatusResponse(status=pb.ContainerStatus(state=1))
-    with pytest.raises(NriError, match=r"not at its end after .* s; --timeout says more"):
+    with pytest.raises(NriError, match=r"has not ended after .* s; see --timeout"):
         run(runtime, pod(tmp_path / "pods", "", first), 0.1)
 
 
@@ -210,9 +210,9 @@ def test_containers_have_as_long_to_end_as_they_say_or_as_is_said() -> None:
         for name, notes in (("a", {lifecycle.GRACE: "7"}), ("b", {lifecycle.GRACE: "much"}), ("c", {}))
     ]
     ended = pb.Container(id="d", pod_sandbox_id="p", state=pb.CONTAINER_EXITED)
-    for asked, seconds in ((None, [7, 30, 30]), (2, [2, 2, 2])):
+    for grace_s, seconds in ((None, [7, 30, 30]), (2, [2, 2, 2])):
         runtime = Runtime()
-        lifecycle.stop(runtime, sandbox, [*running, ended], asked)  # type: ignore[arg-type]
+        lifecycle.stop(runtime, sandbox, [*running, ended], grace_s)  # type: ignore[arg-type]
         assert sorted((one.container_id, one.timeout) for one in runtime.requests[:3]) == [
             *zip("abc", seconds, strict=True)
         ]
@@ -245,8 +245,8 @@ def test_nothing_is_removed_that_was_not_made_here(tmp_path: Path, uid: str) -> 
 
 def test_the_driver_is_the_runtimes_word() -> None:
     runtime = Runtime()
-    said = pb.LinuxRuntimeConfiguration(cgroup_driver=pb.CGROUPFS)
-    runtime.answers["RuntimeConfig"] = lambda _: pb.RuntimeConfigResponse(linux=said)
+    lines = pb.LinuxRuntimeConfiguration(cgroup_driver=pb.CGROUPFS)
+    runtime.answers["RuntimeConfig"] = lambda _: pb.RuntimeConfigResponse(linux=lines)
     assert lifecycle.driver_of(runtime) is Driver.CGROUPFS  # type: ignore[arg-type]
     runtime.answers["RuntimeConfig"] = lambda _: pb.RuntimeConfigResponse()  # whose zero is systemd
     assert lifecycle.driver_of(runtime) is Driver.SYSTEMD  # type: ignore[arg-type]

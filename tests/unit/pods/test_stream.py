@@ -28,9 +28,9 @@ V4 = b"X-Stream-Protocol-Version: v4.channel.k8s.io\r\n"
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    made.close()
+    world = World(tmp_path)
+    yield world
+    world.close()
 
 
 class Person:
@@ -116,7 +116,7 @@ def outcome(text: bytes, *, protocol: bytes = V4) -> Callable[[socket.socket], N
         (lambda it: it.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"), "answers 403 Forbidden"),
         (lambda it: it.sendall(b"SSH-2.0\r\n\r\n"), "the streaming server at 127.0.0.1"),
         (lambda it: it.sendall(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70000), "the streaming server at"),
-        (lambda it: it.sendall(SWITCH % V4), "ended the connection without saying"),
+        (lambda it: it.sendall(SWITCH % V4), "closed the connection without"),
         (lambda it: it.sendall(SWITCH % V4 + b"GET / HTTP/1.1\r\n"), "SPDY data on stream"),
         (outcome(b'{"status": "Failure", "message": "no such program"}'), "no such program"),
         (outcome(b"not json"), "not json"),
@@ -162,7 +162,7 @@ def test_without_a_terminal_there_are_only_streams(capfd: pytest.CaptureFixture[
         assert (streams.stdin, streams.resized) == (None, None)
         streams.write("stdout", b"out\xff")
         streams.write("stderr", b"err")
-    with pytest.raises(NriError, match="-t: needs -i and a terminal"), ends(stdin=False, tty=True):
+    with pytest.raises(NriError, match="-t: requires -i and a terminal"), ends(stdin=False, tty=True):
         pass
     captured = capfd.readouterr()
     assert (captured.out[:3], captured.err) == ("out", "err")

@@ -25,7 +25,7 @@ def test_an_empty_dir_is_never_one_that_exists(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o700
 
 
-def test_files_and_folders_of_the_machine_are_created_or_must_exist_as_the_type_says(tmp_path: Path) -> None:
+def test_host_paths_are_created_or_must_exist_according_to_their_type(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     prepare(Volume(str(tmp_path / "made/deep"), "DirectoryOrCreate", "f:1"))
     prepare(Volume(str(tmp_path / "new"), "FileOrCreate", "f:1"))
@@ -38,7 +38,7 @@ def test_files_and_folders_of_the_machine_are_created_or_must_exist_as_the_type_
 
 
 @pytest.mark.parametrize("kind", ["", "Directory", "DirectoryOrCreate", "FileOrCreate"])
-def test_a_path_that_cannot_be_used_is_an_error_with_the_place_of_the_volume(tmp_path: Path, kind: str) -> None:
+def test_an_unusable_path_is_an_error_with_the_place_of_the_volume(tmp_path: Path, kind: str) -> None:
     (tmp_path / "file").touch()
     for path in (tmp_path / "file/below", tmp_path / ("a" * 300)):
         if kind:

@@ -17,10 +17,10 @@ def world(tmp_path: Path) -> Iterator[Proxied]:
     Its comparison of records and runtime, which comes at some moment after the connection, is over: tests of it start
     a proxy of their own.
     """
-    made = Proxied(tmp_path)
+    proxied = Proxied(tmp_path)
     try:
-        made.start_runtime()
-        made.start().reconciler.stop()
-        yield made
+        proxied.start_runtime()
+        proxied.start().reconciler.stop()
+        yield proxied
     finally:
-        made.close()
+        proxied.close()

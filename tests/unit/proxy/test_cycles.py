@@ -18,17 +18,17 @@ def cycle(world: Proxied, name: str) -> str:
     """A pod's whole life; returns what the plugin has put into its container."""
     cri = world.cri
     pod = world.run_pod(world.pod_config(name), cri)
-    made = world.create(pod, f"c-{name}", cri)
-    cri.call("StartContainer", container_id=made)
-    (found,) = (each for each in world.spec(made)["process"]["env"] if each.startswith("OF="))
+    created_id = world.create(pod, f"c-{name}", cri)
+    cri.call("StartContainer", container_id=created_id)
+    (actual,) = (row for row in world.spec(created_id)["process"]["env"] if row.startswith("OF="))
     for call, fields in (
-        ("StopContainer", {"container_id": made}),
-        ("RemoveContainer", {"container_id": made}),
+        ("StopContainer", {"container_id": created_id}),
+        ("RemoveContainer", {"container_id": created_id}),
         ("StopPodSandbox", {"pod_sandbox_id": pod}),
         ("RemovePodSandbox", {"pod_sandbox_id": pod}),
     ):
         cri.call(call, **fields)
-    return str(found)
+    return str(actual)
 
 
 def test_nothing_is_left_of_many_pods(world: Proxied) -> None:
@@ -47,23 +47,23 @@ def test_nothing_is_left_of_many_pods(world: Proxied) -> None:
     # gRPC's threads come when calls overlap, and stay for later ones.
     wait_for(lambda: threading.active_count() <= threads + 16, "the end of threads")
     wait_for(lambda: len(os.listdir("/proc/self/fd")) <= files + 8, "the end of files")
-    told = [event for event, _ in plugin.events]
-    assert [told.count(event) for event in ("create", "stop", "remove", "remove_pod")] == [CYCLES + 1] * 4
+    message = [event for event, _ in plugin.events]
+    assert [message.count(event) for event in ("create", "stop", "remove", "remove_pod")] == [CYCLES + 1] * 4
 
 
 def test_pods_at_once_are_not_mixed_up(world: Proxied) -> None:
     plugin = world.attach(Recorder())
     plugin.on["create"] = lambda pod, container: nri.Adjustment().add_env("OF", pod.name)
-    found: dict[str, str] = {}
+    actual: dict[str, str] = {}
 
     def work(who: int) -> None:
         for number in range(3):
-            found[f"p{who}-{number}"] = cycle(world, f"p{who}-{number}")
+            actual[f"p{who}-{number}"] = cycle(world, f"p{who}-{number}")
 
     crew = [threading.Thread(target=work, args=(who,)) for who in range(THREADS)]
-    for each in crew:
-        each.start()
-    for each in crew:
-        each.join()
-    assert found == {name: f"OF={name}" for name in found} and len(found) == THREADS * 3
+    for row in crew:
+        row.start()
+    for row in crew:
+        row.join()
+    assert actual == {name: f"OF={name}" for name in actual} and len(actual) == THREADS * 3
     assert world.proxy is not None and world.proxy.store.containers() == []

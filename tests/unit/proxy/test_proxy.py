@@ -40,23 +40,23 @@ def test_after_a_restart_plugins_know_a_container_by_the_same_name(world: Proxie
     plugin = world.attach(Recorder())
     ids: list[str] = []
     plugin.on["create"] = lambda pod, container: ids.append(container.id)
-    made = world.run(world.run_pod())
+    pod_id = world.run(world.run_pod())
     world.stop()
     world.start()
-    again = Recorder()
-    again.on["synchronize"] = lambda pods, containers: ids.extend(
-        each.id for each in containers if each.annotations[RUNTIME_ID] == made
+    recorder = Recorder()
+    recorder.on["synchronize"] = lambda pods, containers: ids.extend(
+        row.id for row in containers if row.annotations[RUNTIME_ID] == pod_id
     )
-    again.on["stop"] = lambda pod, container: ids.append(container.id)
-    world.attach(again)
-    world.cri.call("StopContainer", container_id=made)
+    recorder.on["stop"] = lambda pod, container: ids.append(container.id)
+    world.attach(recorder)
+    world.cri.call("StopContainer", container_id=pod_id)
     assert len(ids) == 3 and len(set(ids)) == 1, ids
-    assert again.of("c") == ["stop"]
+    assert recorder.of("c") == ["stop"]
 
 
 def test_without_its_records_a_restart_asks_the_runtime(world: Proxied) -> None:
     resources = pb.LinuxContainerResources(memory_limit_in_bytes=64 << 20, cpu_shares=512)
-    made = world.run(
+    pod_id = world.run(
         world.run_pod(),
         envs=[pb.KeyValue(key="KEPT", value=b"yes")],
         linux=pb.LinuxContainerConfig(resources=resources),
@@ -65,15 +65,15 @@ def test_without_its_records_a_restart_asks_the_runtime(world: Proxied) -> None:
     for file in (world.folder / "kept").glob("*.json"):
         file.unlink()
     world.start()
-    plugin, seen = Recorder(), []
-    plugin.on["synchronize"] = lambda pods, containers: seen.extend([*pods, *containers])
+    plugin, received = Recorder(), []
+    plugin.on["synchronize"] = lambda pods, containers: received.extend([*pods, *containers])
     world.attach(plugin)
-    pod, container = seen
+    pod, container = received
     assert pod.linux.cgroup_parent == "/kubepods/pod"  # which Koordinator's proxy loses, as it does resources and env
-    assert container.id == made
+    assert container.id == pod_id
     assert "KEPT=yes" in container.env
     assert container.linux.resources.memory.limit.value == 64 << 20
-    world.cri.call("UpdateContainerResources", container_id=made, linux=pb.LinuxContainerResources(cpu_shares=5))
+    world.cri.call("UpdateContainerResources", container_id=pod_id, linux=pb.LinuxContainerResources(cpu_shares=5))
     assert plugin.of("c") == ["update", "post_update"]
 
 
@@ -97,8 +97,8 @@ def test_what_was_made_and_what_ended_while_the_proxy_was_away_is_known_when_it_
 def test_plugins_are_told_late_of_what_is_made_around_the_proxy(world: Proxied) -> None:
     plugin = world.attach(Recorder())
     pod = world.run_pod(cri=world.direct)
-    made = world.create(pod, cri=world.direct)
-    world.cri.call("StartContainer", container_id=made)
+    created_id = world.create(pod, cri=world.direct)
+    world.cri.call("StartContainer", container_id=created_id)
     assert plugin.events == [("run_pod", "pod"), ("post_create", "c"), ("start", "c"), ("post_start", "c")]
 
 
@@ -112,14 +112,14 @@ def test_the_runtime_may_come_after_the_proxy_and_go_and_return(tmp_path: Path) 
         plugin = world.attach(Recorder())
         world.start_runtime()
         wait_for(lambda: answers(world), "the runtime's answer")
-        made = world.run(world.run_pod())
+        pod_id = world.run(world.run_pod())
         world.stop_runtime()
-        code, _ = cri.refused("StopContainer", container_id=made)
+        code, _ = cri.refused("StopContainer", container_id=pod_id)
         assert code is Code.UNAVAILABLE
         assert plugin.of("c")[-1] == "post_start", "it has not ended"
         world.start_runtime()
         wait_for(lambda: answers(world), "the runtime's answer")
-        cri.call("StopContainer", container_id=made)
+        cri.call("StopContainer", container_id=pod_id)
         assert plugin.of("c")[-1] == "stop"
     finally:
         world.close()
@@ -186,14 +186,14 @@ def test_a_proxy_that_is_killed_in_the_middle_of_a_create_keeps_its_name_for_the
         process.stdin.close()
         process.stdout.close()
         process.wait()
-    (found,) = world.direct.call("ListContainers").containers
-    assert "ADDED=yes" in world.spec(found.id)["process"]["env"]
+    (actual,) = world.direct.call("ListContainers").containers
+    assert "ADDED=yes" in world.spec(actual.id)["process"]["env"]
     world.start()
-    plugin, seen = Recorder(), []
-    plugin.on["synchronize"] = lambda pods, containers: seen.extend(each.id for each in containers)
+    plugin, received = Recorder(), []
+    plugin.on["synchronize"] = lambda pods, containers: received.extend(container.id for container in containers)
     world.attach(plugin)
-    assert seen == [name]
-    world.cri.call("StartContainer", container_id=found.id)
+    assert received == [name]
+    world.cri.call("StartContainer", container_id=actual.id)
     assert plugin.of("c") == ["start", "post_start"]
 
 
@@ -203,12 +203,12 @@ def test_a_container_that_was_asked_for_and_never_made_is_forgotten_by_a_restart
 
     pod = world.run_pod()
     world.stop()
-    kept = Checkpoint(world.settings.state)
-    kept.open()
+    checkpoint = Checkpoint(world.settings.state)
+    checkpoint.open()
     record = ContainerRecord(id="a" * 64, pod_id=pod, reported=CREATING)
     record.config.metadata.name = "c"
-    kept.put(record)
-    kept.close()
+    checkpoint.put(record)
+    checkpoint.close()
     proxy = world.start()
     assert proxy.store.containers() == []
     assert snapshots(world.attach(Recorder())) == (["pod"], [])
@@ -227,7 +227,7 @@ def test_plugins_by_the_operators_policy_may_be_required(world: Proxied) -> None
 
 
 def test_two_proxies_cannot_have_one_socket_or_one_folder(world: Proxied) -> None:
-    with pytest.raises(OSError, match="another proxy keeps its records there"):
+    with pytest.raises(OSError, match="another proxy uses this folder"):
         Proxy(world.settings).start()
     other = Proxy(replace(world.settings, state=world.folder / "other", nri=replace(
         world.settings.nri, socket_path=str(world.folder / "other.sock"))))  # fmt: skip
@@ -253,19 +253,21 @@ def test_settings_that_cannot_be_are_refused(wrong: dict[str, object], why: str)
 
 
 def test_an_update_of_a_plugin_in_the_answer_to_synchronize_is_done(world: Proxied) -> None:
-    made = world.run(world.run_pod())
+    pod_id = world.run(world.run_pod())
     plugin = Recorder()
     plugin.on["synchronize"] = lambda pods, containers: [nri.Update(containers[0].id).set_cpu_shares(66)]
     world.attach(plugin)
-    wait_for(lambda: world.spec(made)["linux"]["resources"].get("cpu") == {"shares": 66}, "the update")
+    wait_for(lambda: world.spec(pod_id)["linux"]["resources"].get("cpu") == {"shares": 66}, "the update")
 
 
 def test_it_says_where_it_is_and_which_runtime_it_serves(tmp_path: Path) -> None:
     world = Proxied(tmp_path)
     try:
         with Proxy(world.settings) as proxy:
-            own = world.settings
-            where = f"CRI at {own.listen}, NRI at {own.nri.socket_path}, runtime at {own.runtime_endpoint}"
+            settings = world.settings
+            where = (
+                f"CRI at {settings.listen}, NRI at {settings.nri.socket_path}, runtime at {settings.runtime_endpoint}"
+            )
             assert proxy.describe() == where
             assert (proxy.listening, proxy.runtime_name, proxy.connected) == (True, "", False)
             world.start_runtime()
@@ -278,8 +280,8 @@ def test_it_says_where_it_is_and_which_runtime_it_serves(tmp_path: Path) -> None
     assert not proxy.listening
     closed = replace(world.settings, nri=replace(world.settings.nri, disable_connections=True))
     assert "plugins in " in Proxy(closed).describe()
-    asked = replace(world.settings, nri=replace(world.settings.nri, admin_socket="/a.sock"))
-    assert ", nri why at /a.sock, runtime at " in Proxy(asked).describe()
+    requests = replace(world.settings, nri=replace(world.settings.nri, admin_socket="/a.sock"))
+    assert ", nri why at /a.sock, runtime at " in Proxy(requests).describe()
 
 
 def test_an_end_is_found_also_after_the_runtime_was_away(tmp_path: Path) -> None:
@@ -288,13 +290,13 @@ def test_an_end_is_found_also_after_the_runtime_was_away(tmp_path: Path) -> None
         world.start_runtime()
         world.start()
         plugin = world.attach(Recorder())
-        made = world.run(world.run_pod())
+        pod_id = world.run(world.run_pod())
         other = world.run(world.run_pod(world.pod_config("other")), "other")
         world.stop_runtime()
         time.sleep(0.3)  # it asks in vain
         world.start_runtime()
         wait_for(lambda: answers(world), "the runtime's answer")
-        world.direct.call("StopContainer", container_id=made)
+        world.direct.call("StopContainer", container_id=pod_id)
         wait_for(lambda: plugin.of("c")[-1] == "stop", "the end, told")
         world.direct.call("StopContainer", container_id=other)
         world.direct.call("RemoveContainer", container_id=other)
@@ -315,10 +317,10 @@ def test_a_pod_that_a_plugin_refuses_when_it_is_found_late_runs_on(
     plugin = world.attach(Recorder())
     plugin.on["run_pod"] = refuse
     pod = world.run_pod(cri=world.direct)
-    made = world.create(pod, cri=world.direct)
-    world.cri.call("UpdateContainerResources", container_id=made, linux=pb.LinuxContainerResources(cpu_shares=5))
+    created_id = world.create(pod, cri=world.direct)
+    world.cri.call("UpdateContainerResources", container_id=created_id, linux=pb.LinuxContainerResources(cpu_shares=5))
     assert world.direct.call("ListPodSandbox").items
-    assert "which runs already" in caplog.text
+    assert "which is already running" in caplog.text
 
 
 def test_what_is_made_around_it_is_told_when_the_runtime_is_connected_to_again(world: Proxied) -> None:
@@ -335,8 +337,8 @@ def test_what_is_made_around_it_is_told_when_the_runtime_is_connected_to_again(w
     config = pb.ContainerConfig(
         metadata=pb.ContainerMetadata(name="around-c"), image=pb.ImageSpec(image="img"), command=["run"]
     )
-    made = engine.container_creation.create(pod, config)
-    engine.container_start.start(made)
+    created_id = engine.container_creation.create(pod, config)
+    engine.container_start.start(created_id)
     daemon.streaming.start()
     server = cri_server(engine, daemon.streaming)  # later than the engine, which has a container by now
     server.start()
@@ -381,16 +383,18 @@ def test_hook_servers_change_requests_before_plugins_see_them_and_are_told_of_an
     hooks = Hooks()
     world.start(hook_servers=hooks)
     assert hooks.running
-    plugin, seen = world.attach(Recorder()), []
-    plugin.on["create"] = lambda pod, container: seen.extend([pod.annotations["hooked"], "HOOKED=yes" in container.env])
+    plugin, received = world.attach(Recorder()), []
+    plugin.on["create"] = lambda pod, container: received.extend(
+        [pod.annotations["hooked"], "HOOKED=yes" in container.env]
+    )
     pod = world.run_pod()
-    made = world.run(pod)
-    world.cri.call("UpdateContainerResources", container_id=made, linux=pb.LinuxContainerResources(cpu_shares=5))
-    world.cri.call("StopContainer", container_id=made)
+    created_id = world.run(pod)
+    world.cri.call("UpdateContainerResources", container_id=created_id, linux=pb.LinuxContainerResources(cpu_shares=5))
+    world.cri.call("StopContainer", container_id=created_id)
     world.cri.call("StopPodSandbox", pod_sandbox_id=pod)
-    assert seen == ["pod", True]
-    assert "HOOKED=yes" in world.spec(made)["process"]["env"]
-    assert world.spec(made)["linux"]["resources"]["cpu"]["shares"] == 77
+    assert received == ["pod", True]
+    assert "HOOKED=yes" in world.spec(created_id)["process"]["env"]
+    assert world.spec(created_id)["linux"]["resources"]["cpu"]["shares"] == 77
     assert hooks.told == [
         ("before", "RunPodSandbox", False, False), ("after", "RunPodSandbox", True, False),
         ("before", "CreateContainer", True, False), ("after", "CreateContainer", True, True),

@@ -29,9 +29,9 @@ nri.stub.session.session nri.stub.session.settings nri.stub.session.subscription
 nri.stub.session.synchronize nri.stub.support nri.stub.support.initial nri.stub.support.checks nri.stub.support.context
 nri.stub.support.log_destination nri.stub.support.mirror nri.stub.support.pending
 nri.stub.support.runtime_handle nri.stub.support.unreadable nri.text
-nri.ttrpc nri.ttrpc.answering nri.ttrpc.codes nri.ttrpc.connection nri.ttrpc.endpoint nri.ttrpc.envelope
+nri.ttrpc nri.ttrpc.answerer nri.ttrpc.codes nri.ttrpc.connection nri.ttrpc.endpoint nri.ttrpc.envelope
 nri.ttrpc.frames nri.ttrpc.halves nri.ttrpc.interceptors nri.ttrpc.link nri.ttrpc.outbox
-nri.ttrpc.waiters nri.ttrpc.waiting nri.wire nri.text
+nri.ttrpc.waiters nri.ttrpc.slow_path nri.wire nri.text
 """
 PROTOBUF = """
 google google._upb google._upb._message google.protobuf google.protobuf.descriptor google.protobuf.internal

@@ -36,9 +36,7 @@ def test_an_update_that_is_refused_or_of_no_container_fails_and_changes_nothing(
 
 
 @pytest.mark.parametrize("by", ["its creation", "an update of it", "a plugin by itself"])
-def test_what_a_later_answer_has_set_stays_when_an_earlier_one_is_carried_out_after_it(
-    nri_runtime: FakeRuntime, by: str
-) -> None:
+def test_an_earlier_answer_applied_late_keeps_later_values(nri_runtime: FakeRuntime, by: str) -> None:
     nri_runtime.add(Sets800(by))
     parts = parts_of(nri_runtime.adaptation)
     peer = parts.registry.find("10-sets800")

@@ -153,7 +153,7 @@ def test_a_plugin_that_breaks_the_protocol_in_place_of_an_answer_gave_none(
     tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def garbled(*_: object) -> None:
-        raise RemoteProtocolError("its reply cannot be read")
+        raise RemoteProtocolError("its reply is invalid")
 
     monkeypatch.setattr("nri.adaptation.peers.builtin.BuiltinPeer.invoke", garbled)
     builtin = {"builtin": [BuiltinPlugin("10", "p1", SimpleNamespace(create_container=print))]}
@@ -166,7 +166,7 @@ def test_a_plugin_that_breaks_the_protocol_in_place_of_an_answer_gave_none(
         if not both[1]:
             replay.add(Labels(), "10", "p1")
         differences = replay.differences()
-    reason = "10-p1, which did not answer: its reply cannot be read"
+    reason = "10-p1, which gave no answer: its reply is invalid"
     assert f"CreateContainer shop/web/main: {where} without {reason}" in differences
 
 

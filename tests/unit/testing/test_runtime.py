@@ -53,13 +53,13 @@ def test_what_a_plugin_asks_for_at_synchronize_is_done_when_it_has_been_added(
             return [nri.Update(container).set_cpu_shares(5) for container in containers]
 
     updates = parts_of(nri_runtime.adaptation).handshake.updates
-    apply = updates.in_synchronize
+    apply = updates.apply_synchronize
 
     def slowly(*argument: Any) -> object:
         time.sleep(0.1)
         return apply(*argument)
 
-    monkeypatch.setattr(updates, "in_synchronize", slowly)
+    monkeypatch.setattr(updates, "apply_synchronize", slowly)
     nri_runtime.create_container(None, make_container(id="c"))
     nri_runtime.add(Updates())
     assert [update.container_id for update in nri_runtime.updates] == ["c"]
@@ -229,7 +229,7 @@ def test_no_policy_file_is_left_behind(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_policy_may_be_a_file_of_the_tests_own(tmp_path: Path) -> None:
     (tmp_path / "policy.toml").write_text("no = 1\n")
-    with pytest.raises(ConfigError, match=r"policy\.toml:1: no: is outside of a table"):
+    with pytest.raises(ConfigError, match=r"policy\.toml:1: no: must be in a table"):
         FakeRuntime(policy_path=str(tmp_path / "policy.toml"))
     assert (tmp_path / "policy.toml").exists()
 

@@ -17,7 +17,7 @@ def test_records_are_bounded_by_the_bytes_that_were_read() -> None:
     assert sum(allowance.has_record() for _ in range(100)) == 50
 
 
-def test_the_longest_record_is_bounded_by_the_bytes_that_were_read_and_in_any_case() -> None:
+def test_the_longest_record_is_bounded_by_the_bytes_read() -> None:
     allowance = Allowance()
     lengths = []
     for read_bytes in (0, 10_000, 1 << 30):
@@ -50,7 +50,7 @@ def test_a_state_of_hundreds_of_real_containers_is_parsed() -> None:
     ],
     ids=["empty containers", "small containers", "empty mounts", "numbers"],
 )
-def test_a_message_that_would_take_many_times_its_bytes_is_left_out_and_named(data: bytes) -> None:
+def test_a_message_that_is_too_costly_is_left_out_and_counted(data: bytes) -> None:
     lost: list[str] = []
     allowance = Allowance(lost.append)
     allowance.read_bytes = 1 << 20
@@ -59,7 +59,7 @@ def test_a_message_that_would_take_many_times_its_bytes_is_left_out_and_named(da
     assert lost == ["message"]
 
 
-def test_values_of_short_messages_are_bounded_together_and_real_ones_need_no_count() -> None:
+def test_values_of_short_messages_are_bounded_together() -> None:
     lost: list[str] = []
     allowance = Allowance(lost.append)
     dense = bytes_field(2, bytes_field(8, b"") * 10_000)

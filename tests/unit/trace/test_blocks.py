@@ -23,16 +23,16 @@ STARTS = [found.offset for found in scan(io.BytesIO(FILE)) if isinstance(found, 
 def read(data: bytes) -> list[bytes | str]:
     """The contents of all blocks of a file, and why others cannot be read."""
     file = io.BytesIO(data)
-    found: list[bytes | str] = []
-    for each in scan(file):
-        if isinstance(each, Damage):
-            found.append(each.reason)
+    parts: list[bytes | str] = []
+    for part in scan(file):
+        if isinstance(part, Damage):
+            parts.append(part.reason)
             continue
         try:
-            found.append(unknown(each) or b"".join(contents(file, each)))
+            parts.append(unknown(part) or b"".join(contents(file, part)))
         except RemoteProtocolError as error:
-            found.append(error.reason)
-    return found
+            parts.append(error.reason)
+    return parts
 
 
 def test_what_is_packed_is_found_and_read() -> None:
@@ -40,52 +40,52 @@ def test_what_is_packed_is_found_and_read() -> None:
 
 
 def test_headers_are_an_index_of_times() -> None:
-    assert [(each.first_ns, each.last_ns, each.records) for each in scan(io.BytesIO(FILE))] == [  # type: ignore[union-attr]
+    assert [(part.first_ns, part.last_ns, part.records) for part in scan(io.BytesIO(FILE))] == [  # type: ignore[union-attr]
         (0, 1, 1), (1, 2, 1), (2, 3, 1),
     ]  # fmt: skip
 
 
-def test_a_file_that_is_cut_anywhere_gives_every_whole_block_and_says_that_it_was_cut() -> None:
+def test_a_truncated_file_yields_all_complete_blocks_and_the_damage() -> None:
     for length in range(len(MAGIC), len(FILE)):
-        whole = sum(start <= length for start in [*STARTS[1:], len(FILE)])
-        found = read(FILE[:length])
-        assert found[:whole] == CONTENTS[:whole]
-        assert ["was cut here" in str(each) for each in found[whole:]] == ([] if length in STARTS[1:] else [True])
+        total = sum(start <= length for start in [*STARTS[1:], len(FILE)])
+        parts = read(FILE[:length])
+        assert parts[:total] == CONTENTS[:total]
+        assert ["truncated" in str(part) for part in parts[total:]] == ([] if length in STARTS[1:] else [True])
 
 
 @pytest.mark.parametrize("place", range(STARTS[1], STARTS[2]))
 def test_one_changed_byte_costs_no_other_block(place: int) -> None:
     broken = FILE[:place] + bytes((FILE[place] ^ 0x55,)) + FILE[place + 1 :]
-    found = read(broken)
-    assert found[0] == CONTENTS[0]
-    assert found[-1] == CONTENTS[2]
-    assert len(found) > 2, "the second is named"
-    assert CONTENTS[1] not in found
+    parts = read(broken)
+    assert parts[0] == CONTENTS[0]
+    assert parts[-1] == CONTENTS[2]
+    assert len(parts) > 2, "the second is named"
+    assert CONTENTS[1] not in parts
 
 
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"version": 2}, "of version 2, this nri reads 1: use a newer one"),
-        ({"codec": 7}, "packed in way 7, this nri knows 0 and 1: use a newer one"),
-        ({"raw": blocks.MOST_RAW + 1}, "at most 16777216 are read"),
-        ({"raw": 99}, "a block whose content is not the 99 bytes that it announces"),
-        ({"raw": 101}, "a block whose content is not the 101 bytes that it announces"),
-        ({"crc": 1}, "a block whose checksum is wrong: 1 records are lost"),
+        ({"version": 2}, "of version 2; this nri reads version 1: use a newer nri"),
+        ({"codec": 7}, "of codec 7; this nri reads 0 and 1: use a newer nri"),
+        ({"raw": blocks.MAX_CONTENT_BYTES + 1}, "at most 16777216 are read"),
+        ({"raw": 99}, "a block whose content differs from the announced 99 bytes"),
+        ({"raw": 101}, "a block whose content differs from the announced 101 bytes"),
+        ({"crc": 1}, "a block with a wrong checksum: 1 records are lost"),
         ({"stored": 1 << 30}, "a block of 1073741824 bytes"),
     ],
 )
 def test_a_block_that_cannot_be_read_is_named_and_the_next_one_is_read(changed: dict[str, int], reason: str) -> None:
-    found = read(MAGIC + odd_block(**changed) + pack(b"next", 1, 0, 0))
-    assert found[-1] == b"next"
-    assert reason in str(found[0])
+    parts = read(MAGIC + odd_block(**changed) + pack(b"next", 1, 0, 0))
+    assert parts[-1] == b"next"
+    assert reason in str(parts[0])
 
 
 def test_stored_bytes_that_zlib_does_not_know_are_named() -> None:
     stored = b"\xff" * 20
     head = struct.pack(">4sBBHIIIQQI", b"NRIB", 1, 1, 0, 20, 100, 1, 0, 0, zlib.crc32(stored))
-    found = read(MAGIC + head + struct.pack(">I", zlib.crc32(head)) + stored)
-    assert "cannot be unpacked" in str(found[0])
+    parts = read(MAGIC + head + struct.pack(">I", zlib.crc32(head)) + stored)
+    assert "cannot be unpacked" in str(parts[0])
 
 
 def test_a_block_may_be_stored_as_it_is() -> None:
@@ -93,16 +93,16 @@ def test_a_block_may_be_stored_as_it_is() -> None:
     assert read(MAGIC + head + struct.pack(">I", zlib.crc32(head)) + b"data") == [b"data"]
 
 
-def test_a_small_block_that_unpacks_to_gigabytes_is_cut_at_what_it_announces() -> None:
+def test_a_small_block_unpacks_no_further_than_announced() -> None:
     bomb = zlib.compress(b"\0" * (64 << 20))
     head = struct.pack(">4sBBHIIIQQI", b"NRIB", 1, 1, 0, len(bomb), 1000, 1, 0, 0, zlib.crc32(bomb))
-    found = read(MAGIC + head + struct.pack(">I", zlib.crc32(head)) + bomb)
-    assert "1000 bytes that it announces" in str(found[0])
+    parts = read(MAGIC + head + struct.pack(">I", zlib.crc32(head)) + bomb)
+    assert "announced 1000 bytes" in str(parts[0])
 
 
 def test_the_next_block_is_found_behind_megabytes_of_anything_else() -> None:
-    found = read(FILE + b"NRI" * (1 << 20) + pack(b"last", 1, 0, 0))
-    assert [*found[:3], found[-1]] == [*CONTENTS, b"last"]
+    parts = read(FILE + b"NRI" * (1 << 20) + pack(b"last", 1, 0, 0))
+    assert [*parts[:3], parts[-1]] == [*CONTENTS, b"last"]
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_a_trace_is_known_by_its_first_bytes(beginning: bytes, expected: bool) -
 
 @pytest.mark.parametrize("place", range(len(MAGIC)))
 def test_damage_in_the_first_bytes_costs_no_block(place: int) -> None:
-    found = read(FILE[:place] + b"\0" + FILE[place + 1 :])
-    assert found == ["the first bytes are not those of a trace", *CONTENTS]
+    parts = read(FILE[:place] + b"\0" + FILE[place + 1 :])
+    assert parts == ["the first bytes are not those of a trace", *CONTENTS]
 
 
 class Counting(io.BytesIO):
@@ -132,35 +132,35 @@ class Counting(io.BytesIO):
     read_bytes = 0
 
     def read(self, size: int | None = -1, /) -> bytes:
-        found = super().read(size)
-        self.read_bytes += len(found)
-        return found
+        parts = super().read(size)
+        self.read_bytes += len(parts)
+        return parts
 
 
 class Growing(io.BytesIO):
     """A file of which a part is written while it is read."""
 
-    def __init__(self, whole: bytes, there: int) -> None:
-        super().__init__(whole[:there])
-        self.rest = whole[there:]
+    def __init__(self, content: bytes, size: int) -> None:
+        super().__init__(content[:size])
+        self.rest = content[size:]
 
     def read(self, size: int | None = -1, /) -> bytes:
-        found = super().read(size)
+        parts = super().read(size)
         place = self.seek(0, 1)
-        if self.rest and found.startswith(b"NRIB"):
+        if self.rest and parts.startswith(b"NRIB"):
             self.seek(0, 2)
             self.write(self.rest)
             self.rest = b""
             self.seek(place)
-        return found
+        return parts
 
 
-@pytest.mark.parametrize("there", [len(MAGIC) + 4, len(MAGIC) + 30, len(MAGIC) + 46])
-def test_half_a_block_that_is_whole_a_moment_later_is_no_damage(there: int) -> None:
-    file = Growing(FILE, there)
+@pytest.mark.parametrize("size", [len(MAGIC) + 4, len(MAGIC) + 30, len(MAGIC) + 46])
+def test_half_a_block_that_is_whole_a_moment_later_is_no_damage(size: int) -> None:
+    file = Growing(FILE, size)
     assert [
-        b"".join(contents(file, found)) if not isinstance(found, Damage) else found.reason
-        for found in blocks.scan(file)
+        b"".join(contents(file, parts)) if not isinstance(parts, Damage) else parts.reason
+        for parts in blocks.scan(file)
     ] == CONTENTS
 
 
@@ -172,10 +172,10 @@ def test_places_that_are_no_blocks_do_not_have_a_file_read_again_and_again(piece
     assert file.read_bytes < 200 * len(file.getvalue())
 
 
-def test_a_stretch_that_is_no_block_is_named_once_and_the_next_block_is_found_wherever_it_begins() -> None:
+def test_a_damaged_stretch_is_named_once_and_the_next_block_is_found() -> None:
     for length in (1, 4050, 4090, 4096, 4099, 12_288, 2_000_000):
-        found = read(MAGIC + b"NRIB" + b"?" * length + FILE[len(MAGIC) :])
-        assert found == ["this is no block; the next one is searched for", *CONTENTS]
+        parts = read(MAGIC + b"NRIB" + b"?" * length + FILE[len(MAGIC) :])
+        assert parts == ["not a block; searching for the next one", *CONTENTS]
 
 
 def test_a_block_is_unpacked_in_pieces_and_no_further_than_it_announces() -> None:
@@ -186,7 +186,7 @@ def test_a_block_is_unpacked_in_pieces_and_no_further_than_it_announces() -> Non
     assert isinstance(header, Header)
     lengths: list[int] = []
     pieces = (lengths.append(len(piece)) for piece in contents(file, header))
-    with pytest.raises(RemoteProtocolError, match="300000 bytes that it announces"):
+    with pytest.raises(RemoteProtocolError, match="announced 300000 bytes"):
         deque(pieces, 0)
     assert sum(lengths) <= 300_000 and max(lengths) <= 64 << 10
 
@@ -200,5 +200,5 @@ def test_records_are_found_wherever_the_pieces_of_a_block_end(size: int) -> None
 
 
 def test_fields_of_a_block_that_are_not_records_are_bounded() -> None:
-    with pytest.raises(RemoteProtocolError, match="more than 1000 fields that are not records"):
+    with pytest.raises(RemoteProtocolError, match="more than 1000 fields other than records"):
         list(split([b"\x12\x00" * 5000], 1000))

@@ -6,17 +6,17 @@ from collections import Counter
 
 import pytest
 
-from nri.trace.call_stats import MOST_STATS, AllCallStats, percentile
+from nri.trace.call_stats import MAX_ROWS, AllCallStats, percentile
 
 
 @pytest.mark.parametrize(
-    ("values", "percent", "found"),
+    ("values", "percent", "expected"),
     [([], 50, None), ([3.0], 99, 3.0), (range(1, 101), 50, 50), (range(1, 101), 99, 99), ([1, 1, 1, 9], 50, 1)],
 )
 def test_a_percentile_is_the_smallest_value_that_so_many_do_not_exceed(
-    values: list[float], percent: int, found: float | None
+    values: list[float], percent: int, expected: float | None
 ) -> None:
-    assert percentile(Counter(values), percent) == found
+    assert percentile(Counter(values), percent) == expected
 
 
 def test_a_call_that_did_not_end_is_counted_and_has_no_duration() -> None:
@@ -30,6 +30,6 @@ def test_a_call_that_did_not_end_is_counted_and_has_no_duration() -> None:
 
 def test_rows_are_bounded_and_the_rest_is_counted() -> None:
     sums = AllCallStats()
-    for number in range(MOST_STATS + 2):
+    for number in range(MAX_ROWS + 2):
         sums.of(f"{number}", "x").take(1.0, failed=False, refused=False)
-    assert (len(list(sums.rows())), sums.left) == (MOST_STATS, 2)
+    assert (len(list(sums.rows())), sums.left_out) == (MAX_ROWS, 2)

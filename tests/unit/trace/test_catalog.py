@@ -20,17 +20,17 @@ def written(path: Path, files: descriptor_pb2.FileDescriptorSet) -> Path:
     return path
 
 
-def test_nris_own_methods_are_known_with_the_messages_that_this_process_runs_on() -> None:
-    found = Catalog().find(PLUGIN_SERVICE, "Configure")
-    assert found is not None
-    assert (found.request, found.reply) == (m.ConfigureRequest, m.ConfigureResponse)
+def test_nris_methods_have_the_messages_of_this_process() -> None:
+    method = Catalog().find(PLUGIN_SERVICE, "Configure")
+    assert method is not None
+    assert (method.request, method.reply) == (m.ConfigureRequest, m.ConfigureResponse)
 
 
 def test_a_descriptor_set_adds_its_own(tmp_path: Path) -> None:
     catalog = Catalog(written(tmp_path / "greeter.pb", file_set()))
-    found = catalog.find(GREETER, "Hello")
-    assert found is not None
-    assert found.request(name="Ada").name == "Ada"
+    method = catalog.find(GREETER, "Hello")
+    assert method is not None
+    assert method.request(name="Ada").name == "Ada"
     assert catalog.find(PLUGIN_SERVICE, "Configure") is not None
 
 
@@ -72,7 +72,7 @@ def test_a_descriptor_set_without_its_imports_is_told_from_a_broken_one(tmp_path
     files.file[0].dependency.append("gone.proto")
     with pytest.raises(ConfigError, match="incomplete") as caught:
         Catalog(written(tmp_path / "half.pb", files))
-    assert caught.value.suggestion == "make it with --include_imports"
+    assert caught.value.suggestion == "create it with --include_imports"
 
 
 def test_a_message_goes_to_json_and_back() -> None:

@@ -15,7 +15,7 @@ from nri.adaptation.admin import ask
 from nri.api import messages as m
 from nri.errors import ConfigError, NriError
 from nri.testing import FakeRuntime, make_container, make_pod
-from nri.trace.changes import Changes, why
+from nri.trace.changes import Changes, container_history
 from nri.trace.history import Event, Step, Trace
 from nri.trace.recorder import Recorder
 from tests.support.made_plugins import plugin
@@ -70,9 +70,9 @@ def recorded(tmp_path: Path) -> Iterator[Recorded]:
 
 
 def without_times(chain: dict[str, Any]) -> dict[str, Any]:
-    told = [{**each, "time": ""} for kind in ("steps", "notes") for each in chain[kind]]
+    steps = [{**step, "time": ""} for kind in ("steps", "notes") for step in chain[kind]]
     refused = chain["refused"] and chain["refused"]["reason"]
-    return {"container": chain["container"], "pod": chain["pod"], "told": told, "refused": refused}
+    return {"container": chain["container"], "pod": chain["pod"], "told": steps, "refused": refused}
 
 
 @pytest.mark.parametrize(
@@ -89,23 +89,23 @@ def test_a_recording_and_the_runtime_say_alike_who_refused_a_container(
 ) -> None:
     live = recorded.chains[name]
     assert (live["refused"] and live["refused"]["reason"]) == reason
-    chain = why(Trace(recorded.folder), f"web/{name}")
+    chain = container_history(Trace(recorded.folder), f"web/{name}")
     assert without_times(chain) == without_times(live)
     assert chain["steps"][0]["plugin"] == "10-sets"
 
 
-def test_a_plugin_that_gave_no_answer_is_named_with_the_event_that_went_on_without_it(recorded: Recorded) -> None:
-    for chain in (recorded.chains["late"], why(Trace(recorded.folder), "shop/web/late")):
+def test_a_missing_answer_is_noted_with_plugin_and_event(recorded: Recorded) -> None:
+    for chain in (recorded.chains["late"], container_history(Trace(recorded.folder), "shop/web/late")):
         assert chain["refused"] is None
         (note,) = chain["notes"]
         assert note["text"].startswith("CreateContainer: 30-slow gave no answer: ")
 
 
 def test_what_a_word_does_not_mean_is_told_with_the_next_step(recorded: Recorded) -> None:
-    with pytest.raises(ConfigError, match=r'no event of a container "nope" \(nri trace show .* lists what there is\)'):
-        why(Trace(recorded.folder), "nope")
-    with pytest.raises(ConfigError, match=r'"web" may be any of .*web/late.*\(name one of them\)'):
-        why(Trace(recorded.folder), "web")
+    with pytest.raises(ConfigError, match=r'container "nope" not found \(list all events: nri trace show '):
+        container_history(Trace(recorded.folder), "nope")
+    with pytest.raises(ConfigError, match=r'"web" matches several containers: .*web/late.*\(name one of them\)'):
+        container_history(Trace(recorded.folder), "web")
 
 
 def test_containers_of_a_recording_have_their_names(recorded: Recorded) -> None:

@@ -1,4 +1,4 @@
-"""What a cgroup was given is compared with what it has, on trees of both versions; who and when is told."""
+"""What a cgroup was desired_from is compared with what it has, on trees of both versions; who and when is told."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Machine:
     return Machine(tmp_path, request.param)
 
 
-def given(**more: object) -> list[DesiredValue]:
+def desired_from(**more: object) -> list[DesiredValue]:
     pod = make_pod(name="web", namespace="shop")
     fields = {"memory_limit": 64 << 20, "cpu_shares": 300, "cpus": "0-1", "cpu_quota": -1, **more}
     container = make_container(name="app", pod=pod, **fields)  # type: ignore[arg-type]
@@ -54,51 +54,58 @@ def given(**more: object) -> list[DesiredValue]:
 
 def test_what_is_there_as_given_is_no_drift(machine: Machine) -> None:
     drift = Drift(machine.hierarchies)
-    assert {desired.name for desired in given()} == {"memory.limit", "cpu.shares", "cpuset.cpus", "cpu.cfs_quota"}
-    assert drift.look(given()) == [] and drift.now() == [] and drift.count == 0
+    assert {desired.name for desired in desired_from()} == {
+        "memory.limit",
+        "cpu.shares",
+        "cpuset.cpus",
+        "cpu.cfs_quota",
+    }
+    assert drift.look(desired_from()) == [] and drift.now() == [] and drift.count == 0
 
 
-def test_an_overwritten_value_is_told_once_with_what_it_was_and_when_and_that_it_is_back(machine: Machine) -> None:
+def test_an_overwritten_value_and_its_return_are_reported_once(machine: Machine) -> None:
     now = [100.0]
     drift = Drift(machine.hierarchies, clock=lambda: now[0])
-    drift.look(given())
+    drift.look(desired_from())
     now[0] = 102.0
     machine.limit(70 << 20)
-    (change,) = drift.look(given())
-    told = change.to_json()
-    assert (told["subject"], told["knob"], told["wanted"]) == ("shop/web/app", "memory.limit", 64 << 20)
-    assert (told["found"], told["before"], told["by"]) == (70 << 20, 64 << 20, "")
-    assert (told["after_s"], told["until_s"]) == (100.0, 102.0)
-    assert drift.look(given()) == [] and drift.now() == [change]
+    (change,) = drift.look(desired_from())
+    document = change.to_json()
+    assert (document["subject"], document["knob"], document["wanted"]) == ("shop/web/app", "memory.limit", 64 << 20)
+    assert (document["found"], document["before"], document["by"]) == (70 << 20, 64 << 20, "")
+    assert (document["after_s"], document["until_s"]) == (100.0, 102.0)
+    assert drift.look(desired_from()) == [] and drift.now() == [change]
     now[0] = 104.0
     machine.limit(64 << 20)
-    (back,) = drift.look(given())
+    (back,) = drift.look(desired_from())
     assert back.found is None and back.before == 70 << 20 and drift.now() == [] and drift.count == 2
 
 
-def test_of_two_that_want_different_values_the_one_that_is_there_has_overwritten_the_other(machine: Machine) -> None:
+def test_of_two_desired_values_the_present_one_has_overwritten_the_other(machine: Machine) -> None:
     machine.limit(70 << 20)
     agent = DesiredValue("shop/web/app", CGROUP, "memory.limit", 70 << 20, "agent")
-    (change,) = Drift(machine.hierarchies).look([*given(), agent])
+    (change,) = Drift(machine.hierarchies).look([*desired_from(), agent])
     assert (change.desired.source, change.by, change.after_s) == ("runtime", "agent", 0.0)
 
 
 def test_a_limit_in_whole_pages_and_one_that_was_never_set_are_no_drift(machine: Machine) -> None:
-    assert Drift(machine.hierarchies).look(given(memory_limit=(64 << 20) + 5)) == []
-    assert given(memory_limit=0, cpu_shares=0, cpus="", cpu_quota=0)[0][2:4] == ("cpu.cfs_quota", -1), "0 is no limit"
+    assert Drift(machine.hierarchies).look(desired_from(memory_limit=(64 << 20) + 5)) == []
+    assert desired_from(memory_limit=0, cpu_shares=0, cpus="", cpu_quota=0)[0][2:4] == ("cpu.cfs_quota", -1), (
+        "0 is no limit"
+    )
 
 
 def test_what_is_gone_or_cannot_be_read_is_forgotten(machine: Machine) -> None:
     drift = Drift(machine.hierarchies)
     machine.limit(1 << 20)
-    assert len(drift.look(given())) == 1
+    assert len(drift.look(desired_from())) == 1
     assert drift.look([]) == [] and drift.now() == []
     lost = DesiredValue("x", "kubepods/gone", "memory.limit", 5, "agent")
     odd = DesiredValue("x", "../..", "memory.limit", 5, "agent")
     assert drift.look([lost, odd, DesiredValue("x", CGROUP, "io.weight", 5, "agent")]) == []
     assert (drift.unread, drift.looked_at) == (3, 0)
     machine.write("cpuset/cpuset.cpus" if machine.version == 1 else "cpuset.cpus", "0")
-    assert [change.to_json()["found"] for change in drift.look(given(memory_limit=1 << 20))] == ["0"]
+    assert [change.to_json()["found"] for change in drift.look(desired_from(memory_limit=1 << 20))] == ["0"]
 
 
 def test_a_container_without_a_path_or_with_one_that_is_none_is_passed_over() -> None:
@@ -127,9 +134,9 @@ def test_a_knob_is_known_by_the_name_that_histories_give_its_field() -> None:
 def test_values_beyond_a_number_are_counted_and_not_looked_at(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri.trace.drift.MOST_VALUES", 2)
+    monkeypatch.setattr("nri.trace.drift.MAX_VALUES", 2)
     drift = Drift(machine.hierarchies)
-    drift.look(given())
+    drift.look(desired_from())
     assert (drift.looked_at, drift.left_out) == (2, 2)
 
 
@@ -137,6 +144,6 @@ def test_the_newest_changes_are_remembered(machine: Machine) -> None:
     drift = Drift(machine.hierarchies)
     for number in range(70, 1073):
         machine.limit(number << 20)
-        drift.look(given())
+        drift.look(desired_from())
     assert [change.found for change in drift.changes] == [number << 20 for number in range(73, 1073)]
     assert drift.count == 1003

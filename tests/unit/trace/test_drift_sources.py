@@ -31,14 +31,14 @@ POD = {"key": "u1", "namespace": "shop", "name": "web", "ended": False}
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="nri-drift-", dir="/tmp") as made:
-        yield Path(made)
+    with tempfile.TemporaryDirectory(prefix="nri-drift-", dir="/tmp") as folder:
+        yield Path(folder)
 
 
-def test_the_runtime_s_values_are_learned_as_a_plugin_and_the_agent_s_are_asked(folder: Path) -> None:
-    def explain(given: object) -> object:
+def test_values_come_from_the_runtime_and_the_agent(folder: Path) -> None:
+    def explain(request: object) -> object:
         odd = [{**WRITE, "outcome": "refused"}, {**WRITE, "name": "nothing known"}]
-        return json_answer({"writes": [WRITE, *odd]} if given else {"pods": [POD, GONE]})
+        return json_answer({"writes": [WRITE, *odd]} if request else {"pods": [POD, GONE]})
 
     agent = str(folder / "own-agent.sock")
     with Inspected(folder, "") as node, ExitStack() as stack:
@@ -46,8 +46,8 @@ def test_the_runtime_s_values_are_learned_as_a_plugin_and_the_agent_s_are_asked(
         node.work()
         values = sources(stack, str(folder / "nri.sock"), agent)
         wait_for(lambda: len(list(values())) == 2, "the container is known")
-        found = [(desired.subject, desired.name, desired.value, desired.source) for desired in values()]
-        assert found == [
+        rows = [(desired.subject, desired.name, desired.value, desired.source) for desired in values()]
+        assert rows == [
             ("shop/web/app", "memory.limit", 64 << 20, "runtime"),
             ("shop/web/app", "memory.limit", 4096, "agent"),
         ]
@@ -62,11 +62,11 @@ def test_without_a_runtime_an_agent_is_enough_unless_a_socket_is_named(folder: P
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("nri.trace.drift_sources.DEFAULT_SOCKET", str(folder / "none.sock"))
             values = sources(stack, None, str(folder / "b.sock"))
-        with pytest.raises(NriError, match="not as an agent does"):
+        with pytest.raises(NriError, match="is not the socket of an agent"):
             list(values())
 
 
-def test_who_set_a_value_is_the_plugin_if_the_runtime_knows_and_its_source_else(folder: Path) -> None:
+def test_the_setter_of_a_value_is_a_plugin_or_its_source(folder: Path) -> None:
     change = Change(DesiredValue("shop/web/app", "/x/c1", "memory.limit", 64 << 20, "runtime"), 1, None, 0.0, 1.0, "")
     unknown = change._replace(desired=change.desired._replace(cgroup="/x/c7"), found=None, after_s=1.0)
     with Inspected(folder, "") as node:

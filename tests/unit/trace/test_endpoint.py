@@ -28,11 +28,11 @@ def test_a_method_that_is_known_is_found() -> None:
         ("Hello", "Hello: not SERVICE/METHOD (such as nri.pkg.api.v1alpha1.Runtime/RegisterPlugin)"),
         (
             f"{GREETER}/Hello",
-            f"{GREETER}: the messages of this service are not known here (give --descriptor-set FILE, or --hex)",
+            f"{GREETER}: the messages of this service are unknown (use --descriptor-set FILE, or --hex)",
         ),
         (
             "Runtime/RegisterPlugn",
-            f'{RUNTIME_SERVICE}: there is no method RegisterPlugn (did you mean "RegisterPlugin"?)',
+            f'{RUNTIME_SERVICE}: method RegisterPlugn not found (did you mean "RegisterPlugin"?)',
         ),
     ],
 )

@@ -45,7 +45,9 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> list[Event]:
 
 def spans_of(events: list[Event]) -> list[dict[str, Any]]:
     documents = [json.loads(line) for line in otlp(events)]
-    return [span for each in documents for row in each["resourceSpans"] for span in row["scopeSpans"][0]["spans"]]
+    return [
+        span for document in documents for row in document["resourceSpans"] for span in row["scopeSpans"][0]["spans"]
+    ]
 
 
 def bars_of(events: list[Event]) -> list[dict[str, Any]]:
@@ -53,7 +55,7 @@ def bars_of(events: list[Event]) -> list[dict[str, Any]]:
     return rows
 
 
-def made(serial: int, began_ns: int, duration_ns: int, plugins: int = 0, name: str = "StopContainer") -> Event:
+def make_event(serial: int, began_ns: int, duration_ns: int, plugins: int = 0, name: str = "StopContainer") -> Event:
     """An event of which only the times matter."""
     event = Event(name, serial, 1, began_ns)
     event.duration_ns = duration_ns
@@ -68,28 +70,28 @@ def attributes(span: dict[str, Any]) -> dict[str, str]:
     return {row["key"]: row["value"]["stringValue"] for row in span["attributes"]}
 
 
-def test_an_event_begins_no_later_than_its_first_plugin_though_it_is_told_of_later() -> None:
-    event = made(1, began_ns=5000, duration_ns=3000, plugins=1)
+def test_an_event_begins_no_later_than_its_first_step() -> None:
+    event = make_event(1, began_ns=5000, duration_ns=3000, plugins=1)
     event.began_ns = 7000
     assert [span["startTimeUnixNano"] for span in spans_of([event])] == ["5000", "5000"]
     assert [bar["ts"] for bar in bars_of([event]) if bar["ph"] == "X"] == [5.0, 5.0]
 
 
 def test_each_event_is_a_span_and_each_plugin_one_below_it(events: list[Event]) -> None:
-    created, asked, *_ = spans_of(events)
+    created, call, *_ = spans_of(events)
 
     assert (created["name"], created["status"], "parentSpanId" in created) == ("CreateContainer", {}, False)
-    assert (asked["name"], asked["parentSpanId"]) == ("10-sets CreateContainer", created["spanId"])
-    assert asked["traceId"] == created["traceId"]
-    assert attributes(asked).items() >= {"k8s.pod.name": "web", "k8s.namespace.name": "shop"}.items()
-    assert (attributes(asked)["k8s.container.name"], attributes(asked)["nri.plugin"]) == ("one", "10-sets")
-    assert int(created["startTimeUnixNano"]) <= int(asked["startTimeUnixNano"]) <= int(asked["endTimeUnixNano"])
+    assert (call["name"], call["parentSpanId"]) == ("10-sets CreateContainer", created["spanId"])
+    assert call["traceId"] == created["traceId"]
+    assert attributes(call).items() >= {"k8s.pod.name": "web", "k8s.namespace.name": "shop"}.items()
+    assert (attributes(call)["k8s.container.name"], attributes(call)["nri.plugin"]) == ("one", "10-sets")
+    assert int(created["startTimeUnixNano"]) <= int(call["startTimeUnixNano"]) <= int(call["endTimeUnixNano"])
 
 
 def test_a_span_that_failed_says_why(events: list[Event]) -> None:
-    refused, asked = spans_of(events)[-2:]
-    assert refused["status"]["code"] == asked["status"]["code"] == 2
-    assert "not this one" in asked["status"]["message"]
+    refused, call = spans_of(events)[-2:]
+    assert refused["status"]["code"] == call["status"]["code"] == 2
+    assert "not this one" in call["status"]["message"]
 
 
 def test_ids_are_of_the_length_that_collectors_take_and_the_same_each_time(events: list[Event]) -> None:
@@ -103,9 +105,9 @@ def test_many_spans_are_several_lines_also_those_of_one_event() -> None:
     def spans(events: Iterable[Event]) -> list[int]:
         return [len(json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"]) for line in otlp(events)]
 
-    assert spans(made(number, number, 1) for number in range(1250)) == [500, 500, 250]
-    assert spans([made(1, 1, 1, plugins=1249)]) == [500, 500, 250]
-    assert max(spans(made(number, number, 1, name="n" * 9999) for number in range(600))) < 300
+    assert spans(make_event(number, number, 1) for number in range(1250)) == [500, 500, 250]
+    assert spans([make_event(1, 1, 1, plugins=1249)]) == [500, 500, 250]
+    assert max(spans(make_event(number, number, 1, name="n" * 9999) for number in range(600))) < 300
 
 
 def test_a_viewer_has_a_process_for_the_runtime_and_one_for_each_plugin(events: list[Event]) -> None:
@@ -118,7 +120,7 @@ def test_a_viewer_has_a_process_for_the_runtime_and_one_for_each_plugin(events: 
 
 
 def test_bars_of_one_line_never_overlap() -> None:
-    bars = bars_of([made(number, number * 10, 35, plugins=2) for number in range(50)])
+    bars = bars_of([make_event(number, number * 10, 35, plugins=2) for number in range(50)])
     lines: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
     for row in bars:
         if row["ph"] == "X":
@@ -127,8 +129,8 @@ def test_bars_of_one_line_never_overlap() -> None:
     assert all(one[1] <= other[0] + 1e-9 for rows in lines.values() for one, other in pairwise(rows))
 
 
-def test_a_recording_whose_events_never_end_has_no_more_lines_than_a_person_can_look_at() -> None:
-    bars = bars_of([made(number, number, 1 << 62) for number in range(1000)])
+def test_a_recording_of_endless_events_has_a_bounded_number_of_lines() -> None:
+    bars = bars_of([make_event(number, number, 1 << 62) for number in range(1000)])
     assert max(row["tid"] for row in bars) == 256
 
 
@@ -137,13 +139,16 @@ def test_no_value_is_exported(events: list[Event]) -> None:
     assert SECRET not in "".join((*otlp(events), *chrome(events)))
 
 
-def test_a_refused_answer_and_an_unreadable_request_are_exported_all_the_same() -> None:
-    event = made(1, 5, 1 << 63, plugins=1)
+def test_refused_answers_and_unreadable_requests_are_exported() -> None:
+    event = make_event(1, 5, 1 << 63, plugins=1)
     event.request = b"\xff"
     event.steps[0].refused = t.Error(kind="ConflictError")
-    whole, asked = spans_of([event])
-    assert (attributes(whole), int(whole["endTimeUnixNano"])) == ({"rpc.method": "StopContainer"}, 5 + (1 << 63))
-    assert asked["status"]["message"] == "ConflictError"
+    event_span, call = spans_of([event])
+    assert (attributes(event_span), int(event_span["endTimeUnixNano"])) == (
+        {"rpc.method": "StopContainer"},
+        5 + (1 << 63),
+    )
+    assert call["status"]["message"] == "ConflictError"
 
 
 def test_nothing_recorded_is_an_empty_document() -> None:
@@ -151,7 +156,7 @@ def test_nothing_recorded_is_an_empty_document() -> None:
 
 
 def test_the_processes_of_a_chrome_trace_are_bounded() -> None:
-    bars = bars_of([made(1, 10, 5, plugins=5000)])
+    bars = bars_of([make_event(1, 10, 5, plugins=5000)])
     names = [bar["args"]["name"] for bar in bars if bar["ph"] == "M"]
     assert (len(names), names[-1]) == (4097, "further plugins")
     assert len([bar for bar in bars if bar["ph"] == "X"]) == 5001

@@ -63,16 +63,16 @@ def path(tmp_path: Path) -> Path:
 
 
 def serials(trace: Trace) -> list[int]:
-    return [each.serial for each in trace.events()]
+    return [event.serial for event in trace.events()]
 
 
 def test_events_that_overlap_come_in_the_order_in_which_they_began(path: Path) -> None:
     one, two, three = event(1), event(2), event(3)
     mixed = [OPENED, one[0], two[0], *three, *two[1:], *one[1:]]
-    found = list(Trace(write(path, mixed)).events())
-    assert [each.serial for each in found] == [1, 2, 3]
-    assert all(each.whole for each in found)
-    assert [step.request for each in found for step in each.steps] == [REQUEST] * 3
+    events = list(Trace(write(path, mixed)).events())
+    assert [e.serial for e in events] == [1, 2, 3]
+    assert all(e.whole for e in events)
+    assert [step.request for e in events for step in e.steps] == [REQUEST] * 3
 
 
 @pytest.mark.parametrize("kind", [t.ANSWERED, t.FAILED])
@@ -83,8 +83,12 @@ def test_a_step_began_its_duration_before_its_end_and_never_before_1970(
     records = event(1)
     records[2] = t.Record(kind=kind, time_ns=1000, serial=1, event="StartContainer", plugin="10-a")
     records[2].duration_ns = duration_ns
-    (found,) = Trace(write(path, [OPENED, *records])).events()
-    assert (found.steps[0].time_ns, found.steps[0].duration_ns, found.first_ns) == (began_ns, duration_ns, began_ns)
+    (recorded,) = Trace(write(path, [OPENED, *records])).events()
+    assert (recorded.steps[0].time_ns, recorded.steps[0].duration_ns, recorded.first_ns) == (
+        began_ns,
+        duration_ns,
+        began_ns,
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,47 +99,43 @@ def test_a_step_began_its_duration_before_its_end_and_never_before_1970(
     ],
     ids=lambda error: type(error).__name__,
 )  # fmt: skip
-def test_a_plugin_that_was_late_busy_or_gone_or_broke_the_protocol_gave_no_answer(
-    tmp_path: Path, error: Exception
-) -> None:
+def test_late_busy_lost_and_broken_plugins_are_silent(tmp_path: Path, error: Exception) -> None:
     with Recorder(tmp_path) as recorder:
         recorder.event_begins("StartContainer", 1, REQUEST)
         for plugin, failed in (("10-a", error), ("20-b", RpcError(2, "no license"))):
             recorder.plugin_asked(plugin, "StartContainer", 1, REQUEST)
             recorder.plugin_failed(plugin, "StartContainer", 1, failed, 0.1)
         recorder.event_ends("StartContainer", 1, b"", None, 0.2)
-    (found,) = Trace(tmp_path).events()
-    assert [(step.plugin, step.silent) for step in found.steps] == [("10-a", True), ("20-b", False)]
+    (event,) = Trace(tmp_path).events()
+    assert [(step.plugin, step.silent) for step in event.steps] == [("10-a", True), ("20-b", False)]
 
 
 def test_an_event_knows_what_it_is_about(path: Path) -> None:
-    (found,) = Trace(write(path, [OPENED, *event(1)])).events()
-    assert (found.pod, found.container) == (POD, CONTAINER)
-    names = {text: found.names(text) for text in ("web", "shop/web", "main", "c1", "p", "other", "shop", "")}
+    (recorded,) = Trace(write(path, [OPENED, *event(1)])).events()
+    assert (recorded.pod, recorded.container) == (POD, CONTAINER)
+    names = {text: recorded.names(text) for text in ("web", "shop/web", "main", "c1", "p", "other", "shop", "")}
     assert [text for text, fits in names.items() if fits] == ["web", "shop/web", "main", "c1", "p"]
 
 
 @pytest.mark.parametrize(
     ("name", "request_bytes"), [("NoSuchEvent", b""), ("../../x", b""), ("StartContainer", b"\xff\xff"), ("", b"")]
 )
-def test_an_event_that_this_version_does_not_understand_is_given_all_the_same(
-    path: Path, name: str, request_bytes: bytes
-) -> None:
-    (found,) = Trace(write(path, [OPENED, *event(1, name, request_bytes)])).events()
-    assert (found.name, found.message, found.pod, found.container) == (name, None, None, None)
-    assert not found.names("web")
+def test_an_event_unknown_to_this_version_is_yielded(path: Path, name: str, request_bytes: bytes) -> None:
+    (recorded,) = Trace(write(path, [OPENED, *event(1, name, request_bytes)])).events()
+    assert (recorded.name, recorded.message, recorded.pod, recorded.container) == (name, None, None, None)
+    assert not recorded.names("web")
 
 
 def test_an_event_of_pods_has_no_container_and_a_state_has_neither(path: Path) -> None:
     pod = event(1, "RunPodSandbox", m.RunPodSandboxRequest(pod=POD).SerializeToString())
     state = event(2, "Synchronize", m.SynchronizeRequest(pods=[POD]).SerializeToString())
-    found = list(Trace(write(path, [OPENED, *pod, *state])).events())
-    assert [(each.pod, each.container) for each in found] == [(POD, None), (None, None)]
+    events = list(Trace(write(path, [OPENED, *pod, *state])).events())
+    assert [(e.pod, e.container) for e in events] == [(POD, None), (None, None)]
 
 
 def test_an_event_without_its_beginning_or_end_is_not_whole(path: Path) -> None:
     records = [OPENED, *event(1)[1:], *event(2)[:-1], *event(3)]
-    assert [(each.serial, each.whole) for each in Trace(write(path, records)).events()] == [
+    assert [(e.serial, e.whole) for e in Trace(write(path, records)).events()] == [
         (1, False), (2, False), (3, True),
     ]  # fmt: skip
 
@@ -143,18 +143,18 @@ def test_an_event_without_its_beginning_or_end_is_not_whole(path: Path) -> None:
 def test_a_step_without_its_beginning_is_told(path: Path) -> None:
     records = event(1)
     del records[1]
-    (found,) = Trace(write(path, [OPENED, *records])).events()
-    assert (found.whole, found.steps[0].plugin) == (False, "10-a")
+    (recorded,) = Trace(write(path, [OPENED, *records])).events()
+    assert (recorded.whole, recorded.steps[0].plugin) == (False, "10-a")
 
 
 def test_validators_are_steps_of_the_creation(path: Path) -> None:
     create, check = event(1, "CreateContainer"), event(1, VALIDATE)
-    (found,) = Trace(write(path, [OPENED, *create[:-1], *check[:-1], create[-1]])).events()
-    assert (found.name, found.whole) == ("CreateContainer", True)
-    assert [step.event for step in found.steps] == ["CreateContainer", VALIDATE]
+    (recorded,) = Trace(write(path, [OPENED, *create[:-1], *check[:-1], create[-1]])).events()
+    assert (recorded.name, recorded.whole) == ("CreateContainer", True)
+    assert [step.event for step in recorded.steps] == ["CreateContainer", VALIDATE]
 
 
-def test_a_file_that_is_cut_at_any_byte_gives_what_was_whole_and_names_the_rest(path: Path) -> None:
+def test_a_truncated_file_yields_complete_events_and_the_damage(path: Path) -> None:
     data = write(path, [OPENED, *event(1)], event(2), event(3)).read_bytes()
     ends = [*(header.offset for _, header in list(Trace(path).headers())[1:]), len(data)]
     for length in range(len(data)):
@@ -173,17 +173,17 @@ def test_random_damage_never_raises_and_is_named(path: Path) -> None:
             broken[place] = draw.randrange(256)
         path.write_bytes(bytes(broken))
         trace = Trace(path)
-        found = serials(trace)
-        assert found == sorted(found)
-        assert trace.problems or found == list(range(1, 30))
+        recorded = serials(trace)
+        assert recorded == sorted(recorded)
+        assert trace.problems or recorded == list(range(1, 30))
 
 
 def test_a_newer_version_s_records_and_fields_are_passed_over(path: Path) -> None:
     newer = t.Record.FromString(t.Record(serial=1, kind=77).SerializeToString() + b"\xfa\x3f\x03new")  # type: ignore[arg-type]
     records = [OPENED, *event(1)[:2], newer, *event(1)[2:]]
-    (found,) = Trace(write(path, records)).events()
-    assert found.whole
-    assert len(found.steps) == 1
+    (recorded,) = Trace(write(path, records)).events()
+    assert recorded.whole
+    assert len(recorded.steps) == 1
 
 
 def test_a_block_that_holds_no_records_is_named(path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_block_that_holds_no_records_is_named(path: Path) -> None:
         file.write(blocks.pack(b"\x0a\xff", 1, 0, 0) + blocks.pack(bytes_field(1, b"\xff"), 1, 0, 0))
     trace = Trace(path)
     assert serials(trace) == [1]
-    assert ["is cut short" in line or "cannot be read" in line for line in trace.problems] == [True, True]
+    assert ["is truncated" in line or "cannot be read" in line for line in trace.problems] == [True, True]
     assert all(line.startswith(f"{path}: at byte ") for line in trace.problems)
 
 
@@ -202,8 +202,8 @@ def test_blocks_outside_of_the_times_are_not_unpacked(path: Path) -> None:
     data[third.offset + 50] ^= 0xFF
     path.write_bytes(bytes(data))
     trace = Trace(path)
-    assert [each.serial for each in trace.events(since_ns=4000)] == [4, 5]
-    assert [each.serial for each in trace.events(until_ns=2000)] == [1, 2]
+    assert [e.serial for e in trace.events(since_ns=4000)] == [4, 5]
+    assert [e.serial for e in trace.events(until_ns=2000)] == [1, 2]
     assert not trace.problems, "the broken block was not looked at"
     assert serials(trace) == [1, 2, 4, 5]
 
@@ -219,18 +219,16 @@ def test_a_folder_is_one_history_and_what_is_no_trace_in_it_is_named(tmp_path: P
     (tmp_path / "notes.txt").write_text("")
     trace = Trace(tmp_path)
     items = list(trace.items())
-    found = [(each.recording, each.serial, each.whole) for each in items if isinstance(each, Event)]
-    assert found == [(1, 1, True), (2, 1, False), (1, 2, True), (1, 3, True)]
+    rows = [(item.recording, item.serial, item.whole) for item in items if isinstance(item, Event)]
+    assert rows == [(1, 1, True), (2, 1, False), (1, 2, True), (1, 3, True)]
     assert ("plugin", "10-a", "gone") in [
-        (each.kind, each.plugin, each.state) for each in items if isinstance(each, Note)
+        (item.kind, item.plugin, item.state) for item in items if isinstance(item, Note)
     ]
     assert ["nri-5" in trace.problems[0], "not a regular file" in trace.problems[1]] == [True, True]
 
 
 @pytest.mark.parametrize("first", ["no trace", "damaged", "missing", "a pipe"])
-def test_a_first_file_that_cannot_be_read_keeps_no_other_of_its_folder_from_being_read(
-    tmp_path: Path, first: str
-) -> None:
+def test_an_unreadable_first_file_does_not_affect_the_other_files(tmp_path: Path, first: str) -> None:
     path = tmp_path / "nri-1.nritrace"
     if first == "a pipe":
         os.mkfifo(path)
@@ -250,31 +248,31 @@ def other(*records: t.Record) -> list[t.Record]:
     return [t.Record(kind=t.OPENED, about={"recording": "other"}), *records]
 
 
-def test_events_of_two_recorders_in_one_folder_are_whole_where_they_go_on_in_the_next_file(tmp_path: Path) -> None:
+def test_events_that_continue_in_the_next_file_are_complete(tmp_path: Path) -> None:
     write(tmp_path / "nri-1.nritrace", [OPENED, *event(1), *event(2)[:2]])
     write(tmp_path / "nri-2.nritrace", other(*event(1), *event(2)[:3]))
     write(tmp_path / "nri-3.nritrace", [OPENED, *event(2)[2:], event(3)[0]])
     write(tmp_path / "nri-4.nritrace", other(*event(2)[3:]))
     trace = Trace(tmp_path)
-    found = [(each.recording, each.serial, each.whole) for each in trace.events()]
-    assert found == [(1, 1, True), (2, 1, True), (1, 2, True), (2, 2, True), (1, 3, False)]
+    rows = [(e.recording, e.serial, e.whole) for e in trace.events()]
+    assert rows == [(1, 1, True), (2, 1, True), (1, 2, True), (2, 2, True), (1, 3, False)]
 
 
-def test_events_of_recorders_in_one_folder_come_in_the_order_in_which_they_began(tmp_path: Path) -> None:
+def test_events_of_several_recorders_in_one_folder_are_ordered(tmp_path: Path) -> None:
     began = {1: t.Record(kind=t.OPENED, time_ns=100, about={"recording": "one"}), 2: other()[0]}
     began[2].time_ns = 2500
     write(tmp_path / "nri-1.nritrace", [began[1], *event(1)], [*event(3), *event(5)[:1]])
     write(tmp_path / "nri-2.nritrace", [began[2], *event(4)], event(6))
     write(tmp_path / "nri-3.nritrace", [t.Record(kind=t.OPENED, time_ns=5500, about=began[1].about), *event(5)[1:]])
     items = list(Trace(tmp_path).items())
-    assert [(each.recording, each.serial) for each in items if isinstance(each, Event)] == [
+    assert [(item.recording, item.serial) for item in items if isinstance(item, Event)] == [
         (1, 1), (1, 3), (2, 4), (1, 5), (2, 6),
     ]  # fmt: skip
-    assert all(each.whole for each in items if isinstance(each, Event))
-    assert [each.recording for each in items if isinstance(each, Note)] == [1, 2, 1]
+    assert all(item.whole for item in items if isinstance(item, Event))
+    assert [item.recording for item in items if isinstance(item, Note)] == [1, 2, 1]
 
 
-def test_a_recording_that_goes_on_in_another_file_is_read_on_there_also_if_its_clock_was_set_back(
+def test_a_recording_continues_in_another_file_even_after_a_clock_change(
     tmp_path: Path,
 ) -> None:
     records = event(7)
@@ -283,7 +281,7 @@ def test_a_recording_that_goes_on_in_another_file_is_read_on_there_also_if_its_c
     write(tmp_path / "nri-2.nritrace", [t.Record(kind=t.OPENED, time_ns=40 * 10**9, about=OPENED.about), ends])
     begun = t.Record(kind=t.OPENED, time_ns=42 * 10**9, about={"recording": "other"})
     write(tmp_path / "nri-3.nritrace", [begun, *event(1)])
-    assert sorted((each.recording, each.serial, each.whole) for each in Trace(tmp_path).events()) == [
+    assert sorted((e.recording, e.serial, e.whole) for e in Trace(tmp_path).events()) == [
         (1, 7, True), (2, 1, True),
     ]  # fmt: skip
 
@@ -298,7 +296,7 @@ def test_steps_that_came_before_their_file_was_begun_are_in_their_place(tmp_path
     write(tmp_path / "nri-1.nritrace", at(10_000, "one", 10_100))
     write(tmp_path / "nri-2.nritrace", at(10_050, "two", 10_200, 20_150, 20_350))
     write(tmp_path / "nri-3.nritrace", at(20_400, "one", 20_100, 20_300, 20_500))
-    serials = [each.serial for each in Trace(tmp_path).events()]
+    serials = [event.serial for event in Trace(tmp_path).events()]
     assert serials == [10_100, 10_200, 20_100, 20_150, 20_300, 20_350, 20_500]
 
 
@@ -307,25 +305,25 @@ def test_more_recordings_beside_each_other_than_can_be_open_are_all_read(tmp_pat
         opened = t.Record(kind=t.OPENED, about={"recording": str(number)})
         write(tmp_path / f"nri-{number:02}.nritrace", [opened, *event(number + 1)], event(100 + number))
     trace = Trace(tmp_path)
-    found = [(each.recording, each.serial, each.whole) for each in trace.events()]
-    assert sorted(found) == sorted((n + 1, serial, True) for n in range(40) for serial in (n + 1, 100 + n))
+    rows = [(e.recording, e.serial, e.whole) for e in trace.events()]
+    assert sorted(rows) == sorted((n + 1, serial, True) for n in range(40) for serial in (n + 1, 100 + n))
     assert not trace.problems
 
 
-def test_an_event_without_an_end_holds_no_other_recording_back_once_its_own_is_over(tmp_path: Path) -> None:
+def test_an_endless_event_does_not_delay_other_recordings(tmp_path: Path) -> None:
     write(tmp_path / "nri-1.nritrace", [OPENED, event(1)[0]])
     late = write(tmp_path / "nri-2.nritrace", other(*event(2)), *(event(serial) for serial in range(3, 50)))
     late.write_bytes(late.read_bytes()[:-1] + b"?")  # its end is damaged, which is told once it is come past
     trace = Trace(tmp_path)
     events = trace.events()
-    assert [(each.recording, each.serial, each.whole) for each in islice(events, 2)] == [(1, 1, False), (2, 2, True)]
+    assert [(e.recording, e.serial, e.whole) for e in islice(events, 2)] == [(1, 1, False), (2, 2, True)]
     assert not trace.problems, "all that follows was read first"
     assert len([*events]) == 46 and trace.problems
 
 
 def test_notes_at_a_file_s_beginning_are_not_all_held_at_once(path: Path) -> None:
     notes = [t.Record(kind=t.PLUGIN, plugin="10-a", about={"config": "x" * (600 << 10)}) for _ in range(20)]
-    write(path, [OPENED], *([each] for each in notes), event(1))
+    write(path, [OPENED], *([note] for note in notes), event(1))
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     trace = Trace(path)
     notes_read = trace.items()
@@ -341,7 +339,7 @@ def test_a_file_that_is_removed_once_it_has_been_read_is_no_problem(tmp_path: Pa
     events = trace.events()
     next(events)
     first.unlink()
-    assert [each.serial for each in events] == [2, 3] and not trace.problems
+    assert [e.serial for e in events] == [2, 3] and not trace.problems
 
 
 def test_a_recording_has_one_number_in_whichever_way_it_is_read(tmp_path: Path) -> None:
@@ -349,27 +347,27 @@ def test_a_recording_has_one_number_in_whichever_way_it_is_read(tmp_path: Path) 
     write(tmp_path / "nri-1.nritrace", [names[0], event(1)[0]])
     write(tmp_path / "nri-2.nritrace", [names[0], *event(1)[1:], names[1], *event(2)])
     write(tmp_path / "nri-3.nritrace", [names[2], *event(3)])
-    asked = {(each.recording, each.serial) for each in Trace(tmp_path).events()}
+    keys = {(e.recording, e.serial) for e in Trace(tmp_path).events()}
     records = {(recording, record.serial) for record, recording in Trace(tmp_path).records() if record.serial}
-    assert asked == records and len(asked) == 3
+    assert keys == records and len(keys) == 3
 
 
 def test_the_recordings_of_a_crafted_file_are_bounded(path: Path) -> None:
     names = [t.Record(kind=t.OPENED, about={"recording": f"{number:040}"}) for number in range(20_010)]
     size = write(path, names, event(1)).stat().st_size
-    (found,) = Trace(path).events()
-    assert 5000 < found.recording <= 5001 + size // 100
+    (recorded,) = Trace(path).events()
+    assert 5000 < recorded.recording <= 5001 + size // 100
     short = [t.Record(kind=t.OPENED, about={"recording": "n" * 9000 + str(number)}) for number in range(2)]
     write(path, [short[0], *event(1), short[1], *event(2)])
-    assert [each.recording for each in Trace(path).events()] == [1, 1]
+    assert [e.recording for e in Trace(path).events()] == [1, 1]
 
 
-def test_events_of_recorders_in_one_file_are_whole_and_in_the_order_in_which_they_began(path: Path) -> None:
-    many = [t.Record(kind=t.OPENED, about={"recording": str(number)}) for number in range(6)]
-    opened = [record for number, each in enumerate(many) for record in (each, event(10 + number)[0])]
+def test_events_of_several_recorders_in_one_file_are_complete_and_ordered(path: Path) -> None:
+    records = [t.Record(kind=t.OPENED, about={"recording": str(number)}) for number in range(6)]
+    opened = [record for number, e in enumerate(records) for record in (e, event(10 + number)[0])]
     write(path, [OPENED, event(1)[0], *other(*event(1)[:2]), OPENED, *event(1)[1:], *other(*event(1)[2:]), *opened])
-    found = [(each.recording, each.serial, each.whole) for each in Trace(path).events()]
-    assert found == [(1, 1, True), (2, 1, True), *((3 + number, 10 + number, False) for number in range(6))]
+    rows = [(e.recording, e.serial, e.whole) for e in Trace(path).events()]
+    assert rows == [(1, 1, True), (2, 1, True), *((3 + number, 10 + number, False) for number in range(6))]
 
 
 @pytest.mark.parametrize(("content", "reason"), [(b"text", "not a trace"), (None, "No such file")])
@@ -397,10 +395,10 @@ def test_blocks_that_this_version_cannot_read_are_one_problem_of_their_file(path
     path.write_bytes(write(path, [OPENED, *event(1)]).read_bytes() + b"".join(newer))
     trace = Trace(path)
     assert [serials(trace), serials(trace)] == [[1], [1]]
-    told = [line.partition(": at byte ")[2].partition(": ")[2] for line in trace.problems]
-    assert told == [
-        "2 blocks of version 2, this nri reads 1: use a newer one",
-        "1 block packed in way 9, this nri knows 0 and 1: use a newer one",
+    reasons = [line.partition(": at byte ")[2].partition(": ")[2] for line in trace.problems]
+    assert reasons == [
+        "2 blocks of version 2; this nri reads version 1: use a newer nri",
+        "1 block of codec 9; this nri reads 0 and 1: use a newer nri",
     ]
 
 
@@ -408,19 +406,19 @@ def test_too_many_problems_are_counted(path: Path) -> None:
     path.write_bytes(blocks.MAGIC + (blocks.pack(b"x", 1, 1, 1)[:-1] + b"?") * 1500)
     trace = Trace(path)
     assert serials(trace) == []
-    assert (len(trace.problems), trace.untold > 0) == (1000, True)
+    assert (len(trace.problems), trace.unlisted_problems > 0) == (1000, True)
 
 
 def test_of_too_many_open_events_the_oldest_is_given_as_it_is(path: Path) -> None:
     trace = Trace(write(path, [OPENED, *(event(serial)[0] for serial in range(1, 5000))]))
-    found = next(trace.events())
-    assert (found.serial, found.whole) == (1, False)
+    events = next(trace.events())
+    assert (events.serial, events.whole) == (1, False)
 
 
 def test_a_message_that_is_too_long_is_left_out(path: Path) -> None:
-    long = event(1, request=random.Random(1).randbytes(blocks.MOST_MESSAGE + 1))
-    (found,) = Trace(write(path, [OPENED, *long])).events()
-    assert (found.request, found.whole) == (b"", False)
+    long = event(1, request=random.Random(1).randbytes(blocks.MAX_MESSAGE_BYTES + 1))
+    (recorded,) = Trace(write(path, [OPENED, *long])).events()
+    assert (recorded.request, recorded.whole) == (b"", False)
 
 
 def test_the_old_event_is_parsed_as_what_it_is() -> None:
@@ -438,22 +436,22 @@ def test_what_is_held_of_events_without_an_end_is_bounded_in_bytes(path: Path) -
     events = trace.events()
     assert next(events).serial == 0
     assert not trace.problems, "all of the file was read before the first event was given"
-    assert [each.serial for each in events] == [*range(1, 40)]
+    assert [event.serial for event in events] == [*range(1, 40)]
     assert trace.problems
 
 
-def test_names_and_texts_of_a_recording_are_no_longer_than_a_recorder_writes_them(path: Path) -> None:
+def test_names_and_texts_are_cut_to_the_recorder_s_limits(path: Path) -> None:
     error = t.Error(kind="K" * 9999, text="T" * 99_999, message="M" * 99_999, plugin="P" * 9999)
     at = {"serial": 1, "event": "E" * 9999, "plugin": "N" * 9999}
-    (found,) = Trace(write(path, [OPENED, t.Record(kind=t.FAILED, error=error, **at)])).events()
-    (step,) = found.steps
+    (event,) = Trace(write(path, [OPENED, t.Record(kind=t.FAILED, error=error, **at)])).events()
+    (step,) = event.steps
     assert step.error is not None
-    names = (found.name, step.plugin, step.event, step.error.kind, step.error.plugin)
+    names = (event.name, step.plugin, step.event, step.error.kind, step.error.plugin)
     assert [len(text) for text in (*names, step.error.text, step.error.message)] == [512] * 5 + [4096] * 2
 
 
 def test_very_many_steps_of_one_event_are_found_without_a_search(path: Path) -> None:
     records = [t.Record(kind=t.ANSWERED, serial=1, event="X", plugin=f"{number}-p") for number in range(5000)]
-    (found,) = Trace(write(path, [OPENED, *records])).events()
-    assert len(found.steps) == 5000
-    assert (found.latest("7-p", "X"), found.latest("7-p", "Y")) == (found.steps[7], None)
+    (event,) = Trace(write(path, [OPENED, *records])).events()
+    assert len(event.steps) == 5000
+    assert (event.latest("7-p", "X"), event.latest("7-p", "Y")) == (event.steps[7], None)

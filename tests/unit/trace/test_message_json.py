@@ -34,8 +34,8 @@ def test_messages_beyond_a_number_of_bytes_or_values_are_left_out_and_named() ->
     lost: list[str] = []
     messages = MessageJson(event_that_counts(lost))
     assert "container" in messages.table("CreateContainer", creation(20_000), reply=False)
-    many = creation(20_001)
-    assert messages.table("CreateContainer", many, reply=False) == {"left_out_bytes": len(many)}
+    event = creation(20_001)
+    assert messages.table("CreateContainer", event, reply=False) == {"left_out_bytes": len(event)}
     long = creation(1, 1 << 20)
     assert MessageJson(event_that_counts(lost)).table("CreateContainer", long, reply=False) == {
         "left_out_bytes": len(long)

@@ -45,7 +45,7 @@ def recorded(folder: Path) -> tuple[list[Event], list[Note]]:
     trace = Trace(folder)
     items = list(trace.items())
     assert not trace.problems
-    return [each for each in items if isinstance(each, Event)], [each for each in items if isinstance(each, Note)]
+    return [item for item in items if isinstance(item, Event)], [item for item in items if isinstance(item, Note)]
 
 
 def tell(recorder: Recorder, serial: int, request: bytes = REQUEST) -> None:
@@ -56,7 +56,7 @@ def tell(recorder: Recorder, serial: int, request: bytes = REQUEST) -> None:
     recorder.event_ends("StartContainer", serial, b"", None, 0.002)
 
 
-def test_the_index_has_the_times_of_each_block_also_where_the_clock_is_set_back(
+def test_the_index_has_the_times_of_blocks_even_after_a_clock_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [2000 * 10**9]
@@ -69,7 +69,7 @@ def test_the_index_has_the_times_of_each_block_also_where_the_clock_is_set_back(
         tell(recorder, 3)
     _, *written, _ = [(header.first_ns, header.last_ns) for _, header in Trace(tmp_path).headers()]
     assert min(first for first, _ in written) == 1000 * 10**9 and written[-1] == (1000 * 10**9, 1000 * 10**9)
-    assert [each.serial for each in Trace(tmp_path).events(0, 1500 * 10**9)][-2:] == [2, 3]
+    assert [event.serial for event in Trace(tmp_path).events(0, 1500 * 10**9)][-2:] == [2, 3]
 
 
 def wait_for_event(folder: Path, serial: int) -> None:
@@ -78,7 +78,7 @@ def wait_for_event(folder: Path, serial: int) -> None:
     def written() -> bool:
         items = list(Trace(folder).items())
         closed = bool(items) and isinstance(items[-1], Note) and items[-1].kind == "closed"
-        return closed and any(isinstance(each, Event) and each.serial == serial for each in items)
+        return closed and any(isinstance(item, Event) and item.serial == serial for item in items)
 
     wait_for(written, f"event {serial} is written")
 
@@ -87,7 +87,7 @@ def wait_for_event_at_all(folder: Path, serial: int) -> None:
     """Wait until an event is in a file, be it the present one."""
 
     def written() -> bool:
-        return any(folder.iterdir()) and any(each.serial == serial and each.whole for each in Trace(folder).events())
+        return any(folder.iterdir()) and any(event.serial == serial and event.whole for event in Trace(folder).events())
 
     wait_for(written, f"event {serial} is written")
 
@@ -111,21 +111,21 @@ def test_everything_that_a_runtime_tells_is_there_afterwards(tmp_path: Path) -> 
     conflict, refusal, created = events[-3:]
     assert conflict.error is not None
     assert conflict.error.kind == "ConflictError"
-    assert [(each.plugin, each.merged, bool(each.refused)) for each in conflict.steps] == [
+    assert [(step.plugin, step.merged, bool(step.refused)) for step in conflict.steps] == [
         ("10-sets", True, False),
         ("20-other", False, True),
     ]
     failed = refusal.steps[0].error
     assert failed is not None
     assert (failed.code, "not this one" in failed.text) == (7, True)
-    assert [(each.plugin, each.event) for each in created.steps] == [
+    assert [(step.plugin, step.event) for step in created.steps] == [
         ("10-sets", "CreateContainer"),
         ("90-validates", VALIDATE),
     ]
     assert created.container is not None
     assert created.container.name == "two"
     reply = m.CreateContainerResponse.FromString(created.reply)
-    assert [each.value for each in reply.adjust.env] == ["S3CRET"]
+    assert [step.value for step in reply.adjust.env] == ["S3CRET"]
     assert created.duration_ns >= created.steps[0].duration_ns > 0
     plugins = [(note.plugin, note.state) for note in notes if note.kind == "plugin"]
     assert ("10-sets", "active") in plugins
@@ -155,14 +155,14 @@ def test_values_are_redacted_unless_that_is_turned_off(tmp_path: Path) -> None:
     created = next(event for event in events if event.name == "CreateContainer")
     assert created.redacted
     assert created.whole
-    seen = [created.request, created.reply, *(step.request + (step.reply or b"") for step in created.steps)]
-    assert all(b"S3CRET" not in each for each in seen)
+    messages = [created.request, created.reply, *(step.request + (step.reply or b"") for step in created.steps)]
+    assert all(b"S3CRET" not in value for value in messages)
     assert "S3CRET" not in repr(notes)
     assert not events[-1].whole, "what cannot be read to redact it is left out"
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
 
 
-def test_no_file_grows_beyond_its_limit_by_more_than_a_block_and_the_oldest_go(tmp_path: Path) -> None:
+def test_files_and_folder_stay_within_their_limits(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("stays")
     old = tmp_path / "nri-20200101T000000.000000Z-00000000.nritrace"
     old.write_bytes(b"old")
@@ -189,7 +189,7 @@ def test_a_new_file_begins_with_the_plugins_that_there_are(tmp_path: Path) -> No
         wait_for_event(tmp_path, 1)
         tell(recorder, 2)
     last = Trace(max(tmp_path.iterdir()))
-    assert [(each.plugin, each.state) for each in last.items() if isinstance(each, Note) and each.kind == "plugin"] == [
+    assert [(item.plugin, item.state) for item in last.items() if isinstance(item, Note) and item.kind == "plugin"] == [
         ("10-a", "active")
     ]
 
@@ -213,30 +213,34 @@ def test_where_the_disk_hangs_requests_that_are_held_stay_as_they_were(
             tell(recorder, serial, b"%d" % serial * 50)
         works.set()
     events, notes = recorded(tmp_path)
-    whole = [event for event in events if event.whole]
-    assert 500 < len(whole) < 12_000
-    assert all(event.request == b"%d" % event.serial * 50 for event in whole)
+    complete = [event for event in events if event.whole]
+    assert 500 < len(complete) < 12_000
+    assert all(event.request == b"%d" % event.serial * 50 for event in complete)
     assert sum(note.lost for note in notes if note.kind == "lost") > 0
 
 
-def test_requests_of_events_that_overlap_change_or_never_end_stay_as_they_were(tmp_path: Path) -> None:
-    drawn, told, open_ones = random.Random(26), dict[int, tuple[bytes, bytes]](), list[int]()
+def test_requests_of_overlapping_and_endless_events_are_kept_unchanged(tmp_path: Path) -> None:
+    drawn, expected, open_ones = random.Random(26), dict[int, tuple[bytes, bytes]](), list[int]()
     with Recorder(tmp_path, redact=False) as recorder:
         for serial in range(1, 2000):
             request = drawn.randbytes(drawn.choice((0, 1, 900, 900, 5000, 40_000)))
-            told[serial] = request, drawn.choice((request, request[:-1] + b"!", request + b"more"))
-            recorder.event_begins("StartContainer", serial, told[serial][0])
+            expected[serial] = request, drawn.choice((request, request[:-1] + b"!", request + b"more"))
+            recorder.event_begins("StartContainer", serial, expected[serial][0])
             open_ones.append(serial)
             if len(open_ones) > 50:
-                done = open_ones.pop(drawn.randrange(50))
-                recorder.plugin_asked("10-a", "StartContainer", done, told[done][0])
-                recorder.plugin_asked("20-b", "StartContainer", done, told[done][1])
+                process = open_ones.pop(drawn.randrange(50))
+                recorder.plugin_asked("10-a", "StartContainer", process, expected[process][0])
+                recorder.plugin_asked("20-b", "StartContainer", process, expected[process][1])
                 if drawn.random() < 0.9:
-                    recorder.event_ends("StartContainer", done, b"", None, 0.002)
-    found = {event.serial: event for event in recorded(tmp_path)[0]}
-    assert {serial: found[serial].request for serial in told} == {serial: first for serial, (first, _) in told.items()}
-    asked = {serial: [step.request for step in event.steps] for serial, event in found.items() if event.steps}
-    assert asked == {serial: list(told[serial]) for serial in asked} and len(asked) > 1900
+                    recorder.event_ends("StartContainer", process, b"", None, 0.002)
+    events_by_serial = {event.serial: event for event in recorded(tmp_path)[0]}
+    assert {serial: events_by_serial[serial].request for serial in expected} == {
+        serial: first for serial, (first, _) in expected.items()
+    }
+    by_serial = {
+        serial: [step.request for step in event.steps] for serial, event in events_by_serial.items() if event.steps
+    }
+    assert by_serial == {serial: list(expected[serial]) for serial in by_serial} and len(by_serial) > 1900
 
 
 def test_a_plugin_that_comes_and_goes_faster_than_is_written_is_counted_too(tmp_path: Path) -> None:
@@ -245,14 +249,12 @@ def test_a_plugin_that_comes_and_goes_faster_than_is_written_is_counted_too(tmp_
         for _ in range(400):
             recorder.plugin_changed("10-a", "active", about)
     _, notes = recorded(tmp_path)
-    kept = sum(note.kind == "plugin" and note.state == "active" for note in notes)
-    assert 0 < kept < 400
-    assert sum(note.lost for note in notes if note.kind == "lost") == 400 - kept
+    total = sum(note.kind == "plugin" and note.state == "active" for note in notes)
+    assert 0 < total < 400
+    assert sum(note.lost for note in notes if note.kind == "lost") == 400 - total
 
 
-def test_small_changes_of_plugins_are_bounded_in_number_where_the_disk_hangs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changes_of_plugins_are_bounded_while_the_disk_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     works, pack = threading.Event(), blocks.pack
     with Recorder(tmp_path) as recorder:
         monkeypatch.setattr(blocks, "pack", lambda *block: pack(*block) if works.wait() else b"")
@@ -260,9 +262,9 @@ def test_small_changes_of_plugins_are_bounded_in_number_where_the_disk_hangs(
             recorder.plugin_changed("10-a", "active", {})
         works.set()
     _, notes = recorded(tmp_path)
-    kept = sum(note.kind == "plugin" for note in notes)
-    assert 0 < kept < 80_000
-    assert sum(note.lost for note in notes if note.kind == "lost") == 80_000 - kept
+    total = sum(note.kind == "plugin" for note in notes)
+    assert 0 < total < 80_000
+    assert sum(note.lost for note in notes if note.kind == "lost") == 80_000 - total
 
 
 def test_what_comes_after_the_end_is_left_out_and_does_no_harm(tmp_path: Path) -> None:
@@ -322,7 +324,7 @@ class Disk:
         return written
 
 
-def test_a_full_disk_leaves_one_file_that_can_be_read_to_its_end_and_goes_on_when_there_is_room(
+def test_after_a_full_disk_recording_continues_in_a_readable_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = Disk(monkeypatch)
@@ -346,7 +348,7 @@ def test_a_full_disk_leaves_one_file_that_can_be_read_to_its_end_and_goes_on_whe
 
 
 @pytest.mark.parametrize("room", [0, 20])
-def test_a_recorder_can_begin_while_the_disk_is_full_and_leaves_no_empty_files(
+def test_a_recorder_starts_on_a_full_disk_without_empty_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, room: int
 ) -> None:
     disk = Disk(monkeypatch, room)
@@ -360,7 +362,7 @@ def test_a_recorder_can_begin_while_the_disk_is_full_and_leaves_no_empty_files(
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_the_last_thing_in_a_file_is_how_many_steps_were_lost_before_its_end(
+def test_a_file_ends_with_the_number_of_lost_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = Disk(monkeypatch)
@@ -400,21 +402,21 @@ def test_a_file_that_is_emptied_is_left_and_another_one_begun(tmp_path: Path) ->
         tell(recorder, 2)
     trace = Trace(tmp_path)
     assert [(event.serial, event.whole) for event in trace.events()] == [(2, True)]
-    assert [line.startswith(f"{emptied}: at byte 0: the file ends before") for line in trace.problems] == [True]
+    assert [line.startswith(f"{emptied}: at byte 0: the file is truncated before") for line in trace.problems] == [True]
 
 
 def test_two_recorders_of_one_folder_remove_old_files_beside_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone = tmp_path / "nri-20200101T000000.000000Z-00000000.nritrace"
-    gone.write_bytes(b"")
+    old_file = tmp_path / "nri-20200101T000000.000000Z-00000000.nritrace"
+    old_file.write_bytes(b"")
 
     def listed(folder: str) -> Iterator[os.DirEntry[str]]:
-        entries = list(found(folder))
-        gone.unlink(missing_ok=True)
+        entries = list(scan(folder))
+        old_file.unlink(missing_ok=True)
         yield from entries
 
-    found = os.scandir
+    scan = os.scandir
     monkeypatch.setattr("nri.trace.recorder.os.scandir", listed)
     with Recorder(tmp_path) as recorder:
         tell(recorder, 1)
@@ -445,7 +447,7 @@ def test_errors_are_kept_as_texts_and_codes(tmp_path: Path) -> None:
 def test_events_of_many_threads_are_put_together_by_their_serials(tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder:
         threads = [
-            threading.Thread(target=lambda base=base: [tell(recorder, base + each) for each in range(100)])  # type: ignore[misc]
+            threading.Thread(target=lambda base=base: [tell(recorder, base + value) for value in range(100)])  # type: ignore[misc]
             for base in (1, 101, 201)
         ]
         for thread in threads:
@@ -467,7 +469,7 @@ def test_a_file_that_begins_with_large_configurations_can_be_read_alone(tmp_path
     last = Trace(Trace(tmp_path).files[-1])
     items = list(last.items())
     assert not last.problems
-    assert [each.plugin for each in items if isinstance(each, Note) and each.kind == "plugin"] == [
+    assert [item.plugin for item in items if isinstance(item, Note) and item.kind == "plugin"] == [
         f"{number}-a" for number in range(18)
     ]
 
@@ -482,7 +484,7 @@ def test_what_no_record_can_hold_loses_one_step_and_not_the_recording(tmp_path: 
         recorder.event_ends("StartContainer", 1, b"", None, 0.1)
     events, notes = recorded(tmp_path)
     assert [event.serial for event in events] == [1]
-    assert [(each.kind, each.lost) for each in notes if each.kind in ("plugin", "lost")] == [("plugin", 0), ("lost", 1)]
+    assert [(note.kind, note.lost) for note in notes if note.kind in ("plugin", "lost")] == [("plugin", 0), ("lost", 1)]
 
 
 def test_requests_of_the_newest_events_are_remembered(tmp_path: Path) -> None:
@@ -491,6 +493,6 @@ def test_requests_of_the_newest_events_are_remembered(tmp_path: Path) -> None:
             recorder.event_begins("StartContainer", serial, REQUEST)
         for serial in (1, 4098):
             recorder.plugin_asked("10-a", "StartContainer", serial, REQUEST)
-    asked = {record.serial: record for record, _ in Trace(tmp_path).records() if record.kind == t.ASKED}
-    assert (asked[1].same, asked[1].message) == (False, REQUEST)
-    assert (asked[4098].same, asked[4098].message) == (True, b"")
+    by_serial = {record.serial: record for record, _ in Trace(tmp_path).records() if record.kind == t.ASKED}
+    assert (by_serial[1].same, by_serial[1].message) == (False, REQUEST)
+    assert (by_serial[4098].same, by_serial[4098].message) == (True, b"")

@@ -70,11 +70,11 @@ def test_no_value_is_left_in(kind: str) -> None:
 def test_bytes_are_redacted_as_their_message_is_however_often_they_come(kind: str, more: bytes) -> None:
     redactor, type_ = Redactor(), type(MESSAGES[kind])
     data = more + MESSAGES[kind].SerializeToString()
-    wanted = type_.FromString(data)
-    redactor.message(wanted)
+    message = type_.FromString(data)
+    redactor.message(message)
     for _ in range(2):
-        made, changed = redactor.encoded(type_, data)
-        assert changed and b"S3CRET" not in made and type_.FromString(made) == wanted
+        redacted, changed = redactor.encoded(type_, data)
+        assert changed and b"S3CRET" not in redacted and type_.FromString(redacted) == message
     assert redactor.encoded(type_, b"") == (b"", False)
     for number in range(200):  # so many that not all are remembered
         pod = m.PodSandbox(annotations={"a": f"S3CRET{number}"})
@@ -93,21 +93,21 @@ def test_a_pod_that_has_changed_or_another_of_its_id_is_redacted_anew() -> None:
         return kind.FromString(redactor.encoded(kind, kind(**parts).SerializeToString())[0])
 
     first, second = ({"token": f"S3CRET{number}", "a": "same"} for number in range(2))
-    for told in (first, second, first):
-        pod = shown(m.RunPodSandboxRequest, pod=m.PodSandbox(id="p1", name="web", annotations=told)).pod
-        assert pod.annotations == {key: redactor.text(value) for key, value in told.items()}
+    for message in (first, second, first):
+        pod = shown(m.RunPodSandboxRequest, pod=m.PodSandbox(id="p1", name="web", annotations=message)).pod
+        assert pod.annotations == {key: redactor.text(value) for key, value in message.items()}
     assert shown(m.RunPodSandboxRequest, pod=m.PodSandbox(id="p1", name="other")).pod.name == "other"
 
 
-def test_a_container_whose_bytes_are_those_of_a_pod_is_redacted_as_a_container() -> None:
+def test_a_container_with_the_bytes_of_a_pod_is_redacted_as_a_container() -> None:
     redactor = Redactor()
     part = bytes_field(7, b"prog") + bytes_field(7, b"S3CRET")  # a pod's runtime handler, or a container's args
     data = bytes_field(1, part) + bytes_field(2, part)
-    wanted = m.CreateContainerRequest.FromString(data)
-    redactor.message(wanted)
-    made = m.CreateContainerRequest.FromString(redactor.encoded(m.CreateContainerRequest, data)[0])
-    assert made == wanted
-    assert list(made.container.args) == ["prog", redactor.text("S3CRET")]
+    message = m.CreateContainerRequest.FromString(data)
+    redactor.message(message)
+    encoded = m.CreateContainerRequest.FromString(redactor.encoded(m.CreateContainerRequest, data)[0])
+    assert encoded == message
+    assert list(encoded.container.args) == ["prog", redactor.text("S3CRET")]
 
 
 @pytest.mark.parametrize(("count", "length"), [(2000, 20_000), (200, 200_000)], ids=["many", "large"])
@@ -128,7 +128,7 @@ def test_names_programs_and_labels_stay() -> None:
     message.CopyFrom(MESSAGES["container"])  # type: ignore[arg-type]
     Redactor().message(message)
     container = message.container
-    assert [each.partition("=")[0] for each in container.env] == ["PW", "EMPTY", "ODD"]
+    assert [variable.partition("=")[0] for variable in container.env] == ["PW", "EMPTY", "ODD"]
     assert list(container.env)[1:] == ["EMPTY=", "ODD"], "where there is no value there is none afterwards"
     assert list(container.annotations) == ["a"]
     assert container.args[0] == "prog"
@@ -163,14 +163,14 @@ def test_what_this_version_does_not_know_is_dropped() -> None:
 
 def holds(message: Any) -> list[tuple[str, Any]]:
     """All that a message holds, field by field and in depth."""
-    found: list[tuple[str, Any]] = []
+    fields: list[tuple[str, Any]] = []
     for field, value in message.ListFields():
         if field.message_type is None or field.message_type.GetOptions().map_entry:
-            found.append((field.name, dict(value) if hasattr(value, "items") else value))
+            fields.append((field.name, dict(value) if hasattr(value, "items") else value))
         else:
-            for each in value if hasattr(value, "append") else (value,):
-                found += [(f"{field.name}.{name}", inner) for name, inner in holds(each)]
-    return found
+            for variable in value if hasattr(value, "append") else (value,):
+                fields += [(f"{field.name}.{name}", inner) for name, inner in holds(variable)]
+    return fields
 
 
 @pytest.mark.parametrize("kind", MESSAGES)

@@ -20,15 +20,15 @@ CONTAINER = m.Container(id="c", name="nginx")
 
 
 def test_it_follows_every_event_and_answers_none() -> None:
-    seen: list[Any] = []
-    follower = watcher.Follower(lambda *what: seen.append(what))
+    events: list[Any] = []
+    follower = watcher.Follower(lambda *what: events.append(what))
     for spec in EVENTS:
         if spec.kind == "pod":
             assert getattr(follower, spec.method)(POD) is None
-            assert seen.pop()[1:] == (POD, None)
+            assert events.pop()[1:] == (POD, None)
         elif spec.kind != "validation":
             assert getattr(follower, spec.method)(POD, CONTAINER) is None
-            assert seen.pop()[1:] == (POD, CONTAINER)
+            assert events.pop()[1:] == (POD, CONTAINER)
 
 
 def test_without_a_socket_there_is_no_runtime() -> None:

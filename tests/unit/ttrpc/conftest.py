@@ -14,22 +14,22 @@ from tests.support.endpoints import Pair, end
 
 @pytest.fixture
 def pairs() -> Iterator:
-    made: list[Pair] = []
+    created: list[Pair] = []
 
     def make(*args, **kwargs) -> Pair:
-        made.append(Pair(*args, **kwargs))
-        return made[-1]
+        created.append(Pair(*args, **kwargs))
+        return created[-1]
 
     yield make
-    for pair in made:
+    for pair in created:
         pair.close()
 
 
 @pytest.fixture
 def deaf() -> Iterator[tuple[Endpoint, socket.socket]]:
     """An endpoint that refuses requests, and the socket of a peer that reads nothing; the way there is full."""
-    near, far = socket.socketpair()
-    endpoint = Endpoint(Trunk(near), client_id=1, server_id=2)
-    yield endpoint, far
+    local, remote = socket.socketpair()
+    endpoint = Endpoint(Trunk(local), client_id=1, server_id=2)
+    yield endpoint, remote
     end(endpoint)
-    far.close()
+    remote.close()

@@ -42,5 +42,5 @@ def test_where_the_code_says_it_all_the_text_is_the_errors() -> None:
 
 def test_codes_have_names_and_numbers_without_one_are_shown() -> None:
     assert str(RpcError(Code.DEADLINE_EXCEEDED, "late")) == "rpc error: code = DeadlineExceeded desc = late"
-    told = [str(RpcError(number, "")) for number in (Code.UNAUTHENTICATED, 17, -1)]
-    assert told == [f"rpc error: code = {name} desc = " for name in ("Unauthenticated", "Code(17)", "Code(-1)")]
+    messages = [str(RpcError(number, "")) for number in (Code.UNAUTHENTICATED, 17, -1)]
+    assert messages == [f"rpc error: code = {name} desc = " for name in ("Unauthenticated", "Code(17)", "Code(-1)")]

@@ -128,8 +128,8 @@ def test_a_request_that_is_no_protobuf_is_refused_also_when_it_comes_in_pieces()
 def test_a_request_that_is_too_long_costs_itself_alone() -> None:
     server = ServerSide()
     length = frames.MAX_DATA + 1
-    whole = frames.pack_header(length, 1, frames.REQUEST, 0) + bytes(length)
-    (refusal,) = server.receive(whole)
+    complete = frames.pack_header(length, 1, frames.REQUEST, 0) + bytes(length)
+    (refusal,) = server.receive(complete)
     assert isinstance(refusal, Response)
     assert refusal.code == Code.RESOURCE_EXHAUSTED
     client = ClientSide()

@@ -34,12 +34,12 @@ def test_a_late_answer_costs_one_call_and_not_the_connection(pairs) -> None:
 
 
 def test_a_deadline_that_has_passed_sends_nothing(pairs) -> None:
-    seen = []
-    pair = pairs(lambda r: seen.append(r) or b"")
+    calls = []
+    pair = pairs(lambda r: calls.append(r) or b"")
     with pytest.raises(DeadlineExceeded):
         pair.call(b"", time.monotonic() - 1)
     pair.call()
-    assert len(seen) == 1
+    assert len(calls) == 1
 
 
 def test_an_oversized_request_is_refused_here_and_the_connection_goes_on(pairs) -> None:
@@ -168,14 +168,14 @@ def test_what_is_begun_on_a_connection_that_ends_fails_as_a_call_does(pairs) -> 
 
 def test_nothing_is_begun_while_the_peer_does_not_read(deaf) -> None:
     """Else it would count as late at once, though its time has only begun."""
-    near, far = deaf
-    fill(near)
-    assert near.begin("s", "m", b"x", soon()) is None
-    seen: list[int] = []
-    server = serve(far, seen)
-    assert near.call("s", "m", b"x", deadline=soon()) == b"x"
-    assert seen == [1]
-    end(near, server)
+    local, remote = deaf
+    fill(local)
+    assert local.begin("s", "m", b"x", soon()) is None
+    calls: list[int] = []
+    server = serve(remote, calls)
+    assert local.call("s", "m", b"x", deadline=soon()) == b"x"
+    assert calls == [1]
+    end(local, server)
 
 
 class Interrupted(Trunk):
@@ -193,9 +193,9 @@ class Interrupted(Trunk):
 @pytest.mark.pure
 @pytest.mark.parametrize("half", [False, True], ids=["call", "begin"])
 def test_a_write_that_is_interrupted_leaves_the_connection_to_others(half: bool) -> None:
-    near, far = socket.socketpair()
-    endpoint = Endpoint(Interrupted(near), client_id=1, server_id=2)
-    server = serve(far, [])
+    local, remote = socket.socketpair()
+    endpoint = Endpoint(Interrupted(local), client_id=1, server_id=2)
+    server = serve(remote, [])
     with pytest.raises(KeyboardInterrupt):
         endpoint.begin("s", "m", b"", soon()) if half else endpoint.call("s", "m", b"", deadline=soon())
     assert endpoint.call("s", "m", b"next", deadline=soon()) == b"next"

@@ -41,10 +41,10 @@ def test_names_and_payloads_that_are_long_are_read() -> None:
     assert request.timeout_ns == 1 << 40
 
 
-@pytest.mark.parametrize("known", [False, True])
-def test_a_negative_time_left_counts_as_none(known: bool) -> None:
+@pytest.mark.parametrize("names", [False, True])
+def test_a_negative_time_left_counts_as_none(names: bool) -> None:
     prefix = request_prefix("s", "negative")
-    if known:
+    if names:
         decode_request(encode_request(prefix, b"x"))
     assert decode_request(encode_request(prefix, b"x") + b"\x20" + wire.varint((1 << 64) - 5)).timeout_ns == 0
 
@@ -73,10 +73,10 @@ def test_what_is_no_request_is_told_by_field(data: bytes, text: str) -> None:
 def test_names_that_a_peer_makes_up_do_not_fill_memory() -> None:
     for number in range(300):
         decode_request(encode_request(request_prefix("s", f"made-up-{number}"), b"x"))
-    assert len(envelope.names_read) <= 257
-    envelope.names_read.clear()
+    assert len(envelope.names_by_prefix) <= 257
+    envelope.names_by_prefix.clear()
     decode_request(encode_request(request_prefix("s", "m" * 100_000), b"x"))
-    assert not envelope.names_read, "names that are too long to be looked for are kept"
+    assert not envelope.names_by_prefix, "names that are too long to be looked for are kept"
 
 
 def test_times_left_that_never_come_twice_do_not_fill_memory() -> None:
@@ -92,7 +92,7 @@ def test_timeouts_that_a_peer_makes_up_do_not_fill_memory() -> None:
     for number in range(1, 600):
         for timeout_ns in (number, number * 1_000_000):
             assert decode_request(encode_request(prefix, b"x", timeout_ns)).timeout_ns == timeout_ns
-    assert len(envelope.timeouts_read) <= 257
+    assert len(envelope.timeout_by_bytes) <= 257
 
 
 @pytest.mark.parametrize("length", [1, 127, 128, 16_383, 16_384, 70_000])

@@ -83,9 +83,9 @@ def test_a_reader_knows_whether_it_holds_a_part_of_a_frame() -> None:
 
 def test_a_frame_that_is_too_long_is_reported_without_its_data_also_when_it_comes_whole() -> None:
     length = frames.MAX_DATA + 1
-    whole = frames.pack_header(length, 1, frames.REQUEST, 0) + bytes(length)
-    assert frames.FrameReader().receive(whole) == [(1, frames.REQUEST, 0, None, length)]
-    following = whole + frames.pack(3, frames.REQUEST, b"x")
+    complete = frames.pack_header(length, 1, frames.REQUEST, 0) + bytes(length)
+    assert frames.FrameReader().receive(complete) == [(1, frames.REQUEST, 0, None, length)]
+    following = complete + frames.pack(3, frames.REQUEST, b"x")
     assert frames.FrameReader().receive(following) == [
         (1, frames.REQUEST, 0, None, length),
         (3, frames.REQUEST, 0, b"x", 1),

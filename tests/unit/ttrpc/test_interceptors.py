@@ -23,19 +23,19 @@ def test_an_interceptor_may_add_metadata_as_it_likes_and_copy_a_request() -> Non
 
 
 def test_interceptors_see_calls_from_the_outermost_in() -> None:
-    seen: list[str] = []
+    calls: list[str] = []
 
     class Records(Interceptor):
         def __init__(self, name: str) -> None:
             self.name = name
 
         def call(self, request, proceed):
-            seen.append(f"{self.name} before {request.method}")
+            calls.append(f"{self.name} before {request.method}")
             reply = proceed(request)
-            seen.append(f"{self.name} after {len(reply)} bytes")
+            calls.append(f"{self.name} after {len(reply)} bytes")
             return reply
 
     pair = Pair(near_interceptors=(Records("outer"), Records("inner")))
     pair.call(b"abc")
     pair.close()
-    assert seen == ["outer before m", "inner before m", "inner after 3 bytes", "outer after 3 bytes"]
+    assert calls == ["outer before m", "inner before m", "inner after 3 bytes", "outer after 3 bytes"]

@@ -14,16 +14,16 @@ from tests.support.endpoints import a_request, end, soon
 
 def test_a_released_connection_holds_no_parts_of_messages() -> None:
     """Its owner may remember it long after it is gone."""
-    near, far = socket.socketpair()
-    trunk = Trunk(near)
+    local, remote = socket.socketpair()
+    trunk = Trunk(local)
     endpoint = Endpoint(trunk, client_id=1, server_id=2)
-    far.sendall(a_request(bytes(3000))[:1000])
+    remote.sendall(a_request(bytes(3000))[:1000])
     assert endpoint.poll()
     with pytest.raises(DeadlineExceeded):
         endpoint.call("s", "m", bytes(3_000_000), deadline=soon(0.05))
     assert endpoint.link.server.reader.data
     assert trunk.unsent
     end(endpoint)
-    far.close()
+    remote.close()
     assert not endpoint.link.server.reader.data
     assert not trunk.unsent

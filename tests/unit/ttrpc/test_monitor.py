@@ -71,11 +71,11 @@ def test_between_calls_that_follow_each_other_closely_nothing_is_watched(
     pairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nri.ttrpc.monitor.CLOSE_S", 60.0)
-    told: list[int] = []
+    messages: list[int] = []
 
     class Counting(Monitor):
         def modify(self, link: Link, events: int) -> None:
-            told.append(events)
+            messages.append(events)
             super().modify(link, events)
 
     monitor = Counting()
@@ -85,7 +85,7 @@ def test_between_calls_that_follow_each_other_closely_nothing_is_watched(
         monitor.add(pair.near)
         for _ in range(100):
             pair.call()
-        assert len(told) <= 3, "it is watched, or said to be read, at every call"
+        assert len(messages) <= 3, "it is watched, or said to be read, at every call"
     finally:
         monitor.stop()
 
@@ -140,7 +140,7 @@ def test_a_connection_that_cannot_be_read_is_closed_and_the_others_are_still_ser
         wait_for(lambda: broken.closed == ["closed (it could not be read)"], "it is closed")
     finally:
         monitor.stop()
-    assert "a connection is closed: it could not be read" in caplog.text
+    assert "failed to read a connection; it is closed" in caplog.text
 
 
 def test_a_connection_is_forgotten_once_and_a_monitor_stopped_once(pairs) -> None:
@@ -176,7 +176,7 @@ class Noted:
     def modify(self, _: object, events: int) -> None:
         self.asked.append(events)
 
-    def rest(self, watch: object) -> None:
+    def add_resting(self, watch: object) -> None:
         self.asked.append("rest")
 
 
@@ -187,9 +187,9 @@ def test_a_watcher_asks_for_a_change_only_once(pairs) -> None:
     watch.busy()
     watch.busy()
     assert len(noted.asked) == 1
-    watch.rest(100.0)
-    watch.rest(100.0)
-    watch.rest(100.0)
+    watch.release(100.0)
+    watch.release(100.0)
+    watch.release(100.0)
     assert noted.asked[2:] == ["rest"], "calls that follow each other closely rest, once"
     assert not watch.settled(100.0)
     assert watch.resting, "a caller came just now"
@@ -203,7 +203,7 @@ def test_a_monitor_that_was_stopped_watches_nothing_more_and_lets_nothing_rest(p
     monitor.add(pair.near)
     assert pair.near.link.watch is None
     watch = IdleWatcher(monitor, pair.near.link)
-    monitor.rest(watch)
+    monitor.add_resting(watch)
     monitor.modify(pair.near.link, 0)
     assert pair.call(b"x") == b"x"
 

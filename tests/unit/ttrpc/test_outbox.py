@@ -14,7 +14,7 @@ from nri.errors import DeadlineExceeded, RpcError
 from nri.ttrpc import Code, Endpoint, Request, SocketTransport, frames
 from nri.ttrpc.connection import ClientSide
 from nri.ttrpc.envelope import Response
-from nri.ttrpc.outbox import ROOM_BYTES, ROOM_FRAMES
+from nri.ttrpc.outbox import MAX_WAITING_BYTES, MAX_WAITING_FRAMES
 from tests.support.endpoints import responses
 from tests.support.waiting import PATIENCE_S, wait_for
 
@@ -45,18 +45,18 @@ class Peer:
 
 @pytest.fixture
 def ends() -> Iterator[tuple[Endpoint, Peer]]:
-    ours, theirs = socket.socketpair()
-    peer = Peer(theirs)
-    near = Endpoint(SocketTransport(ours), on_request=lambda request: peer.answer(request))  # noqa: PLW0108 - a test sets it later
-    yield near, peer
-    near.close()
-    near.release(soon(1))
-    theirs.close()
+    local, remote = socket.socketpair()
+    peer = Peer(remote)
+    endpoint = Endpoint(SocketTransport(local), on_request=lambda request: peer.answer(request))  # noqa: PLW0108 - a test sets it later
+    yield endpoint, peer
+    endpoint.close()
+    endpoint.release(soon(1))
+    remote.close()
 
 
-def fill(near: Endpoint) -> None:
+def fill(local: Endpoint) -> None:
     """Fill the way to the peer with responses of no stream."""
-    sock = socket.socket(fileno=os.dup(near.fileno()))
+    sock = socket.socket(fileno=os.dup(local.fileno()))
     frame = frames.pack(2, frames.RESPONSE, bytes(90))
     try:
         while sock.send(frame, socket.MSG_DONTWAIT) == len(frame):
@@ -69,121 +69,121 @@ def fill(near: Endpoint) -> None:
 
 
 def test_a_reply_that_has_to_wait_arrives_when_the_peer_reads_again(ends) -> None:
-    near, peer = ends
-    fill(near)
+    local, peer = ends
+    fill(local)
     stream_ids = [peer.ask(b"%d" % n) for n in range(3)]
-    assert near.poll(), "the reader does not wait"
+    assert local.poll(), "the reader does not wait"
     time.sleep(0.3)
-    assert near.closed is None
+    assert local.closed is None
     answers = peer.responses(3)
     assert [(answer.stream_id, answer.payload) for answer in answers] == [
         (stream_id, b"%d" % n) for n, stream_id in enumerate(stream_ids)
     ]
-    assert near.poll()
+    assert local.poll()
     peer.ask(b"next")
-    assert near.poll()
+    assert local.poll()
     assert peer.responses(1)[0].payload == b"next"
 
 
 def test_a_reply_waits_for_a_thread_that_is_in_the_middle_of_a_write(ends) -> None:
-    near, peer = ends
-    near.link.sender.acquire()
+    local, peer = ends
+    local.link.sender.acquire()
     peer.ask(b"x")
-    assert near.poll()
+    assert local.poll()
     time.sleep(0.1)
-    assert near.closed is None
-    near.link.sender.release()
+    assert local.closed is None
+    local.link.sender.release()
     assert peer.responses(1)[0].payload == b"x"
 
 
 def test_a_reply_that_was_written_in_part_is_written_to_its_end(ends) -> None:
-    near, peer = ends
+    local, peer = ends
     peer.answer = lambda request: bytes(500_000)
     peer.ask()
-    assert near.poll()
-    assert near.link.transport.unsent, "it was written at once"
+    assert local.poll()
+    assert local.link.transport.unsent, "it was written at once"
     assert len(peer.responses(1)[0].payload) == 500_000
 
 
 def test_a_peer_that_asks_on_and_on_without_reading_is_read_no_more_until_it_reads(ends) -> None:
-    near, peer = ends
-    fill(near)
-    asked = 0
+    local, peer = ends
+    fill(local)
+    requests = 0
     until = soon(20)
-    while not near.link.full:
+    while not local.link.full:
         assert time.monotonic() < until, "its replies pile up"
         peer.ask(bytes(100))
-        asked += 1
-        near.poll()
-    assert asked <= ROOM_FRAMES + 1
-    assert near.poll(), "it stays open"
-    assert [len(answer.payload) for answer in peer.responses(asked)] == [100] * asked
-    wait_for(lambda: not near.link.full, "it is read again")
+        requests += 1
+        local.poll()
+    assert requests <= MAX_WAITING_FRAMES + 1
+    assert local.poll(), "it stays open"
+    assert [len(answer.payload) for answer in peer.responses(requests)] == [100] * requests
+    wait_for(lambda: not local.link.full, "it is read again")
 
 
 def test_large_replies_count_by_their_bytes(ends) -> None:
-    near, peer = ends
-    peer.answer = lambda request: bytes(ROOM_BYTES // 2)
-    fill(near)
+    local, peer = ends
+    peer.answer = lambda request: bytes(MAX_WAITING_BYTES // 2)
+    fill(local)
     for _ in range(3):
         peer.ask()
-    near.poll()
-    assert near.link.full
+    local.poll()
+    assert local.link.full
     assert len(peer.responses(3)) == 3
 
 
 def test_refusals_wait_as_replies_do(ends) -> None:
-    near, peer = ends
+    local, peer = ends
 
     def refuses(_: object) -> bytes:
         raise RpcError(Code.NOT_FOUND, "no")
 
     peer.answer = refuses
-    fill(near)
+    fill(local)
     peer.ask()
-    assert near.poll()
+    assert local.poll()
     assert peer.responses(1)[0].code == Code.NOT_FOUND
 
 
 def test_only_the_timeout_for_replies_ends_a_connection_whose_peer_does_not_read(ends) -> None:
-    near, peer = ends
-    near.link.reply_timeout_s = 0.1
-    fill(near)
+    local, peer = ends
+    local.link.reply_timeout_s = 0.1
+    fill(local)
     peer.ask()
-    assert near.poll()
-    wait_for(lambda: near.closed == "closed (the peer does not read its replies)", "it waits for ever")
+    assert local.poll()
+    wait_for(lambda: local.closed == "closed (the peer does not read its replies)", "it waits for ever")
 
 
 def test_a_request_with_a_longer_timeout_has_its_reply_wait_longer(ends) -> None:
-    near, peer = ends
-    near.link.reply_timeout_s = 0.05
-    fill(near)
+    local, peer = ends
+    local.link.reply_timeout_s = 0.05
+    fill(local)
     _, frame, _ = peer.side.request("s", "m", b"patient", 20_000_000_000)
     peer.sock.sendall(b"".join(frame))
-    assert near.poll()
+    assert local.poll()
     time.sleep(0.3)
-    assert near.closed is None
+    assert local.closed is None
     assert peer.responses(1)[0].payload == b"patient"
 
 
 def test_a_connection_that_is_closed_leaves_no_thread_that_writes(ends) -> None:
-    near, peer = ends
+    local, peer = ends
     before = threading.active_count()
-    fill(near)
+    fill(local)
     peer.ask()
-    near.poll()
-    near.close()
+    local.poll()
+    local.close()
     wait_for(lambda: threading.active_count() <= before, "it goes on writing")
     with pytest.raises(Exception):  # noqa: B017, PT011 - closed, in any way
-        near.call("s", "m", deadline=soon())
+        local.call("s", "m", deadline=soon())
 
 
 def test_a_call_waits_for_its_turn_while_late_replies_are_written(ends) -> None:
-    near, peer = ends
-    fill(near)
+    local, peer = ends
+    fill(local)
     peer.ask(b"late")
-    near.poll()
+    local.poll()
     with pytest.raises(DeadlineExceeded):
-        near.call("s", "m", deadline=soon(0.1))
-    assert near.closed is None
+        local.call("s", "m", deadline=soon(0.1))
+    assert local.closed is None
     assert peer.responses(1)[0].payload == b"late"

@@ -8,7 +8,6 @@ Next: `unit`.
 from __future__ import annotations
 
 import dataclasses
-import json
 import textwrap
 import typing
 from pathlib import Path
@@ -33,7 +32,7 @@ from tools.deployment.agent.table import (
     read,
     roles,
 )
-from tools.deployment.chart import IMAGE_VALUES, PATH, POD_VALUES, an_object, application, as_yaml, schema_of
+from tools.deployment.chart import IMAGE_VALUES, PATH, POD_VALUES, an_object, application, as_json, as_yaml, schema_of
 from tools.deployment.readme import readme
 
 Json = dict[str, Any]
@@ -69,7 +68,7 @@ def files() -> dict[str, str]:
         "README.md": readme(yaml.safe_load(chart), HEAD, "docs/howto/agent.md", values(), schema(), own),
         "needs.yaml": HEAD + needs(),
         "values.yaml": HEAD + values(),
-        "values.schema.json": json.dumps(schema(), indent=2) + "\n",
+        "values.schema.json": as_json(schema()),
     }
     return {f"agent/{path}": text for path, text in made.items()}
 

@@ -16,6 +16,7 @@ UNIT = """\
 [Unit]
 Description=NRI node agent: Koordinator's QoS rules for the pods of this node
 After=network-online.target containerd.service crio.service nri-engine.service
+Before=kubelet.service
 Wants=network-online.target
 StartLimitIntervalSec=0
 

@@ -15,9 +15,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "nri-agent.image" -}}
 {{- $image := .Values.image -}}
 {{- if $image.digest -}}
-{{- printf "%s@%s" $image.repository $image.digest | quote -}}
+{{- printf "%s@%s" $image.name $image.digest | quote -}}
 {{- else -}}
-{{- printf "%s:%s" $image.repository ($image.tag | default .Chart.AppVersion) | quote -}}
+{{- printf "%s:%s" $image.name ($image.tag | default .Chart.AppVersion) | quote -}}
 {{- end -}}
 {{- end -}}
 

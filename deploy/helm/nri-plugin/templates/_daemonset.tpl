@@ -1,9 +1,6 @@
-{{/*
-The DaemonSet of a plugin. What it needs of the node stands in the chart's needs.yaml, with the reasons, and no value can
-change it; what an operator may choose stands in values.yaml.
-*/}}
+{{/* The plugin's DaemonSet: access to the node by needs.yaml, which states the reasons; everything else by values. */}}
 {{- define "nri-plugin.daemonset" -}}
-{{- $need := .Files.Get "needs.yaml" | fromYaml -}}
+{{- $need := include "nri-plugin.need" . | fromYaml -}}
 {{- $values := .Values -}}
 {{- $follows := include "nri-plugin.follows" . -}}
 apiVersion: apps/v1
@@ -34,7 +31,9 @@ spec:
         {{- toYaml . | nindent 8 }}
       {{- end }}
     spec:
+      {{- if $values.podPriorityClassNodeCritical }}
       priorityClassName: {{ $values.priorityClassName }}
+      {{- end }}
       {{- if $follows }}
       serviceAccountName: {{ include "nri-plugin.name" . }}
       {{- end }}
@@ -61,28 +60,28 @@ spec:
       {{- if $need.hostNetwork }}
       hostNetwork: true
       {{- end }}
-      {{- /* systemctl, which patch-runtime runs, does not talk to a systemd of another PID namespace. */}}
-      {{- if or $need.hostPID $values.patchRuntimeConfig.enabled }}
+      {{- /* patch-runtime runs systemctl, which needs the PID namespace of the node's systemd. */}}
+      {{- if or $need.hostPID $values.nri.runtime.patchConfig }}
       hostPID: true
       {{- end }}
-      {{- if or $follows $values.patchRuntimeConfig.enabled }}
+      {{- if or $follows $values.nri.runtime.patchConfig }}
       initContainers:
       {{- end }}
-      {{- with $values.patchRuntimeConfig }}
-      {{- if .enabled }}
+      {{- with $values.nri.runtime }}
+      {{- if .patchConfig }}
         - name: patch-runtime
           image: {{ include "nri-plugin.image" $ }}
           imagePullPolicy: {{ $values.image.pullPolicy }}
           command: ["/plugin/bin/python", "-I", "-B", "-m", "nri", "config-manager", "--root", "/host", "--restart"]
           args:
-            {{- with .runtime }}
+            {{- with .name }}
             - "--runtime={{ . }}"
             {{- end }}
-            - "--nri-plugin-registration-timeout={{ .registrationTimeout }}"
-            - "--nri-plugin-request-timeout={{ .requestTimeout }}"
+            - "--nri-plugin-registration-timeout={{ .config.pluginRegistrationTimeout }}"
+            - "--nri-plugin-request-timeout={{ .config.pluginRequestTimeout }}"
           resources:
-            {{- toYaml $values.resources | nindent 12 }}
-          securityContext: # it writes the runtime's configuration, and has the node's systemd restart it
+            {{- include "nri-plugin.resources" $ | nindent 12 }}
+          securityContext: # writes the runtime's configuration and has the node's systemd restart the runtime
             runAsUser: 0
             privileged: true
             readOnlyRootFilesystem: true
@@ -102,7 +101,7 @@ spec:
             {{- include "nri-plugin.args" . | nindent 12 }}
           env:
             - name: NRI_PLUGIN_NAME
-              value: {{ $need.plugin }}
+              value: {{ $values.plugin }}
           {{- if $values.health.enabled }}
           readinessProbe:
             httpGet:
@@ -113,7 +112,7 @@ spec:
               port: {{ $values.health.port }}
           {{- end }}
           resources:
-            {{- toYaml $values.resources | nindent 12 }}
+            {{- include "nri-plugin.resources" $ | nindent 12 }}
           securityContext:
             {{- include "nri-plugin.securityContext" . | nindent 12 }}
           volumeMounts:
@@ -123,7 +122,7 @@ spec:
             {{- range $need.mounts }}
             {{- $host := get ($values.hostPaths | default dict) .name | default .host }}
             - name: {{ .name }}
-              {{- /* Paths below it are told by the runtime: elsewhere on the node is elsewhere here. */}}
+              {{- /* The runtime reports paths below this folder, so it has the same place in the container as on the node. */}}
               mountPath: {{ ternary $host .at (and .changes (ne $host .host)) }}
               readOnly: {{ not .write }}
               {{- if .changes }}
@@ -147,8 +146,8 @@ spec:
         - name: nri-socket
           hostPath:
             path: {{ $values.socketDir }}
-            type: {{ ternary "DirectoryOrCreate" "Directory" $values.patchRuntimeConfig.enabled }}
-        {{- if $values.patchRuntimeConfig.enabled }}
+            type: {{ ternary "DirectoryOrCreate" "Directory" $values.nri.runtime.patchConfig }}
+        {{- if $values.nri.runtime.patchConfig }}
         - name: host-root
           hostPath:
             path: /

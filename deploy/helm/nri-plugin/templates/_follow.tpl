@@ -1,15 +1,15 @@
 {{/*
-`nri placement follow` beside a plugin: it brings the custom resource of the node, and writes the plugin's state back. Only
-its containers have a token.
+`nri placement follow` next to a plugin: it gives the plugin the custom resource of the node and writes the plugin's state
+back. Only its containers have a token.
 */}}
 {{- define "nri-plugin.follows" -}}
-{{- if hasKey .Values "follow" }}{{ if .Values.follow.enabled }}yes{{ end }}{{ end -}}
+{{- if .Values.follow.enabled }}yes{{ end -}}
 {{- end -}}
 
-{{/* One container, of `root` and `name`; with `once` it ends when the plugin's file is there. */}}
+{{/* A container for the context `root`, called `name`; with `once` it exits when it has written the plugin's file. */}}
 {{- define "nri-plugin.follow.container" -}}
 {{- $values := .root.Values -}}
-{{- $need := .root.Files.Get "needs.yaml" | fromYaml -}}
+{{- $need := include "nri-plugin.need" .root | fromYaml -}}
 {{- $mount := first $need.mounts -}}
 - name: {{ .name }}
   {{- if contains "@" $values.follow.image }}
@@ -21,9 +21,9 @@ its containers have a token.
   args:
     - placement
     - follow
-    - {{ $need.plugin }}
+    - {{ $values.plugin }}
     - "--namespace={{ .root.Release.Namespace }}"
-    - "--group-label={{ $values.follow.groupLabel }}"
+    - "--group-label={{ $values.configGroupLabel }}"
     - "--state-dir={{ $mount.at }}"
     {{- if .once }}
     - "--once"
@@ -34,7 +34,7 @@ its containers have a token.
         fieldRef:
           fieldPath: spec.nodeName
   resources:
-    {{- toYaml $values.resources | nindent 4 }}
+    {{- include "nri-plugin.resources" .root | nindent 4 }}
   securityContext:
     {{- include "nri-plugin.securityContext" .root | nindent 4 }}
   volumeMounts:
@@ -46,7 +46,7 @@ its containers have a token.
 {{- end -}}
 
 {{- define "nri-plugin.follow.objects" -}}
-{{- $need := .Files.Get "needs.yaml" | fromYaml -}}
+{{- $need := include "nri-plugin.need" . | fromYaml -}}
 {{- $name := include "nri-plugin.name" . -}}
 ---
 apiVersion: v1

@@ -1,6 +1,11 @@
-{{/* Names, labels, image, arguments and rights of a plugin: the parts of its objects. */}}
+{{/* Parts of the objects: names, labels, image, arguments, resources, security context. */}}
 {{- define "nri-plugin.name" -}}
-{{- printf "nri-plugin-%s" (.Files.Get "needs.yaml" | fromYaml).plugin -}}
+{{- printf "nri-plugin-%s" .Values.plugin -}}
+{{- end -}}
+
+{{/* The plugin's row of needs.yaml. It is not a value, so no value can give a plugin more access than it needs. */}}
+{{- define "nri-plugin.need" -}}
+{{- get (.Files.Get "needs.yaml" | fromYaml) .Values.plugin | toYaml -}}
 {{- end -}}
 
 {{- define "nri-plugin.selector" -}}
@@ -19,23 +24,21 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "nri-plugin.image" -}}
 {{- $image := .Values.image -}}
 {{- if $image.digest -}}
-{{- printf "%s@%s" $image.repository $image.digest | quote -}}
+{{- printf "%s@%s" $image.name $image.digest | quote -}}
 {{- else -}}
-{{- printf "%s:%s" $image.repository ($image.tag | default .Chart.AppVersion) | quote -}}
+{{- printf "%s:%s" $image.name ($image.tag | default .Chart.AppVersion) | quote -}}
 {{- end -}}
 {{- end -}}
 
 {{- define "nri-plugin.args" -}}
-{{- $need := .Files.Get "needs.yaml" | fromYaml -}}
-{{- if hasKey .Values "indices" -}}
-- "-indices"
-- {{ .Values.indices | quote }}
-{{- else -}}
-- "-idx"
-- {{ .Values.idx | quote }}
-{{- end }}
+{{- $need := include "nri-plugin.need" . | fromYaml -}}
+{{- $index := .Values.nri.plugin.index -}}
+{{- /* The charts of nri-plugins have a number here: 5 means 05. */ -}}
+{{- if or (kindIs "int64" $index) (kindIs "float64" $index) }}{{ $index = printf "%02d" (int $index) }}{{ end -}}
+- {{ $need.indexFlag | quote }}
+- {{ $index | default $need.index | quote }}
 {{- if include "nri-plugin.follows" . }}
-- "--config={{ (first $need.mounts).at }}/{{ $need.plugin }}.policy.json"
+- "--config={{ (first $need.mounts).at }}/{{ .Values.plugin }}.policy.json"
 {{- else if .Values.config }}
 - "--config=/etc/nri-plugin/config.yaml"
 {{- end }}
@@ -49,8 +52,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end -}}
 
+{{/* With `cpu` or `memory`, as in the charts of nri-plugins, these are requests and there are no limits. */}}
+{{- define "nri-plugin.resources" -}}
+{{- with .Values.resources -}}
+{{- if or .cpu .memory -}}
+requests:
+  {{- toYaml (pick . "cpu" "memory") | nindent 2 }}
+{{- else -}}
+{{- toYaml (pick . "requests" "limits") }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "nri-plugin.securityContext" -}}
-{{- $need := .Files.Get "needs.yaml" | fromYaml -}}
+{{- $need := include "nri-plugin.need" . | fromYaml -}}
 runAsUser: {{ .Values.runAsUser }}
 runAsGroup: {{ .Values.runAsGroup }}
 privileged: false

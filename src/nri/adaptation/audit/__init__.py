@@ -1,7 +1,7 @@
-"""The audit trail: the record of every answer, how to explain it, and reports of each step of an event. No I/O.
+"""The audit trail: a record of every answer, explanations of records, and reports of each step of an event. No I/O.
 
-Reading order: `trail` (the interface for events), `provenance` and `record` (what is kept), `explanation` and `diff`
-(what it meant), `shadow`, and `reporting` with its `bounded_log` and `recent` (steps of events for observers and
+Reading order: `trail` (the interface for events), `provenance` and `record` (what is stored), `explanation` and `diff`
+(what it means), `shadow`, and `reporting` with its `bounded_log` and `recent` (steps of events for observers and
 reporters, the log, and the latest events for `nri top`).
 """
 

@@ -1,8 +1,8 @@
-"""The changes that an answer makes, field by field, with the values before and after. Pure.
+"""The changes that an answer makes, field by field, with the values before and after.
 
-Serves people, not the merge, whose table says which fields there are: shadow plugins are described with it
-(`nri.adaptation.audit.shadow`), and the history of a container (`nri.adaptation.audit.provenance`). Values are what
-JSON holds: texts, numbers, lists, tables; None is "not there". Next: those two.
+For people: reports of shadow plugins (`nri.adaptation.audit.shadow`) and the history of a container. Values are those
+of
+JSON: texts, numbers, lists, tables; None is "not set".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from nri.adaptation.merge.entries import Entry, read
 from nri.api import messages as m
 from nri.api.fields import RESOURCES_TREE, TREE, Kind, Row, Visibility
 
-__all__ = ["Change", "Spot", "changes", "described", "of_adjustment", "of_update", "plain", "spots", "value_at"]
+__all__ = ["Change", "Spot", "changes", "described_changes", "of_adjustment", "of_update", "plain", "spots", "value_at"]
 
 
 class Change(NamedTuple):
@@ -24,8 +24,8 @@ class Change(NamedTuple):
         container: id of the container.
         field: name in the API's `Field` enum (``Env``), else the dotted path.
         key: the entry within the field (the variable's name), or "".
-        before: the value it had; None if there was none.
-        after: the value it has since; None if it is gone.
+        before: the old value; None if there was none.
+        after: the new value; None if it was removed.
     """
 
     container: str
@@ -45,48 +45,48 @@ class Change(NamedTuple):
 
 
 class Spot(NamedTuple):
-    """A place that an answer touches: a field, and the entry in it, "" for the field as a whole."""
+    """A part of a container that an answer sets: a field, and the key of an entry, "" for the whole field."""
 
     row: Row
     key: str
 
 
 def of_adjustment(adjust: m.ContainerAdjustment, container: m.Container) -> list[Change]:
-    """The changes that an adjustment would make in a container, taken by itself; equal values are left out."""
-    return described(container.id, read(adjust, TREE), container)
+    """The changes that an adjustment by itself would make in a container, without equal values."""
+    return described_changes(container.id, read(adjust, TREE), container)
 
 
 def of_update(update: m.ContainerUpdate, resources: m.LinuxResources | None = None) -> list[Change]:
-    """The changes that an update would make; `resources` are those of the container, None if they are not known."""
+    """The changes that an update would make; `resources` are those of the container, None if unknown."""
     before = m.ContainerUpdate()
     if resources is not None:
         before.linux.resources.CopyFrom(resources)
-    return described(update.container_id, read(update.linux.resources, RESOURCES_TREE), before)
+    return described_changes(update.container_id, read(update.linux.resources, RESOURCES_TREE), before)
 
 
-def described(container: str, entries: Iterable[Entry], holder: Any, *, equal: bool = False) -> list[Change]:
-    """The changes that entries of an answer would make in a container or update, taken by themselves.
+def described_changes(container: str, entries: Iterable[Entry], holder: Any, *, equal: bool = False) -> list[Change]:
+    """The changes that entries of an answer by themselves would make in a container or update.
 
-    `equal` keeps those that set what is there already.
+    `equal` includes those that set the present value again.
     """
-    found = []
+    changes_ = []
     values = Values(holder)
     for entry in entries:
-        for key, after in _wanted(entry, holder):
+        for key, after in _requested_values(entry, holder):
             before = values.at(Spot(entry.row, key))
             if equal or before != after:
-                found.append(Change(container, entry.row.label, key, before, after))
-    return found
+                changes_.append(Change(container, entry.row.label, key, before, after))
+    return changes_
 
 
-def _wanted(entry: Entry, holder: Any) -> Iterable[tuple[str, Any]]:
-    """Key and value of every place as the answer wants it."""
+def _requested_values(entry: Entry, holder: Any) -> Iterable[tuple[str, Any]]:
+    """Key and requested value of every place."""
     row = entry.row
     if row.kind in (Kind.KEYED, Kind.MAP):
-        wanted = {key: plain(value) for key, value in entry.sets.items()}
+        values = {key: plain(value) for key, value in entry.sets.items()}
         if row.path == "env":
-            wanted = {key: value.value for key, value in entry.sets.items()}
-        return {**dict.fromkeys(entry.unpaired), **wanted}.items()
+            values = {key: value.value for key, value in entry.sets.items()}
+        return {**dict.fromkeys(entry.unpaired), **values}.items()
     if row.kind is Kind.ARGS:
         return [("", list(entry.value) if entry.value[0] else list(entry.value[1:]))]
     if row.kind is Kind.RESET:
@@ -101,25 +101,25 @@ def _wanted(entry: Entry, holder: Any) -> Iterable[tuple[str, Any]]:
 
 
 def spots(entries: Iterable[Entry]) -> list[Spot]:
-    """The places that an answer touches, removals included."""
-    found: dict[Spot, None] = {}
+    """The places that an answer sets or removes."""
+    places: dict[Spot, None] = {}
     for entry in entries:
         if entry.row.kind in (Kind.KEYED, Kind.MAP):
-            found.update((Spot(entry.row, key), None) for key in [*entry.removed, *entry.sets])
+            places.update((Spot(entry.row, key), None) for key in [*entry.removed, *entry.sets])
         else:
-            found[Spot(entry.row, "")] = None
-    return list(found)
+            places[Spot(entry.row, "")] = None
+    return list(places)
 
 
 def changes(container: str, touched: Iterable[Spot], before: Any, after: Any) -> list[Change]:
-    """The places where two containers (or updates) differ, of those that were touched."""
+    """The differences between two containers (or updates) at the given places."""
     earlier, later = Values(before), Values(after)
     pairs = ((spot, earlier.at(spot), later.at(spot)) for spot in touched)
     return [Change(container, spot.row.label, spot.key, old, new) for spot, old, new in pairs if old != new]
 
 
 class Values:
-    """The values in a container or update, for looking up many places: each list is gone through once."""
+    """The values of a container or update, for many lookups: each list is searched once."""
 
     __slots__ = ("_holder", "_keyed")
 
@@ -144,11 +144,11 @@ class Values:
 
     def _element(self, row: Row, key: str) -> Any:
         """The last element with a key; variables of a container are texts."""
-        found = self._keyed.get(row.rank)
-        if found is None:
+        by_key = self._keyed.get(row.rank)
+        if by_key is None:
             elements = getattr(row.parent(self._holder), row.name)
-            found = self._keyed[row.rank] = dict(_pair(element, row) for element in elements)
-        element = found.get(key)
+            by_key = self._keyed[row.rank] = dict(_pair(element, row) for element in elements)
+        element = by_key.get(key)
         return element if element is None or isinstance(element, str) else plain(element)
 
 
@@ -165,7 +165,7 @@ def value_at(holder: Any, spot: Spot) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A protobuf value as JSON would hold it; a message of one field becomes what is in it; numbers stay numbers."""
+    """Convert a protobuf value to one of JSON; a message of one field becomes the value of that field."""
     if isinstance(value, (str, int, float, bytes)):
         return value.hex() if isinstance(value, bytes) else value
     if hasattr(value, "ListFields"):
@@ -185,11 +185,11 @@ def _member(field: Any, value: Any) -> Any:
     names = field.enum_type.values_by_number
     if isinstance(value, int):
         return names[value].name if value in names else value
-    return [names[one].name if one in names else one for one in value]
+    return [names[number].name if number in names else number for number in value]
 
 
 def show(value: Any) -> str:
-    """A value for a line of text, cut short."""
+    """Format a value for a line of text, cut to 80 characters."""
     if value is None:
         return "-"
     if isinstance(value, str):

@@ -1,13 +1,10 @@
-"""The history of each container: every change, with its plugin, time and both values: the chain behind `nri why`.
+"""The history of each container for `nri why`: every change, with its plugin, time and both values.
 
-While requests run, only bytes are kept: per event the request as the runtime made it and every plugin's reply, appended
-to a list in one go. Now and then, and when an operator asks, the list is sorted into one history per container; what
-belongs to containers that are gone by then is dropped unread; the creations of all but the newest are compressed. The
-meaning of a history is worked out when an operator asks (`nri.adaptation.audit.explanation`). Bounded twice, in
-containers and in bytes: what was refused is forgotten first, then the container that was touched longest ago. Of a
-reply that updates many containers, each history has its own part alone.
-
-Next: `nri.adaptation.admin`, which serves it.
+While requests run, only bytes are stored: per event the runtime's request and every plugin's reply, appended to one
+list. Now and then, and for a query, the list is sorted into one history per container; records of removed containers
+are dropped, and all but the newest creations are compressed. `nri.adaptation.audit.explanation` interprets a history on
+demand. Two limits, of containers and of bytes: refusals are dropped first, then the container with the oldest change.
+Of a reply that updates many containers, each history has only its own part.
 """
 
 from __future__ import annotations
@@ -22,37 +19,37 @@ from typing import Any
 from nri.adaptation.audit.explanation import Explanation, explain
 from nri.adaptation.audit.record import CREATION, NO_NUMBERS, Record, named, packed, parts_of, unpacked
 from nri.adaptation.containers.answer_order import Numbers
-from nri.kube.named import NamedContainer
+from nri.kube.container_search import NamedContainer
 from nri.rules import Rules
 from nri.text import LINE_LENGTH, plain
 
 __all__ = ["Provenance", "Record"]
 
-#: That many events, or that many bytes of them, are kept unsorted at most.
-LOOSE_RECORDS = 512
-_LOOSE_BYTES = 4 << 20
+#: The most events, and bytes of events, that are stored unsorted.
+MAX_LOOSE_RECORDS = 512
+_MAX_LOOSE_BYTES = 4 << 20
 
-#: How many are sorted at a time, by whoever adds one too many or between two steps of an event: more than one, so that
-#: they get fewer; and never all, because who adds them may add them faster than they are sorted. Where they have too
-#: many bytes, who adds one goes on until as many are sorted as it adds: else big ones pile up behind many small ones.
-TIDIED = 2
-#: By how many other threads may have changed what is counted while it is.
-_RACES = 64
-#: Of so many containers, the newest, the creation is kept as it came; those of older ones are packed.
-_WHOLE = 128
+#: How many are sorted at a time, by a thread that exceeds the limit or between two steps of an event: more than one, so
+#: that their number falls; never all, because they may be added faster than they are sorted. Above the limit of bytes,
+#: a thread sorts as many bytes as it adds: otherwise big records would pile up behind many small ones.
+RECORDS_PER_STEP = 2
+#: The error of a count that other threads change at the same time.
+_MAX_RACING_THREADS = 64
+#: The creations of this many containers, the newest, are stored unpacked.
+_MAX_UNPACKED = 128
 
-#: About what the history of a container costs in memory beside its records, a record beside its bytes, one that is
-#: packed, and a reply or an outcome in it.
+#: Approximate memory of a history in addition to its records, of a record in addition to its bytes, of a packed record,
+#: and of a reply or an outcome in it.
 _HISTORY_BYTES = 800
 _RECORD_BYTES = 400
 _PACKED_BYTES = 50
 _REPLY_BYTES = 150
 _OUTCOME_BYTES = 300
 
-#: Of so many containers that were removed last it is known that they were here.
-REMOVED = 1000
+#: The most ids of removed containers that are stored.
+MAX_REMOVED = 1000
 
-#: The fields of a `Record`, before it is made into one.
+#: The fields of a `Record` that has not been created yet.
 _Raw = tuple[
     float, str, str, bytes, Sequence[tuple[str, bytes]], str, Sequence[tuple[str, str, str, str]],
     Mapping[str, int | Numbers],
@@ -60,7 +57,7 @@ _Raw = tuple[
 
 
 class _History:
-    """The records of one container. The first one, its creation, outlives later ones; what was refused goes first.
+    """The records of one container. The first one, its creation, is kept longest; refusals are dropped first.
 
     Attributes:
         records: oldest first; the first one may be packed.
@@ -76,7 +73,7 @@ class _History:
         self.forgotten = 0
 
     def add(self, record: Record) -> int:
-        """Put one more record at the end; returns about how much memory it holds, in bytes."""
+        """Append a record; returns its approximate memory in bytes."""
         size_bytes = _RECORD_BYTES + len(record.request)
         for _, reply in record.replies:
             size_bytes += _REPLY_BYTES + len(reply)
@@ -92,15 +89,15 @@ class _History:
         return size_bytes
 
     def pack(self) -> int:
-        """Pack the first record, if it is one that can be; returns how many bytes that gives back."""
+        """Pack the first record, if possible; returns the number of saved bytes."""
         first = self.records[0]
         data = None if isinstance(first, bytes) or first.failed else packed(first)
         if data is None:
             return 0
-        less = self.sizes[0] - _PACKED_BYTES - len(data)
+        saved = self.sizes[0] - _PACKED_BYTES - len(data)
         self.records[0], self.sizes[0] = data, _PACKED_BYTES + len(data)
-        self.size_bytes -= less
-        return less
+        self.size_bytes -= saved
+        return saved
 
     def forget_one(self) -> int:
         """Drop the oldest refusal after the first record, else the oldest record after it; returns its size."""
@@ -111,19 +108,19 @@ class _History:
         return self._remove(1)
 
     def drop(self, record: Record) -> int:
-        """Drop a record, if it is there; returns its size."""
-        for at, each in enumerate(self.records):
-            if each is record:
+        """Drop a record; returns its size, 0 if the history does not have it."""
+        for at, other in enumerate(self.records):
+            if other is record:
                 return self._remove(at)
         return 0
 
     def is_created_since(self, given_up: Record) -> bool:
-        """Whether the creation that was given up has been tried again since, and has succeeded."""
-        later = takewhile(lambda each: each is not given_up, reversed(self.records))
+        """Whether a later creation has succeeded after the one that was given up."""
+        later = takewhile(lambda record: record is not given_up, reversed(self.records))
         return any(
-            each.event == CREATION and each.container == given_up.container and not each.failed
-            for each in later
-            if not isinstance(each, bytes)  # a packed one is the first creation
+            record.event == CREATION and record.container == given_up.container and not record.failed
+            for record in later
+            if not isinstance(record, bytes)  # a packed record is the first creation
         )
 
     def _remove(self, place: int) -> int:
@@ -135,8 +132,8 @@ class _History:
         return size_bytes
 
 
-def _read(records: Sequence[Record | bytes]) -> list[Record]:
-    return [unpacked(each) if isinstance(each, bytes) else each for each in records]
+def _unpacked_records(records: Sequence[Record | bytes]) -> list[Record]:
+    return [unpacked(record) if isinstance(record, bytes) else record for record in records]
 
 
 def _failed(record: Record | bytes) -> bool:
@@ -147,15 +144,15 @@ class Provenance:
     """The records of all containers. Thread-safe; `record` takes no lock most of the time.
 
     Args:
-        max_containers: that many containers are remembered at most.
-        max_bytes: that many bytes are kept at most, over all containers.
-        max_records: events remembered per container; its creation is never forgotten before the container is.
+        max_containers: the most containers with a history.
+        max_bytes: the most bytes of all histories together.
+        max_records: the most events per container; its creation is never dropped before the container.
         clock: seconds since 1970.
 
     Attributes:
-        since: when it began to remember, in seconds since 1970.
-        loose: the events that are not sorted into histories yet, each with its size in bytes.
-        histories: of each container; `gone`: the removed ones of which something may be loose.
+        since: the begin of all histories, in seconds since 1970.
+        loose: the unsorted events, each with its size in bytes.
+        histories: by container id; `gone`: removed containers that may have unsorted events.
     """
 
     def __init__(
@@ -171,20 +168,22 @@ class Provenance:
         self._max_records = max(2, max_records)
         self._clock = clock
         self.since = clock()
-        self._removed: deque[str] = deque(maxlen=REMOVED)
+        self._removed: deque[str] = deque(maxlen=MAX_REMOVED)
         self._lock = threading.Lock()
         self.histories: OrderedDict[str, _History] = OrderedDict()
-        self._whole: deque[str] = deque()  # whose first record is not packed, oldest first; some are gone already
+        self._unpacked: deque[str] = (
+            deque()
+        )  # ids whose first record is not packed, oldest first; some are gone already
         self._bytes = 0
-        self._refused: deque[tuple[str, Record]] = deque()  # whose they are, oldest first; some are gone already
-        self._most_refused = 2 * max_containers  # so many are looked through for those that are gone
-        self._not_created: dict[str, None] = {}  # whose removal is still told, though there is nothing to remove
-        # Appending to a deque is atomic, so requests need no lock. The count of bytes may be off by a race; it only
+        self._refused: deque[tuple[str, Record]] = deque()  # with container ids, oldest first; some are gone already
+        self._max_refused = 2 * max_containers  # above this length it is searched for gone ones
+        self._not_created: dict[str, None] = {}  # runtimes report their removal, although they do not exist
+        # Appending to a deque is atomic, so requests need no lock. A race may falsify the count of bytes, which only
         # decides when to sort.
         self.loose: deque[tuple[Collection[str], _Raw, int]] = deque()
         self._loose_bytes = 0
         self._sorted = 0
-        # Who is removed, and how many must be sorted until nothing of theirs is loose any more; in this order.
+        # Removed containers, with the number of sorted events after which they have no loose ones; in this order.
         self.gone: set[str] = set()
         self._leaving: deque[tuple[int, str]] = deque()
 
@@ -199,17 +198,17 @@ class Provenance:
         outcomes: Sequence[tuple[str, str, str, str]] = (),
         numbers: Mapping[str, int | Numbers] = NO_NUMBERS,
     ) -> None:
-        """Keep one event. Arguments are kept as they are: do not change them afterwards.
+        """Store one event. Arguments are stored without a copy: do not change them afterwards.
 
         Args:
-            event: RPC name; ``UpdateContainers`` and ``Synchronize`` for what plugins ask for without one.
+            event: RPC name; ``UpdateContainers`` and ``Synchronize`` for requests of plugins.
             container: id of the event's own container; "" if it has none.
-            request: the event's request message, encoded as the runtime made it (before any plugin saw it).
+            request: the runtime's request message, encoded, without changes of plugins.
             replies: ``NN-name`` and encoded reply of every plugin that answered, in order.
             touched: ids of other containers that the replies update.
             failed: why the event failed, in which case nothing was applied.
-            outcomes: what became of single fields of updates: (container, field, outcome, reason).
-            numbers: the place of each reply in the order of answers, by ``NN-name``; that of the request by "".
+            outcomes: outcomes of single fields of updates: (container, field, outcome, reason).
+            numbers: the number of each reply in the order of answers, by ``NN-name``; that of the request by "".
         """
         if failed:
             failed = plain(failed, 4 * LINE_LENGTH)
@@ -227,77 +226,77 @@ class Provenance:
             (touched, (self._clock(), event, container, request, replies, failed, outcomes, numbers), size_bytes)
         )
         self._loose_bytes += size_bytes
-        if self._loose_bytes >= _LOOSE_BYTES or len(loose) >= LOOSE_RECORDS:
+        if self._loose_bytes >= _MAX_LOOSE_BYTES or len(loose) >= MAX_LOOSE_RECORDS:
             with self._lock:
-                self._sort(TIDIED, size_bytes)
+                self._sort(RECORDS_PER_STEP, size_bytes)
 
     def not_created(self, container: str, reason: str) -> None:
-        """Note that the runtime could not create a container after its plugins had answered."""
-        self.record(CREATION, container, b"", (), failed=f"the runtime failed after its plugins had answered: {reason}")
+        """Record that the runtime failed to create a container after the plugins' answers."""
+        self.record(CREATION, container, b"", (), failed=f"the runtime failed after the plugins' answers: {reason}")
 
     def _note_refusal(self, container: str) -> None:
         with self._lock:
             self._not_created[container] = None
-            if len(self._not_created) > REMOVED:
+            if len(self._not_created) > MAX_REMOVED:
                 del self._not_created[next(iter(self._not_created))]
 
     def _is_not_created(self, container: str) -> bool:
-        """Whether its creation has failed, which is asked once."""
+        """Whether its creation has failed; the second call returns False."""
         with self._lock:
             return container in self._not_created and self._not_created.pop(container) is None
 
     def forget(self, container: str) -> None:
-        """Note that a container is removed; ids are not used twice.
+        """Record that a container is removed; ids are not used twice.
 
-        Runtimes tell that of one whose creation has failed, too, at once: its history says why, and stays.
+        Runtimes also remove a container whose creation failed: its history has the reason, and stays.
         """
         if container in self._not_created and self._is_not_created(container):
             return
         self.gone.add(container)
         self._removed.append(container)
-        self._leaving.append((self._sorted + len(self.loose) + _RACES, container))
+        self._leaving.append((self._sorted + len(self.loose) + _MAX_RACING_THREADS, container))
 
     def tidy(self) -> None:
-        """Sort some of what is loose, unless another thread is at it."""
+        """Sort some loose events, unless another thread does."""
         if self.loose and self._lock.acquire(False):
             try:
-                self._sort(TIDIED)
+                self._sort(RECORDS_PER_STEP)
             finally:
                 self._lock.release()
 
     def _sort_all(self) -> None:
-        """Put everything into the chains that is loose by now. Takes the lock, and gives it to others in between."""
-        for _ in range(0, len(self.loose), TIDIED):
+        """Sort all present loose events. Takes the lock, and releases it in between."""
+        for _ in range(0, len(self.loose), RECORDS_PER_STEP):
             with self._lock:
-                self._sort(TIDIED)
-        with self._lock:  # what is gone is dropped also where nothing is loose
+                self._sort(RECORDS_PER_STEP)
+        with self._lock:  # drop removed containers also if no event is loose
             self._sort(0)
 
-    def _sort(self, most: int, most_bytes: int = 0) -> None:
-        """Put so many of what is loose into the chains, and drop what is gone. Holds the lock.
+    def _sort(self, max_count: int, min_bytes: int = 0) -> None:
+        """Sort loose events into histories, and drop removed containers. Needs the lock.
 
         Args:
-            most: records.
-            most_bytes: where more bytes are loose than may be: go on until so many are sorted.
+            max_count: the number of events.
+            min_bytes: above the limit of bytes, sort at least this many.
         """
-        gone, loose, histories = self.gone, self.loose, self.histories
-        while loose and (most > 0 or (most_bytes > 0 and self._loose_bytes >= _LOOSE_BYTES)):
+        removed, loose, histories = self.gone, self.loose, self.histories
+        while loose and (max_count > 0 or (min_bytes > 0 and self._loose_bytes >= _MAX_LOOSE_BYTES)):
             touched, raw, size_bytes = loose.popleft()
-            most -= 1
-            most_bytes -= size_bytes
+            max_count -= 1
+            min_bytes -= size_bytes
             self._sorted += 1
             self._loose_bytes -= size_bytes
-            record: Record = tuple.__new__(Record, raw)  # the class's own way is a function in Python
+            record: Record = tuple.__new__(Record, raw)  # the class's constructor is a slower function in Python
             if touched:
                 self._sort_parts(record, {target for target in touched if target and target != record.container})
-            elif record.container and record.container not in gone:
+            elif record.container and record.container not in removed:
                 self._append(record.container, record)
         if not loose:
             self._loose_bytes = 0
         leaving = self._leaving
         while leaving and (not loose or leaving[0][0] <= self._sorted):
             _, container = leaving.popleft()
-            gone.discard(container)
+            removed.discard(container)
             history = histories.pop(container, None)
             if history is not None:
                 self._bytes -= history.size_bytes
@@ -307,15 +306,15 @@ class Provenance:
                 continue
             _, history = histories.popitem(last=False)
             self._bytes -= history.size_bytes
-        if len(self._refused) > self._most_refused:
-            kept = {id(record) for history in histories.values() for record in history.records}
-            self._refused = deque(each for each in self._refused if id(each[1]) in kept)
-            # Not again before there are twice as many: with most of them there still, each event would look at all.
-            self._most_refused = max(2 * self._max_containers, 2 * len(self._refused))
+        if len(self._refused) > self._max_refused:
+            record_ids = {id(record) for history in histories.values() for record in history.records}
+            self._refused = deque(pair for pair in self._refused if id(pair[1]) in record_ids)
+            # Not again before there are twice as many: otherwise each event would search all of them.
+            self._max_refused = max(2 * self._max_containers, 2 * len(self._refused))
 
-    def _sort_parts(self, record: Record, others: Collection[str]) -> None:
-        for target, part in parts_of(record, others):
-            # A refused event says something of a container that is known; it makes none known.
+    def _sort_parts(self, record: Record, targets: Collection[str]) -> None:
+        for target, part in parts_of(record, targets):
+            # A refused event adds to the history of a known container, and begins no history.
             if target not in self.gone and (
                 target == record.container or not record.failed or target in self.histories
             ):
@@ -324,13 +323,13 @@ class Provenance:
     def _append(self, target: str, record: Record) -> None:
         history = self.histories.get(target)
         if history is None:
-            while len(self._whole) >= _WHOLE:  # before it is there itself: it may have been known before
-                old = self.histories.get(self._whole.popleft())
+            while len(self._unpacked) >= _MAX_UNPACKED:  # before the new id is added, which may be an old one
+                old = self.histories.get(self._unpacked.popleft())
                 if old is not None:
                     self._bytes -= old.pack()
             history = self.histories[target] = _History()
             self._bytes += _HISTORY_BYTES
-            self._whole.append(target)
+            self._unpacked.append(target)
         elif not record.failed:
             self.histories.move_to_end(target)
         self._bytes += history.add(record)
@@ -340,45 +339,51 @@ class Provenance:
             self._bytes -= history.forget_one()
 
     def _drop(self, target: str, record: Record) -> None:
-        """Forget something that was refused; its container, too, if nothing else is known of that."""
+        """Drop a refusal, and its container if the history has nothing else."""
         history = self.histories.get(target)
         if history is None:
             return
-        # With what was before it, it would look as if it had been created; unless it has been since, with the same id.
+        # The earlier records alone would look like a created container, unless a later creation succeeded.
         given_up = record.is_given_up and record.container == target and not history.is_created_since(record)
         size_bytes = history.drop(record)
         if not size_bytes:
-            return  # it has made room for later records of this container
+            return  # dropped before, for later records of this container
         self._bytes -= size_bytes
         if given_up or not history.records:
             self._bytes -= history.size_bytes
             del self.histories[target]
 
     def containers(self) -> list[NamedContainer]:
-        """The containers of which something is remembered, with their names, the newest first."""
+        """The containers with a history, with their names, the newest first."""
         self._sort_all()
         with self._lock:
-            known = [(one, list(history.records)) for one, history in self.histories.items() if history.records]
-        told = [(read[0].when, named(one, read)) for one, records in known for read in (_read(records),)]
-        told.sort(key=lambda each: each[0], reverse=True)
-        return [one for _, one in told]
+            histories = [
+                (container, list(history.records)) for container, history in self.histories.items() if history.records
+            ]
+        dated = [
+            (unpacked_[0].when, named(container, unpacked_))
+            for container, records in histories
+            for unpacked_ in (_unpacked_records(records),)
+        ]
+        dated.sort(key=lambda pair: pair[0], reverse=True)
+        return [container for _, container in dated]
 
-    def was_here(self, prefix: str) -> bool:
-        """Whether one of the containers that were removed last had an id that begins so."""
-        return any(one.startswith(prefix) for one in self._removed.copy())
+    def was_removed(self, prefix: str) -> bool:
+        """Whether the id of a recently removed container begins with `prefix`."""
+        return any(id_.startswith(prefix) for id_ in self._removed.copy())
 
     def explain(self, container: str, rules: Rules = Rules.DEFAULT) -> Explanation | None:
-        """The history of changes of a container; None if nothing is remembered of it."""
+        """The history of a container; None if there is none."""
         self._sort_all()
         with self._lock:
             history = self.histories.get(container)
             if history is None:
                 return None
             records, forgotten = list(history.records), history.forgotten
-        return explain(container, _read(records), forgotten, rules)
+        return explain(container, _unpacked_records(records), forgotten, rules)
 
     def stats(self) -> dict[str, Any]:
-        """Sizes of what is kept, as numbers by name."""
+        """Sizes of the stored histories, by name."""
         self._sort_all()
         with self._lock:
             return {"containers": len(self.histories), "bytes": self._bytes, "max_bytes": self._max_bytes}

@@ -1,8 +1,7 @@
-"""One event as provenance keeps it: its bytes, and the part of them that concerns one container.
+"""One event as provenance stores it: its bytes, and the part of them that concerns one container.
 
-A reply may update every container of the node. Each history keeps its own updates alone: else one reply would count,
-and be held, once for each of them. A packed record takes a fifth of the memory. Pure. Next:
-`nri.adaptation.audit.provenance` and `nri.adaptation.audit.explanation`.
+A reply may update every container of the node. Each history has only its own updates: otherwise the reply would be
+stored once for each of them. A packed record takes a fifth of the memory.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from nri.adaptation.containers.answer_order import Numbers
 from nri.api import messages as m
-from nri.kube.named import NamedContainer
+from nri.kube.container_search import NamedContainer
 from nri.wire import bytes_field
 
 __all__ = [
@@ -33,25 +32,25 @@ __all__ = [
 
 #: The event after which a container is known.
 CREATION: Final = "CreateContainer"
-#: The plugin's name where updates were taken back: its `Numbers.undone` say which.
+#: The plugin's name of undone updates: its `Numbers.undone` say which.
 TAKEN_BACK: Final = "(taken back)"
-#: The outcome of a plugin that was asked, and without which the event went on.
+#: The outcome of a plugin without whose answer the event continued.
 SILENT: Final = "gave no answer"
 NO_NUMBERS: Final[Mapping[str, int | Numbers]] = MappingProxyType({})
 
 
 class Record(NamedTuple):
-    """One event, as it is kept.
+    """One event.
 
     Attributes:
         when: seconds since 1970.
-        event: RPC name; ``UpdateContainers`` and ``Synchronize`` for what plugins ask for without one.
+        event: RPC name; ``UpdateContainers`` and ``Synchronize`` for requests of plugins.
         container: id of the event's own container; "" if it has none.
-        request: bytes of the event's request message, as the runtime made it; empty if there is none.
+        request: bytes of the runtime's request message; empty if there is none.
         replies: ``NN-name`` and bytes of each reply, in the order of the calls.
         failed: why nothing of it was applied; "" if it was.
-        outcomes: what became of single fields of updates: (container, field, outcome, reason); of a plugin, `SILENT`.
-        numbers: the place of each reply in the order of answers, by ``NN-name``; that of the request by "".
+        outcomes: outcomes of single fields of updates: (container, field, outcome, reason); of a plugin, `SILENT`.
+        numbers: the number of each reply in the order of answers, by ``NN-name``; that of the request by "".
     """
 
     when: float
@@ -65,12 +64,12 @@ class Record(NamedTuple):
 
     @property
     def is_given_up(self) -> bool:
-        """Whether it is no event but what came of one: the runtime could not create the container."""
+        """Whether it is the outcome of an event: the runtime failed to create the container."""
         return bool(self.failed) and not self.request and self.event == CREATION
 
 
 def packed(record: Record) -> bytes | None:
-    """The record in a fifth of its memory, for `unpacked`; None for one with `Numbers`. Takes some 20 us."""
+    """Compress a record for `unpacked`; None for a record with `Numbers`. Takes about 20 us."""
     try:
         fields: Any = (*record[:-1], dict(record.numbers))
         return zlib.compress(marshal.dumps(fields), 1)
@@ -79,7 +78,7 @@ def packed(record: Record) -> bytes | None:
 
 
 def unpacked(data: bytes) -> Record:
-    """The record that was packed."""
+    """Decompress a record."""
     return Record(*marshal.loads(zlib.decompress(data)))  # noqa: S302 - it has never left this process
 
 
@@ -94,7 +93,7 @@ _REPLIES: dict[str, Any] = {
 
 
 def named(container: str, records: Iterable[Record]) -> NamedContainer:
-    """A container with its names and those of its pod, as far as a request for it told them; as one that runs."""
+    """A container with its names and those of its pod from its first readable request, marked as running."""
     for record in records:
         if record.container == container and record.request:
             try:  # requests of all events that are for a container begin with its pod and itself
@@ -112,30 +111,30 @@ def updates_of(event: str, raw: bytes) -> list[m.ContainerUpdate]:
     return [] if kind is None else list(kind.FromString(raw).update)
 
 
-def parts_of(record: Record, others: Collection[str]) -> Iterable[tuple[str, Record]]:
-    """The parts of a record that touches other containers: each has what concerns it, the event's own one the rest."""
-    mine: list[tuple[str, bytes]] = []
-    theirs: dict[str, list[tuple[str, bytes]]] = {other: [] for other in others}
+def parts_of(record: Record, targets: Collection[str]) -> Iterable[tuple[str, Record]]:
+    """Split a record by container: each part has the updates of its container, the event's own one the rest."""
+    own_replies: list[tuple[str, bytes]] = []
+    replies_by_target: dict[str, list[tuple[str, bytes]]] = {target_id: [] for target_id in targets}
     kind: Any = _REPLIES.get(record.event)
     for plugin, raw in record.replies:
         try:
             message = kind.FromString(raw)
-        except Exception:  # noqa: BLE001 - what cannot be read concerns the event alone
-            mine.append((plugin, raw))
+        except Exception:  # noqa: BLE001 - an invalid reply concerns only the event
+            own_replies.append((plugin, raw))
             continue
         number = kind.DESCRIPTOR.fields_by_name["update"].number
         pieces: dict[str, list[bytes]] = {}
         for update in message.update:
             pieces.setdefault(update.container_id, []).append(bytes_field(number, update.SerializeToString()))
         for target, encoded in pieces.items():
-            if target in theirs:
-                theirs[target].append((plugin, b"".join(encoded)))
+            if target in replies_by_target:
+                replies_by_target[target].append((plugin, b"".join(encoded)))
         message.ClearField("update")
-        mine.append((plugin, message.SerializeToString() + b"".join(pieces.get(record.container, ()))))
+        own_replies.append((plugin, message.SerializeToString() + b"".join(pieces.get(record.container, ()))))
     outcomes: dict[str, list[tuple[str, str, str, str]]] = {}
     for row in record.outcomes:
         outcomes.setdefault(row[0], []).append(row)
     if record.container:
-        yield record.container, record._replace(replies=mine, outcomes=outcomes.get(record.container, ()))
-    for target, replies in theirs.items():
+        yield record.container, record._replace(replies=own_replies, outcomes=outcomes.get(record.container, ()))
+    for target, replies in replies_by_target.items():
         yield target, record._replace(request=b"", replies=replies, outcomes=outcomes.get(target, ()))

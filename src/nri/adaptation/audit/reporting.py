@@ -1,9 +1,8 @@
-"""The one place where the steps of an event go to those who watch: the observer of metrics, and recorders.
+"""Pass the steps of events to watchers: the observer of metrics, and reporters.
 
-The dispatcher, the invoker, the events and the handshake call one method of `Reporting` per step, where the step
-happens. Nothing on the way changes by it, and without a watcher a step costs one look at `watched`. A watcher's
-exception is logged once and goes no further: an event must not fail because it was looked at. The audit trail is no
-watcher: it takes each event as a whole when it ends. Next: `nri.adaptation.audit.trail`.
+The dispatcher, the invokers and the handshake call one method of `Reporting` per step. Without a watcher a step costs
+one look at `watched`. A watcher's exception is logged once and goes no further: an event must not fail because it is
+observed.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ __all__ = ["SERIALS", "Reporting", "adjustment_of", "evictions_of"]
 log = logging.getLogger("nri.adaptation")
 
 
-#: How often it is logged that updates of a plugin are left out, in seconds; how many plugins that is remembered of.
+#: The interval of log lines about ignored updates of a plugin; the most plugins for which it is stored.
 LEFT_OUT_LOG_S: Final = 60.0
-REMEMBERED: Final = 256
+MAX_REMEMBERED: Final = 256
 
-#: Numbers for events, from 1: one holds the steps of its event together while others overlap with it.
+#: Serial numbers of events, from 1: they tell the steps of overlapping events apart.
 SERIALS: Final = itertools.count(1)
 
 
 def adjustment_of(message: Any) -> m.ContainerAdjustment | None:
-    """The adjustment of an answer; None if it has none, or its event knows none."""
+    """The adjustment of an answer; None if there is none."""
     if type(message) is not m.CreateContainerResponse or not message.HasField("adjust"):
         return None
     adjust: m.ContainerAdjustment = message.adjust
@@ -50,44 +49,44 @@ def adjustment_of(message: Any) -> m.ContainerAdjustment | None:
 
 
 def evictions_of(message: Any) -> Any:
-    """The evictions of an answer; none if its event knows none."""
+    """The evictions of an answer, perhaps none."""
     return message.evict if hasattr(message, "evict") else ()
 
 
 class Reporting:
-    """Tells the steps of events. Thread-safe as far as the watchers are.
+    """Reports the steps of events. As thread-safe as the watchers are.
 
-    The observer of metrics gets nothing of the plugins with which our own commands look on (`OBSERVERS`): they change
-    nothing, and each run of a command would leave series of a plugin that is gone.
+    The observer of metrics gets nothing about the plugins of our own commands that only watch (`OBSERVERS`): each run
+    of a command would leave series of a plugin that is gone.
 
     Attributes:
-        watched: an observer or a reporter is there; without one no method here needs to be called.
-        recorded: a reporter is there, who wants the bytes of requests and results.
-        lines: the log of what connections do, which they can do at any rate.
+        watched: whether there is an observer or a reporter; without one no method needs to be called.
+        recorded: whether there is a reporter, which needs the bytes of requests and results.
+        lines: the log of actions of connections, whose rate is limited.
     """
 
-    __slots__ = ("_complained", "_guard", "_left_out", "_observer", "_reporters", "lines", "recorded", "watched")
+    __slots__ = ("_guard", "_left_out", "_logged_kinds", "_observer", "_reporters", "lines", "recorded", "watched")
 
     def __init__(self, observer: Observer | None = None, reporters: Sequence[Reporter] = ()) -> None:
-        # People write these: what theirs return is not looked at, not even by compiled code.
+        # Users write these: their return values are ignored, also by compiled code.
         self._observer: Any = observer
         self._reporters: tuple[Any, ...] = tuple(reporters)
         self.recorded = bool(self._reporters)
         self.watched = observer is not None or self.recorded
         self.lines = BoundedLog(log)
-        self._complained: set[str] = set()
+        self._logged_kinds: set[str] = set()
         self._guard = threading.Lock()
-        self._left_out: dict[str, tuple[int, float]] = {}  # plugin -> not told of since, and when that was
+        self._left_out: dict[str, tuple[int, float]] = {}  # plugin -> suppressed lines, and time of the last line
 
     def attach(self, reporter: Reporter) -> None:
-        """Tell a further reporter from now on; of events that run it may miss the beginning."""
+        """Add a reporter; it may miss the begin of running events."""
         with self._guard:
             self._set((*self._reporters, reporter))
 
     def detach(self, reporter: Reporter) -> None:
-        """Tell this reporter no more; steps that are just on their way may still come."""
+        """Remove a reporter; steps in progress may still reach it."""
         with self._guard:
-            self._set(tuple(each for each in self._reporters if each is not reporter))
+            self._set(tuple(other for other in self._reporters if other is not reporter))
 
     def _set(self, reporters: tuple[Any, ...]) -> None:
         self._reporters = reporters
@@ -95,55 +94,55 @@ class Reporting:
         self.watched = self._observer is not None or self.recorded
 
     def event_begins(self, event: str, serial: int, request: bytes) -> None:
-        """Tell that an event begins; `event` is the name of its RPC. Only needed if `recorded`."""
+        """Report that an event begins; `event` is the name of its RPC. Only needed if `recorded`."""
         for reporter in self._reporters:
             try:
                 reporter.event_begins(event, serial, request)
-            except Exception as error:  # noqa: BLE001 - see the module
-                self._complain(reporter, error)
+            except Exception as error:  # noqa: BLE001 - an observer must not fail an event
+                self._log_failure(reporter, error)
 
     def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
-        """Tell that a plugin is asked now. Only needed if `recorded`."""
+        """Report that a plugin is asked. Only needed if `recorded`."""
         for reporter in self._reporters:
             try:
                 reporter.plugin_asked(plugin, event, serial, request)
             except Exception as error:  # noqa: BLE001
-                self._complain(reporter, error)
+                self._log_failure(reporter, error)
 
     def plugin_answered(self, plugin: str, event: str, serial: int, reply: bytes, duration_s: float) -> None:
-        """Tell that a plugin has answered, after so many seconds."""
+        """Report that a plugin has answered, after `duration_s` seconds."""
         observer = self._observer
         if observer is not None and plugin not in OBSERVERS:
             try:
                 observer.record_plugin_invocation(plugin, event, None)
                 observer.record_plugin_latency(plugin, event, duration_s)
             except Exception as error:  # noqa: BLE001
-                self._complain(observer, error)
+                self._log_failure(observer, error)
         for reporter in self._reporters:
             try:
                 reporter.plugin_answered(plugin, event, serial, reply, duration_s)
             except Exception as error:  # noqa: BLE001
-                self._complain(reporter, error)
+                self._log_failure(reporter, error)
 
     def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
-        """Tell that a plugin gave no answer, or answered with an error."""
+        """Report that a plugin gave no answer, or answered with an error."""
         observer = self._observer
         if observer is not None and plugin not in OBSERVERS:
             try:
                 observer.record_plugin_invocation(plugin, event, error)
                 observer.record_plugin_latency(plugin, event, duration_s)
             except Exception as fault:  # noqa: BLE001
-                self._complain(observer, fault)
+                self._log_failure(observer, fault)
         for reporter in self._reporters:
             try:
                 reporter.plugin_failed(plugin, event, serial, error, duration_s)
             except Exception as fault:  # noqa: BLE001
-                self._complain(reporter, fault)
+                self._log_failure(reporter, fault)
 
     def reply_merged(self, plugin: str, event: str, serial: int, message: Any, error: Exception | None) -> None:
-        """Tell that an answer is part of the result, or cannot be because of `error`.
+        """Report that an answer was merged, or could not be because of `error`.
 
-        `message` is the answer, or its adjustment if that is all that it has.
+        `message` is the answer, or its adjustment if it has nothing else.
         """
         observer = self._observer
         if observer is not None and error is None and plugin not in OBSERVERS:
@@ -153,27 +152,27 @@ class Reporting:
             try:
                 observer.record_plugin_adjustments(plugin, event, adjust, updates, evictions)
             except Exception as fault:  # noqa: BLE001
-                self._complain(observer, fault)
+                self._log_failure(observer, fault)
         for reporter in self._reporters:
             try:
                 reporter.reply_merged(plugin, event, serial, error)
             except Exception as fault:  # noqa: BLE001
-                self._complain(reporter, fault)
+                self._log_failure(reporter, fault)
 
     def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
-        """Tell that an event is over, with its result or the error. Only needed if `recorded`."""
+        """Report that an event is over, with its result or the error. Only needed if `recorded`."""
         for reporter in self._reporters:
             try:
                 reporter.event_ends(event, serial, reply, error, duration_s)
             except Exception as fault:  # noqa: BLE001
-                self._complain(reporter, fault)
+                self._log_failure(reporter, fault)
 
     @contextmanager
     def asked_by(self, plugin: str, event: str, request: bytes) -> Iterator[list[bytes]]:
-        """Tell reporters what a plugin asks of the runtime by itself, as an event with it as the only plugin.
+        """Report a plugin's own request to the runtime, as an event with this plugin as the only one.
 
-        The block does it, and appends the runtime's reply to the list; what it raises is what the event ends with. Only
-        needed if `recorded`.
+        The block processes the request, and appends the runtime's reply to the list; its exception is the event's
+        error. Only needed if `recorded`.
         """
         serial, began = next(SERIALS), monotonic()
         replies: list[bytes] = []
@@ -189,78 +188,78 @@ class Reporting:
             self.event_ends(event, serial, replies[0] if replies else b"", fault, monotonic() - began)
 
     def plugin_changed(self, plugin: str, state: str, about: dict[str, str]) -> None:
-        """Tell those reporters that want it that a plugin came, went, or answers late. Only needed if `recorded`."""
+        """Report a change of a plugin to the reporters that have this method. Only needed if `recorded`."""
         for reporter in self._reporters:
             try:
                 if hasattr(reporter, "plugin_changed"):
                     reporter.plugin_changed(plugin, state, about)
             except Exception as error:  # noqa: BLE001
-                self._complain(reporter, error)
+                self._log_failure(reporter, error)
 
     def shadow_answered(self, report: ShadowReport) -> None:
-        """Log what a shadow plugin would have done, and tell the observer."""
+        """Log the report on a shadow plugin, and pass it to the observer."""
         if not report.empty:
             log.info("%s", report)
         if self._observer is not None:
             try:
                 self._observer.record_shadow(report)
             except Exception as error:  # noqa: BLE001
-                self._complain(self._observer, error)
+                self._log_failure(self._observer, error)
 
     def left_out(self, plugin: str, event: str, container: str) -> None:
-        """Log, once a minute per plugin, that an update or eviction is left out, and count it with the observer."""
+        """Log, once a minute per plugin, that an update or eviction is ignored, and count it with the observer."""
         if self._observer is not None:
             try:
                 self._observer.record_left_out(plugin, event)
             except Exception as error:  # noqa: BLE001
-                self._complain(self._observer, error)
+                self._log_failure(self._observer, error)
         now = monotonic()
         with self._guard:
             count, since = self._left_out.get(plugin, (0, -LEFT_OUT_LOG_S))
-            told = now - since >= LEFT_OUT_LOG_S
-            self._left_out[plugin] = (0, now) if told else (count + 1, since)
-            if len(self._left_out) > REMEMBERED:
+            is_logged = now - since >= LEFT_OUT_LOG_S
+            self._left_out[plugin] = (0, now) if is_logged else (count + 1, since)
+            if len(self._left_out) > MAX_REMEMBERED:
                 del self._left_out[next(iter(self._left_out))]
-        if told:
+        if is_logged:
             more = f", and {count} like it in the last minute" if count else ""
-            named = f"container {quote(cut(container, 128))}, which is not there"
-            which = named if container else "a container without an id"
-            log.warning("plugin %s asked in %s for an update of %s: left out%s", plugin, event, which, more)
+            identified = f"container {quote(cut(container, 128))}, which does not exist"
+            which = identified if container else "a container without an id"
+            log.warning("plugin %s requested in %s an update of %s: ignored%s", plugin, event, which, more)
 
     def withdrawn(self, plugin: str, event: str, container: str, error: Exception) -> None:
-        """Log and count that what a plugin answered in an event came to nothing, because another one failed it."""
+        """Log and count that a plugin's answer is dropped, because another plugin failed the event."""
         if self._observer is not None:
             try:
                 self._observer.record_withdrawn(plugin, event)
             except Exception as fault:  # noqa: BLE001
-                self._complain(self._observer, fault)
-        text, which = "what plugin %s answered to %s of container %s came to nothing: %s", quote(cut(container, 128))
-        self.lines.line("answers that came to nothing", logging.INFO, text, plugin, event, which, error)
+                self._log_failure(self._observer, fault)
+        text, which = "dropped the answer of plugin %s to %s of container %s: %s", quote(cut(container, 128))
+        self.lines.line("dropped answers", logging.INFO, text, plugin, event, which, error)
 
     def refused(self, reason: str, text: str, *args: object) -> None:
-        """Count a refused connection or registration with the observer, and log it, at a bounded rate.
+        """Count a refused connection or registration with the observer, and log it at a limited rate.
 
         Args:
-            reason: the kind of refusal in a few words of ours; the metric's label.
-            text, args: the line, as `logging` takes them.
+            reason: the kind of refusal, which is also the metric's label.
+            text, args: as for `logging`.
         """
         if self._observer is not None:
             try:
                 self._observer.record_refused(reason)
             except Exception as error:  # noqa: BLE001
-                self._complain(self._observer, error)
+                self._log_failure(self._observer, error)
         self.lines.line(reason, logging.WARNING, text, *args)
 
     def plugins_counted(self, active: int) -> None:
-        """Tell the observer how many plugins take part now."""
+        """Report the number of active plugins to the observer."""
         if self._observer is not None:
             try:
                 self._observer.update_plugin_count(active)
             except Exception as error:  # noqa: BLE001
-                self._complain(self._observer, error)
+                self._log_failure(self._observer, error)
 
-    def _complain(self, watcher: object, error: Exception) -> None:
+    def _log_failure(self, watcher: object, error: Exception) -> None:
         kind = type(watcher).__name__
-        if kind not in self._complained:
-            self._complained.add(kind)
-            log.error("%s failed to take note of an event; this is logged once", kind, exc_info=error)
+        if kind not in self._logged_kinds:
+            self._logged_kinds.add(kind)
+            log.error("%s failed to process a report; further failures are not logged", kind, exc_info=error)

@@ -1,8 +1,7 @@
-"""Shadow plugins: called like all others, their answer compared and reported, never applied. Pure.
+"""Shadow plugins: called like all others, their answers compared and reported, never applied.
 
-An operator lets a new plugin, or a new version of one, run in shadow to see what it would do to the node's
-containers: what would have changed, against the container as the plugins before it left it, and with whom it would
-have been in conflict. Next: `nri.adaptation.audit.reporting` logs the report and hands it to the observer.
+An operator runs a new plugin, or a new version of one, in shadow to see its changes of the node's containers, compared
+with the container after the earlier plugins, and its conflicts.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ _NUMBERS = {name: number for number, name in FIELD_NAMES.items()}
 
 
 class ShadowReport(NamedTuple):
-    """The outcome that a shadow plugin would have had.
+    """The changes that a shadow plugin would have made.
 
     Attributes:
         plugin: ``NN-name``.
         event: RPC name.
         pod: ``namespace/name`` of the event's pod.
         container: name of the event's container, or "".
-        changes: what would have changed.
-        conflicts: the plugins that hold a field it would have set: (field, key, holder).
+        changes: the changes of fields.
+        conflicts: fields that other plugins own: (field, key, owner).
         evictions: containers that it would have evicted: (id, reason).
-        failed: the error that it answered with, or why it did not answer; "" if it answered.
+        failed: its error, or why it did not answer; "" if it answered.
     """
 
     plugin: str
@@ -46,7 +45,7 @@ class ShadowReport(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """Whether the plugin would have done nothing."""
+        """Whether there is nothing to report."""
         return not (self.changes or self.evictions or self.failed)
 
     def to_json(self) -> dict[str, Any]:
@@ -91,32 +90,32 @@ def report(
         event: RPC name.
         pod: of the event.
         container: of the event, as the plugin saw it; None for events of pods.
-        reply: its answer, the response message of the event; None if it gave none.
+        reply: its answer, the response message of the event; None without an answer.
         failed: the error instead of an answer.
-        ledger: who holds which field already, for conflicts.
-        resources_of: the resources of another container by its id, None where they are not known.
+        ledger: the owners of fields, for conflicts.
+        resources_of: returns the resources of another container by its id, None if unknown.
     """
-    found: list[Change] = []
+    changes: list[Change] = []
     if container is not None and hasattr(reply, "adjust"):
-        found += of_adjustment(reply.adjust, container)
-    for one in getattr(reply, "update", ()):
-        found += of_update(one, None if resources_of is None else resources_of(one.container_id))
+        changes += of_adjustment(reply.adjust, container)
+    for request in getattr(reply, "update", ()):
+        changes += of_update(request, None if resources_of is None else resources_of(request.container_id))
     return ShadowReport(
         plugin,
         event,
         f"{pod.namespace}/{pod.name}" if pod.namespace else pod.name or pod.id,
         "" if container is None else container.name or container.id,
-        found,
-        _conflicts(found, plugin, ledger),
-        [(one.container_id, one.reason) for one in getattr(reply, "evict", ())],
+        changes,
+        _conflicts(changes, plugin, ledger),
+        [(request.container_id, request.reason) for request in getattr(reply, "evict", ())],
         failed,
     )
 
 
-def _conflicts(found: list[Change], plugin: str, ledger: Ledger | None) -> list[tuple[str, str, str]]:
-    """The fields that others hold. A removed one is taken over, and hooks have many owners: no conflict."""
+def _conflicts(changes: list[Change], plugin: str, ledger: Ledger | None) -> list[tuple[str, str, str]]:
+    """The fields that other plugins own. Removed fields and hooks are never in conflict."""
     conflicts = []
-    for change in found:
+    for change in changes:
         number = _NUMBERS.get(change.field, 0)
         if ledger is None or not number or change.after is None or number == m.Field.OciHooks:
             continue
@@ -136,14 +135,14 @@ def of_reply(
     ledger: Ledger,
     resources_of: Callable[[str], m.LinuxResources | None],
 ) -> ShadowReport:
-    """Describe a shadow plugin's answer as it came: the bytes of a message of class `kind`; the rest as in `report`."""
+    """Describe a shadow plugin's encoded answer, a message of class `kind`; other arguments as in `report`."""
     try:
         message = kind.FromString(reply)
     except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
-        return failure(plugin, event, pod, f"its reply cannot be read: {error}")
+        return failure(plugin, event, pod, f"its reply is invalid: {error}")
     return report(plugin, event, pod, container, message, ledger=ledger, resources_of=resources_of)
 
 
 def failure(plugin: str, event: str, pod: m.PodSandbox, what: str) -> ShadowReport:
-    """Describe that a shadow plugin failed, which is all that happens then."""
+    """Describe the failure of a shadow plugin."""
     return report(plugin, event, pod, None, failed=what)

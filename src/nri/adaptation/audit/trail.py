@@ -1,8 +1,4 @@
-"""The audit trail: which containers there are, and who changed what in them, as events tell it.
-
-One object between the events and the records, so that an event stays free of them and a runtime that wants none pays
-for none. Next: `nri.adaptation.containers.inventory`, `nri.adaptation.audit.provenance`.
-"""
+"""The audit trail: the live containers and the history of their changes, behind one interface for events."""
 
 from __future__ import annotations
 
@@ -32,11 +28,11 @@ __all__ = ["AuditTrail"]
 
 
 class AuditTrail:
-    """Keeps records of events. Thread-safe.
+    """Records events. Thread-safe.
 
     Args:
         update: the runtime's update callback, for undoing side updates.
-        provenance: who changed what; None to keep no record of that.
+        provenance: the histories; None: nothing is recorded.
     """
 
     def __init__(
@@ -51,16 +47,16 @@ class AuditTrail:
     def apply(
         self, what: str, plugin: str, encoded: bytes, updates: Sequence[m.ContainerUpdate], numbers: Numbers
     ) -> list[m.ContainerUpdate]:
-        """Hand updates that a plugin asked for outside of an event to the runtime, and record them; returns the failed.
+        """Give the runtime a plugin's updates outside of an event, and record them; returns the failed ones.
 
         Args:
             what: UpdateContainers or Synchronize.
-            plugin: who asked.
-            encoded: the message with them.
-            updates: what is asked for.
-            numbers: their place in the order of answers.
+            plugin: the plugin's label.
+            encoded: the plugin's message.
+            updates: the updates in it.
+            numbers: their numbers in the order of answers.
         """
-        # Noted before the runtime has them: what is taken back meanwhile gives way to them.
+        # Recorded before the runtime gets them, so that an update undone meanwhile does not override them.
         by = object()
         for update in updates:
             self.inventory.updated(update.container_id, update.linux.resources, numbers, by)
@@ -72,7 +68,7 @@ class AuditTrail:
             raise
         self._settle(updates, by, results)
         if self.provenance is not None:
-            touched = dict.fromkeys(each.update.container_id for each in results if self._is_history(each))
+            touched = dict.fromkeys(result.update.container_id for result in results if self._is_history(result))
             self.provenance.record(
                 what, "", b"", [(plugin, encoded)], tuple(touched), outcomes=_rows(results), numbers={plugin: numbers}
             )
@@ -81,23 +77,23 @@ class AuditTrail:
     def committed(
         self, event: str, updates: Sequence[m.ContainerUpdate], by: object, results: Sequence[UpdateResult]
     ) -> None:
-        """Note that the updates of an event hold, and what became of them, as the runtime says.
+        """Record that the updates of an event are final, with their results from the runtime.
 
         Raises:
-            TypeError: a result is something else; nothing is noted.
+            TypeError: a result has another type; nothing is recorded.
         """
-        for each in results:
-            if not isinstance(each, UpdateResult):
-                raise TypeError(f"commit() takes UpdateResults, of updates in `updates`, not {type(each).__name__}")
+        for result in results:
+            if not isinstance(result, UpdateResult):
+                raise TypeError(f"commit() requires UpdateResults of updates in `updates`, not {type(result).__name__}")
         self._settle(updates, by, results)
         rows = _rows(results)
         if self.provenance is not None and rows:
             self.provenance.record(event, "", b"", (), {row[0] for row in rows}, outcomes=rows)
 
     def _is_history(self, result: UpdateResult) -> bool:
-        """Whether the result of an update is part of its container's history: something was done, or it is there."""
-        done = any(row.outcome in (APPLIED, CLAMPED) for row in result.fields)
-        return done or result.update.container_id in self.inventory.known
+        """Whether the result of an update belongs to a history: a field was applied, or the container exists."""
+        is_applied = any(row.outcome in (APPLIED, CLAMPED) for row in result.fields)
+        return is_applied or result.update.container_id in self.inventory.known
 
     def _settle(self, updates: Sequence[m.ContainerUpdate], by: object, results: Sequence[UpdateResult]) -> None:
         failed: dict[str, list[str]] = {}
@@ -110,18 +106,18 @@ class AuditTrail:
     def refused(
         self, what: str, plugin: str, encoded: bytes, updates: Sequence[m.ContainerUpdate], reason: str
     ) -> None:
-        """Record that a plugin asked for updates outside of an event and that none was applied."""
+        """Record that a plugin's updates outside of an event were refused."""
         if self.provenance is not None:
             touched = {update.container_id for update in updates}
             self.provenance.record(what, "", b"", [(plugin, encoded)], touched, reason)
 
     def pod_removed(self, pod: m.PodSandbox) -> None:
-        """Forget a pod that is gone, and its containers."""
+        """Forget a removed pod and its containers."""
         for container_id in self.inventory.pod_removed(pod.id):
             self._forget(container_id)
 
     def not_created(self, container_id: str, reason: str = "") -> None:
-        """Forget a container that the runtime could not create, but for its history if there is a reason to tell."""
+        """Forget a container that the runtime failed to create; with a `reason`, its history stays."""
         self.inventory.removed(container_id)
         if reason and self.provenance is not None:
             self.provenance.not_created(container_id, reason)
@@ -129,7 +125,7 @@ class AuditTrail:
             self._forget(container_id)
 
     def container_removed(self, container: m.Container) -> None:
-        """Forget a container that is gone."""
+        """Forget a removed container."""
         self.inventory.removed(container.id)
         self._forget(container.id)
 
@@ -138,7 +134,7 @@ class AuditTrail:
             self.provenance.forget(container_id)
 
     def updated(self, updates: OrderedUpdates, by: object) -> None:
-        """Note that containers are being updated by an event, which `committed` or `undo` ends."""
+        """Record updates of an event, until `committed` or `undo`."""
         for update in updates:
             self.inventory.updated(update.container_id, update.linux.resources, updates.numbers(update), by)
 
@@ -149,47 +145,51 @@ class AuditTrail:
         by: object,
         restore: Callable[[list[Restoration]], object] | None = None,
     ) -> list[m.ContainerUpdate]:
-        """Have the updates of an event taken back, by `restore` or the update callback; returns what failed there.
+        """Undo the updates of an event, by `restore` or the update callback; returns the updates that failed there.
 
-        Where another answer is newer than what was before, that is what a container gets.
+        A container gets its earlier resources, or those of a newer answer.
         """
         failed: list[m.ContainerUpdate] = []
         containers = dict.fromkeys(update.container_id for update in updates)
-        back = [found for each in containers if (found := self.inventory.take_back(each, by)) is not None]
-        self._taken_back(event, back)
-        back = [each for each in back if each.restored or each.unset]
-        while back:
+        restorations = [old for id_ in containers if (old := self.inventory.take_back(id_, by)) is not None]
+        self._record_undo(event, restorations)
+        restorations = [old for old in restorations if old.restored or old.unset]
+        while restorations:
             if restore is not None:
-                restore(back)
+                restore(restorations)
             else:
-                wanted = as_updates(back)
-                failed += results_of(wanted, self.update(wanted))[0]
-            back = [late for each in back if (late := self.inventory.come_late(each)) is not None]
+                restoring_updates = as_updates(restorations)
+                failed += results_of(restoring_updates, self.update(restoring_updates))[0]
+            restorations = [
+                restoration for old in restorations if (restoration := self.inventory.follow_up(old)) is not None
+            ]
         return failed
 
     def dropped(self, event: str, updates: Iterable[tuple[str, m.ContainerUpdate]], numbers: Mapping[str, int]) -> None:
-        """Record that updates by plugins, which waited until the event's request has gone well, never come.
+        """Record that updates that waited for the commit of an event are dropped.
 
         Args:
             event: RPC name.
-            updates: what waited, with the plugin.
-            numbers: of the plugins' answers.
+            updates: (plugin, update).
+            numbers: the numbers of the plugins' answers.
         """
         if self.provenance is not None:
             for plugin, update in updates:
                 over = dict.fromkeys(field_names(update.linux.resources), numbers[plugin])
-                taken = {TAKEN_BACK: Numbers(0, over=over)}
-                self.provenance.record(event, "", b"", (), (update.container_id,), numbers=taken)
+                numbers_by_plugin = {TAKEN_BACK: Numbers(0, over=over)}
+                self.provenance.record(event, "", b"", (), (update.container_id,), numbers=numbers_by_plugin)
 
-    def _taken_back(self, event: str, back: list[Restoration]) -> None:
-        """Record that what an event gave containers is taken back."""
+    def _record_undo(self, event: str, restorations: list[Restoration]) -> None:
+        """Record that an event's updates of containers are undone."""
         if self.provenance is not None:
-            for each in back:
-                self.provenance.record(event, "", b"", (), (each.container_id,), numbers={TAKEN_BACK: each.numbers})
+            for restoration in restorations:
+                self.provenance.record(
+                    event, "", b"", (), (restoration.container_id,), numbers={TAKEN_BACK: restoration.numbers}
+                )
 
 
 def _rows(results: Sequence[UpdateResult]) -> list[tuple[str, str, str, str]]:
-    """Container, field, outcome and reason of every field that is not as it was asked for."""
+    """Container, field, outcome and reason of every field that was not applied as requested."""
     return [
         (result.update.container_id, row.field, row.outcome, row.reason)
         for result in results

@@ -1,8 +1,8 @@
-"""The order of plugins' answers, field by field: a plugin's later word wins, whatever threads do in between.
+"""The order of plugins' answers, field by field: a plugin's later answer wins, whatever threads do in between.
 
-An answer, or a request that a plugin sends by itself, gets its number where it is read from the plugin's connection
-(`nri.ttrpc.waiters.ARRIVALS`), and keeps it. Threads may carry words out in another order than they came: so each
-update goes to the runtime with the numbers of its fields, and a runtime keeps the number of each field that it has set:
+An answer, or a request that a plugin sends by itself, gets its number when it is read from the plugin's connection
+(`nri.ttrpc.waiters.ARRIVALS`). Threads may process answers in another order, so each update reaches the runtime with
+the numbers of its fields, and the runtime stores the number of each field that it has set:
 
     order = FieldOrder()                                         # one for each container
 
@@ -10,12 +10,11 @@ update goes to the runtime with the numbers of its fields, and a runtime keeps t
         for update in updates:
             result, numbers = UpdateResult(update), updates.numbers(update)
             with the_container's_lock:
-                wanted = order.newest(update.linux.resources, numbers, result)
-                ...                                              # put `wanted` into force; say in `result` what failed
+                newest = order.newest(update.linux.resources, numbers, result)
+                ...                                              # apply `newest`; record failures in `result`
                 order.note(result, numbers)
 
-Of two plugins on one field of a container, the later one in that order counts as well. Pure. Next:
-`nri.adaptation.containers.update_result`, whose names of fields these are.
+Of two plugins that set the same field of a container, the later answer counts as well.
 """
 
 from __future__ import annotations
@@ -47,10 +46,10 @@ __all__ = [
     "without",
 ]
 
-#: Stands for the runtime's own request where numbers of answers are kept by the plugin's label.
+#: The key of the runtime's own request where numbers of answers are stored by the plugin's label.
 RUNTIME_REQUEST: Final = ""
 
-#: Why a field of an update is left alone.
+#: The reason for a stale field.
 OVERTAKEN = "a later answer of a plugin has set it"
 
 _PREFIX = "linux.resources."
@@ -58,12 +57,12 @@ _NAMES = {row.claim: row.path.removeprefix(_PREFIX) for row in ROWS if row.in_re
 
 
 class Numbers:
-    """The numbers of one update's fields; what they mean is for `FieldOrder` alone.
+    """The numbers of one update's fields; only `FieldOrder` interprets them.
 
     Args:
-        number: that of all fields which `fields` does not name.
-        fields: numbers by name of the field.
-        over: likewise, where an answer is taken back: the number of that one, which gives way to what was before it.
+        number: the number of all fields that `fields` does not name.
+        fields: numbers by field name.
+        over: when an answer is undone, its number by field name: older answers replace it.
     """
 
     __slots__ = ("_fields", "_number", "_over")
@@ -74,16 +73,16 @@ class Numbers:
         self._number, self._fields, self._over = number, fields or {}, over or {}
 
     def of(self, field: str) -> int:
-        """The number of the answer that a field is from."""
+        """The number of the answer that set a field."""
         return self._fields.get(field, self._number)
 
     def reach(self, field: str) -> int:
-        """The greatest number of an answer over which the field is set."""
+        """The greatest number of an answer that this one overrides."""
         return self._over[field] if field in self._over else self.of(field)
 
     @property
     def undone(self) -> Mapping[str, int]:
-        """By field the number of an answer that was taken back."""
+        """The numbers of undone answers by field name."""
         return self._over
 
     def __repr__(self) -> str:
@@ -91,9 +90,9 @@ class Numbers:
 
 
 def creation_answer(encoded: bytes) -> m.CreateContainerResponse:
-    """An answer to CreateContainer, read as the event has read it: its adjustment by itself, if there is nothing else.
+    """Decode an answer to CreateContainer as the event does: the adjustment by itself, if there is nothing else.
 
-    The decoder refuses around a message what it takes by itself: lengths with idle bytes, and one level more.
+    The decoder accepts more in an adjustment by itself than in a whole answer: lengths with idle bytes, one more level.
     """
     adjust = sole_field(encoded, 1)
     if adjust is None:
@@ -104,11 +103,11 @@ def creation_answer(encoded: bytes) -> m.CreateContainerResponse:
 
 
 class FieldOrder:
-    """The answers by which the fields of one container were set last. To be used under the lock of the container.
+    """The latest answer of each field of one container. Use it under the lock of the container.
 
     Args:
-        numbers: of the answers to its creation (`CreateReply.numbers`), with
-        resources: what these set.
+        resources: the resources that the answers to its creation set.
+        numbers: the numbers of these answers (`CreateReply.numbers`).
     """
 
     __slots__ = ("_last",)
@@ -120,7 +119,7 @@ class FieldOrder:
 
     @classmethod
     def of_creation(cls, answers: Iterable[tuple[bytes, int]]) -> Self:
-        """The order with which a container begins: of the answers to its creation, encoded, with their numbers.
+        """The initial order of a container, from the encoded answers to its creation and their numbers.
 
         No two plugins have set the same resource: that is a conflict.
         """
@@ -130,51 +129,51 @@ class FieldOrder:
         return order
 
     def copy(self) -> Self:
-        """Another one with the same numbers."""
-        made = type(self)()
-        made._last = dict(self._last)
-        return made
+        """Return a copy."""
+        copy = type(self)()
+        copy._last = dict(self._last)
+        return copy
 
     def last(self, field: str) -> int:
-        """The number of the answer that has set a field; 0 if none has."""
+        """The number of the latest answer that set a field; 0 if no answer has."""
         return self._last.get(field, 0)
 
     def newest(
-        self, wanted: m.LinuxResources, numbers: Numbers, result: UpdateResult | None = None
+        self, resources: m.LinuxResources, numbers: Numbers, result: UpdateResult | None = None
     ) -> m.LinuxResources:
-        """The resources without those that a later answer has set, of which `result` then says so. Do not change them.
+        """The resources without those that a later answer has set; `result` marks these as stale. Do not change them.
 
         Args:
-            wanted: those of an update; it is not changed.
-            numbers: those of the update: `OrderedUpdates.numbers`, or `UpdateReply.numbers` for the container itself.
+            resources: the resources of an update; not changed.
+            numbers: `OrderedUpdates.numbers` of the update, or `UpdateReply.numbers` for the container itself.
         """
         overtaken = [
-            field for field in (field_names(wanted) if self._last else ()) if self.last(field) > numbers.reach(field)
+            field for field in (field_names(resources) if self._last else ()) if self.last(field) > numbers.reach(field)
         ]
         if not overtaken:
-            return wanted
+            return resources
         if result is not None:
             result.mark_stale(OVERTAKEN, *overtaken)
-        return without(wanted, overtaken)
+        return without(resources, overtaken)
 
     def note(self, result: UpdateResult, numbers: Numbers) -> None:
-        """Note that fields are set, as the result says: those that were applied or clamped."""
+        """Record the fields that were applied or clamped."""
         self.set((row.field for row in result.fields if row.outcome in (APPLIED, CLAMPED)), numbers)
 
     def set(self, fields: Iterable[str], numbers: Numbers) -> None:
-        """Note that fields are set, by their names."""
+        """Record that fields are set, by name."""
         for field in fields:
             if self.last(field) <= numbers.reach(field):
                 self._last[field] = numbers.of(field)
 
 
 class EventOrder:
-    """The order of the fields that one event's answers set: each has the number of its owner's answer.
+    """The order of the fields that one event's answers set: each field has the number of its owner's answer.
 
     Args:
         ledger: the owners of the event's fields.
-        numbers: of the answers, by the plugin's label; by RUNTIME_REQUEST that of the first one, for what no plugin has
-            set.
+        numbers: the numbers of the answers by the plugin's label; that of the first one by RUNTIME_REQUEST, for fields
+            that no plugin set.
     """
 
     __slots__ = ("_by_plugin", "_ledger")
@@ -187,20 +186,20 @@ class EventOrder:
         return self.by_container([container_id])[container_id]
 
     def by_container(self, containers: Iterable[str]) -> dict[str, Numbers]:
-        """The numbers of the fields of some containers, in time linear in what the event has set."""
-        found: dict[str, dict[str, int]] = {each: {} for each in containers}
+        """The numbers of the fields of some containers, in time linear in the number of fields."""
+        fields_by_id: dict[str, dict[str, int]] = {id_: {} for id_ in containers}
         by_plugin = self._by_plugin
         for container_id, claim, key, owner in self._ledger.owned():
             name = _NAMES.get(claim)
-            if name is not None and container_id in found and owner in by_plugin:
-                found[container_id][f"{name}[{key}]" if key else name] = by_plugin[owner]
-        return {each: Numbers(by_plugin[RUNTIME_REQUEST], fields) for each, fields in found.items()}
+            if name is not None and container_id in fields_by_id and owner in by_plugin:
+                fields_by_id[container_id][f"{name}[{key}]" if key else name] = by_plugin[owner]
+        return {id_: Numbers(by_plugin[RUNTIME_REQUEST], fields) for id_, fields in fields_by_id.items()}
 
 
 class OrderedUpdates(list[m.ContainerUpdate]):
-    """Updates for the runtime to apply, and for each its place in the order of answers."""
+    """Updates for the runtime to apply, with their places in the order of answers."""
 
-    # What `no_updates` makes has these.
+    # The values of lists that `no_updates` creates.
     _numbers: Numbers | None = None
     _by_container: Mapping[str, Numbers] | None = None
 
@@ -218,25 +217,25 @@ class OrderedUpdates(list[m.ContainerUpdate]):
         return (self._by_container or {}).get(update.container_id) or self._numbers or Numbers(0)
 
     def only(self, update: m.ContainerUpdate) -> OrderedUpdates:
-        """One of the updates by itself, with its numbers: for runtimes that pass each one on to where it belongs."""
+        """One of the updates with its numbers, for runtimes that pass updates on one by one."""
         return OrderedUpdates([update], self.numbers(update))
 
 
-#: An empty one, as most events have: made without a call of its initializer.
+#: An empty list, as most events have, created without a call of its initializer.
 no_updates = partial(OrderedUpdates.__new__, OrderedUpdates)
 
 
 def without(resources: m.LinuxResources, fields: Iterable[str]) -> m.LinuxResources:
-    """Resources without some fields, named as in a result: `memory.limit`, `unified[x]`, `hugepage_limits[2MB]`."""
-    made = m.LinuxResources()
-    made.CopyFrom(resources)
+    """Copy resources without some fields, for example `memory.limit`, `unified[x]`, `hugepage_limits[2MB]`."""
+    reduced = m.LinuxResources()
+    reduced.CopyFrom(resources)
     pages: set[str] = set()
     for field in fields:
         path, _, key = field.partition("[")
         *parents, last = path.split(".")
-        message: Any = made
-        for each in parents:
-            message = getattr(message, each)
+        message: Any = reduced
+        for parent in parents:
+            message = getattr(message, parent)
         if not key:
             message.ClearField(last)
         elif last == "hugepage_limits":
@@ -244,7 +243,7 @@ def without(resources: m.LinuxResources, fields: Iterable[str]) -> m.LinuxResour
         else:
             getattr(message, last).pop(key[:-1], None)
     if pages:
-        stay = [row for row in made.hugepage_limits if row.page_size not in pages]
-        del made.hugepage_limits[:]
-        made.hugepage_limits.extend(stay)
-    return made
+        remaining = [row for row in reduced.hugepage_limits if row.page_size not in pages]
+        del reduced.hugepage_limits[:]
+        reduced.hugepage_limits.extend(remaining)
+    return reduced

@@ -1,21 +1,17 @@
-"""The containers that there are, in which namespace, with which resources: from events, and from the runtime's state.
+"""The live containers with their namespaces and resources, from events and from the runtime's state.
 
-The adaptation needs to know three things without asking the runtime in the middle of an event (the runtime may hold its
-locks then): whether an update names a container that exists, in which namespace that is, and what to go back to when a
-creation fails after side updates were applied. Resources are kept as bytes: a message would keep the whole container
-alive.
+The adaptation must not ask the runtime in the middle of an event, because the runtime may hold its locks then. So it
+keeps what it needs: whether a container exists, in which namespace, and which resources it had before side updates that
+are undone. Resources are stored as bytes: a message would keep the whole container alive.
 
-A container is in one of three states:
-
-| state | from | an update for it |
+| state | begins when | an update for it |
 |---|---|---|
-| creating | its creation is asked | is kept, later ones of a plugin over earlier ones, until it is created |
+| creating | its creation is requested | waits until it is created; later updates of a plugin override earlier ones |
 | known | the creation has succeeded, or the runtime's state has it | is given to the runtime |
-| gone | it is removed, or its creation was refused or aborted | is left out and reported, like one without an id |
+| gone | it is removed, or its creation was refused or aborted | is ignored and reported, as one without an id |
 
-Kept updates are handed over by `nri.adaptation.registration.kept_updates`. Until that is done later ones are kept as
-well, so that they never overtake each other. The merge sees it as `KnownContainers`. Next:
-`nri.adaptation.merge.side_updates`, which asks that.
+`nri.adaptation.registration.deferred_updates` hands deferred updates over. Until that is done, later ones are deferred
+as well, so that they never overtake each other.
 """
 
 from __future__ import annotations
@@ -38,29 +34,29 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from types import TracebackType
 
-    #: Which answers a creation's resources are from: the resources that the only one has set, encoded, and its number;
-    #: or, of several, each whole answer and its number, marshalled: a third of the memory.
-    Begun = tuple[bytes, int] | bytes
+    #: The answers that set a creation's resources: of a single answer, the encoded resources and the number; of several
+    #: answers, all of them with their numbers, marshalled, which takes a third of the memory.
+    CreationAnswers = tuple[bytes, int] | bytes
 
-__all__ = ["ContainerRecord", "Creation", "Inventory", "KeptUpdate", "KnownContainers", "Presence"]
+__all__ = ["ContainerRecord", "Creation", "DeferredUpdate", "Inventory", "KnownContainers", "Presence"]
 
-#: Updates of one container that can still be taken back, at most; the oldest one stays for good then.
-OPEN: Final = 16
-#: The limit of a plugin's updates of one container that is being created, together, if there are several.
-KEPT_BYTES: Final = 64 << 10
+#: The most updates of one container that can still be undone; beyond that, the oldest one becomes final.
+MAX_OPEN_ANSWERS: Final = 16
+#: The most bytes of a plugin's deferred updates of one container, if there are several.
+MAX_DEFERRED_BYTES: Final = 64 << 10
 
 
 class Presence(Enum):
-    """The standing of a container, for those that want to update it."""
+    """The state of a container with regard to updates."""
 
     CREATING = "it is being created"
-    CREATED = "its creation has succeeded, and what waits for it can be handed over"
-    KNOWN = "it is there"
+    CREATED = "its creation has succeeded, and deferred updates can be handed over"
+    KNOWN = "it exists"
     GONE = "the runtime knows no such container"
 
 
 class _AnsweredResources(NamedTuple):
-    """Resources that answers gave a container: `by` whom they can still be taken back, or None."""
+    """The resources that an answer gave a container; `by` can still undo it, None: it is final."""
 
     by: object | None
     resources: bytes
@@ -68,26 +64,28 @@ class _AnsweredResources(NamedTuple):
 
 
 class ContainerRecord:
-    """One container as far as it is known. A change makes another record.
+    """The known state of one container. A change creates a new record.
 
     Attributes:
-        resources: what it has by all answers so far, encoded.
-        order: which answers these are from, as `known_order` or `created` left it; None for none.
-        before: resources and order without `words`.
-        words: what answers gave it since the first one that can still be taken back; empty nearly always.
-        unseen: the last state of the runtime did not have it.
+        resources: its resources after all answers so far, encoded.
+        order: the answers that set them, as `created` got them or `known_order` decoded them; None for none.
+        before: resources and order without `answers`.
+        answers: what answers gave it since the first one that can still be taken back; empty nearly always.
+        unseen: the latest state of the runtime did not have it.
     """
 
-    __slots__ = ("before", "namespace", "order", "pod_id", "resources", "unseen", "words")
+    __slots__ = ("answers", "before", "namespace", "order", "pod_id", "resources", "unseen")
 
-    def __init__(self, pod_id: str, namespace: str, resources: bytes, order: FieldOrder | Begun | None = None) -> None:
+    def __init__(
+        self, pod_id: str, namespace: str, resources: bytes, order: FieldOrder | CreationAnswers | None = None
+    ) -> None:
         self.pod_id, self.namespace, self.resources, self.order = pod_id, namespace, resources, order
         self.before: tuple[bytes, FieldOrder | None] = (b"", None)
-        self.words: tuple[_AnsweredResources, ...] = ()
+        self.answers: tuple[_AnsweredResources, ...] = ()
         self.unseen = False
 
     def known_order(self) -> FieldOrder | None:
-        """Which answers the resources are from. Nearly no container needs it, so it is worked out when one does."""
+        """The answers that set the resources. Few containers need it, so it is worked out on demand."""
         order = self.order
         if isinstance(order, tuple):
             order = self.order = FieldOrder(m.LinuxResources.FromString(order[0]), Numbers(order[1]))
@@ -96,59 +94,59 @@ class ContainerRecord:
             order = self.order = FieldOrder.of_creation(answers)
         return order
 
-    def with_words(
-        self, before: tuple[bytes, FieldOrder | None], words: tuple[_AnsweredResources, ...]
+    def with_answers(
+        self, before: tuple[bytes, FieldOrder | None], answers: tuple[_AnsweredResources, ...]
     ) -> ContainerRecord:
-        """The same container with these words over what it had before them; all newest ones count."""
+        """The same container with these answers over what it had before them; all newest ones count."""
         now = before
-        for word in words:
-            now = _over(*now, word)
-        return self._with(before, words, now)
+        for answer in answers:
+            now = _over(*now, answer)
+        return self._with(before, answers, now)
 
-    def with_word(self, word: _AnsweredResources) -> ContainerRecord:
-        """The same container with one word more; what the others came to is not worked out again."""
+    def with_answer(self, answer: _AnsweredResources) -> ContainerRecord:
+        """The same container with one more answer over its present resources."""
         now = self.resources, self.known_order()
-        return self._with(self.before if self.words else now, (*self.words, word), _over(*now, word))
+        return self._with(self.before if self.answers else now, (*self.answers, answer), _over(*now, answer))
 
     def _with(
         self,
         before: tuple[bytes, FieldOrder | None],
-        words: tuple[_AnsweredResources, ...],
+        answers: tuple[_AnsweredResources, ...],
         now: tuple[bytes, FieldOrder | None],
     ) -> ContainerRecord:
-        """The same container with what it has now, which words over `before` come to; only open ones are kept."""
-        made = ContainerRecord(self.pod_id, self.namespace, *now)
-        while words and (len(words) > OPEN or words[0].by is None):
-            before, words = _over(*before, words[0]) if len(words) > 1 else now, words[1:]
-        if words:
-            made.before, made.words = before, words
-        return made
+        """The same container with what it has now, which answers over `before` come to; only open ones are kept."""
+        record = ContainerRecord(self.pod_id, self.namespace, *now)
+        while answers and (len(answers) > MAX_OPEN_ANSWERS or answers[0].by is None):
+            before, answers = _over(*before, answers[0]) if len(answers) > 1 else now, answers[1:]
+        if answers:
+            record.before, record.answers = before, answers
+        return record
 
 
-def _over(resources: bytes, order: FieldOrder | None, word: _AnsweredResources) -> tuple[bytes, FieldOrder]:
-    """Resources and their order with a word over them, as far as none of them is newer."""
+def _over(resources: bytes, order: FieldOrder | None, answer: _AnsweredResources) -> tuple[bytes, FieldOrder]:
+    """Resources and their order with a answer over them, as far as none of them is newer."""
     order = FieldOrder() if order is None else order.copy()
-    wanted = order.newest(m.LinuxResources.FromString(word.resources), word.numbers)
+    newest = order.newest(m.LinuxResources.FromString(answer.resources), answer.numbers)
     holder = m.ContainerUpdate()
     holder.linux.resources.ParseFromString(resources)
-    put_resources(holder, read(wanted, RESOURCES_TREE))
-    order.set(field_names(wanted), word.numbers)
+    put_resources(holder, read(newest, RESOURCES_TREE))
+    order.set(field_names(newest), answer.numbers)
     return holder.linux.resources.SerializeToString(), order
 
 
 class KnownContainers:
-    """The containers that there are, for `in`, those being created, and their namespaces.
+    """The existing containers, those being created, and their namespaces.
 
-    Read without a lock: ask `is_creating` before `in`. A container that has just been created is known before it is no
-    longer being created, so the other way round it would be missed.
+    Read without a lock: check `is_creating` before `in`. A container that has just been created is known before it is
+    no longer being created, so the other order would miss it.
     """
 
     __slots__ = ("_creations", "records")
 
     def __init__(self, records: Mapping[str, Any], creations: Mapping[str, Any]) -> None:
-        """Look into these, which change meanwhile: the containers that are there, and those being created.
+        """`records`: the existing containers; `creations`: those being created. Both change meanwhile.
 
-        Their values have a `namespace`: what they are is the inventory's, which is above this module.
+        Their values have a `namespace`.
         """
         self.records = records
         self._creations = creations
@@ -160,26 +158,26 @@ class KnownContainers:
         return len(self.records)
 
     def begins(self, prefix: str) -> bool:
-        """Whether a container is there whose id begins so. It looks at all of them: for people, not for events."""
-        return any(one.startswith(prefix) for one in list(self.records))
+        """Whether the id of a container begins with `prefix`. Searches all of them: for people, not for events."""
+        return any(id_.startswith(prefix) for id_ in list(self.records))
 
     def is_creating(self, container_id: str) -> bool:
-        """Whether a container is being created, so that an update for it can only be kept."""
+        """Whether a container is being created, so that updates for it are deferred."""
         return container_id in self._creations
 
     def namespace_of(self, container_id: str) -> str | None:
-        """The namespace of a container's pod; None for a container that is not there."""
+        """The namespace of a container's pod; None for an unknown container."""
         record = self.records.get(container_id) or self._creations.get(container_id)
         return None if record is None else record.namespace
 
 
-class KeptUpdate(NamedTuple):
-    """A plugin's update of a container that is being created.
+class DeferredUpdate(NamedTuple):
+    """A plugin's deferred update of a container that is being created.
 
     Attributes:
-        update: all that it asks for.
-        event: in which event it did last.
-        numbers: of the answers that its fields are from.
+        update: the merged update.
+        event: the latest event in which the plugin requested it.
+        numbers: the numbers of the answers that set its fields.
     """
 
     update: m.ContainerUpdate
@@ -187,19 +185,19 @@ class KeptUpdate(NamedTuple):
     numbers: Numbers
 
 
-#: In place of updates and evictions where there are none; never changed.
+#: The common value of no updates and no evictions; never changed.
 _NOTHING: Final[dict[str, Any]] = {}
 
 
 class Creation:
-    """A container that is being created, and what waits for it. A context manager, see `Inventory.creating`.
+    """A container that is being created, with deferred updates. A context manager, see `Inventory.creating`.
 
     Attributes:
-        namespace: of its pod.
-        updates: what waits for it, by plugin (``NN-name``).
-        evictions: the reason by plugin, of those who want it gone.
-        succeeded: the creation has succeeded, and the runtime has not yet said that the container is there.
-        busy: what waited is being handed over.
+        namespace: the namespace of its pod.
+        updates: deferred updates by plugin (``NN-name``).
+        evictions: reasons of deferred evictions by plugin.
+        succeeded: the creation has succeeded, and the runtime has not committed it yet.
+        busy: deferred updates are being handed over.
     """
 
     __slots__ = ("_container_id", "_inventory", "busy", "evictions", "namespace", "succeeded", "updates")
@@ -207,8 +205,8 @@ class Creation:
     def __init__(self, namespace: str, container_id: str, inventory: Inventory) -> None:
         self.namespace = namespace
         self._container_id, self._inventory = container_id, inventory
-        # Nearly always nothing waits: two dicts for each creation would be half of what it costs to note one.
-        self.updates: dict[str, KeptUpdate] = _NOTHING
+        # Nearly always empty: two dicts for each creation would double its cost.
+        self.updates: dict[str, DeferredUpdate] = _NOTHING
         self.evictions: dict[str, str] = _NOTHING
         self.succeeded = self.busy = False
 
@@ -222,7 +220,7 @@ class Creation:
             self._inventory.not_created(self._container_id)
 
 
-#: News from events while a state was on its way; None for containers that went.
+#: Changes by events while the runtime's state was read; None for removed containers.
 News = dict[str, "ContainerRecord | None"]
 
 
@@ -238,21 +236,21 @@ class Inventory:
         self.known = KnownContainers(self._records, self._creations)
 
     def begin(self) -> News:
-        """Note that the runtime's state is being asked for: what events tell from now on is newer. For `seed`."""
+        """Begin reading the runtime's state: changes by events from now on are newer. Pass the result to `seed`."""
         news: News = {}
         with self._lock:
             self.news.append(news)
         return news
 
     def cancel(self, news: News) -> None:
-        """Note that the state that was asked for at `begin` did not come."""
+        """End a `begin` whose state could not be read."""
         with self._lock:
-            self.news = [each for each in self.news if each is not news]
+            self.news = [other for other in self.news if other is not news]
 
     def seed(self, news: News, pods: Iterable[m.PodSandbox], containers: Iterable[m.Container]) -> None:
-        """Take over the state that was asked for at `begin`.
+        """Take over the state that was read since `begin`.
 
-        A container that it does not have is kept once: it may be just in the making.
+        A container that the state lacks is kept once: it may be about to be created.
         """
         namespaces = {pod.id: pod.namespace for pod in pods}
         fresh: dict[str, ContainerRecord] = {}
@@ -261,18 +259,18 @@ class Inventory:
             resources = container.linux.resources.SerializeToString()
             fresh[container.id] = ContainerRecord(pod_id, namespaces.get(pod_id, ""), resources)
         with self._lock:
-            self.news = [each for each in self.news if each is not news]
+            self.news = [other for other in self.news if other is not news]
             for key, record in self._records.items():
-                if key in fresh and record.words:
+                if key in fresh and record.answers:
                     fresh[key] = record
                 elif key in fresh:
                     fresh[key].order = record.known_order()
                 elif not record.unseen:
                     record.unseen = True
                     fresh[key] = record
-            for key, told in news.items():
-                if told is not None:
-                    fresh[key] = told
+            for key, event_record in news.items():
+                if event_record is not None:
+                    fresh[key] = event_record
                 else:
                     fresh.pop(key, None)
             self._records = self.known.records = fresh
@@ -286,15 +284,15 @@ class Inventory:
             self._records[container_id] = record
 
     def creating(self, container_id: str, namespace: str) -> Creation:
-        """Note that a container is being created; in a `with` block, forget it if the block raises.
+        """Record that a container is being created; as a `with` block, forget it if the block raises.
 
-        This is the only place where a creation is entered. It ends with `created` and `committed`, or `not_created`.
+        Only this method adds a creation. It ends with `created` and `committed`, or `not_created`.
         """
         creation = self._creations[container_id] = Creation(namespace, container_id, self)
-        return creation  # entered in one step, which needs no lock
+        return creation  # added in one step, which needs no lock
 
     def not_created(self, container_id: str) -> None:
-        """Note that a creation was refused: what waits for it is dropped."""
+        """Record that a creation was refused: its deferred updates are dropped."""
         with self._lock:
             self._creations.pop(container_id, None)
 
@@ -303,18 +301,18 @@ class Inventory:
         container_id: str,
         pod: m.PodSandbox,
         resources: bytes,
-        order: FieldOrder | Begun | None = None,
+        order: FieldOrder | CreationAnswers | None = None,
         *,
         uncommitted: bool = False,
     ) -> bool:
-        """Note that a creation has succeeded. True: updates wait for the container.
+        """Record that a creation has succeeded. True: updates wait for the container.
 
         Args:
             container_id: the container.
             pod: its pod.
-            resources: those with which it begins, encoded.
-            order: by which answers they were set; or the answers, as `Begun` has them; None if no answer has.
-            uncommitted: the runtime will say when the container is there, so it is not known before that.
+            resources: its initial resources, encoded.
+            order: the answers that set them; None if no answer did.
+            uncommitted: the runtime will commit the creation, and the container is not known before that.
         """
         record = ContainerRecord(pod.id, pod.namespace, resources, order)
         with self._lock:
@@ -334,7 +332,7 @@ class Inventory:
             return False
 
     def committed(self, container_id: str) -> bool:
-        """Note that the runtime has created a container. False: something waits for it, to be handed over first."""
+        """Record that the runtime has created a container. False: deferred updates must be handed over first."""
         with self._lock:
             creation = self._creations.get(container_id)
             if creation is None:
@@ -344,29 +342,29 @@ class Inventory:
             del self._creations[container_id]
             return True
 
-    def keep_update(self, plugin: str, update: m.ContainerUpdate, event: str, number: int) -> Presence:
-        """Keep an update if its container is being created, later ones over earlier ones. Returns its place.
+    def defer_update(self, plugin: str, update: m.ContainerUpdate, event: str, number: int) -> Presence:
+        """Defer an update if its container is being created, later ones over earlier ones. Returns its presence.
 
-        CREATED: kept as well, and the caller has it handed over. A KNOWN one takes no update here: the caller gives it
-        to the runtime. One that comes on top of more than any plugin needs is GONE.
+        CREATED: the update is deferred as well, and the caller schedules the handover. KNOWN: nothing is deferred, the
+        caller gives the update to the runtime. GONE: also for an update above `MAX_DEFERRED_BYTES`.
 
         Args:
-            number: of the plugin's answer: threads come here in another order than answers were read.
+            number: the number of the plugin's answer, because threads arrive in another order than answers.
         """
         with self._lock:
             creation = self._creations.get(update.container_id)
             if creation is None:
                 return Presence.KNOWN if update.container_id in self._records else Presence.GONE
-            held = creation.updates.get(plugin)
-            if held is not None and held.update.ByteSize() + update.ByteSize() > KEPT_BYTES:
+            previous = creation.updates.get(plugin)
+            if previous is not None and previous.update.ByteSize() + update.ByteSize() > MAX_DEFERRED_BYTES:
                 return Presence.GONE
             if creation.updates is _NOTHING:
                 creation.updates = {}
-            creation.updates[plugin] = _kept(held, update, event, number)
+            creation.updates[plugin] = _merged_update(previous, update, event, number)
             return Presence.CREATED if creation.succeeded else Presence.CREATING
 
-    def keep_eviction(self, plugin: str, eviction: m.ContainerEviction) -> Presence:
-        """Keep an eviction if its container is being created. Returns its place."""
+    def defer_eviction(self, plugin: str, eviction: m.ContainerEviction) -> Presence:
+        """Defer an eviction if its container is being created. Returns its presence."""
         with self._lock:
             creation = self._creations.get(eviction.container_id)
             if creation is None:
@@ -376,98 +374,101 @@ class Inventory:
             creation.evictions[plugin] = plain(eviction.reason)
             return Presence.CREATED if creation.succeeded else Presence.CREATING
 
-    def take_kept(self, container_id: str, *, again: bool = False) -> Creation | None:
-        """Take what waits for a container that is created, to be handed over; None: nothing any more, and it is known.
+    def take_deferred(self, container_id: str, *, continued: bool = False) -> Creation | None:
+        """Take the deferred updates of a created container for handover; None: there are no more, and it is known.
 
-        Ask `again` when that is done: what is asked for meanwhile waits, too. None also if another thread is at it.
+        Repeat it with `continued` afterwards, for updates that were deferred meanwhile. None also if another thread
+        hands them over.
         """
         with self._lock:
             creation = self._creations.get(container_id)
-            if creation is None or not creation.succeeded or (creation.busy and not again):
+            if creation is None or not creation.succeeded or (creation.busy and not continued):
                 return None
             if container_id not in self._records or not (creation.updates or creation.evictions):
                 del self._creations[container_id]
                 return None
-            taken = Creation(creation.namespace, container_id, self)
-            taken.updates, taken.evictions = creation.updates, creation.evictions
+            batch = Creation(creation.namespace, container_id, self)
+            batch.updates, batch.evictions = creation.updates, creation.evictions
             creation.updates = creation.evictions = _NOTHING
             creation.busy = True
-            return taken
+            return batch
 
     def updated(
         self, container_id: str, resources: m.LinuxResources, numbers: Numbers, by: object | None = None
     ) -> bool:
-        """Note that a container is being updated with these resources; False if it is not there.
+        """Record that a container is being updated with these resources; False if it is unknown.
 
         Args:
-            by: who may still `take_back` the update, or has to `settle` it.
+            by: the key for `take_back` or `settle`; None: the update is final.
         """
         with self._lock:
             record = self._records.get(container_id)
             if record is None:
                 return False
-            self._put(container_id, record.with_word(_AnsweredResources(by, resources.SerializeToString(), numbers)))
+            self._put(container_id, record.with_answer(_AnsweredResources(by, resources.SerializeToString(), numbers)))
             return True
 
     def settle(self, container_id: str, by: object, failed: Collection[str] = ()) -> None:
-        """Note that updates of a container stand, without the fields in which they failed."""
+        """Record that updates of a container are final, without the fields that failed."""
         with self._lock:
             record = self._records.get(container_id)
-            if record is None or not any(word.by is by for word in record.words):
+            if record is None or not any(answer.by is by for answer in record.answers):
                 return
-            words = [word._replace(by=None) if word.by is by else word for word in record.words]
+            answers = [answer._replace(by=None) if answer.by is by else answer for answer in record.answers]
             if failed:
-                words = [
-                    now._replace(resources=_less(now.resources, failed)) if was.by is by else now
-                    for was, now in zip(record.words, words, strict=True)
+                answers = [
+                    now._replace(resources=_without_fields(now.resources, failed)) if was.by is by else now
+                    for was, now in zip(record.answers, answers, strict=True)
                 ]
-            self._put(container_id, record.with_words(record.before, tuple(words)))
+            self._put(container_id, record.with_answers(record.before, tuple(answers)))
 
     def take_back(self, container_id: str, by: object) -> Restoration | None:
-        """Note that updates of a container are taken back; returns what it has again, None if there were none."""
+        """Record that updates of a container are undone; returns its restored resources, None without updates."""
         with self._lock:
             record = self._records.get(container_id)
             if record is None:
                 return None
-            undone = [word for word in record.words if word.by is by]
+            undone = [answer for answer in record.answers if answer.by is by]
             if not undone:
                 return None
-            made = record.with_words(record.before, tuple(word for word in record.words if word.by is not by))
-            self._put(container_id, made)
+            restored = record.with_answers(
+                record.before, tuple(answer for answer in record.answers if answer.by is not by)
+            )
+            self._put(container_id, restored)
             over = {
-                field: word.numbers.of(field)
-                for word in undone
-                for field in field_names(m.LinuxResources.FromString(word.resources))
+                field: answer.numbers.of(field)
+                for answer in undone
+                for field in field_names(m.LinuxResources.FromString(answer.resources))
             }
             order = record.known_order()
             in_force = [field for field in over if order is None or order.last(field) == over[field]]
-            return _restoration(container_id, made, in_force, over)
+            return _restoration(container_id, restored, in_force, over)
 
-    def come_late(self, given: Restoration) -> Restoration | None:
-        """The values of a restored container, by what was said or taken back while it was restored; None for nothing.
+    def follow_up(self, restoration: Restoration) -> Restoration | None:
+        """A further restoration for changes of a container during a restoration; None if there were none.
 
-        The runtime has left such an answer alone if it saw it before the restoration: what was taken back was newer.
+        The runtime ignored such an answer if it came before the restoration, because the undone answer was newer.
         """
         with self._lock:
-            record = self._records.get(given.container_id)
+            record = self._records.get(restoration.container_id)
             if record is None:
                 return None
-            numbers, order = given.numbers, record.known_order() or FieldOrder()
+            numbers, order = restoration.numbers, record.known_order() or FieldOrder()
             over = {
                 field: numbers.reach(field)
-                for field in (*given.restored, *given.unset)
+                for field in (*restoration.restored, *restoration.unset)
                 if numbers.of(field) != order.last(field) < numbers.reach(field)
             }
-            return _restoration(given.container_id, record, over, over) if over else None
+            return _restoration(restoration.container_id, record, over, over) if over else None
 
     def removed(self, container_id: str) -> None:
-        """Note that a container is gone."""
+        """Record that a container is gone."""
         with self._lock:
             self._creations.pop(container_id, None)
             self._put(container_id, None)
 
     def pod_removed(self, pod_id: str) -> list[str]:
-        """Note that a pod is gone with all that was in it; returns the ids of its containers."""
+        """Record that a pod and its containers are gone; returns the ids of the containers."""
         with self._lock:
             inside = [key for key, record in self._records.items() if record.pod_id == pod_id]
             for container_id in inside:
@@ -476,36 +477,40 @@ class Inventory:
             return inside
 
     def resources_of(self, container_id: str) -> m.LinuxResources | None:
-        """The resources that a container was given, as far as they are known."""
+        """The known resources of a container; None for an unknown container."""
         record = self._records.get(container_id)
         return None if record is None else m.LinuxResources.FromString(record.resources)
 
 
-def _less(resources: bytes, fields: Collection[str]) -> bytes:
+def _without_fields(resources: bytes, fields: Collection[str]) -> bytes:
     encoded: bytes = without(m.LinuxResources.FromString(resources), fields).SerializeToString()
     return encoded
 
 
-def _kept(held: KeptUpdate | None, update: m.ContainerUpdate, event: str, number: int) -> KeptUpdate:
-    """One more update of a plugin over what is kept of it already, as far as that is not newer."""
-    whole, resources, numbers = m.ContainerUpdate(), update.linux.resources, Numbers(number)
-    if held is None:
-        whole.CopyFrom(update)
-        return KeptUpdate(whole, event, numbers)
-    order = FieldOrder(held.update.linux.resources, held.numbers)
+def _merged_update(
+    previous: DeferredUpdate | None, update: m.ContainerUpdate, event: str, number: int
+) -> DeferredUpdate:
+    """Merge one more update of a plugin into its deferred one, except fields that are newer there."""
+    merged, resources, numbers = m.ContainerUpdate(), update.linux.resources, Numbers(number)
+    if previous is None:
+        merged.CopyFrom(update)
+        return DeferredUpdate(merged, event, numbers)
+    order = FieldOrder(previous.update.linux.resources, previous.numbers)
     resources = order.newest(resources, numbers)
-    whole.CopyFrom(held.update)
-    whole.ignore_failure = held.update.ignore_failure and update.ignore_failure
-    put_resources(whole, read(resources, RESOURCES_TREE))
+    merged.CopyFrom(previous.update)
+    merged.ignore_failure = previous.update.ignore_failure and update.ignore_failure
+    put_resources(merged, read(resources, RESOURCES_TREE))
     order.set(field_names(resources), numbers)
-    fields = {field: order.last(field) for field in field_names(whole.linux.resources)}
-    return KeptUpdate(whole, event if resources is update.linux.resources else held.event, Numbers(number, fields))
+    fields = {field: order.last(field) for field in field_names(merged.linux.resources)}
+    return DeferredUpdate(
+        merged, event if resources is update.linux.resources else previous.event, Numbers(number, fields)
+    )
 
 
 def _restoration(
     container_id: str, record: ContainerRecord, fields: Collection[str], over: Mapping[str, int]
 ) -> Restoration:
-    """The restoration of fields to what a container has by others than the answers with the numbers in `over`."""
+    """The restoration of fields of a container after the answers with the numbers in `over` are undone."""
     resources = m.LinuxResources.FromString(record.resources)
     had = set(field_names(resources))
     order = record.known_order() or FieldOrder()

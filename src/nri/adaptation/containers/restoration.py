@@ -1,7 +1,6 @@
-"""The resources that a container has again after an update was taken back: `Restoration`. Pure.
+"""The resources of a container after an update was undone: `Restoration`.
 
-Only fields are restored that the update had set and no later answer has set since: its field gets the newest of the
-other answers. Next: `nri.adaptation.containers.inventory`, which works it out.
+Only fields are restored that the update had set and that no later answer has set since.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ NOT_SET: dict[str, int] = {
 
 @dataclass(frozen=True, slots=True)
 class Restoration:
-    """The resources that a container had before an update that is taken back.
+    """The resources that a container had before an undone update.
 
     Attributes:
-        container_id: its id.
-        resources: all that it is to have; they are not to be changed.
-        restored: names of the fields that get another value by that, such as `cpu.shares` or `unified[memory.high]`.
-        unset: names of those that were not set before: they are to be not set again.
+        container_id: id of the container.
+        resources: all resources that it has to have. Do not change them.
+        restored: names of the fields that change, for example `cpu.shares` or `unified[memory.high]`.
+        unset: names of the fields that were not set before.
         numbers: the places of these fields in the order of answers, for `FieldOrder`.
     """
 
@@ -47,11 +46,11 @@ class Restoration:
     numbers: Numbers = field(default_factory=lambda: Numbers(0), compare=False)
 
     def as_update(self) -> m.ContainerUpdate:
-        """The restoration as an update; what is to be not set has the value that a kernel takes for that, if any."""
+        """The restoration as an update; unset fields have the kernel's value for "not set", if there is one."""
         update = m.ContainerUpdate(container_id=self.container_id, ignore_failure=True)
-        others = set(field_names(self.resources)) - set(self.restored)
+        unrestored = set(field_names(self.resources)) - set(self.restored)
         resources = update.linux.resources
-        resources.CopyFrom(without(self.resources, others))
+        resources.CopyFrom(without(self.resources, unrestored))
         for name in self.unset:
             if name == "pids":
                 resources.pids.limit = NOT_SET[name]
@@ -63,5 +62,5 @@ class Restoration:
 
 def as_updates(restorations: list[Restoration]) -> OrderedUpdates:
     """Restorations as updates with their numbers, for a runtime that applies updates."""
-    by_container = {each.container_id: each.numbers for each in restorations}
-    return OrderedUpdates([each.as_update() for each in restorations], by_container=by_container)
+    by_container = {restoration.container_id: restoration.numbers for restoration in restorations}
+    return OrderedUpdates([restoration.as_update() for restoration in restorations], by_container=by_container)

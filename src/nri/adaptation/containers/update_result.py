@@ -1,16 +1,15 @@
 """The result of an update, field by field: applied, clamped, unsupported, refused or stale, with a reason.
 
-The wire knows only which updates failed. A runtime that knows more says more: its update callback returns one
-`UpdateResult` per update (or simply the updates that failed), and `commit` of a reply takes them for the updates of an
-event. A field that is not named counts as applied, so a runtime only names those that were not:
+The protocol reports only which updates failed. A runtime can report more: its update callback returns one
+`UpdateResult` per update (or just the failed updates), and `commit` of a reply takes them for the updates of an event.
+Fields count as applied unless they are marked otherwise:
 
     result = UpdateResult(update)
     result.mark_clamped("cpu.shares", 262144, "the kernel's maximum")
     result.mark_unsupported("rdt_class", "no resctrl on this node")
     result.mark_refused("runc: memory.max: Device or resource busy", "memory.limit")
 
-Fields are named below `resources`: `memory.limit`, `unified[memory.high]`, `hugepage_limits[2MB]`. Pure. Next:
-`nri.adaptation.containers.answer_order`: which of two updates counts.
+Fields are named below `resources`: `memory.limit`, `unified[memory.high]`, `hugepage_limits[2MB]`.
 """
 
 from __future__ import annotations
@@ -41,19 +40,19 @@ __all__ = [
     "results_of",
 ]
 
-#: The field has the value that was asked for.
+#: The field has the requested value.
 APPLIED = "applied"
-#: It has another value, as near as the machine allows.
+#: It has another value, the nearest that the machine allows.
 CLAMPED = "clamped"
-#: This runtime or this machine cannot do it.
+#: This runtime or this machine does not support it.
 UNSUPPORTED = "unsupported"
-#: It was tried: the OCI runtime, or the container runtime below, refused it.
+#: The OCI runtime, or the container runtime below, refused it.
 REFUSED = "refused"
 #: The container is gone or in a state in which it cannot be updated, or a later answer has set the field.
 STALE = "stale"
 
 _PREFIX = "linux.resources."
-_UNEXPLAINED = "the runtime reports that the update failed"
+_NO_REASON = "the runtime reports that the update failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +60,10 @@ class FieldOutcome:
     """One field of one update.
 
     Attributes:
-        field: its name, such as `cpu.shares` or `unified[memory.high]`.
+        field: its name, for example `cpu.shares` or `unified[memory.high]`.
         outcome: APPLIED, CLAMPED, UNSUPPORTED, REFUSED or STALE.
         reason: why, unless it was applied.
-        value: what it is now, if it was clamped.
+        value: its present value, if it was clamped.
     """
 
     field: str
@@ -81,7 +80,7 @@ class FieldOutcome:
 
 
 class UpdateResult:
-    """The result of one update, a message or an `nri.Update`: a row for every field that it asks for.
+    """The result of one update, a message or an `nri.Update`: a row for every field in it.
 
     Attributes:
         update: the update, as a message.
@@ -92,41 +91,43 @@ class UpdateResult:
     def __init__(self, update: m.ContainerUpdate | Update) -> None:
         message: Any = update if isinstance(update, m.ContainerUpdate) else getattr(update, "message", None)
         if not isinstance(message, m.ContainerUpdate):
-            raise TypeError(f"UpdateResult() takes a ContainerUpdate or nri.Update, not {type(update).__name__}")
+            raise TypeError(f"UpdateResult() requires a ContainerUpdate or nri.Update, not {type(update).__name__}")
         self.update = message
         self._rows = {name: FieldOutcome(name) for name in field_names(message.linux.resources)}
 
     @classmethod
     def all_stale(cls, update: m.ContainerUpdate | Update, reason: str) -> Self:
-        """The result for a container that is not there: nothing of the update was done."""
+        """The result for an unknown container: no field of the update was applied."""
         result = cls(update)
         result.mark_stale(reason)
         return result
 
     def mark_clamped(self, field: str, value: object, reason: str) -> Self:
-        """Note that a field got `value` instead of what was asked for."""
+        """Record that a field got `value` instead of the requested value."""
         return self._set(FieldOutcome(field, CLAMPED, reason, value))
 
     def mark_unsupported(self, field: str, reason: str) -> Self:
-        """Note that a field was left alone: this runtime or this machine cannot do it."""
+        """Record that this runtime or this machine does not support a field."""
         return self._set(FieldOutcome(field, UNSUPPORTED, reason))
 
     def mark_refused(self, reason: str, *fields: str) -> Self:
-        """Note that the OCI runtime refused the update, or these fields; without names, all that have not failed."""
+        """Record that the OCI runtime refused these fields; without names, all that have not failed."""
         for name in fields or [row.field for row in self.fields if row.outcome in (APPLIED, CLAMPED)]:
             self._set(FieldOutcome(name, REFUSED, reason))
         return self
 
     def mark_stale(self, reason: str, *fields: str) -> Self:
-        """Note that nothing of the update, or of these fields, was done: its time is over."""
+        """Record that these fields are outdated and were not applied; without names, all fields."""
         for name in fields or tuple(self._rows):
             self._set(FieldOutcome(name, STALE, reason))
         return self
 
     def _set(self, row: FieldOutcome) -> Self:
         if row.field not in self._rows:
-            asked = ", ".join(self._rows) or "nothing"
-            raise ValueError(f"the update of {self.update.container_id} does not ask for {row.field}, but for {asked}")
+            requested = ", ".join(self._rows) or "nothing"
+            raise ValueError(
+                f"field {row.field} is not in the update of {self.update.container_id}, which sets {requested}"
+            )
         self._rows[row.field] = row
         return self
 
@@ -137,7 +138,7 @@ class UpdateResult:
 
     @property
     def failed(self) -> bool:
-        """Whether some field is neither as asked for nor near it."""
+        """Whether some field was neither applied nor clamped."""
         return any(row.outcome in (UNSUPPORTED, REFUSED, STALE) for row in self._rows.values())
 
     def to_json(self) -> dict[str, Any]:
@@ -169,28 +170,28 @@ def _keys(entry: Entry) -> Sequence[str]:
 def results_of(
     updates: Sequence[m.ContainerUpdate], returned: Iterable[m.ContainerUpdate | UpdateResult] | None
 ) -> tuple[list[m.ContainerUpdate], list[UpdateResult]]:
-    """Read what a runtime's callback returned, as the failed updates of the wire and one result per update.
+    """Convert the return value of a runtime's callback to the failed updates and one result per update.
 
-    An update that may fail (`ignore_failure`) is not among the failed ones, whatever became of it.
+    An update with `ignore_failure` is never among the failed ones.
     """
-    told: dict[str, UpdateResult] = {}
+    result_by_id: dict[str, UpdateResult] = {}
     failed = []
     if returned is not None and not isinstance(returned, Iterable):
-        raise _wrong(returned, "{}")
-    for each in returned or ():
-        if not isinstance(each, (UpdateResult, m.ContainerUpdate)):
-            raise _wrong(each, "{} among others")
-        if isinstance(each, UpdateResult):
-            told[each.update.container_id] = each
-            if each.failed and not each.update.ignore_failure:
-                failed.append(each.update)
+        raise _wrong_return(returned, "{}")
+    for entry in returned or ():
+        if not isinstance(entry, (UpdateResult, m.ContainerUpdate)):
+            raise _wrong_return(entry, "{} in a list")
+        if isinstance(entry, UpdateResult):
+            result_by_id[entry.update.container_id] = entry
+            if entry.failed and not entry.update.ignore_failure:
+                failed.append(entry.update)
         else:
-            told[each.container_id] = UpdateResult(each).mark_refused(_UNEXPLAINED)
-            failed.append(each)
-    return failed, [told.get(update.container_id) or UpdateResult(update) for update in updates]
+            result_by_id[entry.container_id] = UpdateResult(entry).mark_refused(_NO_REASON)
+            failed.append(entry)
+    return failed, [result_by_id.get(update.container_id) or UpdateResult(update) for update in updates]
 
 
-def _wrong(given: object, what: str) -> TypeError:
-    returned = what.format(type(given).__name__)
-    wanted = "None for all applied, or a list of the ContainerUpdate messages or UpdateResults that failed is expected"
-    return TypeError(f"the runtime's update callback returned {returned}: {wanted}")
+def _wrong_return(value: object, what: str) -> TypeError:
+    returned = what.format(type(value).__name__)
+    expected = "it must return None for all applied, or the ContainerUpdates or UpdateResults that failed"
+    return TypeError(f"the runtime's update callback returned {returned}: {expected}")

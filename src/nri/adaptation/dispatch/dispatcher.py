@@ -10,7 +10,7 @@
     record                                  the audit trail
     reply                                   `reply`: what the runtime gets, and what it changes
 
-Thread-safe: everything of one event is on its caller's stack. Next: `nri.adaptation.dispatch.event`.
+Thread-safe: the state of an event is on its caller's stack.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from nri.adaptation.dispatch.event import AnsweredEvent, CreateEvent, Event, StopEvent, UpdateEvent
 from nri.adaptation.dispatch.validation import present, validate
-from nri.adaptation.merge.limits import MOST_ENTRIES
+from nri.adaptation.merge.limits import MAX_ENTRIES
 from nri.adaptation.peers.event_request import EventRequest
 from nri.adaptation.peers.turns import Place
 from nri.adaptation.plugin_policy.policy import DISPOSAL_EVENTS
@@ -47,10 +47,10 @@ __all__ = ["Dispatcher"]
 
 log = logging.getLogger("nri.adaptation")
 
-#: Events that always get through: a node must be able to get rid of pods, also while plugins join.
+#: Events that do not wait for joining plugins: a node must always be able to get rid of pods.
 URGENT: Final = frozenset(spec.number for spec in DISPOSAL_EVENTS)
 
-#: The event that plugins get when another one was refused in which they had answered with something.
+#: The event that plugins get after a refused event in which their answer was not empty.
 _EVENT_AFTER_REFUSAL: Final = {
     BY_METHOD["create_container"].number: BY_METHOD["remove_container"],
     BY_METHOD["update_container"].number: BY_METHOD["post_update_container"],
@@ -58,17 +58,17 @@ _EVENT_AFTER_REFUSAL: Final = {
 
 
 class Dispatcher:
-    """Takes events through the plugins.
+    """Passes events through the plugins.
 
     Args:
         chain: the plugins.
-        invokers: ask them: for events that nobody observes, for an observer, for reporters.
-        reporting: knows who observes.
-        replies: make the replies to the runtime, and have the live state.
-        rules: where to differ from the reference.
-        patience_s: how long an event waits for a plugin that joins, in seconds.
+        invokers: for events without observers, for an observer, and for reporters.
+        reporting: the observer and the reporters.
+        replies: creates the replies to the runtime, and has the live state.
+        rules: the deviations from the reference.
+        patience_s: how long an event waits for a joining plugin, in seconds.
         fan_out: the events that all plugins get at once.
-        tell_refused: tell plugins whose answer came to nothing.
+        tell_refused: notify plugins whose answer was dropped.
     """
 
     def __init__(
@@ -91,25 +91,25 @@ class Dispatcher:
         self._passes_others = rules.disposal_passes_others
         self._replies = replies
         self._trail = replies.trail
-        self._kept_updates = replies.kept_updates
+        self._deferred_updates = replies.deferred_updates
         self._closed = ""
         self.close("the adaptation has not been started: call start() first")
         self._patience_s = patience_s
         self._fan_out = frozenset(spec.number for spec in fan_out)
 
     def open(self) -> None:
-        """Let events in from now on."""
+        """Accept events from now on."""
         self._closed = ""
 
     def close(self, why: str) -> None:
-        """Refuse every further event with LocalProtocolError, if the rules want that; `why` is its text."""
+        """Refuse further events with LocalProtocolError, if the rules say so; `why` is its text."""
         if self._rules.events_need_start:
             self._closed = why
 
     # -- one method per kind of event ---------------------------------------------------------------------------------
 
     def create_container(self, pod: m.PodSandbox, container: m.Container, deadline: float | None) -> CreateReply:
-        """CreateContainer: merged adjustment, updates of other containers, evictions; validated."""
+        """Process CreateContainer: validated adjustment, updates of other containers, evictions."""
         with self._trail.inventory.creating(container.id, pod.namespace):
             event = CreateEvent(pod, container, self._rules, self._trail)
             self._run(event, deadline)
@@ -118,31 +118,31 @@ class Dispatcher:
     def update_container(
         self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources, deadline: float | None
     ) -> UpdateReply:
-        """UpdateContainer: what the container is to have, and updates of others."""
+        """Process UpdateContainer: the container's resources, and updates of others."""
         event = UpdateEvent(pod, container, resources, self._rules, self._trail)
         self._run(event, deadline)
         return self._replies.to_update(event)
 
     def stop_container(self, pod: m.PodSandbox, container: m.Container, deadline: float | None) -> StopReply:
-        """StopContainer: updates of others."""
+        """Process StopContainer: updates of others."""
         event = StopEvent(pod, container, self._rules, self._trail)
         self._run(event, deadline)
         return self._replies.to_stop(event)
 
     def relay(self, request: EventRequest, deadline: float | None) -> None:
-        """Any other event: plugins are notified of it, and that is all."""
+        """Pass on an event without an answer."""
         self._run(Event(request), deadline)
 
     # -- through all plugins ------------------------------------------------------------------------------------------
 
     def _run(self, event: Event, deadline: float | None) -> None:
-        """Take an event past the gate and through the plugins, and have it recorded, whether it went well or not."""
+        """Pass an event through the gate and the plugins, and record it, also if it fails."""
         if self._closed:
             raise LocalProtocolError(f"{event.rpc}: {self._closed}")
-        if self._kept_updates.waiting and event.request.container is not None:
-            self._kept_updates.hasten(event.request.container.id)
+        if self._deferred_updates.waiting and event.request.container is not None:
+            self._deferred_updates.hasten(event.request.container.id)
         reporting = self._reporting
-        invoker = self._invokers[reporting.watched + reporting.recorded]  # who is recorded is watched
+        invoker = self._invokers[reporting.watched + reporting.recorded]  # reporters are watchers, too
         provenance = self._trail.provenance
         began = monotonic()
         try:
@@ -167,9 +167,9 @@ class Dispatcher:
         invoker.event_ends(event, began)
 
     def _withdraw(self, event: AnsweredEvent, invoker: Invoker, error: NriError) -> None:
-        """Report whose answers come to nothing because the event fails, and tell these plugins if that is wanted.
+        """Report the answers that are dropped because the event fails, and notify their plugins with `tell_refused`.
 
-        The protocol has no word for it. Next best is the event by which a plugin looks at the container again.
+        The protocol has no event for it; the closest one makes a plugin look at the container again.
         """
         request = event.request
         container = request.container
@@ -189,7 +189,7 @@ class Dispatcher:
                 log.warning("plugin %s failed %s after %s was refused: %s", peer.label, spec.rpc, event.rpc, fault)
 
     def _pass_plugins(self, event: Event, invoker: Invoker, deadline: float | None) -> None:
-        """The plugins in ascending index, then those of them that validate."""
+        """Ask the plugins in ascending index, then the validators."""
         chain = self._chain
         peers = chain.peers
         expected: Sequence[Peer] = ()
@@ -200,12 +200,12 @@ class Dispatcher:
         if peers:
             first = peers[0]
             if first.takes_bytes and first.event_policies[event.number] is not None:
-                event.request.encoded()  # before anything is held: other events need not wait for that
+                event.request.encoded()  # before any lock is held: other events need not wait for it
             if event.number in self._fan_out and len(peers) > 1:
                 self._ask_all_at_once(event, invoker, peers, deadline)
             else:
                 self._ask_in_turn(event, invoker, peers, deadline)
-        # Validators are looked up again: an event that did not wait for a joining plugin may have reached a new one.
+        # Look validators up again: an event that did not wait for a joining plugin may have reached a new one.
         if (expected or chain.validators) and isinstance(event, CreateEvent):
             pod = event.request.pod
             validators = dict.fromkeys([*expected, *present(chain.validators, pod)])
@@ -218,7 +218,7 @@ class Dispatcher:
                 validate(invoker, validators, encoded, pod, deadline, event)
 
     def _ask_in_turn(self, event: Event, invoker: Invoker, peers: Sequence[Peer], deadline: float | None) -> None:
-        """One plugin after the other; each sees what the earlier ones did."""
+        """Ask one plugin after the other; each sees the changes of the earlier ones."""
         place = Place(event.request, peers, deadline, self._passes_others and event.number in URGENT)
         try:
             for peer in peers:
@@ -234,9 +234,9 @@ class Dispatcher:
                 elif policy is not None:
                     reply = invoker.ask(peer, policy, event, deadline, sent=sent)
                     event.answer_number = peer.answer
-                    if reply is not None and len(reply) > MOST_ENTRIES:
+                    if reply is not None and len(reply) > MAX_ENTRIES:
                         reply = invoker.check_size(peer, policy, event, reply)
-                # The plugin is left before its answer is merged: merging is not its time.
+                # Release the plugin before its answer is merged: other events need not wait for the merge.
                 place.advance()
                 if reply is not None and policy is not None:
                     invoker.take_answer(peer, policy, event, reply)
@@ -246,10 +246,10 @@ class Dispatcher:
             place.leave()
 
     def _ask_all_at_once(self, event: Event, invoker: Invoker, peers: Sequence[Peer], deadline: float | None) -> None:
-        """All plugins before any has answered. The error of the first one, by index, is raised when all have.
+        """Send the event to all plugins, then collect the answers. Raises the first error by index, after all answers.
 
-        A plugin that is busy with an earlier event is waited for with nothing held, as in turn. A process with several
-        places is asked in turn: it may compare what it gets at each of them, by the order of arrival.
+        While the event waits for a busy plugin, it holds no lock. A process with several plugins is asked in turn: it
+        may compare the order of arrival at each of them.
         """
         pending: list[tuple[Peer, EventPolicy, Sent | None]] = []
         own_pids = (0, getpid())
@@ -277,34 +277,34 @@ class Dispatcher:
                     if sent is None:
                         sent = invoker.begin(peer, policy, event, deadline)
                     pending.append((peer, policy, sent))
-                # Held until it has answered: an event behind must not slip in between.
+                # Held until it has answered: no event behind may overtake this one.
                 place.advance(keep=policy is not None)
             _collect_answers(event, invoker, pending, failures, deadline)
         finally:
-            for peer, _, sent in pending:  # only after an exception that is not a plugin's
+            for peer, _, sent in pending:  # only after an exception of the runtime
                 if sent is not None:
                     peer.abandon(sent.exchange)
                 peer.lock.release()
             place.leave()
         if failures:
-            raise failures.pop(0)  # what this frame keeps would keep the frame
+            raise failures.pop(0)  # a local variable with the error would keep this frame alive
 
     def _warn_of_joiner(self, event: Event) -> None:
         log.warning(
-            "%s goes on while a plugin joins: `synchronize` has not returned for %g s. Does it wait for a lock that"
-            " callers of events hold? Hold block_sync() around such calls",
+            "%s continues while a plugin joins: `synchronize` has not returned for %g s. If it waits for a lock that"
+            " callers of events hold, hold block_sync() around such calls",
             event.rpc, self._patience_s,
         )  # fmt: skip
 
     def _refuse_if_required(self, event: Event) -> None:
-        """Raise PluginUnavailable if a plugin that is not there is required for this event."""
+        """Raise PluginUnavailable if a missing plugin is required for this event."""
         for label, policy in self._chain.absent:
             if policy.requires(event.number, event.request.pod.namespace):
                 raise PluginUnavailable(label, f"required for {event.rpc}, but not connected")
 
 
 def _turn_failures(peer: Peer, policy: EventPolicy, event: Event, invoker: Invoker) -> list[NriError]:
-    """The error with which an event fails because its turn has not come in time; none if it continues."""
+    """The event's error after a missed turn, in a list; empty if it continues."""
     try:
         invoker.missed_turn(peer, policy, event)
     except NriError as error:
@@ -319,7 +319,7 @@ def _collect_answers(
     failures: list[NriError],
     deadline: float | None,
 ) -> None:
-    """Wait for the answers of all that were asked, and let each plugin go."""
+    """Collect the answers of all pending plugins, and release each plugin."""
     while pending:
         peer, policy, sent = pending.pop(0)
         try:

@@ -1,11 +1,8 @@
-"""One event as the plugins see it: the request for each of them, and the merge of their answers.
+"""One event as the plugins see it: their requests, and the merge of their answers.
 
-`Event` is only passed on: answers to it say nothing. The answers to an `AnsweredEvent` are merged; its three kinds are
-`CreateEvent`, `UpdateEvent` and `StopEvent`. `nri.adaptation.dispatch.dispatcher` takes an event through the plugins,
-in one thread at a time: `request_bytes` for the next plugin, then `read` and `merge` for its answer. An event changes
-nothing but itself; what follows from it is done by `nri.adaptation.dispatch.reply`.
-
-Next: `nri.adaptation.merge.create` and `nri.adaptation.merge.update`, which say what answers mean together.
+Answers to an `Event` are ignored. Those to an `AnsweredEvent` are merged; its kinds are `CreateEvent`, `UpdateEvent`
+and `StopEvent`. The dispatcher calls `request_bytes` for the next plugin, then `read` and `merge_answer` for its
+answer, in one thread at a time. An event changes only itself; `nri.adaptation.dispatch.reply` applies its effects.
 """
 
 from __future__ import annotations
@@ -47,12 +44,12 @@ if TYPE_CHECKING:
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
     from nri.rules import Rules
 
-    #: An answer as a message, or its adjustment if that is all that it has, and the adjustment's bytes in that case.
+    #: An answer as a message; or its adjustment if the answer has nothing else, with the adjustment's bytes.
     Decoded = tuple[Any, bytes | None]
 
 __all__ = ["AnsweredEvent", "CreateEvent", "Event", "StopEvent", "UpdateEvent"]
 
-#: The most updates left out that the record of an event names.
+#: The most ignored updates that the record of an event names.
 _MAX_NAMED_IN_RECORD: Final = 20
 
 _CREATE: Final = BY_METHOD["create_container"]
@@ -67,9 +64,9 @@ class Event:
         request: what the plugins are asked.
         rpc, number: the event's name, `StartContainer`, and number.
         serial: counts the events of this process, for reports.
-        answer_number: number of the last answer (`Peer.answer`), taken while its plugin was held.
-        reported: reporters know that it has begun.
-        silence: how much longer it may wait for plugins that do not answer; None: it has waited for none.
+        answer_number: number of the last answer (`Peer.answer`), read under its plugin's lock.
+        reported: its begin has been reported.
+        silence: its budget for unresponsive plugins; None: it has not waited for any plugin.
     """
 
     __slots__ = ("answer_number", "number", "reported", "request", "rpc", "serial", "silence")
@@ -89,35 +86,35 @@ class Event:
         return self.request.encoded()
 
     def start_waiting(self, peer: Peer) -> None:
-        """Note that the event starts to wait for a plugin, in its queue or for its answer."""
+        """Record that the event starts waiting for a plugin, in its queue or for its answer."""
         silence = self.silence
         if silence is None:
             silence = self.silence = SilenceBudget()
         silence.start_waiting(peer, peer.breaker.silence_s)
 
     def work_meanwhile(self) -> None:
-        """Do the bookkeeping that overlaps the first plugin's work, so that it costs the event no time."""
+        """Do bookkeeping while the first plugin works, so that it takes no extra time."""
 
-    def oversized(self, plugin: str, reply: bytes) -> PluginError | None:  # noqa: ARG002 - answers say nothing
+    def oversized(self, plugin: str, reply: bytes) -> PluginError | None:  # noqa: ARG002 - answers are ignored
         """The error if a big answer is more than a plugin may ask for; None if it is not."""
         return None
 
     def read(self, peer: Peer, policy: EventPolicy, reply: bytes) -> Decoded | None:  # noqa: ARG002 - as above
-        """Note that a plugin has answered, and decode its answer; None if there is nothing to merge."""
+        """Record a plugin's answer and decode it; None if there is nothing to merge."""
         return None
 
     def merge_answer(self, plugin: str, policy: EventPolicy, reply: bytes, decoded: Decoded) -> None:
         """Merge an answer. PluginError, ConflictError or UpdateError: nothing of it is merged."""
 
     def compare(self, peer: Peer, reply: bytes) -> ShadowReport | None:  # noqa: ARG002 - as above
-        """Note that a shadow plugin has answered; returns what its answer would have done, None for nothing."""
+        """Record the answer of a shadow plugin; returns the changes that it would have made, None for none."""
         return None
 
     def note_missing_answer(self, plugin: str, reason: str) -> None:
-        """Note that the event continues without a plugin, which gave no answer."""
+        """Record that the event continues without the answer of a plugin."""
 
     def record(self, provenance: Provenance, failed: str = "") -> None:
-        """Have a record of the event kept, which is over; `failed` says why, if it failed."""
+        """Write the record of the finished event; `failed` is the error text, if it failed."""
 
     def result_bytes(self) -> bytes:
         """The result as the reply message of the event, encoded, for reports; empty for an event without one."""
@@ -125,7 +122,7 @@ class Event:
 
 
 class Parts(NamedTuple):
-    """A request's messages side by side, as the merge reads them: one message would copy them."""
+    """A request's messages side by side, for the merge: one common message would copy them."""
 
     pod: Any
     container: Any
@@ -137,22 +134,21 @@ class AnsweredEvent(Event):
 
     Args:
         request: what the plugins are asked.
-        merge: takes the answers.
+        merge: merges the answers.
         rules: where to differ from the reference.
-        trail: the existing containers and the records, which are read here.
+        trail: the existing containers and the records; only read here.
 
     Attributes:
-        merge: what the answers mean together; its kind is that of the event.
+        merge: the merged answers; its class depends on the event.
         answering_peers: the plugins that answered.
-        original_request: the request's bytes as the runtime made it; None as long as no plugin has answered.
-        replies: name and bytes of every answer that says something.
-        updated_ids: of the containers that the answers update.
-        missing_answers: the event's container, and each plugin that gave no answer, with the reason, as provenance has
-            outcomes.
-        numbers: of the answers that say something, by the plugin's label, and of the first one by RUNTIME_REQUEST.
-        container_id: of the event's container.
+        original_request: the bytes of the runtime's request; None as long as no plugin has answered.
+        replies: name and bytes of every answer that is not empty.
+        updated_ids: ids of the containers that the answers update.
+        missing_answers: the plugins that gave no answer, with the reason, as outcomes for provenance.
+        numbers: of the answers that are not empty, by the plugin's label; that of the first one by RUNTIME_REQUEST.
+        container_id: id of the event's container.
         reply_type: the reply message of the event.
-        empty_reply: a reply that is not empty and asks for nothing.
+        empty_reply: the bytes of a reply that are not empty and request nothing.
     """
 
     __slots__ = (
@@ -197,9 +193,9 @@ class AnsweredEvent(Event):
         self._room_bytes = MAX_REQUEST_BYTES - len(request)
 
     def read(self, peer: Peer, policy: EventPolicy, reply: bytes) -> Decoded | None:
-        """Note that a plugin has answered, and decode its answer; None if it says nothing.
+        """Record a plugin's answer and decode it; None if it is empty.
 
-        PluginError: it cannot be read, and the event fails because of it.
+        PluginError: it is invalid, and the event fails because of it.
         """
         if self.original_request is None:
             self._note_first_answer()
@@ -216,7 +212,7 @@ class AnsweredEvent(Event):
         return message, adjustment
 
     def merge_answer(self, plugin: str, policy: EventPolicy, reply: bytes, decoded: Decoded) -> None:
-        """Hold an answer to the operator's policy, merge it, show it to the next plugin.
+        """Check an answer against the operator's policy, merge it, and show it to the next plugin.
 
         PluginError, ConflictError or UpdateError: the event fails because of it, and nothing of it was merged.
         """
@@ -230,24 +226,24 @@ class AnsweredEvent(Event):
                 self._check(plugin, allowed, message)
             self.merge.apply(plugin, message)
         request.refresh()
-        # A request grows by no more than the reply has: so it is looked at only where it may be too long.
+        # A request grows at most by the length of the reply, so it is checked only if it may be too long.
         self._room_bytes -= len(reply) + REPLY_HEADER_BYTES
         if self._room_bytes < 0 and self._rules.event_replies_limited:
             assert self.original_request is not None
             check_next_request(self.rpc, plugin, self.original_request, request.encoded())
 
-    def _sole_adjustment(self, reply: bytes) -> bytes | None:  # noqa: ARG002 - CreateContainer alone has any
-        """The adjustment, encoded, of an answer that has nothing else, as nearly all; else None."""
+    def _sole_adjustment(self, reply: bytes) -> bytes | None:  # noqa: ARG002 - only CreateContainer has one
+        """The encoded adjustment of an answer that has nothing else, as in most answers; else None."""
         return None
 
     def _decode(self, peer: Peer, reply: bytes, adjustment: bytes | None) -> Any:
-        """The adjustment as a message if it is all that there is, else the whole answer."""
+        """Decode the adjustment if the answer has nothing else, or the whole answer."""
         try:
             if adjustment is None:
                 return self.reply_type.FromString(reply)
             return m.ContainerAdjustment.FromString(adjustment)
         except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
-            raise PluginError(peer.label, f"its reply cannot be read: {error}") from None
+            raise PluginError(peer.label, f"its reply is invalid: {error}") from None
 
     def _check(self, plugin: str, allowed: allow.Allow, message: Any) -> None:
         """Raise PluginError if an answer touches what the operator does not allow."""
@@ -266,17 +262,21 @@ class AnsweredEvent(Event):
             if breach is not None:
                 raise breach
         finally:
-            del breach  # it has this frame, with the reply: they would keep each other
+            del breach  # the error refers to this frame: break the reference cycle
 
     def _existing(self, requests: Iterable[Any]) -> list[Any]:
-        """Those updates or evictions that are not left out anyway, because their container does not exist."""
+        """The updates or evictions without those of unknown containers, which are ignored anyway."""
         if not self._rules.absent_containers_left_out:
             return list(requests)
-        known = self._trail.inventory.known
-        return [one for one in requests if known.is_creating(one.container_id) or one.container_id in known]
+        containers = self._trail.inventory.known
+        return [
+            request
+            for request in requests
+            if containers.is_creating(request.container_id) or request.container_id in containers
+        ]
 
     def compare(self, peer: Peer, reply: bytes) -> ShadowReport | None:
-        """Note that a shadow plugin has answered; returns what its answer would have done, None if it says nothing."""
+        """Record the answer of a shadow plugin; returns the changes that it would have made, None if it is empty."""
         if self.original_request is None:
             self._note_first_answer()
         self.answering_peers.append(peer)
@@ -288,11 +288,11 @@ class AnsweredEvent(Event):
         )  # fmt: skip
 
     def note_missing_answer(self, plugin: str, reason: str) -> None:
-        """Note that the event continues without a plugin, for its container's history."""
+        """Record, for its container's history, that the event continues without the answer of a plugin."""
         self.missing_answers += ((self.container_id, plugin, SILENT, reason),)
 
     def record(self, provenance: Provenance, failed: str = "") -> None:
-        """Have a record of request and answers kept, also where no plugin was asked."""
+        """Write the record of request and answers, also if no plugin was asked."""
         container_id, side = self.container_id, self.merge.side
         outcomes: Any = () if side is None or not side.ignored else left_out_outcomes(container_id, side.ignored)
         if self.missing_answers:
@@ -305,7 +305,7 @@ class AnsweredEvent(Event):
         )
 
     def peers_with_replies(self) -> list[Peer]:
-        """The plugins whose answers say something."""
+        """The plugins whose answers are not empty."""
         labels = {label for label, _ in self.replies}
         return [peer for peer in self.answering_peers if peer.label in labels]
 
@@ -316,7 +316,7 @@ class AnsweredEvent(Event):
 
 
 class CreateEvent(AnsweredEvent):
-    """One container that is about to be created."""
+    """The creation of a container."""
 
     __slots__ = ("_container", "_pod", "_resources")
 
@@ -333,7 +333,7 @@ class CreateEvent(AnsweredEvent):
         return sole_field(reply, 1)
 
     def work_meanwhile(self) -> None:
-        """Encode what the container had before, and sort earlier records: in the time that a plugin needs anyway."""
+        """Encode the requested resources, and sort earlier records, while a plugin works."""
         if self._resources is None:
             self._resources = self._container.linux.resources.SerializeToString()
             provenance = self._trail.provenance
@@ -342,14 +342,14 @@ class CreateEvent(AnsweredEvent):
 
     @property
     def requested_resources(self) -> bytes:
-        """The resources with which the runtime wants to create the container, encoded."""
+        """The resources of the runtime's request, encoded."""
         resources = self._resources
         return self._container.linux.resources.SerializeToString() if resources is None else resources
 
     def validation_request(self, present: Iterable[Peer], *, sent: bool) -> bytes:
-        """The request that all validators get: the container as it was, the merged result, and who set what.
+        """The request to all validators: the original container, the merged result, and the owner of each field.
 
-        PluginError, with the name of the plugin that asked for most, if it is to be sent and too long for a message.
+        PluginError with the name of the plugin with the largest answer, if the request is to be sent and too long.
         """
         reply = self.merge.reply()
         if self._rules.hooks_only_when_set and not reply.adjust.hooks.ListFields():
@@ -376,10 +376,10 @@ class CreateEvent(AnsweredEvent):
 
 
 class UpdateEvent(AnsweredEvent):
-    """One container whose resources are about to change.
+    """The update of a container's resources.
 
     Attributes:
-        requested: the resources that the runtime wants the container to have.
+        requested: the resources of the runtime's request.
     """
 
     __slots__ = ("requested",)
@@ -400,7 +400,7 @@ class UpdateEvent(AnsweredEvent):
 
 
 class StopEvent(AnsweredEvent):
-    """One container that has stopped, or is about to."""
+    """The stop of a container."""
 
     __slots__ = ()
 
@@ -411,23 +411,23 @@ class StopEvent(AnsweredEvent):
         super().__init__(EventRequest(_STOP, pod, container), merge, rules, trail)
 
     def record(self, provenance: Provenance, failed: str = "") -> None:
-        """Have a record kept, unless no plugin was asked: the stop itself changes nothing."""
+        """Write a record, unless no plugin was asked: the stop itself changes nothing."""
         if self.original_request is not None:
             super().record(provenance, failed)
 
 
 def left_out_outcomes(container_id: str, ignored: Sequence[Ignored]) -> list[tuple[str, str, str, str]]:
-    """The updates and fields that were left out, as outcomes: the first ones by name, all others by their number.
+    """The ignored updates and fields as outcomes: the first ones by name, and the number of the others.
 
-    An update of a container that is not there is reported in the record of the event's own container.
+    An update of an unknown container is reported in the record of the event's own container.
     """
     rows = []
-    for one in ignored:
-        if one.reason in (NO_CONTAINER, UNKNOWN_CONTAINER):
-            what = f"update of container {quote(cut(one.container_id, 128))} by {one.plugin}"
-            rows.append((container_id, what, "left out", one.reason))
-        elif one.reason == NOT_IN_UPDATES:
-            rows.append((one.container_id, f"{one.field} of an update by {one.plugin}", "left out", one.reason))
+    for entry in ignored:
+        if entry.reason in (NO_CONTAINER, UNKNOWN_CONTAINER):
+            what = f"update of container {quote(cut(entry.container_id, 128))} by {entry.plugin}"
+            rows.append((container_id, what, "left out", entry.reason))
+        elif entry.reason == NOT_IN_UPDATES:
+            rows.append((entry.container_id, f"{entry.field} of an update by {entry.plugin}", "left out", entry.reason))
     if len(rows) > _MAX_NAMED_IN_RECORD:
         more = count(len(rows) - _MAX_NAMED_IN_RECORD, "more update")
         rows[_MAX_NAMED_IN_RECORD:] = [(container_id, more, "left out", "as those before them")]

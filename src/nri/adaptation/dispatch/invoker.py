@@ -1,20 +1,20 @@
-"""Ask one plugin about one event, and decide what a failure means: for the request, for the plugin, or for neither.
+"""Ask one plugin about one event, and decide what a failure means for the request and for the plugin.
 
-The table of outcomes (nri-protocol 5.5, and the operator's policy on top of it):
+The outcomes (nri-protocol 5.5, and the operator's policy on top of it):
 
 | outcome | the plugin | the request |
 |---|---|---|
-| an error status | stays; it has answered | fails with that error; goes on if the plugin is a shadow |
-| late | stays, or is closed if its policy says so; a miss for its breaker | goes on, or fails if its policy says so |
-| busy with earlier events for two timeouts | stays; a miss | goes on, or fails if its policy says so |
-| silent for too long (`nri.adaptation.time_budget`) | is not asked | goes on, or fails if its policy says so |
-| connection lost | is gone; a miss | goes on, or fails if its policy says so |
+| an error status | stays; it has answered | fails with that error; continues if the plugin is a shadow |
+| late | stays, or is closed if its policy says so; a miss for its breaker | continues, or fails if its policy says so |
+| busy with earlier events for two timeouts | stays; a miss | continues, or fails if its policy says so |
+| silent for too long (`nri.adaptation.time_budget`) | is not asked | continues, or fails if its policy says so |
+| connection lost | is gone; a miss | continues, or fails if its policy says so |
 | the caller's own deadline passed | as if it had not been asked | fails with DeadlineExceeded |
-| this side failed (interceptor, request too long) | as if it had not been asked | fails with that error |
-| left out (breaker open) or gone | not called | goes on, or fails if the operator requires the plugin |
-| no answer to the one request that is to show whether it is back | left out again | as if it had been left out |
+| the runtime's side failed (interceptor, request too long) | as if it had not been asked | fails with that error |
+| left out (breaker open) or gone | not called | continues, or fails if the operator requires the plugin |
+| no answer to the trial request of a half-open breaker | left out again | as if it had been left out |
 
-Errors raised here are what the runtime's request fails with. Next: `nri.adaptation.peers.remote`, which is asked.
+The runtime's request fails with the errors that are raised here.
 """
 
 from __future__ import annotations
@@ -56,20 +56,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Invoker"]
 
-# Looking up a member of an enum costs more than a global, and this is asked for every plugin of every event.
+# A global is faster than a member of an enum, and this is compared for every plugin of every event.
 _ACTIVE: Final = State.ACTIVE
 
-# Kinds of failures that say that there is no answer, not that the answer was an error.
+# Failures without an answer, as opposed to an answer that is an error.
 _SILENT = (DeadlineExceeded, ConnectionClosed, ProtocolError)
 
 
 class Invoker:
-    """Asks plugins on behalf of the dispatcher, and takes their answers. Holds nothing of an event: threads share one.
+    """Asks plugins on behalf of the dispatcher, and processes their answers. Stateless: threads share one.
 
-    `nri.adaptation.dispatch.observation` has the invokers that also report what happens.
+    `nri.adaptation.dispatch.observation` has the invokers that also report each step.
 
     Attributes:
-        validators_missed: a validator that leaves while an event is on its way fails it.
+        validators_missed: an event fails if a validator leaves while the event is processed.
     """
 
     __slots__ = ("_breaker_lets_go", "_name_plugins", "_reporting", "_silence_counts", "validators_missed")
@@ -84,34 +84,34 @@ class Invoker:
     # -- steps that observed invokers report --------------------------------------------------------------------------
 
     def event_starts(self, event: Event) -> None:
-        """An event begins now, unless it has begun before."""
+        """Report that an event begins, once."""
 
     def event_ends(self, event: Event, began: float, error: NriError | None = None) -> None:
-        """An event is over; `began` is when it began, in monotonic seconds."""
+        """Report that an event is over; `began` is its start in monotonic seconds."""
 
     def plugin_asked(self, peer: Peer, event: Event) -> None:
-        """A plugin is asked now."""
+        """Report that a plugin is asked."""
 
     def plugin_answered(self, peer: Peer, event: Event, reply: bytes) -> None:
-        """A plugin has answered; `peer.latency_s` is how long that took."""
+        """Report that a plugin has answered after `peer.latency_s` seconds."""
 
     def plugin_failed(self, peer: Peer, event: Event, error: Exception, waited_s: float) -> None:
-        """A plugin has given no answer, or an error."""
+        """Report that a plugin gave no answer, or an error."""
 
     def reply_merged(self, peer: Peer, event: Event, message: Any, error: Exception | None = None) -> None:
-        """An answer is part of the result, or cannot be because of an error."""
+        """Report that an answer was merged, or why it could not be."""
 
     # -- one plugin ---------------------------------------------------------------------------------------------------
 
     def wait_for_turn(self, place: Place, peer: Peer, event: Event, caller_deadline: float | None) -> Sent | None:
-        """Wait for the event's turn at a plugin; returns the request if it has been sent meanwhile, as `Place.wait`."""
+        """Wait for the event's turn at a plugin; returns the request if it was sent meanwhile, as `Place.wait`."""
         event.start_waiting(peer)
         return place.wait(partial(self.begin, event=event, caller_deadline=caller_deadline))
 
     def begin(self, peer: Peer, policy: EventPolicy, event: Event, caller_deadline: float | None) -> Sent | None:
-        """Send the request, for `ask` to wait for the answer; None: `ask` has to send it. Never waits or raises.
+        """Send the request; `ask` waits for the answer. None: nothing was sent, `ask` sends it. Never waits or raises.
 
-        For the thread that is about to leave the plugin, and for events that all plugins get at once.
+        Called by the thread that releases the plugin, and for events that all plugins get at once.
         """
         if peer.state is not _ACTIVE or peer.event_policies[event.number] is not policy:  # the policy has changed
             return None
@@ -122,7 +122,7 @@ class Invoker:
         deadline = answer_deadline(began, policy.timeout_s, caller_deadline)
         try:
             exchange = peer.begin(event.request, deadline)
-        except Exception:  # noqa: BLE001 - `ask` runs into it again, and raises it
+        except Exception:  # noqa: BLE001 - `ask` gets it again, and raises it
             return None
         if exchange is None:
             return None
@@ -139,12 +139,12 @@ class Invoker:
         sent: Sent | None = None,
         insist: bool = False,
     ) -> bytes | None:
-        """Get the answer's bytes; None if there is none and the request goes on without. Needs the peer's lock.
+        """Return the answer's bytes; None if the request continues without an answer. Needs the peer's lock.
 
         Args:
             caller_deadline: absolute, in monotonic seconds; None for none.
             sent: what `begin` returned for the same event.
-            insist: no answer fails the request whatever the policy says (validation).
+            insist: a missing answer fails the request whatever the policy says (validation).
         """
         budget_s = policy.timeout_s
         if sent is not None:
@@ -164,7 +164,7 @@ class Invoker:
                 reply = peer.collect(event.request, sent.exchange, sent.deadline)
             else:
                 reply = self._exchange(peer, event, answer_deadline(began, budget_s, caller_deadline))
-        except Exception as error:  # noqa: BLE001 - what it means is decided there
+        except Exception as error:  # noqa: BLE001 - `_failed` decides what it means
             self.plugin_failed(peer, event, error, monotonic() - began)
             self._failed(peer, policy, event, error, budget_s, caller_deadline, insist)
             return None
@@ -178,7 +178,7 @@ class Invoker:
         return reply
 
     def _exchange(self, peer: Peer, event: Event, deadline: float) -> bytes:
-        """Send and wait; reports and bookkeeping are done while the plugin is at work."""
+        """Send and wait; report and do bookkeeping while the plugin works."""
         try:
             exchange = peer.begin(event.request, deadline)
         except Exception:
@@ -196,9 +196,9 @@ class Invoker:
         return peer.collect(event.request, exchange, deadline)
 
     def check_size(self, peer: Peer, policy: EventPolicy, event: Event, reply: bytes) -> bytes | None:
-        """Hold a big answer to the limits. Returns the answer to take; None for none. Needs the peer's lock.
+        """Check the size of a big answer. Returns it, or None for a shadow's oversized one. Needs the peer's lock.
 
-        PluginError: it is more than a plugin may ask for, and the event fails because of it.
+        PluginError: it exceeds the limits, and the event fails because of it.
         """
         error = event.oversized(peer.label, reply)
         if error is None:
@@ -211,10 +211,10 @@ class Invoker:
         try:
             raise error
         finally:
-            del error  # it has this frame, with the reply: they would keep each other
+            del error  # the error refers to this frame: break the reference cycle
 
     def take_answer(self, peer: Peer, policy: EventPolicy, event: Event, reply: bytes) -> None:
-        """Have an answer merged; that of a shadow is only compared. The peer's lock is not needed.
+        """Merge an answer; that of a shadow is only compared. The peer's lock is not needed.
 
         PluginError, ConflictError or UpdateError: the event fails because of it, and nothing of it was merged.
         """
@@ -235,20 +235,20 @@ class Invoker:
         self.reply_merged(peer, event, decoded[0])
 
     def answer_withdrawn(self, peer: Peer, event: AnsweredEvent, error: NriError) -> None:
-        """Log and count that a plugin's answer comes to nothing, because another plugin has failed the event."""
+        """Log and count that a plugin's answer is dropped, because another plugin failed the event."""
         self._reporting.withdrawn(peer.label, event.rpc, event.container_id, error)
 
     def _may_call(self, peer: Peer, policy: EventPolicy, event: Event, now: float, insist: bool) -> bool:
-        """Whether a plugin that is not simply active is called. PluginUnavailable if the request needs it."""
+        """Whether a plugin that is not active is called. PluginUnavailable if the request requires it."""
         if peer.state in JOINED and peer.breaker.admit(now):
             return True
         is_gone = peer.state not in JOINED
-        # A plugin that left of its own will, or that has not answered for long, does not fail later requests by what it
-        # declared; only what the operator requires counts.
+        # What a plugin declared does not fail requests after it has left or stopped answering; only the operator's
+        # `required` does.
         namespace = event.request.pod.namespace
         is_declared = policy.fail_request and not is_gone and not self._breaker_lets_go
         if insist or is_declared or policy.policy.requires(policy.number, namespace):
-            raise PluginUnavailable(peer.label, f"required for {event.rpc}, but {_standing(peer)}")
+            raise PluginUnavailable(peer.label, f"required for {event.rpc}, but {_unavailable_text(peer)}")
         return False
 
     def _failed(
@@ -261,7 +261,7 @@ class Invoker:
         caller_deadline: float | None,
         insist: bool,
     ) -> None:
-        """Draw the consequences of a failure, as the table of this module says; raises if the request fails."""
+        """Apply the table of this module to a failure; raises if the request fails."""
         now = monotonic()
         try:
             if self._name_plugins and isinstance(error, RpcError):
@@ -269,7 +269,7 @@ class Invoker:
             if not isinstance(error, NriError):
                 peer.breaker.abandoned()
                 raise self._plugin_error(peer, RpcError(2, str(error) or type(error).__name__), error)
-            if isinstance(error, OversizedMessage):  # it was not even asked
+            if isinstance(error, OversizedMessage):  # it was not asked
                 peer.breaker.abandoned()
                 raise error
             if not isinstance(error, _SILENT):
@@ -294,10 +294,10 @@ class Invoker:
                 _refuse(peer, event, error)
             event.note_missing_answer(peer.label, str(error))
         finally:
-            del error  # raised, it has this frame: they would keep each other, and the event
+            del error  # the error refers to this frame: break the reference cycle
 
     def _not_asked(self, peer: Peer, policy: EventPolicy, event: Event, insist: bool) -> None:
-        """Draw the consequences of a silence that has left an event no time: for the request, as of a late answer."""
+        """Handle a plugin for which the event has no time left: the request continues or fails as for a late answer."""
         fails_request = insist or self._refuses(peer, policy, event)
         peer.breaker.abandoned()
         if fails_request:
@@ -305,9 +305,9 @@ class Invoker:
         event.note_missing_answer(peer.label, "the event had no time left for it")
 
     def missed_turn(self, peer: Peer, policy: EventPolicy, event: Event, *, insist: bool = False) -> None:
-        """Draw the consequences for an event that has waited too long for its turn: as of a late answer.
+        """Handle an event that has waited too long for its turn, as for a late answer.
 
-        The plugin stays connected, whatever its policy: it is slow, and answers others. `insist` is that of `ask`.
+        The plugin stays connected, whatever its policy: it is slow, but it answers others. `insist` as in `ask`.
         """
         fails_request = insist or self._refuses(peer, policy, event)
         waited_s = turn_limit_s(policy.timeout_s)
@@ -321,34 +321,34 @@ class Invoker:
         event.note_missing_answer(peer.label, str(error))
 
     def _refuses(self, peer: Peer, policy: EventPolicy, event: Event) -> bool:
-        """Whether no answer fails the request; asked before the breaker hears of it."""
+        """Whether a missing answer fails the request; call it before the breaker records the miss."""
         if self._breaker_lets_go and peer.breaker.state is BreakerState.HALF_OPEN:
             return policy.policy.requires(policy.number, event.request.pod.namespace)
         return policy.must_answer(event.request.pod)
 
     def _plugin_error(self, peer: Peer, error: NriError, cause: Exception) -> NriError:
-        raised = with_plugin_name(peer.label, error) if self._name_plugins else error
-        if raised is not cause:
-            raised.__cause__ = cause
-        return raised
+        plugin_error = with_plugin_name(peer.label, error) if self._name_plugins else error
+        if plugin_error is not cause:
+            plugin_error.__cause__ = cause
+        return plugin_error
 
 
 def _reset(peer: Peer) -> None:
-    """Forget the missing answers of a plugin: it has answered more than it was asked before it was left out."""
+    """Reset the misses of a plugin that has answered, unless its breaker stays open."""
     if peer.breaker.answered():
         peer.signal(Signal.ANSWERED)
 
 
 def _miss(event: Event, peer: Peer, policy: EventPolicy, budget_s: float, now: float) -> None:
-    """Count an answer that did not come, and cut the plugin off or leave it out if its policy says so.
+    """Count a missing answer, and disconnect the plugin or leave it out if its policy says so.
 
     Args:
-        budget_s: how long the plugin had, in seconds: that we look at it later than that is not its silence.
+        budget_s: how long the plugin had, in seconds; the runtime's own delay does not count.
     """
     event.start_waiting(peer)
     share = budget_s / policy.timeout_s
-    rest = "" if share >= WHOLE_MISS_SHARE else ", which others' waiting had left it"
-    peer.last_error = what = f"no answer to {event.rpc} within {budget_s:.3g} s{rest}"
+    explanation = "" if share >= WHOLE_MISS_SHARE else ", the rest after other events' waiting"
+    peer.last_error = what = f"no answer to {event.rpc} within {budget_s:.3g} s{explanation}"
     breaker = peer.breaker
     breaker.silence_s += budget_s
     breaker.miss(now, share)
@@ -361,7 +361,7 @@ def _miss(event: Event, peer: Peer, policy: EventPolicy, budget_s: float, now: f
 
 
 def with_plugin_name(label: str, error: NriError) -> PluginError:
-    """The error for the runtime, made from a plugin's own: it carries the plugin's name."""
+    """Convert a plugin's error to the runtime's error, which has the plugin's name."""
     if not isinstance(error, RpcError):
         return PluginError(label, error.whole_text)
     if error.code == Code.PERMISSION_DENIED:
@@ -370,15 +370,15 @@ def with_plugin_name(label: str, error: NriError) -> PluginError:
 
 
 def without_plugin_name(label: str, error: RpcError) -> RpcError:
-    """Take the plugin's name out of a status text: it is there for runtimes that name no plugin, and we do."""
+    """Remove the plugin's name from a status text: it is for runtimes that do not add the name themselves."""
     for beginning in (f"plugin {label}: ", f"plugin {label} refused: "):
         if error.message.startswith(beginning):
             return RpcError(error.code, error.message.removeprefix(beginning))
     return error
 
 
-def _standing(peer: Peer) -> str:
-    """The standing of a plugin that cannot be asked, for an error's text."""
+def _unavailable_text(peer: Peer) -> str:
+    """The state of a plugin that cannot be asked, for an error's text."""
     state = "not connected" if peer.state is State.GONE else peer.state.value
     if peer.state is State.OPEN:
         state = f"left out after {count(peer.breaker.missed, 'request')} without an answer"
@@ -386,7 +386,7 @@ def _standing(peer: Peer) -> str:
 
 
 def _refuse(peer: Peer, event: Event, cause: NriError) -> NoReturn:
-    """Raise what the request fails with because of a plugin that gave no answer; the text is the reference's."""
+    """Raise the request's error for a missing answer; the text is the reference's."""
     kind = PluginTimeout if isinstance(cause, DeadlineExceeded) else PluginClosed
     error = kind(peer.label, f"failed to handle {event.rpc} request: {cause}")
     error.args = (f"plugin {peer.label} failed to handle {event.rpc} request: {cause}",)
@@ -394,4 +394,4 @@ def _refuse(peer: Peer, event: Event, cause: NriError) -> NoReturn:
     try:
         raise error
     finally:
-        del error, cause  # they have this frame, which must not keep them and the event
+        del error, cause  # they refer to this frame: break the reference cycle

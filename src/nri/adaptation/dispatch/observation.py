@@ -1,14 +1,14 @@
-"""Observed invokers: report to observers and reporters what happens between an event and its plugins.
+"""Observed invokers, which report to observers and reporters what happens between an event and its plugins.
 
-The dispatcher chooses the invoker of an event when the event starts, so no step on the way looks for observers:
+The dispatcher chooses the invoker of an event when the event starts, so no later step looks for observers:
 
 | attached | invoker | reported |
 |---|---|---|
-| nobody | `Invoker` | nothing |
+| nothing | `Invoker` | nothing |
 | an observer (metrics) | `ObservedInvoker` | answers and failures with their durations, merged answers |
 | a reporter (recorder, `nri top`) | `RecordedInvoker` | also begin and end of the event, and each request's bytes |
 
-Reports change nothing: an exception of an observer or reporter ends in `nri.adaptation.audit.reporting`.
+`nri.adaptation.audit.reporting` catches the exceptions of observers and reporters.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ class ObservedInvoker(Invoker):
     __slots__ = ()
 
     def plugin_answered(self, peer: Peer, event: Event, reply: bytes) -> None:
-        """Report an answer, and how long it took."""
+        """Report an answer, with its duration."""
         self._reporting.plugin_answered(peer.label, event.rpc, event.serial, reply, peer.latency_s)
 
     def plugin_failed(self, peer: Peer, event: Event, error: Exception, waited_s: float) -> None:
-        """Report a missing answer or an error, and how long it took."""
+        """Report a missing answer or an error, with its duration."""
         self._reporting.plugin_failed(peer.label, event.rpc, event.serial, error, waited_s)
 
     def reply_merged(self, peer: Peer, event: Event, message: Any, error: Exception | None = None) -> None:
-        """Report that an answer is part of the result, or why it is not."""
+        """Report that an answer was merged, or why it could not be."""
         self._reporting.reply_merged(peer.label, event.rpc, event.serial, message, error)
 
 
 class RecordedInvoker(ObservedInvoker):
-    """Reports also when an event begins and ends and what plugins are asked, with the bytes."""
+    """Also reports begin and end of an event, and the bytes of each request."""
 
     __slots__ = ()
 
     def event_starts(self, event: Event) -> None:
-        """Report, once, that the event has begun, before anything else of it."""
+        """Report the begin of the event, once, before its other steps."""
         if not event.reported:
             event.reported = True
             self._reporting.event_begins(event.rpc, event.serial, event.request_bytes())
@@ -65,16 +65,16 @@ class RecordedInvoker(ObservedInvoker):
         self._reporting.event_ends(event.rpc, event.serial, result, error, monotonic() - began)
 
     def wait_for_turn(self, place: Place, peer: Peer, event: Event, caller_deadline: float | None) -> Sent | None:
-        """Wait as `Invoker.wait_for_turn`; there is time before that to report that the event has begun."""
+        """Report the begin of the event, then wait as `Invoker.wait_for_turn`."""
         self.event_starts(event)
         return super().wait_for_turn(place, peer, event, caller_deadline)
 
     def plugin_asked(self, peer: Peer, event: Event) -> None:
-        """Report that a plugin is asked now; its request is on its way in most cases."""
+        """Report that a plugin is asked; its request has been sent in most cases."""
         self.event_starts(event)
         self._reporting.plugin_asked(peer.label, event.rpc, event.serial, event.request_bytes())
 
 
 def invokers(rules: Rules, reporting: Reporting) -> tuple[Invoker, ObservedInvoker, RecordedInvoker]:
-    """The invokers of a runtime: for nobody, for an observer, and for reporters with or without one."""
+    """The invokers of a runtime: without observers, for an observer, and for reporters with or without an observer."""
     return Invoker(rules, reporting), ObservedInvoker(rules, reporting), RecordedInvoker(rules, reporting)

@@ -1,8 +1,7 @@
-"""The reply to the runtime: what it is to apply, and `commit` or `abort` when its request has ended.
+"""The reply to the runtime: what it has to apply, and `commit` or `abort` when its request has ended.
 
-`Replies` makes one of an event that has passed all plugins, and notes its effects in the live state: the created
-container, updates of other containers, and what is kept for containers that are only being created. Nothing else does;
-the constructors of replies store their arguments. Next: `nri.adaptation.containers.inventory`, the live state.
+Only `Replies` applies the effects of an event to the live state: the created container, updates of other containers,
+and what is deferred until a container is created. The constructors of replies only store their arguments.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from nri.adaptation.containers.answer_order import (
     OrderedUpdates,
     no_updates,
 )
-from nri.adaptation.registration.kept_updates import report_left_out
+from nri.adaptation.registration.deferred_updates import report_left_out
 from nri.api import messages as m
 from nri.ttrpc.waiters import ARRIVALS
 
@@ -28,29 +27,29 @@ if TYPE_CHECKING:
     from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.audit.trail import AuditTrail
     from nri.adaptation.containers.answer_order import Numbers
-    from nri.adaptation.containers.inventory import Begun
+    from nri.adaptation.containers.inventory import CreationAnswers
     from nri.adaptation.containers.restoration import Restoration
     from nri.adaptation.containers.update_result import UpdateResult
     from nri.adaptation.dispatch.event import AnsweredEvent, CreateEvent, StopEvent, UpdateEvent
     from nri.adaptation.merge.side_updates import Ignored
-    from nri.adaptation.registration.kept_updates import KeptUpdates
+    from nri.adaptation.registration.deferred_updates import DeferredUpdates
 
 __all__ = ["CreateReply", "EventReply", "Replies", "StopReply", "UpdateReply"]
 
-#: At most this many bytes of answers are kept with a container, to work out which of them its resources are from when
-#: somebody asks; of larger ones it is worked out at once.
+#: Keep at most this many bytes of answers with a container, from which the order of its fields is worked out on demand;
+#: for larger answers it is worked out at once.
 _MAX_KEPT_ANSWER_BYTES: Final = 4096
 
 
 class EventReply:
-    """The common part of all replies: owners, and the two ways in which the runtime's request ends.
+    """The common part of all replies: owners, `commit` and `abort`.
 
     Attributes:
         updates: updates of other containers, for the runtime to apply, with their places in the order of answers.
         ignored: what plugins asked for and did not get, with reasons.
 
-    If the runtime fails to create its container after it has updated others, `abort` hands the update callback what
-    those had before; `commit` forgets that. Calling neither is harmless.
+    If the runtime fails to create its container after it has updated others, `abort` gives the update callback the
+    resources that those had before; `commit` forgets them. Calling neither is harmless.
     """
 
     __slots__ = ("_container_id", "_merge", "_numbers", "_open", "_trail", "ignored", "updates")
@@ -70,7 +69,7 @@ class EventReply:
 
     @property
     def owners(self) -> m.OwningPlugins:
-        """The owner of each field that was set, of the event's container and of those updated along with it."""
+        """The owner of each field that was set, in the event's container and in updated containers."""
         owners: m.OwningPlugins = self._merge.owners()
         return owners
 
@@ -78,12 +77,12 @@ class EventReply:
     def numbers(self) -> Numbers:
         """The places of the event's own container's resources in the order of answers, for its `FieldOrder`.
 
-        Values that only the runtime's own request has set count as older than all answers to it.
+        Values from the runtime's own request count as older than all answers to it.
         """
         return EventOrder(self._merge.ledger, self._numbers).of(self._container_id)
 
     def commit(self, results: Sequence[UpdateResult] = ()) -> None:
-        """Say that the runtime's request went well: its side updates hold.
+        """Confirm that the runtime's request succeeded: its side updates are final.
 
         Args:
             results: what became of the updates, for those who ask later (`nri why`); what is not named was applied.
@@ -93,14 +92,14 @@ class EventReply:
             self._open = False
 
     def abort(self, restore: Callable[[list[Restoration]], object] | None = None) -> list[m.ContainerUpdate]:
-        """Have the side updates undone, because the runtime's request failed.
+        """Undo the side updates, because the runtime's request failed.
 
-        The update callback gets what the containers had before, or what a later answer has set since, with values for
-        "not set" where kernels have one (no limit, 1024 shares). Updates that it could not apply are returned.
+        The update callback gets the resources that the containers had before, or that a later answer has set since,
+        with the kernel's values for "not set" (no limit, 1024 shares). Returns the updates that it could not apply.
 
         Args:
-            restore: called instead of the update callback: it gets the same as `Restoration`, which also names the
-                fields that were not set before.
+            restore: called instead of the update callback with `Restoration`s, which also name the fields that were not
+                set before.
         """
         still_open, self._open = self._open, False
         return self._trail.undo(self._event, self.updates, self, restore) if still_open else []
@@ -110,12 +109,12 @@ class CreateReply(EventReply):
     """The outcome of CreateContainer.
 
     Attributes:
-        adjust: the merged adjustment; always there, perhaps empty.
+        adjust: the merged adjustment; always present, perhaps empty.
         updates: updates of other containers, for the runtime to apply.
         ignored: what plugins asked for and did not get, with reasons.
     """
 
-    __slots__ = ("_kept_updates", "_waiting", "adjust")
+    __slots__ = ("_deferred_updates", "_waiting", "adjust")
 
     _event = "CreateContainer"
 
@@ -124,57 +123,58 @@ class CreateReply(EventReply):
         event: CreateEvent,
         trail: AuditTrail,
         updates: OrderedUpdates,
-        kept_updates: KeptUpdates,
+        deferred_updates: DeferredUpdates,
         *,
         waiting: bool,
     ) -> None:
-        """`waiting`: what answers want of other containers that are being created waits for `commit`."""
+        """`waiting`: updates of other containers that are being created wait for `commit`."""
         super().__init__(event, trail, updates)
         self.adjust: m.ContainerAdjustment = event.merge.adjust
-        self._kept_updates = kept_updates
+        self._deferred_updates = deferred_updates
         self._waiting = waiting
 
     def commit(self, results: Sequence[UpdateResult] = ()) -> None:
-        """Say that the container is created: its side updates hold.
+        """Confirm that the container is created: its side updates are final.
 
-        The update callback gets what plugins have asked for this container while it was being created, in this call.
+        This call gives the update callback the updates that plugins requested while the container was being created.
 
         Args:
             results: what became of the updates, for those who ask later (`nri why`); what is not named was applied.
         """
         super().commit(results)
-        self._kept_updates.runtime_commits = True
+        self._deferred_updates.runtime_commits = True
         if self._waiting:
             self._waiting = False
-            self._kept_updates.of_creation(self._container_id, self._merge.side, self._event, self._numbers)
+            self._deferred_updates.defer_for_creation(self._container_id, self._merge.side, self._event, self._numbers)
         if not self._trail.inventory.committed(self._container_id):
-            self._kept_updates.hand_over(self._container_id)
+            self._deferred_updates.hand_over(self._container_id)
 
     def abort(
         self, restore: Callable[[list[Restoration]], object] | None = None, *, reason: str = ""
     ) -> list[m.ContainerUpdate]:
-        """Forget the container, which could not be created, and have the side updates undone, as `EventReply.abort`.
+        """Forget the container, which could not be created, and undo the side updates, as `EventReply.abort`.
 
         Args:
-            restore: as there.
-            reason: why it could not, in the runtime's words: `nri why` shows it next to what plugins had changed.
+            restore: see `EventReply.abort`.
+            reason: the runtime's error text; `nri why` shows it next to the changes of plugins.
         """
         if self._waiting:
             self._waiting = False
-            self._trail.dropped(self._event, self._merge.side.kept, self._numbers)
+            self._trail.dropped(self._event, self._merge.side.deferred, self._numbers)
         self._trail.not_created(self._container_id, reason)
         return super().abort(restore)
 
     @property
     def evictions(self) -> list[m.ContainerEviction]:
-        """Containers that plugins want gone, as messages."""
+        """The evictions that plugins request, as messages."""
         return [
-            m.ContainerEviction(container_id=each.container_id, reason=each.reason) for each in self._merge.evictions
+            m.ContainerEviction(container_id=eviction.container_id, reason=eviction.reason)
+            for eviction in self._merge.evictions
         ]
 
     @property
     def container(self) -> m.Container:
-        """The container with the adjustment in it, as a further plugin would be shown it. Do not change it."""
+        """The adjusted container, as a further plugin would see it. Do not change it."""
         container: m.Container = self._merge.container
         return container
 
@@ -183,12 +183,12 @@ class UpdateReply(EventReply):
     """The outcome of UpdateContainer.
 
     Attributes:
-        resources: what the container is to have: the request with all changes; the request itself if there are none.
+        resources: the requested resources with all changes; those of the request itself if there are none.
         changed: whether a plugin changed it.
         updates: updates of other containers, for the runtime to apply.
-        evictions: containers that plugins want gone.
+        evictions: the evictions that plugins request.
         ignored: what plugins asked for and did not get, with reasons.
-        message: the reply as the reference gives it: the requested container's update is the last one.
+        message: the reply in the reference's form: the requested container's update is the last one.
     """
 
     __slots__ = ("changed", "evictions", "message", "resources")
@@ -220,86 +220,86 @@ class StopReply(EventReply):
 
 
 class Replies:
-    """Makes the replies to the runtime, and notes their effects in the live state. One object for all events.
+    """Creates the replies to the runtime, and applies their effects to the live state. One object for all events.
 
     Args:
         trail: the existing containers, and the records.
-        kept_updates: hands over updates that wait until a container is created.
-        reporting: gets the updates that are left out.
+        deferred_updates: hands over updates that wait until a container is created.
+        reporting: gets the ignored updates.
     """
 
-    __slots__ = ("_reporting", "kept_updates", "trail")
+    __slots__ = ("_reporting", "deferred_updates", "trail")
 
-    def __init__(self, trail: AuditTrail, kept_updates: KeptUpdates, reporting: Reporting) -> None:
-        self.trail, self.kept_updates, self._reporting = trail, kept_updates, reporting
+    def __init__(self, trail: AuditTrail, deferred_updates: DeferredUpdates, reporting: Reporting) -> None:
+        self.trail, self.deferred_updates, self._reporting = trail, deferred_updates, reporting
 
     def to_creation(self, event: CreateEvent) -> CreateReply:
-        """The reply to CreateContainer; from now on the container is created, unless `abort` says otherwise."""
+        """Create the reply to CreateContainer; the container counts as created until `abort`."""
         if event.original_request is None:
             _number_request(event)
-        trail, kept_updates, side = self.trail, self.kept_updates, event.merge.side
+        trail, deferred_updates, side = self.trail, self.deferred_updates, event.merge.side
         is_waiting, updates = False, no_updates()
         if side is not None:
-            is_waiting = kept_updates.runtime_commits
+            is_waiting = deferred_updates.runtime_commits
             created: list[m.ContainerUpdate] = []
             if is_waiting:
                 report_left_out(side, event.rpc, self._reporting)
             else:
                 created = self._keep(event)
-            updates = _in_order(event, [*side.updates(), *created])
-        reply = CreateReply(event, trail, updates, kept_updates, waiting=is_waiting)
+            updates = _ordered_updates(event, [*side.updates(), *created])
+        reply = CreateReply(event, trail, updates, deferred_updates, waiting=is_waiting)
         if updates:
             trail.updated(updates, reply)
         container_id, pod = event.container_id, event.request.pod
         answered = reply.adjust.linux.resources.SerializeToString()
         resources, replies = event.requested_resources + answered, event.replies
-        order: FieldOrder | Begun | None = None
-        if answered and len(replies) == 1:  # nearly always: the plugin's number is all that is to be kept
+        order: FieldOrder | CreationAnswers | None = None
+        if answered and len(replies) == 1:  # nearly always: only the plugin's number is needed
             order = (answered, event.numbers[replies[0][0]])
         elif answered and replies:
             order = _order_of_answers(event)
-        if trail.inventory.created(container_id, pod, resources, order, uncommitted=kept_updates.runtime_commits):
-            kept_updates.add(container_id)
+        if trail.inventory.created(container_id, pod, resources, order, uncommitted=deferred_updates.runtime_commits):
+            deferred_updates.add(container_id)
         return reply
 
     def to_update(self, event: UpdateEvent) -> UpdateReply:
-        """The reply to UpdateContainer; the container and others that answers update are noted as being updated."""
+        """Create the reply to UpdateContainer, and record the updated containers."""
         if event.original_request is None:
             _number_request(event)
         created = self._keep(event)
         message = event.merge.reply()
-        *others, requested = message.update
+        *side_updates, requested = message.update
         if created:
             del message.update[-1]
             message.update.extend([*created, requested])
-        reply = UpdateReply(event, self.trail, _in_order(event, [*others, *created]), message)
+        reply = UpdateReply(event, self.trail, _ordered_updates(event, [*side_updates, *created]), message)
         if reply.updates:
             self.trail.updated(reply.updates, reply)
         self.trail.inventory.updated(event.container_id, reply.resources, reply.numbers)
         return reply
 
     def to_stop(self, event: StopEvent) -> StopReply:
-        """The reply to StopContainer; other containers that answers update are noted as being updated."""
+        """Create the reply to StopContainer, and record the updated containers."""
         if event.original_request is None:
             _number_request(event)
         created = self._keep(event)
-        reply = StopReply(event, self.trail, _in_order(event, [*event.merge.reply().update, *created]))
+        reply = StopReply(event, self.trail, _ordered_updates(event, [*event.merge.reply().update, *created]))
         if reply.updates:
             self.trail.updated(reply.updates, reply)
         return reply
 
     def _keep(self, event: AnsweredEvent) -> list[m.ContainerUpdate]:
-        """Keep what answers want of containers that are only being created; returns updates of those created since."""
-        return self.kept_updates.of_event(event.merge.side, event.rpc, event.numbers, self._reporting)
+        """Defer updates of containers that are being created; returns those of containers that exist by now."""
+        return self.deferred_updates.defer_for_event(event.merge.side, event.rpc, event.numbers, self._reporting)
 
 
 def _number_request(event: AnsweredEvent) -> None:
-    """Give the runtime's request its place in the order of answers, if nobody has answered it."""
+    """Number the runtime's request in the order of answers, if no plugin answered it."""
     event.numbers[RUNTIME_REQUEST] = next(ARRIVALS)
 
 
-def _in_order(event: AnsweredEvent, updates: list[m.ContainerUpdate]) -> OrderedUpdates:
-    """Updates that an event asks for, with their places in the order of answers."""
+def _ordered_updates(event: AnsweredEvent, updates: list[m.ContainerUpdate]) -> OrderedUpdates:
+    """An event's updates with their places in the order of answers."""
     if not updates:
         return no_updates()
     order = EventOrder(event.merge.ledger, event.numbers)
@@ -307,7 +307,7 @@ def _in_order(event: AnsweredEvent, updates: list[m.ContainerUpdate]) -> Ordered
 
 
 def _order_of_answers(event: CreateEvent) -> FieldOrder | bytes:
-    """Which of several answers a creation's resources are from."""
+    """The answers that set a creation's resources, with their numbers."""
     answers = [(reply, event.numbers[label]) for label, reply in event.replies]
     is_small = sum(len(reply) for reply, _ in answers) <= _MAX_KEPT_ANSWER_BYTES
     return marshal.dumps(answers) if is_small else FieldOrder.of_creation(answers)

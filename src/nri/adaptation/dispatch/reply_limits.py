@@ -1,7 +1,6 @@
-"""Limits of a plugin's answer: its size and entries, and the length of the requests that it leads to. Pure.
+"""Limits of a plugin's answer: its size and entries, and the length of the requests that it leads to.
 
-The plugin that asks for too much is the one that fails, by name. `nri.adaptation.merge.limits` counts; how much of an
-answer is recorded is a limit of `nri.adaptation.audit.provenance`.
+The plugin that exceeds a limit fails the event, by name. `nri.adaptation.merge.limits` counts the entries.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nri.adaptation.merge import limits
-from nri.adaptation.peers.synchronize import ENVELOPE
+from nri.adaptation.peers.synchronize import ENVELOPE_BYTES
 from nri.errors import PluginError
 from nri.ttrpc.codes import Code
 from nri.ttrpc.frames import MAX_DATA
@@ -25,25 +24,25 @@ __all__ = [
     "validation_too_long",
 ]
 
-#: The most bytes that the request to a plugin may have.
-MAX_REQUEST_BYTES: Final = MAX_DATA - ENVELOPE
-#: The most that headers of fields add to a request for one answer, in bytes.
+#: The most bytes of a request to a plugin.
+MAX_REQUEST_BYTES: Final = MAX_DATA - ENVELOPE_BYTES
+#: The most bytes that the headers of fields add to a request for one answer.
 REPLY_HEADER_BYTES: Final = 64
 
 
 def oversized_reply(kind: Any, rpc: str, plugin: str, reply: bytes) -> PluginError | None:
-    """The error if an encoded answer is more than a plugin may ask for in an event; None if it is not."""
-    reason = limits.too_much(kind, reply, limits.MOST_ENTRIES, limits.MOST_BYTES)
+    """The error if an encoded answer exceeds the limits of an event, else None."""
+    reason = limits.excess(kind, reply, limits.MAX_ENTRIES, limits.MAX_BYTES)
     return PluginError(plugin, f"its reply to {rpc} {reason}", code=Code.RESOURCE_EXHAUSTED) if reason else None
 
 
 def check_next_request(rpc: str, plugin: str, original: bytes, request: bytes) -> None:
-    """Raise PluginError if the next request, with the answer of this plugin in it, is more than a message takes.
+    """Raise PluginError if the next request, with the answer of this plugin in it, is too long for a message.
 
     Args:
         rpc: the event.
         plugin: ``NN-name``.
-        original: the request as the runtime made it: no plugin is responsible for its length.
+        original: the runtime's own request, for whose length no plugin is responsible.
         request: the next request.
     """
     if len(request) > MAX_REQUEST_BYTES and len(request) > len(original):
@@ -52,6 +51,6 @@ def check_next_request(rpc: str, plugin: str, original: bytes, request: bytes) -
 
 
 def validation_too_long(rpc: str, plugin: str, size_bytes: int) -> PluginError:
-    """The error if the request to validators is more than a message takes; `plugin` has asked for most."""
+    """The error if the request to validators is too long for a message; `plugin` has the largest answer."""
     reason = f"its reply to {rpc} makes the request to validators {size_bytes} bytes long"
     return PluginError(plugin, f"{reason}, at most {MAX_REQUEST_BYTES} are sent", code=Code.RESOURCE_EXHAUSTED)

@@ -1,10 +1,9 @@
-"""Ask all validators at once whether a merged adjustment may stand. Fail closed: no answer is a refusal.
+"""Ask all validators at once whether a merged adjustment is acceptable. Fail closed: a missing answer is a refusal.
 
-The request shows the container as it was before any plugin touched it, the merged result, and who set what. Each
-validator is asked under its own lock and with its own timeout, in a thread of its own if there are several. The first
-refusal in order of completion counts. A validator that was there when the event passed the sync gate is asked, or the
-event is refused: one that has left in the meantime has agreed to nothing. The default validator takes part as a
-built-in plugin; its decision is `nri.policies.default_validator`. Next: `nri.adaptation.dispatch.invoker`.
+The request shows the container before any plugin changed it, the merged result, and the owner of each field. Each
+validator is asked under its own lock and with its own timeout, in a separate thread if there are several. The first
+refusal in order of completion counts. A validator that was connected when the event passed the sync gate is asked, or
+the event is refused: one that has left in the meantime has agreed to nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _CREATE: Final = BY_METHOD["create_container"]
 
 
 class _Validation:
-    """The default validator's handlers."""
+    """The default validator as an object with handlers."""
 
     def __init__(self, config: ValidatorConfig, rules: Rules) -> None:
         self._validator = DefaultValidator(config, rules)
@@ -54,14 +53,14 @@ class _Validation:
 
 
 def default_validators(config: ValidatorConfig | None, rules: Rules) -> list[BuiltinPlugin]:
-    """The default validator as a built-in plugin, if it is wanted."""
+    """The default validator as a built-in plugin, in a list; empty if it is off."""
     if config is None or not config.enable:
         return []
     return [BuiltinPlugin(INDEX, NAME, _Validation(config, rules))]
 
 
 def present(validators: Sequence[Peer], pod: m.PodSandbox) -> list[Peer]:
-    """Those of the validators that have not left, or without which this pod gets no containers."""
+    """The validators that are connected, or are required for this pod."""
     return [peer for peer in validators if peer.state is not State.GONE or _is_required(peer, pod)]
 
 
@@ -78,41 +77,41 @@ def validate(
     deadline: float | None,
     creation: Event | None = None,
 ) -> None:
-    """Ask the validators; ValidationRejected or PluginError if the adjustment may not stand.
+    """Ask the validators; ValidationRejected or PluginError if the adjustment is refused.
 
     Args:
         encoded: the request's bytes.
-        pod: the container's pod, by which policies choose.
+        pod: the container's pod, for filters of policies.
         deadline: the caller's, absolute in monotonic seconds; None for none.
-        creation: the event that is validated: a plugin's silence there counts here, and reporters get its serial.
+        creation: the validated event, whose silence budget continues here and whose serial reporters get.
     """
     event = Event(EventRequest.of_bytes(_SPEC, pod, encoded))
     if creation is not None:
-        event.serial, event.reported = creation.serial, True  # it is a part of that event, and no further one
+        event.serial, event.reported = creation.serial, True  # a part of that event, not a separate one
     silence = None if creation is None else creation.silence
     event.silence = SilenceBudget() if silence is None else silence.copy()
-    asked = [
+    recipients = [
         (peer, policy)
         for peer in validators
         if (policy := peer.event_policies[_SPEC.number]) is not None and policy.admits(pod)
     ]
-    if len(asked) == 1:
-        error = _verdict(invoker, *asked[0], event, deadline)
+    if len(recipients) == 1:
+        error = _verdict(invoker, *recipients[0], event, deadline)
         try:
             if error is not None:
                 raise error
         finally:
-            del error  # it has this frame: they would keep each other
+            del error  # the error refers to this frame: break the reference cycle
         return
     outcomes: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-    for peer, policy in asked:
+    for peer, policy in recipients:
         work = (outcomes, invoker, peer, policy, event, deadline)
         thread = threading.Thread(target=_put_verdict, args=work, name=f"nri-validator-{peer.label}", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:  # no threads are left for now
             outcomes.put(None if policy.policy.shadow else _not_asked(peer, error))
-    for outcome in [outcomes.get() for _ in asked]:
+    for outcome in [outcomes.get() for _ in recipients]:
         try:
             if outcome is not None:
                 raise outcome
@@ -130,14 +129,14 @@ def _put_verdict(
 ) -> None:
     try:
         outcomes.put(_verdict(invoker, peer, policy, event, deadline))
-    except BaseException as error:  # noqa: BLE001 - the waiting thread must hear of everything
+    except BaseException as error:  # noqa: BLE001 - the waiting thread must get every outcome
         outcomes.put(error)
 
 
 def _verdict(
     invoker: Invoker, peer: Peer, policy: EventPolicy, event: Event, deadline: float | None
 ) -> NriError | None:
-    """One validator's verdict as the error to raise; None if it agrees."""
+    """Ask one validator; returns the error to raise, None if it agrees."""
     event.start_waiting(peer)
     limit = turn_deadline(monotonic(), turn_limit_s(policy.timeout_s) if peer.turn_s else 0.0, deadline)
     try:
@@ -162,8 +161,8 @@ def _verdict(
         verdict = m.ValidateContainerAdjustmentResponse.FromString(reply or b"")
     except NriError as error:
         return _no_verdict(peer, error)
-    except Exception as error:  # noqa: BLE001 - a verdict that cannot be read is none
-        return None if policy.policy.shadow else PluginError(peer.label, f"its verdict cannot be read: {error}")
+    except Exception as error:  # noqa: BLE001 - an invalid verdict is no agreement
+        return None if policy.policy.shadow else PluginError(peer.label, f"its verdict is invalid: {error}")
     finally:
         peer.lock.release()
     if verdict.reject and not policy.policy.shadow:
@@ -172,16 +171,16 @@ def _verdict(
 
 
 def _not_asked(peer: Peer, cause: RuntimeError) -> PluginError:
-    """The error for the runtime where no thread could be started that would have asked a validator."""
-    step = "it was not asked; give the runtime more threads: TasksMax of its unit, or pids.max of its cgroup"
+    """The error for a validator that was not asked, because no thread could be started."""
+    step = "it was not asked; allow the runtime more threads: TasksMax of its unit, or pids.max of its cgroup"
     error = PluginError(peer.label, f"{failure(peer.label, cause)} ({step})")
     error.args = (error.reason,)
     return error
 
 
 def _no_verdict(peer: Peer, error: NriError) -> PluginError:
-    """The error for the runtime where a validator has given none."""
-    kind = type(error) if isinstance(error, PluginError) else PluginError  # a late one raises PluginTimeout
+    """The error for a validator without a verdict."""
+    kind = type(error) if isinstance(error, PluginError) else PluginError  # PluginTimeout for a late one
     wrapped = kind(peer.label, str(error), code=getattr(error, "code", None), message=getattr(error, "message", None))
     wrapped.args = (failure(peer.label, error.__cause__ or error),)
     wrapped.__cause__ = error

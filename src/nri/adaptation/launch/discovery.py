@@ -1,8 +1,8 @@
-"""Find the plugins that are installed on this machine: `NN-name` in the plugin folder, its configuration beside.
+"""Find the installed plugins of this machine: `NN-name` in the plugin folder, with their configuration.
 
-Reads, decides, and starts nothing. A file that cannot be a plugin is reported and skipped (reference mode: it ends the
-start of NRI). A plugin runs with the runtime's rights, so a file that others decide about is refused
-(`nri.adaptation.launch.trusted`), here and at each start. Next: `nri.adaptation.launch.process`.
+A file that cannot be a plugin is reported and skipped (reference mode: it fails the start of NRI). A plugin runs with
+the runtime's rights, so a file that other users can change is refused (`nri.adaptation.launch.trusted`), here and at
+each start.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from nri.errors import ConfigError
 from nri.files import open_regular
 from nri.rules import Rules
 
-__all__ = ["Found", "Skipped", "config_text", "discover"]
+__all__ = ["PluginFile", "Skipped", "config_text", "discover"]
 
-#: The longest configuration of a plugin.
-CONFIG_BYTES = 1 << 20
+#: The longest configuration of a plugin, in bytes.
+MAX_CONFIG_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A plugin that can be launched, or loaded if it is WebAssembly."""
+class PluginFile:
+    """The file of a plugin that can be launched, or loaded if it is WebAssembly."""
 
     path: str
     index: str
@@ -42,14 +42,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A file that is not launched, and why."""
+    """A file that is not launched, with the reason."""
 
     path: str
     reason: str
 
 
-def discover(folder: str, rules: Rules = Rules.DEFAULT) -> tuple[list[Found], list[Skipped]]:
-    """The plugins of a folder in order of their names. A folder that is missing has none.
+def discover(folder: str, rules: Rules = Rules.DEFAULT) -> tuple[list[PluginFile], list[Skipped]]:
+    """The plugins of a folder in order of their names. A missing folder has no plugins.
 
     Raises ConfigError for a bad name in reference mode, and for a folder that cannot be read.
     """
@@ -59,17 +59,17 @@ def discover(folder: str, rules: Rules = Rules.DEFAULT) -> tuple[list[Found], li
         return [], []
     except OSError as error:
         raise ConfigError(folder, "", f"failed to discover plugins: {error.strerror}") from None
-    found: list[Found] = []
+    plugins: list[PluginFile] = []
     skipped: list[Skipped] = []
     for entry in entries:
-        # Like the reference, the entry itself is looked at: a link always counts as executable.
+        # As in the reference, the entry itself is checked: a link always counts as executable.
         try:
             mode = entry.stat(follow_symlinks=False).st_mode
         except FileNotFoundError:
-            continue  # it is just being tidied up
+            continue  # removed meanwhile
         if stat.S_ISDIR(mode) or not mode & 0o111:
             continue
-        reason, wasm = _look_at(entry.path)
+        reason, wasm = _examine(entry.path)
         try:
             index, name = naming.split_file_name(entry.name)
         except ValueError as error:
@@ -80,16 +80,16 @@ def discover(folder: str, rules: Rules = Rules.DEFAULT) -> tuple[list[Found], li
         if reason and rules.bad_files_skipped:
             skipped.append(Skipped(entry.path, reason))
         else:
-            found.append(Found(entry.path, index, name, wasm))
-    return found, skipped
+            plugins.append(PluginFile(entry.path, index, name, wasm))
+    return plugins, skipped
 
 
-def _look_at(path: str) -> tuple[str, bool]:
-    """Say why a file with a good name is not launched, or "" if it is; and whether it is WebAssembly."""
+def _examine(path: str) -> tuple[str, bool]:
+    """The reason why a file with a valid name is not launched, or ""; and whether it is WebAssembly."""
     if not _is_text(path):
-        return "its name is not UTF-8 text", False  # messages could not hold it
+        return "its name is not UTF-8 text", False  # messages cannot contain it
     if not os.path.basename(path).isprintable():
-        return "its name has characters that do not print", False  # it could forge a line of a log
+        return "its name has unprintable characters", False  # it could forge a log line
     try:
         with TrustedFile(path) as file:
             if is_wasm(file):
@@ -98,7 +98,7 @@ def _look_at(path: str) -> tuple[str, bool]:
     except UntrustedError as error:
         return str(error), False
     except OSError as error:
-        return f"it cannot be looked at: {error.strerror}", False
+        return f"it cannot be examined: {error.strerror}", False
     return "", False
 
 
@@ -111,35 +111,35 @@ def _is_text(path: str) -> bool:
 
 
 def _read(path: str) -> bytes:
-    """The content of a regular file. OSError also for anything else, which is not waited for, and if it is too long."""
+    """Read a regular file. OSError also for any other kind of file, without waiting for it, and if it is too long."""
     with open(path, "rb", opener=open_regular) as file:
-        data = file.read(CONFIG_BYTES + 1)
-    if len(data) > CONFIG_BYTES:
-        raise OSError(errno.EFBIG, f"more than {CONFIG_BYTES >> 20} MiB")
+        data = file.read(MAX_CONFIG_BYTES + 1)
+    if len(data) > MAX_CONFIG_BYTES:
+        raise OSError(errno.EFBIG, f"more than {MAX_CONFIG_BYTES >> 20} MiB")
     return data
 
 
 def _read_trusted(path: str) -> bytes:
-    """The content of a regular file that only root and our own user decide about, as `_read`."""
+    """Read a regular file that only root and the runtime's user can change, as `_read`."""
     try:
         with TrustedFile(path) as file:
-            data = file.read(CONFIG_BYTES + 1)
+            data = file.read(MAX_CONFIG_BYTES + 1)
     except UntrustedError as error:
         if not os.path.lexists(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
         raise OSError(errno.EPERM, str(error)) from None
-    if len(data) > CONFIG_BYTES:
-        raise OSError(errno.EFBIG, f"more than {CONFIG_BYTES >> 20} MiB")
+    if len(data) > MAX_CONFIG_BYTES:
+        raise OSError(errno.EFBIG, f"more than {MAX_CONFIG_BYTES >> 20} MiB")
     return data
 
 
 def config_text(folder: str, index: str, name: str, *, trusted: bool = False) -> tuple[str, str | None]:
-    """A plugin's drop-in configuration and the file that it comes from: the first that exists, else ("", None).
+    """A plugin's drop-in configuration and its file: the first that exists, else ("", None).
 
     Args:
-        trusted: only a file that root and our own user alone decide about.
+        trusted: only a file that only root and the runtime's user can change.
 
-    Raises ConfigError for a file that is there and cannot be read.
+    Raises ConfigError for a file that exists and cannot be read.
     """
     read = _read_trusted if trusted else _read
     for file_name in naming.config_file_names(index, name):
@@ -149,7 +149,7 @@ def config_text(folder: str, index: str, name: str, *, trusted: bool = False) ->
         except FileNotFoundError:
             continue
         except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
             raise ConfigError(
                 path, "", f"the configuration of plugin {index}-{name} cannot be read: {reason}"
             ) from None

@@ -1,8 +1,4 @@
-"""The plugins that are installed on this machine, all together: found, started, watched, ended.
-
-`nri.adaptation.launch.discovery` says which files count as one. Next: `nri.adaptation.launch.supervisor`, which says
-what a single one goes through.
-"""
+"""All installed plugins of this machine, with one supervisor each."""
 
 from __future__ import annotations
 
@@ -32,8 +28,8 @@ class Installed:
     """The supervisors of all installed plugins.
 
     Args:
-        folder: where the plugins are.
-        config_folder: where their configuration is.
+        folder: the folder of the plugins.
+        config_folder: the folder of their configuration.
     """
 
     def __init__(
@@ -56,15 +52,15 @@ class Installed:
         return label in self._supervisors
 
     def start(self) -> None:
-        """Launch what is there and wait until each takes part or failed. ConfigError if the folder is unreadable."""
-        found, skipped = discover(self._folder, self._settings.rules)
+        """Launch all plugins and wait until each is active or has failed. ConfigError if the folder is unreadable."""
+        plugins, skipped = discover(self._folder, self._settings.rules)
         for file in skipped:
             log.error("not a plugin, skipped: %s: %s", plain(file.path), plain(file.reason))
         self._supervisors = {
-            each.label: Supervisor(
-                each, self._config_folder, self._settings, self._policies, self._registry, self._interceptors
+            plugin.label: Supervisor(
+                plugin, self._config_folder, self._settings, self._policies, self._registry, self._interceptors
             )
-            for each in found
+            for plugin in plugins
         }
         for supervisor in self._supervisors.values():
             supervisor.start()
@@ -74,17 +70,17 @@ class Installed:
             supervisor.started.wait(max(0.0, deadline - monotonic()))
 
     def nudge(self) -> None:
-        """Look whether the plugin that has just joined or left is one of these."""
+        """Wake all supervisors: a plugin has joined or left."""
         for supervisor in list(self._supervisors.values()):
             supervisor.nudge()
 
     def stop(self) -> None:
-        """Start no plugin any more, and end those that run."""
+        """Stop restarting plugins, and end those that run."""
         for supervisor in self._supervisors.values():
             supervisor.stop()
 
     def join(self, deadline: float) -> None:
-        """Wait until all have ended; those that have not by then are killed."""
+        """Wait until all have ended; kill the others at the deadline."""
         for supervisor in self._supervisors.values():
             supervisor.join(deadline)
 

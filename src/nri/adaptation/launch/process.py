@@ -1,9 +1,9 @@
-"""Start an installed plugin as the reference does, and know when and how it ended.
+"""Start an installed plugin as the reference does, and record when and how it ended.
 
 The contract: the plugin's end of a socket pair as descriptor 3, an environment of exactly three variables, no
-arguments, the runtime's working directory, stdin and stdout at /dev/null. Only stderr differs: it is a pipe, whose last
-lines are kept, because they are what an operator needs when a plugin dies. Of the runtime's own descriptors it inherits
-none, whatever the libraries of the runtime forget to mark. Next: `nri.adaptation.launch.supervisor`.
+arguments, the runtime's working directory, stdin and stdout at /dev/null. Only stderr differs: it is a pipe whose last
+lines are kept. The plugin inherits none of the runtime's own descriptors, even if a library of the runtime forgot to
+mark them.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from nri.adaptation.launch.last_words import LastWords
+from nri.adaptation.launch.stderr_tail import StderrTail
 from nri.api import naming
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nri.adaptation.launch.discovery import Found
+    from nri.adaptation.launch.discovery import PluginFile
     from nri.adaptation.launch.trusted import TrustedFile
 
 __all__ = ["Process"]
 
-#: How much is read at one time, and how long a plugin that has written more has to wait then, in seconds.
+#: How much of stderr is read at one time, and how long a plugin that has written more has to wait, in seconds.
 DRAIN_BYTES = 65536
 DRAIN_READS = 8
 PAUSE_S = 0.05
-#: Descriptors that other threads may open while a plugin is being started.
-NEW_DESCRIPTORS = 64
+#: The most descriptors that other threads may open while a plugin is being started.
+MAX_NEW_DESCRIPTORS = 64
 
 
 class Process:
@@ -43,67 +43,67 @@ class Process:
     Attributes:
         socket: the runtime's end of the pair.
         pid: process id.
-        status: how it ended, in words; "" while it runs.
-        failed: whether it ended otherwise than with code 0.
+        status: how it ended, as text; "" while it runs.
+        failed: whether it ended in another way than with code 0.
     """
 
-    def __init__(self, found: Found, file: TrustedFile | None = None) -> None:
+    def __init__(self, plugin: PluginFile, file: TrustedFile | None = None) -> None:
         """Start the plugin. OSError if it cannot be started.
 
-        `file`: what was found at its path and looked at; a program is started from there, a script by its path.
+        `file`: the checked file at its path; a program is started from it, a script by its path.
         """
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        own: list[int] = []  # descriptors that stay
-        passing: list[int] = []  # descriptors that are the child's
+        runtime_end, plugin_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        kept_fds: list[int] = []  # descriptors that the runtime keeps
+        child_fds: list[int] = []  # descriptors of the child
         self.pid = 0
         try:
             read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-            own.append(read)
-            passing.append(write)
+            kept_fds.append(read)
+            child_fds.append(write)
             self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-            own.append(self._wake)
-            # Away from 0 to 3, which the child's own descriptors are to become.
-            for fd in (theirs.fileno(), write):
-                passing.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10))  # noqa: PERF401 - none is forgotten
+            kept_fds.append(self._wake)
+            # Numbers above 3: 0 to 3 are the child's descriptors.
+            for fd in (plugin_end.fileno(), write):
+                child_fds.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10))  # noqa: PERF401 - all are closed if one fails
             os.set_blocking(write, True)
             self.pid = os.posix_spawn(
-                (file.executable if file is not None else "") or found.path,
-                [found.path],
-                {naming.ENV_NAME: found.name, naming.ENV_IDX: found.index, naming.ENV_SOCKET: "3"},
+                (file.executable if file is not None else "") or plugin.path,
+                [plugin.path],
+                {naming.ENV_NAME: plugin.name, naming.ENV_IDX: plugin.index, naming.ENV_SOCKET: "3"},
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                     (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-                    (os.POSIX_SPAWN_DUP2, passing[2], 2),
-                    (os.POSIX_SPAWN_DUP2, passing[1], 3),
-                    *_closing(-1 if file is None else file.folder),
+                    (os.POSIX_SPAWN_DUP2, child_fds[2], 2),
+                    (os.POSIX_SPAWN_DUP2, child_fds[1], 3),
+                    *_closing_actions(-1 if file is None else file.folder),
                 ],
                 setsigmask=[],
                 setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGHUP, signal.SIGTERM],
             )
             self._end = os.pidfd_open(self.pid)
         except BaseException:
-            ours.close()
-            for fd in own:
+            runtime_end.close()
+            for fd in kept_fds:
                 os.close(fd)
-            if self.pid:  # it runs already, and could not be watched
+            if self.pid:  # it runs, but cannot be watched
                 os.kill(self.pid, signal.SIGKILL)
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(self.pid, 0)
             raise
         finally:
-            theirs.close()
-            for fd in passing:
+            plugin_end.close()
+            for fd in child_fds:
                 os.close(fd)
-        self.socket = ours
+        self.socket = runtime_end
         self.status = ""
         self.failed = False
         self._stderr = read
         self._stderr_ended = self._flooded = False
         self._closing = threading.Lock()
-        self._words = LastWords()
+        self._stderr_tail = StderrTail()
 
     def wait(self, look: Callable[[], float]) -> None:
-        """Read stderr until the process has ended, and reap it. Blocks: for a thread of its own.
+        """Read stderr until the process has ended, and reap it. Blocks: call it in a separate thread.
 
         `look` is called at once, after every `nudge`, and when as many seconds have passed as it returned.
         """
@@ -123,7 +123,7 @@ class Process:
             self._end = self._stderr = self._wake = -1
 
     def _poll(self, seconds: float) -> set[int]:
-        """Wait; returns the descriptors that are ready. A plugin that floods its stderr is not read for a moment."""
+        """Wait and return the ready descriptors. A plugin that floods its stderr is not read for a moment."""
         poll = select.poll()
         poll.register(self._end, select.POLLIN)
         poll.register(self._wake, select.POLLIN)
@@ -148,7 +148,7 @@ class Process:
                     signal.pidfd_send_signal(self._end, signal.SIGKILL)
 
     def _drain(self) -> None:
-        """Take what is in the pipe, but no more than a healthy plugin writes at one time."""
+        """Read the pipe, but no more than a healthy plugin writes at one time."""
         for _ in range(DRAIN_READS):
             try:
                 data = os.read(self._stderr, DRAIN_BYTES)
@@ -157,13 +157,13 @@ class Process:
             if not data:
                 self._stderr_ended = True
                 return
-            self._words.add(data)
+            self._stderr_tail.add(data)
         self._flooded = True
 
     def _reap(self) -> None:
         try:
             _, status = os.waitpid(self.pid, 0)
-        except ChildProcessError:  # the embedding program reaps all children itself
+        except ChildProcessError:  # the embedding program reaps all children
             self.status, self.failed = "ended", True
             return
         code = os.waitstatus_to_exitcode(status)
@@ -173,28 +173,28 @@ class Process:
     @property
     def last_words(self) -> str:
         """The last lines that the plugin wrote to stderr, each of them plain (`nri.text`)."""
-        return self._words.text
+        return self._stderr_tail.text
 
 
-def _closing(but: int) -> list[tuple[int, int]]:
-    """The file actions that leave a child no descriptor above 3, but one that it needs until it is another program.
+def _closing_actions(needed_fd: int) -> list[tuple[int, int]]:
+    """The file actions that close a child's descriptors above 3, except one that it needs until `exec`.
 
-    Only those that are not marked close-on-exec matter, but another thread may just be opening one: it gets the lowest
-    free number, which is at most as high as there are descriptors.
+    Only those without close-on-exec matter. Another thread may be opening one at the moment: it gets the lowest free
+    number, which is at most the number of descriptors.
     """
     inherited = {int(name) for name in os.listdir("/proc/self/fd")}
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = len(inherited) + NEW_DESCRIPTORS
+    highest = len(inherited) + MAX_NEW_DESCRIPTORS
     numbers = {fd for fd in inherited if fd >= highest and _is_inherited(fd)}
     numbers.update(range(4, highest if limit == resource.RLIM_INFINITY else min(highest, limit)))
-    return [(os.POSIX_SPAWN_CLOSE, fd) for fd in sorted(numbers) if fd not in (0, 1, 2, 3, but)]
+    return [(os.POSIX_SPAWN_CLOSE, fd) for fd in sorted(numbers) if fd not in (0, 1, 2, 3, needed_fd)]
 
 
 def _is_inherited(fd: int) -> bool:
     try:
         return os.get_inheritable(fd)
     except OSError:
-        return False  # it was the one with which the folder was read
+        return False  # the descriptor with which the folder was read
 
 
 def _signal_name(number: int) -> str:

@@ -1,8 +1,8 @@
-"""Start one run of an installed plugin: as a process, or in this one if its file is WebAssembly.
+"""Start one run of an installed plugin: as a process, or inside the runtime if its file is WebAssembly.
 
-A file's kind shows in its first bytes, never in its name, and is looked at each time, in the very file that is then
-started. WebAssembly is never executed. It needs wasmtime, an extra that is imported for it alone; what was compiled is
-kept while the file stays the same. Next: `nri.adaptation.launch.process`, `nri.adaptation.launch.wasm`.
+The first bytes of a file show its kind, never its name; they are checked at each start, in the very file that is then
+started. Wasmtime, an optional dependency, is imported only for WebAssembly; compiled code is kept while the file stays
+the same.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nri.files import open_regular
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from nri.adaptation.launch.discovery import Found
+    from nri.adaptation.launch.discovery import PluginFile
     from nri.adaptation.launch.wasm.program import Program
     from nri.adaptation.registration.registry import Registry
     from nri.ttrpc import Interceptor
@@ -31,7 +31,7 @@ __all__ = ["Run", "Starter"]
 
 
 class Run(Protocol):
-    """One run of a plugin, for the thread that looks after it."""
+    """One run of a plugin, for its supervisor's thread."""
 
     status: str
     failed: bool
@@ -54,14 +54,14 @@ class Starter:
     """Starts the runs of one plugin.
 
     Args:
-        trusted: only files that root and our own user alone decide about.
-        all_events: a file of WebAssembly must have the functions of all events.
-        cache: where its compiled code is kept; None for nowhere.
+        trusted: only files that only root and the runtime's user can change.
+        all_events: a WebAssembly file must have the functions of all events.
+        cache: the folder for compiled code; None for no cache.
     """
 
     def __init__(
         self,
-        found: Found,
+        plugin: PluginFile,
         registry: Registry,
         interceptors: Sequence[Interceptor] = (),
         *,
@@ -69,16 +69,16 @@ class Starter:
         all_events: bool = False,
         cache: str | None = None,
     ) -> None:
-        self._found, self._registry, self._interceptors = found, registry, interceptors
+        self._plugin, self._registry, self._interceptors = plugin, registry, interceptors
         self._trusted, self._all_events, self._cache = trusted, all_events, cache
         self._program: Program | None = None
         self._refused: tuple[bytes, ConfigError] | None = None
-        #: The name of this plugin's runs, as peers have it.
-        self.kind = WASM if found.wasm else LAUNCHED
+        #: The kind of this plugin's runs, as in `Peer`.
+        self.kind = WASM if plugin.wasm else LAUNCHED
 
     def start(self, config: str) -> tuple[Run, Peer]:
-        """Start a run that is given `config`. ConfigError, UntrustedError or OSError if it cannot be started."""
-        path = self._found.path
+        """Start a run with the configuration `config`. ConfigError, UntrustedError or OSError if that fails."""
+        path = self._plugin.path
         if not self._trusted:
             data = _read_if_wasm(path)
             return self._load(data, config) if data else self._launch(config)
@@ -89,43 +89,43 @@ class Starter:
             return self._launch(config, trusted)
 
     def join(self, peer: Peer) -> None:
-        """Have a run that was started take part."""
+        """Register a started run."""
         if isinstance(peer, RemotePeer):
             self._registry.connect(peer)
         else:
             self._registry.admit(peer)
 
     def _launch(self, config: str, file: TrustedFile | None = None) -> tuple[Run, Peer]:
-        found, self.kind = self._found, LAUNCHED
-        process = Process(found, file)
+        plugin, self.kind = self._plugin, LAUNCHED
+        process = Process(plugin, file)
         peer = RemotePeer(
             self._registry, process.socket, LAUNCHED,
-            index=found.index, name=found.name, pid=process.pid, uid=os.geteuid(), interceptors=self._interceptors,
+            index=plugin.index, name=plugin.name, pid=process.pid, uid=os.geteuid(), interceptors=self._interceptors,
         )  # fmt: skip
         peer.config = config
         return process, peer
 
     def _load(self, data: bytes, config: str) -> tuple[Run, Peer]:
-        found, self.kind = self._found, WASM
+        plugin, self.kind = self._plugin, WASM
         if missing():
-            raise ConfigError(found.path, "", INSTALL)
+            raise ConfigError(plugin.path, "", INSTALL)
         if len(data) > CODE_BYTES:
-            raise ConfigError(found.path, "", f"the plugin has more than {CODE_BYTES >> 20} MiB")
+            raise ConfigError(plugin.path, "", f"the plugin is larger than {CODE_BYTES >> 20} MiB")
         from nri.adaptation.launch.wasm.instance import Instance
 
-        instance = Instance(f"{WASM}:{found.label}", self._compiled(data))
-        return instance, WasmPeer(self._registry, found.index, found.name, instance, config, os.geteuid())
+        instance = Instance(f"{WASM}:{plugin.label}", self._compiled(data))
+        return instance, WasmPeer(self._registry, plugin.index, plugin.name, instance, config, os.geteuid())
 
     def _compiled(self, data: bytes) -> Program:
-        """The file's program, compiled only if the file is another one than the last time."""
+        """The file's program, compiled only if its content has changed."""
         from nri.adaptation.launch.wasm.program import Program, digest_of
 
         digest = digest_of(data)
         if self._refused is not None and self._refused[0] == digest:
-            raise ConfigError(self._found.path, "", self._refused[1].reason)
+            raise ConfigError(self._plugin.path, "", self._refused[1].reason)
         if self._program is None or self._program.digest != digest:
             try:
-                self._program = Program(self._found.path, data, cache=self._cache, all_events=self._all_events)
+                self._program = Program(self._plugin.path, data, cache=self._cache, all_events=self._all_events)
             except ConfigError as error:
                 self._refused = digest, error
                 raise
@@ -133,7 +133,7 @@ class Starter:
 
 
 def _read_if_wasm(path: str) -> bytes:
-    """The content of a file of WebAssembly; b"" for any other."""
+    """The content of a WebAssembly file; b"" for any other."""
     try:
         with open(path, "rb", opener=open_regular) as file:
             begin = file.read(len(MAGIC))

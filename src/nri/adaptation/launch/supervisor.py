@@ -1,9 +1,9 @@
-"""Keep one installed plugin running: launch it, watch it and its configuration, start it again as its policy says.
+"""Keep one installed plugin running: launch it, watch it and its configuration, restart it as its policy says.
 
-One thread per plugin, which reads its stderr anyway. A run ends when its process ends; a process whose connection is
-gone is killed, because a launched plugin cannot connect again. A failed run is followed by a wait (`nri.backoff`); many
-short ones in a row are a crash loop, which is a state to be seen and not an end to trying. Every return is a full
-handshake, so the plugin is synchronized again. Next: `nri.adaptation.launch.start`, for both kinds of runs.
+One thread per plugin, which also reads its stderr. A run ends when its process ends; a process that has lost its
+connection is killed, because a launched plugin cannot connect again. A failed run is followed by a wait
+(`nri.backoff`); many short ones in a row are a crash loop, in which restarts continue. Every restart is a full
+handshake, so the plugin is synchronized again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from nri.text import plain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nri.adaptation.launch.discovery import Found
+    from nri.adaptation.launch.discovery import PluginFile
     from nri.adaptation.launch.start import Run
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.policy import Policies
@@ -43,9 +43,9 @@ __all__ = ["Supervisor"]
 
 log = logging.getLogger("nri.adaptation")
 
-#: How often the configuration file is looked at, in seconds.
+#: How often the configuration file is checked, in seconds.
 LOOK_S = 1.0
-#: How long a plugin has between the end of its connection and being killed, in seconds.
+#: The time between the end of a plugin's connection and its kill, in seconds.
 GRACE_S = 1.0
 
 
@@ -53,32 +53,32 @@ class Supervisor:
     """One installed plugin.
 
     Attributes:
-        peer: the present connection, or the last one.
-        last_words: what it wrote to stderr before it ended the last time.
+        peer: the present or last connection.
+        last_words: its last lines on stderr before it ended the last time.
         restarts: how often it was started again.
     """
 
     def __init__(
         self,
-        found: Found,
+        plugin: PluginFile,
         config_folder: str,
         settings: RuntimeSettings,
         policies: Policies,
         registry: Registry,
         interceptors: Sequence[Interceptor] = (),
     ) -> None:
-        self.found = found
+        self.plugin = plugin
         self.peer: Peer | None = None
         self.last_words = ""
         self.restarts = 0
-        #: Set as soon as the first run has come to something: it takes part, or it failed.
+        #: Set as soon as the first run is active or has failed.
         self.started = threading.Event()
         self._folder = config_folder
         self._settings = settings
         self._policies = policies
         rules = settings.rules
         self._starter = Starter(
-            found, registry, interceptors,
+            plugin, registry, interceptors,
             trusted=rules.bad_files_skipped, all_events=not rules.wasm_events_optional, cache=settings.wasm_cache,
         )  # fmt: skip
         self._backoff = Backoff()
@@ -88,11 +88,11 @@ class Supervisor:
         self._gone_since = 0.0
         self._changed = False
         self._is_refused = False  # the last launch did not start the program
-        self._thread = threading.Thread(target=self._run, name=f"nri-plugin-{found.label}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"nri-plugin-{plugin.label}", daemon=True)
 
     @property
     def state(self) -> State:
-        """The state of the plugin, between two connections as well."""
+        """The state of the plugin, also between two connections."""
         if self._process is not None and self.peer is not None:
             return self.peer.state
         if self._is_refused:
@@ -103,26 +103,26 @@ class Supervisor:
     def health(self) -> PluginHealth:
         """The health of the plugin, whether it runs or not."""
         state, peer = self.state, self.peer
-        told: Any = {"restarts": self.restarts, "last_words": self.last_words}
+        details: Any = {"restarts": self.restarts, "last_words": self.last_words}
         if peer is not None:
             if state is State.NOT_LAUNCHED:
-                told["last_error"] = self.last_words
-            return replace(health_of(peer), state=state_word(state), stage=state.value, **told)
+                details["last_error"] = self.last_words
+            return replace(health_of(peer), state=state_word(state), stage=state.value, **details)
         word = state_word(state) if self.started.is_set() else "starting"
-        return PluginHealth(self.found.label, self._starter.kind, word, word, last_error=self.last_words, **told)
+        return PluginHealth(self.plugin.label, self._starter.kind, word, word, last_error=self.last_words, **details)
 
     def start(self) -> None:
-        """Launch the plugin, and go on in the background."""
+        """Launch the plugin in the background."""
         self._thread.start()
 
     def nudge(self) -> None:
-        """Something has changed: look at once."""
+        """Wake the thread, because something has changed."""
         process = self._process
         if process is not None:
             process.nudge()
 
     def stop(self) -> None:
-        """Start the plugin no more, and end it soon; `join` waits for that."""
+        """Stop restarting the plugin, and end it soon; `join` waits for that."""
         self._stopping.set()
         self.nudge()
 
@@ -143,23 +143,23 @@ class Supervisor:
             try:
                 failed = self._run_once()
             except Exception as error:
-                log.exception("plugin %s: an error of the runtime ends its run", plain(self.found.label))
+                log.exception("plugin %s: its run ended with an error of the runtime", plain(self.plugin.label))
                 failed = True
-                self._break_off(error)
+                self._end_unwatched_run(error)
             self.started.set()
             if self._stopping.is_set():
                 return
             if self._changed:
                 self._backoff.reset()
-                log.info("configuration of plugin %s has changed: starting it again", plain(self.found.label))
-            elif not self._again(failed):
+                log.info("configuration of plugin %s has changed: restarting it", plain(self.plugin.label))
+            elif not self._wait_for_restart(failed):
                 return
             self.restarts += 1
 
-    def _again(self, failed: bool) -> bool:
-        """Wait before the next run; False if there is to be none."""
+    def _wait_for_restart(self, failed: bool) -> bool:
+        """Wait before the next run; False if there is no next run."""
         delay_s = self._backoff.ended()
-        restart = self._policies.for_plugin(self.found.index, self.found.name).restart
+        restart = self._policies.for_plugin(self.plugin.index, self.plugin.name).restart
         if (
             not self._settings.rules.launched_plugins_restart
             or restart == "never"
@@ -168,36 +168,36 @@ class Supervisor:
             return False
         if self._backoff.crash_loop and not self._is_refused:
             log.error(
-                "plugin %s is in a crash loop: %d short runs in a row", plain(self.found.label), self._backoff.failures
+                "plugin %s is in a crash loop: %d short runs in a row", plain(self.plugin.label), self._backoff.failures
             )
         return not self._stopping.wait(delay_s)
 
     def _run_once(self) -> bool:
-        """One run, from launch to end; True if it failed."""
-        found = self.found
+        """Run the plugin once, from launch to end; True if it failed."""
+        plugin = self.plugin
         self._changed = False
-        self._fingerprint = self._look_at_files()
+        self._fingerprint = self._config_fingerprints()
         self._gone_since = 0.0
-        policy = self._policies.for_plugin(found.index, found.name)
-        refusal = bearer.refusal(policy, found.label, launched=True, uid=os.geteuid())
+        policy = self._policies.for_plugin(plugin.index, plugin.name)
+        refusal = bearer.refusal(policy, plugin.label, launched=True, uid=os.geteuid())
         try:
             if refusal:
-                raise ConfigError(found.path, "", refusal)
+                raise ConfigError(plugin.path, "", refusal)
             config, _ = config_text(
-                self._folder, found.index, found.name, trusted=self._settings.rules.bad_files_skipped
+                self._folder, plugin.index, plugin.name, trusted=self._settings.rules.bad_files_skipped
             )
             process, peer = self._starter.start(config)
         except (ConfigError, UntrustedError, OSError) as error:
-            reason = str(error) if isinstance(error, ConfigError) else f"{found.path}: {_why(error)}"
-            log.warning("plugin %s cannot be launched: %s", plain(found.label), reason)
+            reason = str(error) if isinstance(error, ConfigError) else f"{plugin.path}: {_reason(error)}"
+            log.warning("plugin %s cannot be launched: %s", plain(plugin.label), reason)
             self.last_words = reason
             self._is_refused = True
             return True
         self._process, self.peer, self._is_refused = process, peer, False
         if self._stopping.is_set():
-            process.kill()  # the thread that ended the others could not see this one yet
+            process.kill()  # `stop` could not see this process yet
         self._starter.join(peer)
-        process.wait(self._look)
+        process.wait(self._check)
         self._process = None
         self.last_words = process.last_words
         ended = f"its {'process' if peer.pid else 'run'} ended ({process.status})"
@@ -205,13 +205,15 @@ class Supervisor:
         peer.last_error = ended + (f": {_last_line(self.last_words)}" if self.last_words else "")
         if not self._stopping.is_set():
             log.warning("plugin %s ended: %s", plain(peer.qualified), process.status)
-            for line in self.last_words.split("\n") if self.last_words else ():  # one by one: none looks like ours
+            for line in (
+                self.last_words.split("\n") if self.last_words else ()
+            ):  # one by one, so that no line looks like the runtime's own
                 log.warning("plugin %s wrote: %s", plain(peer.qualified), line)
-        # A plugin that is cut off may well end without an error: there is no runtime left that it could work for.
+        # A disconnected plugin may end without an error, because it has no runtime any more.
         return process.failed or peer.cut_off
 
-    def _break_off(self, error: Exception) -> None:
-        """End a run that an error of ours has left unwatched, so that there can be another."""
+    def _end_unwatched_run(self, error: Exception) -> None:
+        """End a run that an error of the runtime has left unwatched, so that there can be another."""
         process, peer = self._process, self.peer
         if process is not None and peer is not None:
             process.kill()
@@ -222,8 +224,8 @@ class Supervisor:
         if peer is not None:
             peer.last_error = self.last_words
 
-    def _look(self) -> float:
-        """Do what a running plugin needs now; returns when to look again."""
+    def _check(self) -> float:
+        """Check a running plugin; returns the seconds until the next check."""
         peer, process = self.peer, self._process
         assert peer is not None
         assert process is not None
@@ -231,39 +233,39 @@ class Supervisor:
         if peer.handshake_over.is_set():
             self.started.set()
         if peer.state is State.GONE:
-            # It cannot connect again. Give it a moment to end by itself: it may have something to save or to say.
+            # It cannot connect again. It may need a moment to save its state and to log something.
             self._gone_since = self._gone_since or now
-            left_s = self._gone_since + GRACE_S - now
-            if left_s <= 0:
+            remaining_s = self._gone_since + GRACE_S - now
+            if remaining_s <= 0:
                 process.kill()
-            return max(left_s, 0.01) if left_s > 0 else LOOK_S
+            return max(remaining_s, 0.01) if remaining_s > 0 else LOOK_S
         if peer.state is State.CONNECTED and isinstance(peer, RemotePeer):
-            left_s = peer.since + self._settings.registration_timeout_s - now
-            if left_s <= 0:
-                peer.endpoint.poll()  # it may be us who are late
+            remaining_s = peer.since + self._settings.registration_timeout_s - now
+            if remaining_s <= 0:
+                peer.endpoint.poll()  # the registration may be unread
                 if peer.state is not State.CONNECTED:
                     return 0.0
                 log.warning("%s: plugin registration timed out", plain(peer.qualified))
                 peer.signal(Signal.FATAL, "plugin registration timed out")
                 return 0.0
-            return min(left_s + 0.01, LOOK_S)
+            return min(remaining_s + 0.01, LOOK_S)
         if (
             self._settings.rules.launched_plugins_restart
             and not self._stopping.is_set()
-            and self._look_at_files() != self._fingerprint
+            and self._config_fingerprints() != self._fingerprint
         ):
             self._changed = True
             peer.signal(Signal.STOP, "its configuration has changed")
             return 0.0
         return LOOK_S
 
-    def _look_at_files(self) -> object:
-        """Return the fingerprints of the files from which the plugin may be configured."""
-        names = naming.config_file_names(self.found.index, self.found.name)
+    def _config_fingerprints(self) -> object:
+        """The fingerprints of the plugin's configuration files."""
+        names = naming.config_file_names(self.plugin.index, self.plugin.name)
         return [fingerprint(os.path.join(self._folder, name)) for name in names]
 
 
-def _why(error: UntrustedError | OSError) -> str:
+def _reason(error: UntrustedError | OSError) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 

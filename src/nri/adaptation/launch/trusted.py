@@ -1,16 +1,14 @@
-"""Files that root and our own user alone decide about: every name on the way is looked at, and held open.
+"""Files that only root and the runtime's user can change: every name on the path is checked and held open.
 
-A plugin runs with the runtime's rights. So it counts who owns the file and who may write it, and the same goes for
-every folder and link on the way to it: who may write a folder can put another file under a name in it, also between a
-look and a start. Each name is opened from the folder before it, never twice by a path, and links are followed by hand.
-A folder in which others may write is trusted if it is sticky, as `/tmp` is: there, no user replaces what is another's.
+A plugin runs with the runtime's rights. So the owner and mode of the file count, and those of every folder and link on
+its path: a user who can write a folder can replace a file in it, also between a check and a start. Each name is opened
+relative to the folder before it, never twice by path, and links are followed by hand. A folder that others can write is
+trusted if it is sticky, as `/tmp` is: there, users cannot replace files of other users.
 
-A script is run by the interpreter that its first line names, so the same goes for that one, and for what it names if it
-is a script itself, as far as the kernel follows. The interpreter's own steps are not seen: `/usr/bin/env` looks for a
-program, a shell starts one, and any of them loads modules.
-
-It does not protect from changes by root and our own user in the meantime, nor from a file system that gives other
-answers (FUSE, NFS). Next: `nri.adaptation.launch.discovery`.
+The interpreter in a script's first line is checked in the same way, and its own interpreter if it is a script, as far
+as the kernel follows. Later steps of the interpreter are not checked: `/usr/bin/env` searches a program, a shell starts
+one, and any of them loads modules. Changes by root and the runtime's user in the meantime are not detected, nor are
+file systems with inconsistent answers (FUSE, NFS).
 """
 
 from __future__ import annotations
@@ -29,26 +27,26 @@ if TYPE_CHECKING:
 
 __all__ = ["TrustedFile", "UntrustedError", "check_interpreter"]
 
-#: Links on the way to one file; the kernel allows as many.
-LINKS = 40
+#: The most links on the path of one file; the kernel's limit.
+MAX_LINKS = 40
 
-#: Scripts that are interpreters of scripts; the kernel follows as many.
-INTERPRETERS = 4
-#: How much of a script's first line the kernel reads.
-LINE_BYTES = 256
+#: The most scripts that are interpreters of scripts; the kernel's limit.
+MAX_INTERPRETERS = 4
+#: How much of a script's first line the kernel reads, in bytes.
+MAX_LINE_BYTES = 256
 
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class UntrustedError(Exception):
-    """Others than root and our own user decide about a file; the text says who, and the remedy."""
+    """Another user can change a file; the text names the user and the remedy."""
 
 
 class TrustedFile:
-    """A regular file that was reached over trusted names alone. A context manager, which closes it.
+    """A regular file that was reached only over trusted names. A context manager, which closes it.
 
     Raises:
-        UntrustedError: others decide about it.
+        UntrustedError: another user can change it.
         OSError: it cannot be reached, or there are too many links.
     """
 
@@ -70,35 +68,35 @@ class TrustedFile:
         links = 0
         while names:
             name = names.pop()
-            found = os.open(name, _LOOK, dir_fd=self._folder)
+            fd = os.open(name, _LOOK, dir_fd=self._folder)
             try:
-                info = os.fstat(found)
+                info = os.fstat(fd)
                 if stat.S_ISLNK(info.st_mode):
                     links += 1
-                    if links > LINKS:
+                    if links > MAX_LINKS:
                         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
                     _check("it" if not names else f"link {name}", info)
-                    target = os.readlink("", dir_fd=found)
-                    names += [each for each in reversed(target.split("/")) if each not in ("", ".")]
+                    target = os.readlink("", dir_fd=fd)
+                    names += [part for part in reversed(target.split("/")) if part not in ("", ".")]
                     if target.startswith("/"):
                         self._enter(_root(path))
                 elif names:
                     if not stat.S_ISDIR(info.st_mode):
                         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-                    _check("its folder" if len(names) == 1 else f"folder {_path_of(found)}", info)
-                    self._enter(found)
-                    found = -1
+                    _check("its folder" if len(names) == 1 else f"folder {_path_of(fd)}", info)
+                    self._enter(fd)
+                    fd = -1
                 else:
                     if not stat.S_ISREG(info.st_mode):
                         raise UntrustedError("it is not a file")
                     _check("it", info)
-                    self._name, self._file, found = name, found, -1
+                    self._name, self._file, fd = name, fd, -1
             finally:
-                if found >= 0:
-                    os.close(found)
+                if fd >= 0:
+                    os.close(fd)
         if self._file < 0:
             raise UntrustedError("it is not a file")
-        # Away from the numbers that a child's own descriptors are to have.
+        # A number above those of a child's own descriptors.
         self._enter(fcntl.fcntl(self._folder, fcntl.F_DUPFD_CLOEXEC, 10))
 
     def _enter(self, folder: int) -> None:
@@ -107,37 +105,37 @@ class TrustedFile:
 
     @property
     def folder(self) -> int:
-        """The descriptor of the folder that the file itself is in, wherever a link to it is."""
+        """The descriptor of the folder of the file itself, not of a link to it."""
         return self._folder
 
     @property
     def executable(self) -> str:
-        """A path for `exec` that goes through the open folder: no name above it is looked up again.
+        """A path for `exec` through the open folder, so that no name above it is looked up again.
 
-        "" for a script: the kernel gives its path to the interpreter, where our descriptors are not.
+        "" for a script: its interpreter gets the path, and does not have our descriptors.
         """
         is_script = self.read(2) == b"#!"
         return "" if is_script else f"/proc/self/fd/{self._folder}/{self._name}"
 
     @property
     def interpreter(self) -> str:
-        """The program that a script's first line names, as the kernel reads it; "" for a program."""
-        head = self.read(LINE_BYTES)
+        """The interpreter in a script's first line, as the kernel reads it; "" for a program."""
+        head = self.read(MAX_LINE_BYTES)
         if not head.startswith(b"#!"):
             return ""
         words = head[2:].partition(b"\n")[0].replace(b"\t", b" ").split(b"\0")[0].split(b" ")
         return next((os.fsdecode(word) for word in words if word), "")
 
-    def read(self, most: int) -> bytes:
-        """The file's content, at most so many bytes."""
+    def read(self, max_bytes: int) -> bytes:
+        """Read the file, at most `max_bytes` bytes."""
         with open(self._open(os.O_RDONLY), "rb") as file:
-            return file.read(most)
+            return file.read(max_bytes)
 
     def _open(self, flags: int) -> int:
         return os.open(f"/proc/self/fd/{self._file}", flags | os.O_CLOEXEC)
 
     def close(self) -> None:
-        """Close the file; twice is harmless."""
+        """Close the file. Calling it again has no effect."""
         for descriptor in (self._file, self._folder):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -153,26 +151,26 @@ class TrustedFile:
 
 
 def check_interpreter(script: TrustedFile) -> None:
-    """Look at the interpreter of a script as at the script itself; nothing for a program.
+    """Check the interpreter of a script as the script itself; a program has none.
 
-    UntrustedError: others than root and our own user decide about it. One that is missing is left to the start.
+    UntrustedError: another user can change it. A missing one is ignored here: the start fails.
     """
-    named = script.interpreter
-    for _ in range(INTERPRETERS):
-        if not named:
+    path = script.interpreter
+    for _ in range(MAX_INTERPRETERS):
+        if not path:
             return
         try:
-            with TrustedFile(named) as file:
-                following = file.interpreter
+            with TrustedFile(path) as file:
+                next_path = file.interpreter
         except FileNotFoundError:
             return
         except UntrustedError as error:
-            raise UntrustedError(f"its interpreter {plain(named)}: {error}") from None
-        named = following
+            raise UntrustedError(f"its interpreter {plain(path)}: {error}") from None
+        path = next_path
 
 
 def _root(path: str) -> int:
-    """The folder from which every walk begins."""
+    """Open the root folder, where every walk begins."""
     root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         _check("its folder" if path.count("/") == 1 else "folder /", os.fstat(root))
@@ -183,14 +181,14 @@ def _root(path: str) -> int:
 
 
 def _path_of(descriptor: int) -> str:
-    """The place of an open folder, for people."""
+    """The path of an open folder, for messages."""
     return os.readlink(f"/proc/self/fd/{descriptor}")
 
 
 def outsider() -> int | None:
-    """The number of every user outside of our user namespace; None if we are not in one.
+    """The number that stands for every user outside of our user namespace; None if we are not in one.
 
-    There, root's own folders above ours look like another user's; that only their owner may write them has to do.
+    In a namespace, root's folders above ours seem to belong to another user; that only their owner can write must do.
     """
     with open("/proc/self/uid_map", encoding="ascii") as file:
         if file.read().split() == ["0", "0", "4294967295"]:
@@ -200,7 +198,7 @@ def outsider() -> int | None:
 
 
 def _check(what: str, info: os.stat_result) -> None:
-    """Raise UntrustedError if others than root and our own user can change a file, a link or a folder."""
+    """Raise UntrustedError if another user can change a file, a link or a folder."""
     mode = info.st_mode
     above = what.startswith("folder ")
     if info.st_uid not in (0, os.geteuid()) and not (above and info.st_uid == outsider()):

@@ -1,8 +1,4 @@
-"""Tell files in WebAssembly from others, and whether they can be run here; neither the file is loaded nor wasmtime.
-
-Next: `nri.adaptation.launch.start`, which starts such a file, and `nri.adaptation.launch.discovery`, which reports one
-that cannot be.
-"""
+"""Recognize WebAssembly files, and check for wasmtime, without loading either."""
 
 from __future__ import annotations
 
@@ -14,12 +10,12 @@ if TYPE_CHECKING:
 
 __all__ = ["CODE_BYTES", "INSTALL", "MAGIC", "is_wasm", "missing"]
 
-#: With which a file of WebAssembly (version 1) begins.
+#: The first bytes of a WebAssembly file (version 1).
 MAGIC = b"\0asm\1\0\0\0"
-#: The largest of them, in bytes.
+#: The largest accepted file, in bytes.
 CODE_BYTES = 64 << 20
-#: The next step where wasmtime is missing.
-INSTALL = "it is WebAssembly, for which this runtime lacks wasmtime: pip install '.[wasm]', in a checkout of nri"
+#: The error text if wasmtime is missing.
+INSTALL = "it is WebAssembly, which requires wasmtime: run pip install '.[wasm]' in a checkout of nri"
 
 
 def is_wasm(file: TrustedFile) -> bool:
@@ -28,5 +24,5 @@ def is_wasm(file: TrustedFile) -> bool:
 
 
 def missing() -> bool:
-    """Whether what WebAssembly needs is not installed."""
+    """Whether wasmtime is not installed."""
     return find_spec("wasmtime") is None

@@ -1,10 +1,10 @@
-"""Decide between plugins: fold their replies to one event into one, and say who set what.
+"""Merge plugins' replies to one event into one result, and record the owner of each field.
 
-Pure: no I/O, no clock, no threads, no logging.
+No I/O, no clock, no threads, no logging.
 
     merge = CreateMerge(request)                   # or UpdateMerge, StopMerge
     for plugin in plugins:
-        reply = call(plugin, merge.request)        # sees what earlier plugins did
+        reply = call(plugin, merge.request)        # sees the changes of earlier plugins
         merge.apply(plugin.name, reply)            # all of it, or ConflictError and nothing
     merge.reply(), merge.owners()
 

@@ -1,8 +1,8 @@
-"""Claiming what a reply asks for, one function per kind of field. Nothing but the ledger changes here.
+"""Claim the fields of a reply, with one function per kind of field. Only the ledger changes.
 
-Each function answers whether the entry is plain: new to every plugin and without a mark, so that merging messages gives
-the right result. `claim` raises ConflictError at the first field that another plugin holds; the caller rolls the ledger
-back. Next: `nri.adaptation.merge.effects`.
+Each function returns whether the entry is plain: new to every plugin and without a removal mark, so that merging the
+messages gives the right result. `claim` raises ConflictError at the first field that another plugin owns; the caller
+rolls the ledger back.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Claimer:
     """Claims entries for one plugin on one container.
 
     Attributes:
-        merged: the adjustment collected so far, whose list entries a removal clears; None for updates.
+        merged: the adjustment merged so far, whose list entries a removal clears; None for updates.
     """
 
     __slots__ = ("container", "ledger", "merged", "plugin", "rules")
@@ -36,7 +36,7 @@ class Claimer:
         self.ledger, self.rules, self.container, self.plugin, self.merged = ledger, rules, container, plugin, merged
 
     def claim(self, entries: list[Entry]) -> bool:
-        """Claim entries; True if all are plain. Raises ConflictError, or PluginError for a mark that means nothing."""
+        """Claim entries; True if all are plain. Raises ConflictError, or PluginError for a meaningless removal mark."""
         plain = True
         for entry in entries:
             if not _BY_KIND[entry.row.kind](self, entry):
@@ -47,7 +47,7 @@ class Claimer:
         return self.ledger.claim(self.container, entry.row.claim, "", self.plugin)
 
     def _keys(self, entry: Entry) -> bool:
-        """Claim a map's or list's keys."""
+        """Claim the keys of a map or list."""
         ledger, container, field, plugin = self.ledger, self.container, entry.row.claim, self.plugin
         if entry.marked:
             return self._marked_keys(entry)
@@ -60,7 +60,7 @@ class Claimer:
         return plain
 
     def _marked_keys(self, entry: Entry) -> bool:
-        """Claim keys of which some are removed: removals come first, wherever they are in the reply."""
+        """Claim keys some of which are removed: removals come first, wherever they are in the reply."""
         ledger, container, field, plugin = self.ledger, self.container, entry.row.claim, self.plugin
         keys = [split(key) for key in entry.keys]
         if entry.row.removal_claims and not self.rules.removal_frees_key:
@@ -75,7 +75,7 @@ class Claimer:
         return False
 
     def _cleared(self, entry: Entry) -> list[str]:
-        """The removed keys that change hands."""
+        """The removed keys that lose their owner."""
         if self.rules.removal_frees_key:
             return list(entry.removed)
         if entry.row.kind is Kind.MAP:
@@ -87,7 +87,9 @@ class Claimer:
     def _refuse_marks(self, entry: Entry) -> None:
         for key in entry.keys:
             if key[:1] == "-":
-                raise PluginError(self.plugin, f"cannot remove {plain(key[1:])}: {entry.row.path} knows no removal")
+                raise PluginError(
+                    self.plugin, f"cannot remove {plain(key[1:])}: {entry.row.path} does not support removal"
+                )
 
     def _args(self, entry: Entry) -> bool:
         ledger, field = self.ledger, entry.row.claim

@@ -1,9 +1,9 @@
-"""The container as later plugins are shown it: with the adjustments of earlier plugins in it.
+"""The container as later plugins see it: with the adjustments of earlier plugins.
 
-Worked out only when it is looked at. Most adjustments only add, and a protobuf message may be added to by appending
-bytes: such a step is kept as the bytes to append, and the container is neither copied nor encoded again
-(`nri.adaptation.peers.event_request` joins them). Anything else makes a copy and changes that; the runtime's own
-message is never touched. Next: `nri.adaptation.merge.create`.
+Worked out on demand. Most adjustments only add, and bytes may be appended to an encoded protobuf message: such a step
+is stored as the bytes to append, and the container is neither copied nor encoded again
+(`nri.adaptation.peers.event_request` joins the bytes). Any other adjustment changes a copy; the runtime's own message
+is never changed.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ __all__ = ["AcceptedAdjustment", "ContainerView", "normalise"]
 _SIMPLE, _MAP, _KEYED, _ARGS, _RESET = Kind.SIMPLE, Kind.MAP, Kind.KEYED, Kind.ARGS, Kind.RESET
 
 
-#: Up to so many keys are looked for in a message's bytes, and up to so many additions are looked into one by one.
-_FEW_KEYS: Final = 64
-_FEW_ADDITIONS: Final = 8
+#: The most keys that are searched in a message's bytes, and the most additions that are searched one by one.
+_MAX_KEYS_SEARCHED: Final = 64
+_MAX_ADDITIONS_SEARCHED: Final = 8
 
 _LINUX = m.Container.DESCRIPTOR.fields_by_name["linux"].number
 _RESOURCES = m.LinuxContainer.DESCRIPTOR.fields_by_name["resources"].number
@@ -36,14 +36,14 @@ _ADJUST_RESOURCES = m.LinuxContainerAdjustment.DESCRIPTOR.fields_by_name["resour
 
 
 class AcceptedAdjustment:
-    """One plugin's adjustments, as they were taken.
+    """One plugin's accepted adjustment.
 
     Attributes:
-        entries: its fields with their rows; None for a fresh reply, of which no earlier plugin touched anything: so
-            only what the container had from the start may be in its way.
+        entries: its fields with their rows; None for a fresh reply, whose fields no earlier plugin has set: it can
+            only replace values of the original container.
         fresh: the fields of a fresh reply.
-        adjust: the message that they come from.
-        encoded: its bytes as they came; None where they are not at hand.
+        adjust: the adjustment as a message.
+        encoded: its bytes as received; None if they are not available.
     """
 
     __slots__ = ("adjust", "encoded", "entries", "fresh")
@@ -54,7 +54,7 @@ class AcceptedAdjustment:
         self.entries, self.fresh, self.adjust, self.encoded = entries, fresh, adjust, encoded
 
     def resources(self) -> bytes:
-        """The resources, encoded: cut out of the bytes that came, where there is nothing else, as often."""
+        """The encoded resources, cut out of the received bytes if the adjustment has nothing else."""
         if self.encoded is not None:
             linux = sole_field(self.encoded, _ADJUST_LINUX)
             resources = None if linux is None else sole_field(linux, _ADJUST_RESOURCES)
@@ -65,43 +65,54 @@ class AcceptedAdjustment:
 
 
 def normalise(container: m.Container) -> None:
-    """Make the parts present that plugins may rely on: hooks, linux, resources, memory and cpu."""
+    """Create the parts that plugins rely on: hooks, linux, resources, memory and cpu."""
     container.hooks.SetInParent()
     container.linux.resources.memory.SetInParent()
     container.linux.resources.cpu.SetInParent()
 
 
 class ContainerView:
-    """A container as the next plugin sees it: a base, and what has been appended to it since."""
+    """A container as the next plugin sees it: a base, and the bytes appended to it since."""
 
-    __slots__ = ("_added", "_base", "_bytes", "_odd", "_origin", "_parsed", "_pending", "_rules", "_steps", "_whole")
+    __slots__ = (
+        "_added",
+        "_base",
+        "_bytes",
+        "_current",
+        "_has_odd_env",
+        "_origin",
+        "_parsed",
+        "_pending",
+        "_rules",
+        "_steps",
+    )
 
     def __init__(self, origin: m.Container, rules: Rules, encoded: bytes | None = None) -> None:
-        """Begin with `origin`; `encoded` are its bytes, where they are there already."""
+        """Begin with `origin`; `encoded` are its bytes, if they are available."""
         self._origin = origin
         self._base = origin
         self._added: list[bytes] = []
-        self._parsed: list[m.Container] = []  # the first of `_added`, as far as they had to be looked into
-        self._whole: m.Container | None = None
+        self._parsed: list[m.Container] = []  # the first of `_added`, as far as they had to be decoded
+        self._current: m.Container | None = None
         self._pending: list[AcceptedAdjustment] = []
         self._bytes = encoded
         self._rules = rules
-        self._odd = False  # a variable's name with "=" was appended
+        self._has_odd_env = False  # a variable's name with "=" was appended
         self._steps: list[bytes | None] = []
 
-    def add(self, taken: AcceptedAdjustment) -> None:
-        """Note one plugin's adjustments; applied when the container is looked at."""
-        self._pending.append(taken)
+    def add(self, adjustment: AcceptedAdjustment) -> None:
+        """Add one plugin's adjustment; it is applied on demand."""
+        self._pending.append(adjustment)
 
     def steps(self) -> list[bytes | None]:
         """The container's changes so far: for each the bytes to append, or None for encoding it again."""
         if self._pending:
             pending, self._pending = self._pending, []
-            for taken in pending:
-                if taken.entries is None:
-                    self._fresh_step(taken)
+            for adjustment in pending:
+                if adjustment.entries is None:
+                    self._fresh_step(adjustment)
                 else:
-                    self._step(self._seen(taken.entries), taken)
+                    self._step(self._shown_entries(adjustment.entries), adjustment)
         return self._steps
 
     def container(self) -> m.Container:
@@ -110,68 +121,68 @@ class ContainerView:
         return self._combined()
 
     def encoded_base(self) -> bytes:
-        """Bytes of the container without what was appended since the last step that was None; encoded once."""
+        """Bytes of the container without those that were appended since the last step that was None; encoded once."""
         if self._bytes is None:
             self._bytes = self._base.SerializeToString()
         return self._bytes
 
     def _combined(self) -> m.Container:
-        """Bring the base and what was appended together, in a copy of our own."""
-        if self._whole is None:
-            self._whole = m.Container()
-            self._whole.CopyFrom(self._base)
-            normalise(self._whole)
+        """Merge the base and the additions into a copy."""
+        if self._current is None:
+            self._current = m.Container()
+            self._current.CopyFrom(self._base)
+            normalise(self._current)
             for added in self._added:
-                self._whole.MergeFromString(added)
-        return self._whole
+                self._current.MergeFromString(added)
+        return self._current
 
     def _additions(self) -> list[m.Container]:
-        """The parts that were appended, as messages."""
+        """The appended parts as messages."""
         for added in self._added[len(self._parsed) :]:
             self._parsed.append(m.Container.FromString(added))
         return self._parsed
 
-    def _seen(self, entries: list[Entry]) -> list[Entry]:
+    def _shown_entries(self, entries: list[Entry]) -> list[Entry]:
         """The entries that later plugins see."""
         return [entry for entry in entries if entry.row.always_shown or self._visible(entry.row)]
 
-    def _fresh_step(self, taken: AcceptedAdjustment) -> None:
-        resources, entries = split(taken.fresh)
-        entries = self._seen(entries)
+    def _fresh_step(self, adjustment: AcceptedAdjustment) -> None:
+        resources, entries = split(adjustment.fresh)
+        entries = self._shown_entries(entries)
         for entry in entries:
-            # A place that no plugin claimed before is in none of the additions, but for a variable's name with "=" in
-            # it: what is read back from the container ends at the first one.
+            # A field that no plugin claimed before is in no addition. The exception is a variable with "=" in its name,
+            # because reading it back from the container cuts the name at the first "=".
             added: Sequence[m.Container] = ()
             if entry.row.path == "env":
-                added = self._additions() if self._odd else ()
-                self._odd = self._odd or "=" in "".join(entry.keys)
+                added = self._additions() if self._has_odd_env else ()
+                self._has_odd_env = self._has_odd_env or "=" in "".join(entry.keys)
             if not all(self._appends(container, entry) for container in (self._base, *added)):
-                self._change(self._seen(all_entries(taken.fresh)))
+                self._change(self._shown_entries(all_entries(adjustment.fresh)))
                 return
         if resources or entries:
-            self._append(entries, taken, resources)
+            self._append(entries, adjustment, resources)
 
-    def _step(self, entries: list[Entry], taken: AcceptedAdjustment) -> None:
-        several = len(self._added) > _FEW_ADDITIONS
-        for container in (self._combined(),) if several else (self._base, *self._additions()):
+    def _step(self, entries: list[Entry], adjustment: AcceptedAdjustment) -> None:
+        has_many = len(self._added) > _MAX_ADDITIONS_SEARCHED
+        for container in (self._combined(),) if has_many else (self._base, *self._additions()):
             for entry in entries:
                 if not self._appends(container, entry):
                     self._change(entries)
                     return
-        self._odd = True  # not looked at
+        self._has_odd_env = True  # not checked
         if entries:
-            self._append(entries, taken)
+            self._append(entries, adjustment)
 
     def _change(self, entries: list[Entry]) -> None:
-        """Replace or take away what has to go: from here on there is another base."""
+        """Replace or remove values: the result is the new base."""
         self._base = self._combined()
         for entry in entries:
             self._apply(self._base, entry)
-        self._bytes = self._whole = None
+        self._bytes = self._current = None
         self._added, self._parsed = [], []
         self._steps.append(None)
 
-    def _append(self, entries: list[Entry], taken: AcceptedAdjustment, resources: bool = False) -> None:
+    def _append(self, entries: list[Entry], adjustment: AcceptedAdjustment, resources: bool = False) -> None:
         step = b""
         if entries:
             delta = m.Container()
@@ -181,12 +192,12 @@ class ContainerView:
                 else:
                     self._apply(delta, entry)
             step = delta.SerializeToString()
-        if resources:  # the same message in both: one merge instead of one per field
-            step += bytes_field(_LINUX, bytes_field(_RESOURCES, taken.resources()))
+        if resources:  # the same message type in both: one merge instead of one per field
+            step += bytes_field(_LINUX, bytes_field(_RESOURCES, adjustment.resources()))
         self._steps.append(step)
         self._added.append(step)
-        if self._whole is not None:
-            self._whole.MergeFromString(step)
+        if self._current is not None:
+            self._current.MergeFromString(step)
 
     def _visible(self, row: Row) -> bool:
         return row.shown is not Visibility.NEVER and self._rules.later_plugins_see_all
@@ -196,11 +207,11 @@ class ContainerView:
         return row.removable or self._rules.limits_replace
 
     def _appends(self, container: m.Container, entry: Entry) -> bool:
-        """Whether merging the entry over the container, as protobuf merges bytes, gives what the entry means."""
+        """Whether appending the entry's bytes to the container's bytes gives the right result."""
         row = entry.row
         kind = row.kind
         if kind is _KEYED:
-            return not self._replaces(row) or self._has_none(container, entry)
+            return not self._replaces(row) or self._lacks_keys(container, entry)
         if kind is _SIMPLE:
             return row.is_text or (row.is_wrapper and bool(entry.value.ListFields())) or not row.has(container)
         if kind is _MAP:
@@ -210,20 +221,20 @@ class ContainerView:
             return bool(entry.value[0]) and not container.args
         return kind is not _RESET or not container.linux.HasField("rdt")
 
-    def _has_none(self, container: m.Container, entry: Entry) -> bool:
-        """Whether no element of the list has a key that the entry names."""
+    def _lacks_keys(self, container: m.Container, entry: Entry) -> bool:
+        """Whether no element of the list has a key of the entry."""
         row = entry.row
-        named = entry.keys if not entry.marked else [*entry.sets, *entry.removed]
-        # Looking for a key's bytes in the whole message is ten times as fast as reading the keys. They may be there
-        # for another reason: then the keys are read after all.
-        if container is self._base and not row.removal_claims and len(named) <= _FEW_KEYS:
+        names = entry.keys if not entry.marked else [*entry.sets, *entry.removed]
+        # Searching a key's bytes in the whole message is ten times as fast as reading the keys. A match may be
+        # something else, so the keys are read then.
+        if container is self._base and not row.removal_claims and len(names) <= _MAX_KEYS_SEARCHED:
             data = self.encoded_base()
-            if all(key.encode() not in data for key in named):
+            if all(key.encode() not in data for key in names):
                 return True
         keys = _keys(container, row)
         if row.removal_claims and len(set(keys)) != len(keys):
             return False
-        return set(keys).isdisjoint(named)
+        return set(keys).isdisjoint(names)
 
     def _apply(self, container: m.Container, entry: Entry) -> None:
         row = entry.row
@@ -263,8 +274,8 @@ class ContainerView:
 
     def _apply_env(self, container: m.Container, entry: Entry) -> None:
         if container.env:
-            gone = {*entry.removed, *entry.sets}
-            container.env[:] = [text for text in container.env if text.partition("=")[0] not in gone]
+            replaced = {*entry.removed, *entry.sets}
+            container.env[:] = [text for text in container.env if text.partition("=")[0] not in replaced]
         container.env.extend([f"{key}={variable.value}" for key, variable in entry.sets.items()])
 
     def _apply_args(self, container: m.Container, entry: Entry) -> None:
@@ -285,6 +296,6 @@ def _drop_repeated(elements: Any, key: str) -> None:
     """Keep the last element of each key."""
     last = {getattr(element, key): index for index, element in enumerate(elements)}
     if len(last) < len(elements):
-        kept = [elements[index] for index in sorted(last.values())]
+        remaining = [elements[index] for index in sorted(last.values())]
         del elements[:]
-        elements.extend(kept)
+        elements.extend(remaining)

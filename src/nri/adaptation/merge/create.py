@@ -1,9 +1,7 @@
-"""Merging CreateContainer: one adjustment from all replies, each plugin shown what earlier ones did.
+"""Merge CreateContainer: one adjustment from all replies; each plugin sees the changes of earlier ones.
 
-A reply is taken whole or not at all: first every field is claimed, then the collected adjustment changes, in one bulk
-merge when nothing is removed or taken over. The later plugins' view is only worked out when it is asked for. Nothing is
-logged, no plugin is called, the runtime's own messages stay as they are. Next: `nri.adaptation.dispatch.event`,
-which feeds it with the plugins' answers.
+A reply is merged completely or not at all: first every field is claimed, then the merged adjustment changes, in one
+bulk merge if nothing is removed or taken over. The later plugins' view is only worked out on demand.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ __all__ = ["CreateMerge"]
 
 
 def _empty_adjustment() -> bytes:
-    """The adjustment that the runtime gets when no plugin asks for anything: its usual parts are present."""
+    """The adjustment that the runtime gets if no plugin requests anything: its usual parts are present."""
     adjust = m.ContainerAdjustment()
     adjust.hooks.SetInParent()
     adjust.linux.resources.memory.SetInParent()
@@ -38,59 +36,59 @@ def _empty_adjustment() -> bytes:
     return encoded
 
 
-#: What an `AcceptedAdjustment` is made of, where a later plugin is shown the container.
-_Taken = tuple[list[Entry] | None, Fields, m.ContainerAdjustment, bytes | None]
+#: The arguments of `AcceptedAdjustment`, which is created if a later plugin sees the container.
+_AdjustmentParts = tuple[list[Entry] | None, Fields, m.ContainerAdjustment, bytes | None]
 
 _EMPTY: Final = _empty_adjustment()
-#: The encoded reply when no plugin asks for anything.
-_NOTHING: Final = bytes_field(1, _EMPTY)
+#: The encoded reply if no plugin requests anything.
+_EMPTY_REPLY: Final = bytes_field(1, _EMPTY)
 
 
 class CreateMerge:
-    """The merge of one CreateContainer event. Its parts are made when a reply needs them.
+    """The merge of one CreateContainer event. Its parts are created when a reply needs them.
 
     Attributes:
-        ledger: who owns what; its `claims` are the material for provenance.
-        side: updates and evictions of other containers; None if no plugin asked for any.
+        ledger: the owners of fields.
+        side: updates and evictions of other containers; None if no plugin requested any.
     """
 
     __slots__ = (
         "_adjust",
+        "_container_view",
+        "_containers",
         "_encoded",
         "_id",
-        "_known",
+        "_is_verbatim",
         "_marked",
         "_plain",
         "_request",
         "_rules",
-        "_shown",
-        "_taken",
-        "_whole",
+        "_unseen",
         "ledger",
         "side",
     )  # fmt: skip
 
     def __init__(
-        self, request: m.CreateContainerRequest, rules: Rules = Rules.DEFAULT, known: KnownContainers | None = None
+        self, request: m.CreateContainerRequest, rules: Rules = Rules.DEFAULT, containers: KnownContainers | None = None
     ) -> None:
-        """`known`: ids of the containers that the runtime has, which updates may name; None for not checked."""
+        """`containers`: the existing containers, which updates may name; None: not checked."""
         self._request = request
         self._rules = rules
-        self._known = known
+        self._containers = containers
         self._id = request.container.id
         self.ledger = Ledger(rules)
         self._marked = False
-        self._whole = True  # all replies were merged as they are
+        self._is_verbatim = True  # all replies were merged as they are
         self._adjust: m.ContainerAdjustment | None = None
-        # Encoded adjustments that come after what is in `_adjust`: merged together, once, when that is asked for.
+        # Encoded adjustments that follow `_adjust`: merged into it together, on demand.
         self._plain: list[bytes] = []
         self.side: SideUpdates | None = None
-        self._shown: ContainerView | None = None
+        self._container_view: ContainerView | None = None
         self._encoded: bytes | None = None
-        self._taken: list[_Taken] = []  # what `_shown` has not been told yet
+        self._unseen: list[_AdjustmentParts] = []  # what `_container_view` has not got yet
 
     def apply(self, plugin: str, reply: m.CreateContainerResponse) -> None:
-        """Take one plugin's reply: all of it, or nothing and ConflictError, UpdateError or PluginError."""
+        """Merge one plugin's reply: all of it, or nothing and ConflictError, UpdateError or PluginError."""
         updates, evict = reply.update, reply.evict
         if not updates and not evict:
             if reply.HasField("adjust"):
@@ -99,20 +97,21 @@ class CreateMerge:
         side = self._updates()
         before, ignored = self.ledger.mark(), len(side.ignored)
         try:
-            # Updates are claimed after the adjustment; a refused one takes back the claims, and nothing else happened.
-            taken = self._claim(plugin, reply.adjust) if reply.HasField("adjust") else None
+            # Updates are claimed after the adjustment; a refused one rolls back the claims, and nothing else has
+            # changed.
+            claimed = self._claim(plugin, reply.adjust) if reply.HasField("adjust") else None
             planned = side.plan(updates, plugin)
         except NriError:
             self.ledger.rollback(before)
             del side.ignored[ignored:]
             raise
-        if taken is not None:
-            self._collect(reply.adjust, *taken)
+        if claimed is not None:
+            self._collect(reply.adjust, *claimed)
         side.commit(planned)
         side.evict(evict, plugin)
 
     def adjusted(self, plugin: str, adjust: m.ContainerAdjustment, encoded: bytes | None = None) -> None:
-        """Take a reply that is nothing but an adjustment, as `apply` does; `encoded` are its bytes, where at hand."""
+        """Merge a reply that has only an adjustment, as `apply` does; `encoded` are its bytes, if available."""
         self._collect(adjust, *self._claim(plugin, adjust), encoded)
 
     def _claim(self, plugin: str, adjust: m.ContainerAdjustment) -> tuple[bool, list[Entry] | None, Fields]:
@@ -120,9 +119,9 @@ class CreateMerge:
 
         Returns whether to merge the message as a whole, and its entries, or None and the fields if it is fresh.
         """
-        found = survey(adjust, self._id)
-        if found is not None and self.ledger.claim_fresh(found[1], plugin):
-            return True, None, found[0]
+        fresh = survey(adjust, self._id)
+        if fresh is not None and self.ledger.claim_fresh(fresh[1], plugin):
+            return True, None, fresh[0]
         entries = read(adjust, TREE)
         before = self.ledger.mark()
         try:
@@ -137,10 +136,10 @@ class CreateMerge:
         adjust: m.ContainerAdjustment,
         plain: bool,
         entries: list[Entry] | None,
-        found: Fields,
+        fields: Fields,
         encoded: bytes | None = None,
     ) -> None:
-        # A mark that is already there may have to go: merging messages cannot do that.
+        # Merging messages cannot remove a mark that an earlier reply has set.
         if plain and not (self._marked and self._rules.last_word_wins):
             if encoded is not None:
                 self._plain.append(encoded)
@@ -148,19 +147,19 @@ class CreateMerge:
                 self._collected().MergeFrom(adjust)
         else:
             merged = self._collected()
-            self._whole = False
-            for entry in entries if entries is not None else fields_to_entries(found):
+            self._is_verbatim = False
+            for entry in entries if entries is not None else fields_to_entries(fields):
                 collect(merged, entry, self._rules)
                 if entry.marked:
                     self._marked = True
         if not self._rules.rdt_only_when_asked:
             if adjust.HasField("linux"):
                 self._collected().linux.rdt.SetInParent()
-                self._whole = False
+                self._is_verbatim = False
         elif entries is not None and adjust.linux.HasField("rdt") and not self._collected().linux.rdt.ListFields():
-            self._collected().linux.ClearField("rdt")  # an empty one asks for nothing
-            self._whole = False
-        self._taken.append((entries, found, adjust, encoded))
+            self._collected().linux.ClearField("rdt")  # an empty one requests nothing
+            self._is_verbatim = False
+        self._unseen.append((entries, fields, adjust, encoded))
 
     def _collected(self) -> m.ContainerAdjustment:
         merged = self._adjust
@@ -174,23 +173,23 @@ class CreateMerge:
 
     def _updates(self) -> SideUpdates:
         if self.side is None:
-            self.side = SideUpdates(self.ledger, self._rules, self._known, created=self._id)
+            self.side = SideUpdates(self.ledger, self._rules, self._containers, created=self._id)
         return self.side
 
     def _view(self) -> ContainerView:
-        """The container as later plugins are shown it, up to date."""
-        shown = self._shown
-        if shown is None:
-            shown = self._shown = ContainerView(self._request.container, self._rules, self._encoded)
-        if self._taken:
-            taken, self._taken = self._taken, []
-            for each in taken:
-                shown.add(AcceptedAdjustment(*each))
-        return shown
+        """The up-to-date container as later plugins see it."""
+        view = self._container_view
+        if view is None:
+            view = self._container_view = ContainerView(self._request.container, self._rules, self._encoded)
+        if self._unseen:
+            unseen, self._unseen = self._unseen, []
+            for parts in unseen:
+                view.add(AcceptedAdjustment(*parts))
+        return view
 
     @property
     def container(self) -> m.Container:
-        """The container as the next plugin sees it. Belongs to the state: do not change it."""
+        """The container as the next plugin sees it. Do not change it."""
         return self._view().container()
 
     @property
@@ -203,18 +202,18 @@ class CreateMerge:
         return request
 
     def encoded_base(self) -> bytes:
-        """Bytes of the container as it was after the last step that is None, or of the request's container.
+        """Bytes of the container after the last step that is None, or of the request's container.
 
-        Not normalised as long as no step is None: `nri.adaptation.peers.event_request` sees to that.
+        Not normalised as long as no step is None: `nri.adaptation.peers.event_request` does that.
         """
-        if self._shown is not None:
-            return self._shown.encoded_base()
+        if self._container_view is not None:
+            return self._container_view.encoded_base()
         if self._encoded is None:
             self._encoded = self._request.container.SerializeToString()
         return self._encoded
 
     def steps(self) -> list[bytes | None]:
-        """The changes that made `container`: for each the bytes to append, or None for encoding it again."""
+        """The changes of the container so far: for each the bytes to append, or None for encoding it again."""
         return self._view().steps()
 
     def reply(self) -> m.CreateContainerResponse:
@@ -226,44 +225,44 @@ class CreateMerge:
         return reply
 
     def encoded_reply(self, replies: Sequence[tuple[str, bytes]]) -> bytes:
-        """An encoding of the merged reply; fields that are in several replies may be in it in pieces.
+        """Encode the merged reply; fields of several replies may be in it in pieces.
 
-        Encodings one behind the other are an encoding of what they make together, so what was merged as it is need only
-        be joined: encoding it again costs an event that is recorded more than all other steps of the record.
+        Joined encodings are an encoding of the merged messages, so replies that were merged unchanged need only be
+        joined: encoding them again would be the most expensive step of recording an event.
 
         Args:
-            replies: the encoded replies that were taken, in their order, each with its plugin.
+            replies: the merged replies in their order, each with its plugin, encoded.
         """
-        if self.side is None and self._whole:
-            if len(replies) == 1:  # as most have: no call
-                return _NOTHING + replies[0][1]
-            return b"".join([_NOTHING, *[reply for _, reply in replies]])
+        if self.side is None and self._is_verbatim:
+            if len(replies) == 1:  # the usual case, without a call
+                return _EMPTY_REPLY + replies[0][1]
+            return b"".join([_EMPTY_REPLY, *[reply for _, reply in replies]])
         encoded: bytes = self.reply().SerializeToString()
         return encoded
 
     @property
     def adjust(self) -> m.ContainerAdjustment:
-        """The merged adjustment. Belongs to the state; after the event the caller may have it."""
+        """The merged adjustment. Do not change it before the event is over."""
         merged = self._collected()
-        # Fields that this version does not know have no owner, so they do not pass.
+        # Fields that this version does not know have no owner, so they are dropped.
         merged.DiscardUnknownFields()
         return merged
 
     @property
     def updates(self) -> list[m.ContainerUpdate]:
-        """The merged updates of other containers. Belong to the state, like `adjust`."""
+        """The merged updates of other containers. Do not change them before the event is over."""
         return [] if self.side is None else self.side.updates()
 
     def owners(self) -> m.OwningPlugins:
-        """The owner of each field that was set, of this container and of those updated along with it."""
+        """The owner of each field that was set, in this container and in updated containers."""
         return self.ledger.message()
 
     @property
     def evictions(self) -> list[Eviction]:
-        """The evictions that the replies asked for; empty unless the rules keep evictions."""
+        """The requested evictions; empty unless the rules keep evictions."""
         return [] if self.side is None else self.side.evictions
 
     @property
     def ignored(self) -> list[Ignored]:
-        """The parts of replies that were left out without failing the event."""
+        """The parts of replies that were ignored without failing the event."""
         return [] if self.side is None else self.side.ignored

@@ -1,8 +1,6 @@
-"""The effect of an entry on the adjustment collected for the runtime, or on the resources of an update.
+"""Apply an entry to the merged adjustment, or to the resources of an update.
 
-One function per kind, all taking the message that has the field's path. They run after every claim has been granted,
-so nothing here fails. The later plugins' view is `nri.adaptation.merge.container_view`. Next:
-`nri.adaptation.merge.create`.
+The functions run after every claim has been granted, so nothing here fails.
 """
 
 from __future__ import annotations
@@ -17,15 +15,15 @@ from nri.rules import Rules
 
 __all__ = ["collect", "drop", "put_map", "put_resources", "put_simple"]
 
-#: Up to so many elements of a list are taken out one by one; each moves all that are behind it.
-_FEW: Final = 8
+#: The most elements of a list that are deleted one by one: each deletion moves all elements behind it.
+_MAX_SINGLE_DELETIONS: Final = 8
 
 
 _SIMPLE, _MAP, _KEYED = Kind.SIMPLE, Kind.MAP, Kind.KEYED
 
 
 def collect(adjust: Any, entry: Entry, rules: Rules) -> None:
-    """Merge one entry into the collected adjustment."""
+    """Merge one entry into the adjustment."""
     row = entry.row
     kind, parent = row.kind, row.parent(adjust)
     if kind is _SIMPLE:
@@ -46,10 +44,10 @@ def collect(adjust: Any, entry: Entry, rules: Rules) -> None:
 
 
 def put_resources(holder: Any, entries: Iterable[Entry], *, replaces: bool = True) -> None:
-    """Put resources of updates into an update or a container: both have resources under the same path.
+    """Merge resources of updates into an update or a container: both have resources under the same path.
 
-    All entries for one holder come in one call, of several updates too: so a list is gone through once. `replaces`
-    drops the elements of a list whose keys are set again; without it they stay, as in the reference.
+    All entries for one holder come in one call, also those of several updates, so each list is searched once.
+    `replaces` drops the elements of a list whose keys are set again; without it they stay, as in the reference.
     """
     keyed: dict[int, tuple[Row, dict[str, Any]]] = {}
     for entry in entries:
@@ -63,7 +61,7 @@ def put_resources(holder: Any, entries: Iterable[Entry], *, replaces: bool = Tru
         elif row.kind is _KEYED:
             sets = keyed.setdefault(row.rank, (row, {}))[1]
             for key, value in entry.sets.items():
-                sets.pop(key, None)  # what is set again comes last
+                sets.pop(key, None)  # a key that is set again comes last
                 sets[key] = value
     for row, sets in keyed.values():
         target = getattr(row.parent(holder), row.name)
@@ -91,14 +89,14 @@ def put_map(target: Any, values: dict[str, Any]) -> None:
 def drop(elements: Any, key: str, unwanted: set[str]) -> None:
     """Drop the elements of a list whose `key` is unwanted."""
     places = [index for index, element in enumerate(elements) if getattr(element, key) in unwanted]
-    if len(places) <= _FEW:
+    if len(places) <= _MAX_SINGLE_DELETIONS:
         for index in reversed(places):
             del elements[index]
         return
-    gone = set(places)
-    kept = [element for index, element in enumerate(elements) if index not in gone]
+    dropped = set(places)
+    remaining = [element for index, element in enumerate(elements) if index not in dropped]
     del elements[:]
-    elements.extend(kept)
+    elements.extend(remaining)
 
 
 def _collect_map(target: Any, entry: Entry, rules: Rules) -> None:
@@ -119,7 +117,7 @@ def _put_mark(target: Any, key: str) -> None:
     target.pop(key, None)
     try:
         target[key] = ""
-    except (TypeError, ValueError):  # a map of messages: the mark is an empty one
+    except (TypeError, ValueError):  # a map of messages: the mark is an empty message
         target.get_or_create(key)
 
 

@@ -1,8 +1,7 @@
-"""A reply taken apart, row by row: find the rows that it touches and split removals from settings.
+"""A reply as entries, one per row of the table that it sets, with removals separate from settings.
 
-Rules of this file: nothing is claimed or changed here, the plugin's message least of all; entries come in the table's
-order. It runs for every reply, so the split is made only for entries that need it. Next:
-`nri.adaptation.merge.claims`, which claims entries, and `nri.adaptation.merge.effects`, which applies them.
+Nothing is claimed or changed here; entries come in the table's order. It runs for every reply, so keys are split only
+for entries that need it.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ class Entry:
 
     Attributes:
         row: the field.
-        value: the value as received: a message, text, list or map.
-        keys: KEYED and MAP: every key as received, in the reply's order (a map's: alphabetical).
-        marked: some of the keys ask for removal.
+        value: the received value: a message, text, list or map.
+        keys: KEYED and MAP: every received key, in the reply's order (of a map: alphabetical).
+        marked: whether some keys request removal.
     """
 
     __slots__ = ("_removed", "_sets", "keys", "marked", "row", "value")
@@ -65,7 +64,7 @@ class Entry:
 
     @property
     def removed(self) -> dict[str, Any]:
-        """KEYED and MAP: key -> the last removal of it, the mark stripped."""
+        """KEYED and MAP: key, without its mark -> the last removal of it."""
         if not self.marked:
             return {}
         if self._sets is None:
@@ -90,13 +89,13 @@ _rank = attrgetter("row.rank")
 
 
 def read(message: Any, tree: Node) -> list[Entry]:
-    """Find the rows that a message sets, in the table's order."""
+    """Return the entries of a message, in the table's order."""
     entries: list[Entry] = []
     _collect(message, tree, entries)
     before = -1
     for entry in entries:
         if entry.row.rank < before:
-            entries.sort(key=_rank)  # fields come by number, which is the table's order but for a few
+            entries.sort(key=_rank)  # fields come by number, which is the table's order with few exceptions
             break
         before = entry.row.rank
     return entries

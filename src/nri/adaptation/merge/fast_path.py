@@ -1,9 +1,8 @@
-"""The usual reply, read in one pass: it sets fields, each once, that no plugin touched before, and removes nothing.
+"""The usual reply, read in one pass: it sets fields, each once, that no earlier plugin has set, and removes nothing.
 
-Such a reply needs no split of keys and no decisions: its claims go into the ledger together, and its message is merged
-as a whole. `survey` finds out whether a reply may be such a one, without a call or an object per field; the ledger
-knows whether another plugin came before. For any other reply, and for what is to be done field by field, there is
-`nri.adaptation.merge.entries`. Next: `nri.adaptation.merge.create`.
+The claims of such a reply go into the ledger together, and its message is merged as a whole. `survey` checks whether a
+reply may be such a one, without a call or an object per field; the ledger knows whether another plugin came first.
+`nri.adaptation.merge.entries` handles all other replies.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from nri.api.fields import TREE, Kind, Node, Row
 
 __all__ = ["Fields", "entries", "split", "survey"]
 
-#: The result of `ListFields`, of a message and of all those in it that are no rows themselves.
+#: The results of `ListFields` of a message and of all inner messages that are not rows themselves.
 Fields = list[tuple[Any, Any]]
 
 _SIMPLE: Final = Kind.SIMPLE
@@ -38,21 +37,21 @@ def _by_descriptor(descriptor: Any, tree: Node, steps: dict[Any, Row | None]) ->
     return steps
 
 
-# The tree as one flat table: field descriptor -> its row, or None for a message that holds rows. Descriptors are single
-# objects, so looking one up is quicker than asking it for its number.
+# The tree as one flat table: field descriptor -> its row, or None for a message with rows. Descriptors are single
+# objects, so looking one up is faster than reading its number.
 _STEPS: Final = _by_descriptor(m.ContainerAdjustment.DESCRIPTOR, TREE, {})
 
 
-# Plugins for iSulad give it empty with any other field of `linux`; the merged reply always has it.
+# Plugins for iSulad send it empty with any other field of `linux`; the merged reply always has it.
 _RESOURCES: Final = m.LinuxContainerAdjustment.DESCRIPTOR.fields_by_name["resources"]
 
 
 def survey(adjust: m.ContainerAdjustment, container: str) -> tuple[Fields, list[tuple[str, int, str]]] | None:
-    """All fields that an adjustment sets, and the claims that they need.
+    """Return all fields that an adjustment sets, and the claims that they need.
 
-    None if the adjustment removes, or may mean to, or has a message in it that is empty, other than `linux.resources`.
+    None if the adjustment has a removal mark, or an empty message other than `linux.resources`.
     """
-    fields: Fields = adjust.ListFields()  # type: ignore[assignment]  # a list, whatever its stub says
+    fields: Fields = adjust.ListFields()  # type: ignore[assignment]  # a list, although its stub disagrees
     claims: list[tuple[str, int, str]] = []
     for field, value in fields:
         row = _STEPS[field]
@@ -67,7 +66,7 @@ def survey(adjust: m.ContainerAdjustment, container: str) -> tuple[Fields, list[
             claims.append((container, row.claim, ""))
         elif kind is _KEYED or kind is _MAP:
             number = row.claim
-            # A slice, as the end of an iteration costs protobuf's lists an exception.
+            # A slice, because protobuf's lists end an iteration with an exception.
             keys: list[str] = list(value) if kind is _MAP else [getattr(element, row.key) for element in value[:]]
             for key in keys:
                 if key.startswith("-"):
@@ -81,17 +80,17 @@ def survey(adjust: m.ContainerAdjustment, container: str) -> tuple[Fields, list[
 
 
 def entries(fields: Fields) -> list[Entry]:
-    """The same fields as entries, in no special order: nothing here depends on another one."""
+    """Convert fields to entries, in no special order: no field depends on another one."""
     return [Entry(row, value) for field, value in fields if (row := _STEPS[field]) is not None]
 
 
 def split(fields: Fields) -> tuple[bool, list[Entry]]:
-    """Whether there are resources that can be merged over others whatever those are; and the rest as entries.
+    """Whether there are resources that can be merged over any others; and the remaining fields as entries.
 
-    That is so for maps, texts, and for messages of one value that is not zero.
+    Maps, texts, and messages of one value that is not zero can.
     """
     merging = False
-    rest: list[Entry] = []
+    remaining: list[Entry] = []
     for field, value in fields:
         row = _STEPS[field]
         if row is None:
@@ -99,5 +98,5 @@ def split(fields: Fields) -> tuple[bool, list[Entry]]:
         if row.in_resources and (row.kind is _MAP or row.is_text or (row.is_wrapper and value.ListFields())):
             merging = True
         else:
-            rest.append(Entry(row, value))
-    return merging, rest
+            remaining.append(Entry(row, value))
+    return merging, remaining

@@ -1,20 +1,18 @@
-"""The owners of fields, by container, for one event: claims, clearings, and a way back.
+"""The owners of fields, by container, for one event: claims, removals, and rollback.
 
-The unit of ownership is a place: a container, a field, and for a compound field the key of the entry in it. Its owner
-is a text:
+The unit of ownership is a slot: a container, a field, and for a compound field the key of the entry in it. Its owner is
+a text:
 
-| the place is | its text | claimed by the same plugin | claimed by another plugin |
+| the slot is | its text | claimed by the same plugin | claimed by another plugin |
 |---|---|---|---|
 | free | none | granted | granted |
-| held | ``NN-name`` | granted if `Rules.same_plugin_may_repeat`, else a conflict | a conflict |
+| owned | ``NN-name`` | granted if `Rules.same_plugin_may_repeat`, else a conflict | a conflict |
 | cleared by a removal | ``-NN-name`` | granted | granted if `Rules.removal_frees_key`, else a conflict |
 
-Clearing asks for no leave: removals are how one plugin takes over from another. A field with many owners (hooks) is
+Clearing is always granted: removals are how one plugin takes over from another. A field with many owners (hooks) is
 never in conflict; its text is all of them, joined by commas.
 
-Every record goes into a journal, which is at once the way back (`rollback`: a reply is taken whole or not at all) and
-the material for provenance (`claims`). Nothing persists between events, and nothing is logged here. Next:
-`nri.adaptation.merge.create` and `nri.adaptation.merge.update`, which claim.
+Every change goes into a journal, for `rollback` and for provenance (`claims`).
 """
 
 from __future__ import annotations
@@ -37,8 +35,8 @@ class Claim(NamedTuple):
         container: id of the container.
         field: number of the API's `Field` enum.
         key: the entry within a compound field, else "".
-        before: the owner's text before, "" for none.
-        after: the owner's text since: ``NN-name``, ``-NN-name`` (cleared by), or several joined by commas (hooks).
+        before: the owner's text before the change, "" for none.
+        after: the owner's text after it: ``NN-name``, ``-NN-name`` (cleared by), or several joined by commas (hooks).
     """
 
     container: str
@@ -66,7 +64,7 @@ class Ledger:
         self._exact = not rules.conflict_keys_escaped
 
     def claim(self, container: str, field: int, key: str, plugin: str) -> bool:
-        """Record `plugin` as the owner. True if the field was untouched before; ConflictError if it is held."""
+        """Record `plugin` as the owner. True if the slot had no owner before; ConflictError if it is owned."""
         slot = (container, field, key)
         holder = self._owners.get(slot, "")
         if holder:
@@ -80,7 +78,7 @@ class Ledger:
         return not holder
 
     def claim_fresh(self, claims: list[tuple[str, int, str]], plugin: str) -> bool:
-        """Record `plugin` as the owner of all these (container, field, key), if all are untouched and none comes twice.
+        """Record `plugin` as the owner of these slots, if none has an owner and none occurs twice.
 
         False: nothing was recorded; claim one by one.
         """
@@ -100,7 +98,7 @@ class Ledger:
         return True
 
     def clear(self, container: str, field: int, key: str, plugin: str) -> None:
-        """Record that `plugin` took the field from its owner, if it had one."""
+        """Record that `plugin` removed the field from its owner, if it had one."""
         self._put((container, field, key), "-" + plugin)
 
     def accumulate(self, container: str, field: int, plugin: str) -> None:
@@ -114,7 +112,7 @@ class Ledger:
         self._owners[slot] = owner
 
     def mark(self) -> int:
-        """A place in the journal, for `rollback`."""
+        """A position in the journal, for `rollback`."""
         return len(self._journal)
 
     def rollback(self, mark: int) -> None:
@@ -141,11 +139,11 @@ class Ledger:
         return lines
 
     def owned(self) -> list[tuple[str, int, str, str]]:
-        """All that is owned: container, field, key and the owner's text."""
+        """All slots: container, field, key and the owner's text."""
         return [(*slot, owner) for slot, owner in self._owners.items()]
 
     def message(self) -> m.OwningPlugins:
-        """All owners, as validators are shown them."""
+        """All owners as a message for validators."""
         owning = m.OwningPlugins()
         for (container, field, key), owner in self._owners.items():
             owners = owning.owners[container]

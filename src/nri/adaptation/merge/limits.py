@@ -1,21 +1,20 @@
-"""The bounds of one reply, counted on its bytes before it is decoded: a plugin cannot make work without end.
+"""The size limits of a reply, counted on its bytes before it is decoded, so that a plugin cannot cause endless work.
 
-An entry is a key of a map, an item of a list, or a field that is set; a message that only holds others counts as what
-is in it. Counting ends at the limit, and a reply of fewer bytes than entries are allowed is not counted at all, so the
-replies of ordinary plugins pay nothing. Pure. Next: `nri.adaptation.dispatch.event`, which asks before it merges.
+An entry is a key of a map, an item of a list, or a field that is set; a message that only contains others counts as its
+content. Counting ends at the limit, and a reply with fewer bytes than allowed entries is not counted at all.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = ["MOST_BYTES", "MOST_ENTRIES", "count", "most_for", "too_much"]
+__all__ = ["MAX_BYTES", "MAX_ENTRIES", "count", "excess", "max_entries_for"]
 
-#: Entries that the reply to an event may have, and bytes.
-MOST_ENTRIES: Final = 16_000
-MOST_BYTES: Final = 2 << 20
-#: Entries for each container that there is, in what a plugin asks for at Synchronize or by itself.
-PER_CONTAINER: Final = 16
+#: The most entries and bytes of the reply to an event.
+MAX_ENTRIES: Final = 16_000
+MAX_BYTES: Final = 2 << 20
+#: Additional entries for each existing container, in replies to Synchronize and in UpdateContainers.
+ENTRIES_PER_CONTAINER: Final = 16
 
 # A field: whether it counts by itself, whether its values are packed numbers, and the fields of the message in it.
 _Field = tuple[bool, bool, dict[int, Any] | None]
@@ -24,29 +23,29 @@ _tables: Final[dict[str, dict[int, _Field]]] = {}
 _UNKNOWN: Final[_Field] = (True, False, None)
 
 
-def most_for(containers: int) -> int:
-    """Entries that a plugin may ask for at Synchronize or by itself, where there are so many containers."""
-    return max(MOST_ENTRIES, PER_CONTAINER * containers)
+def max_entries_for(containers: int) -> int:
+    """The most entries of a reply to Synchronize or of UpdateContainers, for a number of containers."""
+    return max(MAX_ENTRIES, ENTRIES_PER_CONTAINER * containers)
 
 
-def too_much(kind: Any, data: bytes, most: int, most_bytes: int = 0) -> str:
-    """Say why an encoded message is more than a plugin may ask for, in words that follow "its reply"; "" if it is not.
+def excess(kind: Any, data: bytes, max_entries: int, max_bytes: int = 0) -> str:
+    """The reason why an encoded message exceeds the limits, to follow "its reply"; "" if it does not.
 
     Args:
         kind: the message's class.
-        most: entries that it may have.
-        most_bytes: bytes that it may have; 0 for as many as a message takes.
+        max_entries: the limit of entries.
+        max_bytes: the limit of bytes; 0 for the limit of a message.
     """
-    if most_bytes and len(data) > most_bytes:
-        return f"has {len(data)} bytes, at most {most_bytes} are taken"
-    if len(data) > most and count(kind, data, most) > most:
-        return f"has more than {most} entries"
+    if max_bytes and len(data) > max_bytes:
+        return f"has {len(data)} bytes, at most {max_bytes} are taken"
+    if len(data) > max_entries and count(kind, data, max_entries) > max_entries:
+        return f"has more than {max_entries} entries"
     return ""
 
 
-def count(kind: Any, data: bytes, most: int) -> int:
-    """The entries of an encoded message; some number over `most` as soon as it has more than that."""
-    return most - _left(data, 0, len(data), _table(kind.DESCRIPTOR), most)
+def count(kind: Any, data: bytes, max_entries: int) -> int:
+    """The number of entries of an encoded message; counting stops above `max_entries`."""
+    return max_entries - _remaining_budget(data, 0, len(data), _table(kind.DESCRIPTOR), max_entries)
 
 
 def _table(descriptor: Any) -> dict[int, _Field]:
@@ -76,7 +75,7 @@ def _describe(field: Any) -> _Field:
     return False, False, _table(inside)
 
 
-def _left(data: bytes, position: int, end: int, table: dict[int, Any], left: int) -> int:
+def _remaining_budget(data: bytes, position: int, end: int, table: dict[int, Any], budget: int) -> int:
     """The rest of an allowance after the fields of one message; negative as soon as it is not enough.
 
     Bytes that are no message end the count: the decoder will say so.
@@ -96,16 +95,16 @@ def _left(data: bytes, position: int, end: int, table: dict[int, Any], left: int
             length = 4
         stop = position + length
         if stop > end:
-            return left
+            return budget
         inside = field[2]
         if field[0] or not length or inside is None:
-            left -= length if field[1] and wire_type == 2 else 1
+            budget -= length if field[1] and wire_type == 2 else 1
         if inside is not None and wire_type == 2:
-            left = _left(data, position, stop, inside, left)
-        if left < 0:
-            return left
+            budget = _remaining_budget(data, position, stop, inside, budget)
+        if budget < 0:
+            return budget
         position = stop
-    return left
+    return budget
 
 
 def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:

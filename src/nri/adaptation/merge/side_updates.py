@@ -1,9 +1,8 @@
-"""The merged updates and evictions of one event: `SideUpdates`, for the replies of every kind of event.
+"""The merged updates and evictions of one event, of any kind: `SideUpdates`.
 
-Each reply is taken in two halves: `plan` claims everything and may fail, `commit` changes the merged updates and
-cannot. The container that an UpdateContainer request is about is kept aside: its update comes last, holds the full
-set of resources, and is what later plugins see. Next: `nri.adaptation.merge.update` and `nri.adaptation.merge.create`,
-which use it.
+Each reply is merged in two steps: `plan` claims everything and may fail, `commit` changes the merged updates and cannot
+fail. The container of an UpdateContainer request is separate: its update comes last, has the full set of resources, and
+later plugins see it.
 """
 
 from __future__ import annotations
@@ -37,15 +36,15 @@ _PIDS = next(row for row in ROWS if row.path == "linux.resources.pids")
 
 _NONE = m.ContainerUpdate()
 
-#: Why an update or eviction is left out.
+#: Reasons for an ignored update or eviction.
 NO_CONTAINER: Final = "it names no container"
 UNKNOWN_CONTAINER: Final = "the runtime knows no such container"
-#: Why a field of an update is left out.
+#: The reason for an ignored field of an update.
 NOT_IN_UPDATES: Final = "unsupported in an update"
 
 
 class Eviction(NamedTuple):
-    """One plugin asks that a container be evicted."""
+    """A plugin's request to evict a container."""
 
     plugin: str
     container_id: str
@@ -53,7 +52,7 @@ class Eviction(NamedTuple):
 
 
 class Ignored(NamedTuple):
-    """Something that a plugin asked for and that was left out, with the reason."""
+    """A plugin's request that was ignored, with the reason."""
 
     plugin: str
     container_id: str
@@ -62,7 +61,7 @@ class Ignored(NamedTuple):
 
 
 class KnownContainers(Protocol):
-    """The containers that the runtime has, and those that it is about to have."""
+    """The existing containers of the runtime, and those that are being created."""
 
     def __contains__(self, container_id: object) -> bool: ...
 
@@ -75,53 +74,63 @@ class _Planned(NamedTuple):
     update: m.ContainerUpdate
     entries: list[Entry]
     failed: bool
-    kept: bool = False
+    is_deferred: bool = False
 
 
 def folded(updates: Iterable[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
-    """Updates with one for each container: what a later one of a container sets counts."""
+    """Merge the updates of each container into one; later fields override earlier ones."""
     by_target: dict[str, list[m.ContainerUpdate]] = {}
     for update in updates:
         by_target.setdefault(update.container_id, []).append(update)
-    return [same[0] if len(same) == 1 else _fold(same) for same in by_target.values()]
+    return [group[0] if len(group) == 1 else _fold(group) for group in by_target.values()]
 
 
-def _fold(same: list[m.ContainerUpdate]) -> m.ContainerUpdate:
-    whole = m.ContainerUpdate(container_id=same[0].container_id)
-    whole.ignore_failure = all(update.ignore_failure for update in same)
-    put_resources(whole, [entry for update in same for entry in read(update.linux.resources, RESOURCES_TREE)])
-    return whole
+def _fold(updates: list[m.ContainerUpdate]) -> m.ContainerUpdate:
+    merged = m.ContainerUpdate(container_id=updates[0].container_id)
+    merged.ignore_failure = all(update.ignore_failure for update in updates)
+    put_resources(merged, [entry for update in updates for entry in read(update.linux.resources, RESOURCES_TREE)])
+    return merged
 
 
 class SideUpdates:
     """The merged updates of one event.
 
     Attributes:
-        ignored: what was left out without failing the event.
-        kept: (plugin, update) of the updates for containers that are only being created.
-        kept_evictions: likewise.
-        live: what the requested container is to have, as later plugins see it; used for UpdateContainer alone.
+        ignored: requests that were ignored without failing the event.
+        deferred: (plugin, update) of the updates for containers that are being created.
+        deferred_evictions: (plugin, eviction), likewise.
+        live: the resources of the requested container as later plugins see them; only for UpdateContainer.
         revision: counts the changes of `live`.
-        evictions: what the replies asked to evict; empty unless Rules.evictions_kept.
+        evictions: the requested evictions; empty unless Rules.evictions_kept.
     """
 
     __slots__ = (
-        "_created", "_known", "_merged", "_requested", "_rules", "evictions", "ignored", "kept", "kept_evictions",
-        "ledger", "live", "revision",
+        "_containers",
+        "_created",
+        "_merged",
+        "_requested",
+        "_rules",
+        "deferred",
+        "deferred_evictions",
+        "evictions",
+        "ignored",
+        "ledger",
+        "live",
+        "revision",
     )  # fmt: skip
 
     def __init__(
         self,
         ledger: Ledger,
         rules: Rules,
-        known: KnownContainers | None = None,
+        containers: KnownContainers | None = None,
         *,
         created: str | None = None,
         requested: str | None = None,
         resources: m.LinuxResources | None = None,
     ) -> None:
-        """`created` or `requested` is the event's own container, `resources` what is requested for it."""
-        self.ledger, self._rules, self._known = ledger, rules, known
+        """`created` or `requested` is the event's own container, `resources` the runtime's request for it."""
+        self.ledger, self._rules, self._containers = ledger, rules, containers
         self._created, self._requested = created, requested
         self.live = _NONE
         if resources is not None:
@@ -132,15 +141,15 @@ class SideUpdates:
         self.revision = 0
         self._merged: dict[str, m.ContainerUpdate] = {}
         self.ignored: list[Ignored] = []
-        self.kept: list[tuple[str, m.ContainerUpdate]] = []
-        self.kept_evictions: list[tuple[str, m.ContainerEviction]] = []
+        self.deferred: list[tuple[str, m.ContainerUpdate]] = []
+        self.deferred_evictions: list[tuple[str, m.ContainerEviction]] = []
         self.evictions: list[Eviction] = []
 
     def plan(self, updates: Iterable[m.ContainerUpdate], plugin: str) -> list[_Planned]:
-        """Claim what the updates ask for. Raises ConflictError, UpdateError or PluginError; the caller rolls back."""
+        """Claim the fields of updates. Raises ConflictError, UpdateError or PluginError; the caller rolls back."""
         planned: list[_Planned] = []
         for update in updates:
-            absent = self._why_absent(update.container_id)
+            absent = self._absence_reason(update.container_id)
             if absent:
                 self.ignored.append(Ignored(plugin, update.container_id, "", absent))
                 continue
@@ -169,60 +178,69 @@ class SideUpdates:
             raise UpdateError(plugin, target, "it is being created", text)
         entries = self._entries(update, plugin) if update.linux.HasField("resources") else []
         Claimer(self.ledger, self._rules, target, plugin).claim(entries)
-        kept = target != self._requested and self._is_creating(target)
-        return _Planned(plugin, update, [entry for entry in entries if entry.value is not None], False, kept)
+        is_deferred = target != self._requested and self._is_creating(target)
+        return _Planned(plugin, update, [entry for entry in entries if entry.value is not None], False, is_deferred)
 
-    def _why_absent(self, target: str) -> str:
-        """Say why an update or eviction is left out; "" if its container is there, or about to be."""
+    def _absence_reason(self, target: str) -> str:
+        """The reason why an update or eviction is ignored; "" if its container exists or is being created."""
         if not self._rules.absent_containers_left_out:
             return ""
         if not target:
             return NO_CONTAINER
-        known = self._known
+        containers = self._containers
         # In this order: a container that has just been created is known before it is no longer being created.
-        if known is None or target in (self._created, self._requested) or known.is_creating(target) or target in known:
+        if (
+            containers is None
+            or target in (self._created, self._requested)
+            or containers.is_creating(target)
+            or target in containers
+        ):
             return ""
         return UNKNOWN_CONTAINER
 
     def _is_creating(self, target: str) -> bool:
-        return self._rules.absent_containers_left_out and self._known is not None and self._known.is_creating(target)
+        return (
+            self._rules.absent_containers_left_out
+            and self._containers is not None
+            and self._containers.is_creating(target)
+        )
 
     def _entries(self, update: m.ContainerUpdate, plugin: str) -> list[Entry]:
-        """The rows that count in an update: no device rules, and process limits as the rules say."""
+        """The entries that count in an update: no device rules, and process limits if the rules say so."""
         entries: list[Entry] = []
         for entry in read(update.linux.resources, RESOURCES_TREE):
             if entry.row.kind is Kind.LIST or (entry.row is _PIDS and not self._rules.pids_in_updates):
                 self.ignored.append(Ignored(plugin, update.container_id, entry.row.path, NOT_IN_UPDATES))
             else:
                 entries.append(entry)
-        mine = update.container_id == self._requested
-        if mine and not self._rules.pids_in_updates and self.live.linux.resources.HasField("pids"):
+        is_requested = update.container_id == self._requested
+        if is_requested and not self._rules.pids_in_updates and self.live.linux.resources.HasField("pids"):
             # The reference claims the runtime's own process limit for the plugin that updates the container.
             entries.append(Entry(_PIDS, None))
         return entries
 
     def commit(self, planned: list[_Planned]) -> None:
-        """Merge what was claimed."""
-        kept: list[m.ContainerUpdate] = []
-        wanted: dict[str, list[Entry]] = {}  # by container, which many updates may name
+        """Merge the claimed updates."""
+        deferred: list[m.ContainerUpdate] = []
+        entries_by_id: dict[str, list[Entry]] = {}  # several updates may name the same container
         for plan in planned:
             update, entries = plan.update, plan.entries
             if not entries and self._rules.empty_updates_change_nothing:
                 continue
-            if plan.kept:
-                kept.append(update)
+            if plan.is_deferred:
+                deferred.append(update)
                 continue
             self._merged_update(update)
             if not plan.failed and update.linux.HasField("resources"):
-                wanted.setdefault(update.container_id, []).extend(entries)
-        if kept:
+                entries_by_id.setdefault(update.container_id, []).extend(entries)
+        if deferred:
             plugin = planned[0].plugin
-            self.kept += [(plugin, update) for update in folded(kept)]
-        for target, entries in wanted.items():
-            mine = target == self._requested
+            self.deferred += [(plugin, update) for update in folded(deferred)]
+        for target, entries in entries_by_id.items():
+            is_requested = target == self._requested
             merged = self._merged[target]
-            put_resources(self.live if mine else merged, entries, replaces=self._rules.limits_replace)
-            if mine:
+            put_resources(self.live if is_requested else merged, entries, replaces=self._rules.limits_replace)
+            if is_requested:
                 merged.linux.resources.CopyFrom(self.live.linux.resources)
                 self.revision += 1
 
@@ -238,17 +256,19 @@ class SideUpdates:
         return merged
 
     def evict(self, evictions: Iterable[m.ContainerEviction], plugin: str) -> None:
-        """Keep a reply's evictions, if the rules keep them."""
+        """Add a reply's evictions, if the rules keep them."""
         if not self._rules.evictions_kept:
             return
-        for each in evictions:
-            absent = self._why_absent(each.container_id)
+        for eviction in evictions:
+            absent = self._absence_reason(eviction.container_id)
             if absent:
-                self.ignored.append(Ignored(plugin, each.container_id, "evict", absent))
-            elif each.container_id not in (self._created, self._requested) and self._is_creating(each.container_id):
-                self.kept_evictions.append((plugin, each))
+                self.ignored.append(Ignored(plugin, eviction.container_id, "evict", absent))
+            elif eviction.container_id not in (self._created, self._requested) and self._is_creating(
+                eviction.container_id
+            ):
+                self.deferred_evictions.append((plugin, eviction))
             else:
-                self.evictions.append(Eviction(plugin, each.container_id, each.reason))
+                self.evictions.append(Eviction(plugin, eviction.container_id, eviction.reason))
 
     def updates(self) -> list[m.ContainerUpdate]:
         """Merged updates of other containers, in the order in which they were first named."""
@@ -260,5 +280,5 @@ class SideUpdates:
 
     def fill_evictions(self, target: Any) -> None:
         """Add the evictions to a reply."""
-        for each in self.evictions:
-            target.add(container_id=each.container_id, reason=each.reason)
+        for eviction in self.evictions:
+            target.add(container_id=eviction.container_id, reason=eviction.reason)

@@ -1,7 +1,4 @@
-"""Merging UpdateContainer and StopContainer: the resources that the container is to have, and updates of others.
-
-The updates themselves are merged by `nri.adaptation.merge.side_updates`. Next: `nri.adaptation.merge.create`.
-"""
+"""Merge UpdateContainer and StopContainer: the resources of the container, and updates of others."""
 
 from __future__ import annotations
 
@@ -17,31 +14,31 @@ __all__ = ["StopMerge", "UpdateMerge"]
 
 
 class UpdateMerge:
-    """The merge of one UpdateContainer event. `known`: the runtime's containers, None for not checked."""
+    """The merge of one UpdateContainer event. `containers`: the existing containers, None: not checked."""
 
     __slots__ = ("_request", "ledger", "side")
 
     def __init__(
-        self, request: m.UpdateContainerRequest, rules: Rules = Rules.DEFAULT, known: KnownContainers | None = None
+        self, request: m.UpdateContainerRequest, rules: Rules = Rules.DEFAULT, containers: KnownContainers | None = None
     ) -> None:
         self._request = request
         self.ledger = Ledger(rules)
         requested, resources = request.container.id, request.linux_resources
-        self.side = SideUpdates(self.ledger, rules, known, requested=requested, resources=resources)
+        self.side = SideUpdates(self.ledger, rules, containers, requested=requested, resources=resources)
 
     def apply(self, plugin: str, reply: m.UpdateContainerResponse) -> None:
-        """Take one plugin's reply: all of it, or nothing and ConflictError, UpdateError or PluginError."""
+        """Merge one plugin's reply: all of it, or nothing and ConflictError, UpdateError or PluginError."""
         _take_updates(self.side, plugin, reply.update)
         self.side.evict(reply.evict, plugin)
 
     @property
     def resources(self) -> m.LinuxResources:
-        """The resources that the container is to have, as the next plugin sees them. Do not change them."""
+        """The merged resources of the container, as the next plugin sees them. Do not change them."""
         return self.side.live.linux.resources
 
     @property
     def revision(self) -> int:
-        """Counts the changes of `resources`."""
+        """The number of changes of `resources`."""
         return self.side.revision
 
     @property
@@ -60,7 +57,7 @@ class UpdateMerge:
 
     @property
     def ignored(self) -> list[Ignored]:
-        """The parts of replies that were left out without failing the event."""
+        """The parts of replies that were ignored without failing the event."""
         return self.side.ignored
 
     def owners(self) -> m.OwningPlugins:
@@ -69,19 +66,19 @@ class UpdateMerge:
 
 
 class StopMerge:
-    """The merge of one StopContainer event. `known`: the runtime's containers, None for not checked."""
+    """The merge of one StopContainer event. `containers`: the existing containers, None: not checked."""
 
     __slots__ = ("ledger", "request", "side")
 
     def __init__(
-        self, request: m.StopContainerRequest, rules: Rules = Rules.DEFAULT, known: KnownContainers | None = None
+        self, request: m.StopContainerRequest, rules: Rules = Rules.DEFAULT, containers: KnownContainers | None = None
     ) -> None:
         self.request = request
         self.ledger = Ledger(rules)
-        self.side = SideUpdates(self.ledger, rules, known)
+        self.side = SideUpdates(self.ledger, rules, containers)
 
     def apply(self, plugin: str, reply: m.StopContainerResponse) -> None:
-        """Take one plugin's reply: all of it, or nothing and ConflictError, UpdateError or PluginError."""
+        """Merge one plugin's reply: all of it, or nothing and ConflictError, UpdateError or PluginError."""
         _take_updates(self.side, plugin, reply.update)
 
     def reply(self) -> m.StopContainerResponse:
@@ -90,7 +87,7 @@ class StopMerge:
 
     @property
     def ignored(self) -> list[Ignored]:
-        """The parts of replies that were left out without failing the event."""
+        """The parts of replies that were ignored without failing the event."""
         return self.side.ignored
 
     def owners(self) -> m.OwningPlugins:

@@ -1,5 +1,5 @@
-"""One plugin as the runtime sees it: who it is, its state, how an event is put to it.
+"""One plugin as the runtime sees it: its identity, its state, and how it is asked.
 
-Reading order: `peer` and `state` (the table that it follows), `remote`, `builtin` and `wasm` (its kinds),
-`event_request` (what they are asked with), `synchronize`, `turns`, `breaker`, `health`.
+Reading order: `peer` and `state` (its table), `remote`, `builtin` and `wasm` (the kinds of plugins), `event_request`
+(what they are asked with), `synchronize`, `turns`, `breaker`, `health`.
 """

@@ -1,9 +1,8 @@
 """Plugins inside the runtime: any object with methods named after events.
 
-They take part in the order of indices like every other plugin, without a socket: handlers get messages and run in the
-thread of the event, so they must be quick, and no timeout can interrupt them. Their arguments are theirs: copies.
-A handler returns what plugins return elsewhere: None, an adjustment, updates, or both as a pair; builders of `nri.api`
-and messages are both fine. Next: `nri.adaptation.peers.event_request`, from which the messages come.
+They take part in the order of indices like every other plugin, without a socket. Handlers run in the thread of the
+event, so they must be quick: no timeout can interrupt them. They get copies of the messages. A handler returns what
+plugins return elsewhere: None, an adjustment, updates, or both as a pair; builders of `nri.api` or messages.
 """
 
 from __future__ import annotations
@@ -31,15 +30,16 @@ _VALIDATE = BY_METHOD["validate_container_adjustment"]
 
 
 class BuiltinPlugin:
-    """An object of the runtime as a plugin.
+    """A plugin that is an object of the runtime.
 
     Args:
         index: two digits.
         name: the name without index.
-        handlers: has a method per event that it wants (`create_container(pod, container)`), perhaps `synchronize(pods,
-            containers)`, `configure(config, runtime, version)` (may return an event mask) and `shutdown()`.
-        events: what to subscribe to; default: every event that `handlers` has a method for.
-        failure_policy: what it declares, as plugins do.
+        handlers: has a method for each of its events (`create_container(pod, container)`), optionally
+            `synchronize(pods, containers)`, `configure(config, runtime, version)` (may return an event mask) and
+            `shutdown()`.
+        events: the subscription; default: every event that `handlers` has a method for.
+        failure_policy: the failure policy that it declares.
     """
 
     __slots__ = ("events", "failure_policy", "handlers", "index", "name")
@@ -54,7 +54,7 @@ class BuiltinPlugin:
         failure_policy: m.FailurePolicy | None = None,
     ) -> None:
         if not index or not name:
-            raise ValueError(f'builtin plugin without index or name ("{index}", "{name}")')
+            raise ValueError(f'a builtin plugin requires an index and a name, not "{index}" and "{name}"')
         naming.check_index(index)
         naming.check_name(name)
         self.index, self.name, self.handlers = index, name, handlers
@@ -70,7 +70,7 @@ def _method(handlers: object, name: str) -> Callable[..., Any] | None:
 
 
 class BuiltinPeer(Peer):
-    """A built-in plugin in the chain."""
+    """A built-in plugin as a member of the chain."""
 
     __slots__ = ("_handlers", "plugin")
 
@@ -88,14 +88,14 @@ class BuiltinPeer(Peer):
         if spec is _VALIDATE:
             arguments: tuple[Any, ...] = (ValidationRequest(request.message(m.ValidateContainerAdjustmentRequest)),)
         else:
-            given: tuple[Any, ...] = (request.pod,)
+            messages: tuple[Any, ...] = (request.pod,)
             if spec.kind == "container":
-                given = (request.pod, request.container_seen())
+                messages = (request.pod, request.container_seen())
                 if spec.method == "update_container":
-                    given += (request.resources,)
+                    messages += (request.resources,)
             elif spec.method == "update_pod_sandbox":
-                given = (request.pod, request.overhead, request.resources)
-            arguments = tuple(map(_copy, given))
+                messages = (request.pod, request.overhead, request.resources)
+            arguments = tuple(map(_copy, messages))
         if monotonic() >= deadline:
             raise DeadlineExceeded(spec.rpc)
         return self._run(spec.reply, spec is _VALIDATE, handler, *arguments)
@@ -116,7 +116,7 @@ class BuiltinPeer(Peer):
             raise _failed(error) from error
 
     def command(self, method: str, payload: bytes, deadline: float) -> bytes:  # noqa: ARG002 - nothing can interrupt it
-        """Configure and Shutdown, by the same names."""
+        """Call the handler `configure` or `shutdown`, if it exists."""
         handler = _method(self._handlers, method.lower())
         if method == "Configure":
             return self._configure(handler, m.ConfigureRequest.FromString(payload))
@@ -124,11 +124,11 @@ class BuiltinPeer(Peer):
             handler()
         return b""
 
-    def _configure(self, handler: Callable[..., Any] | None, asked: m.ConfigureRequest) -> bytes:
+    def _configure(self, handler: Callable[..., Any] | None, request: m.ConfigureRequest) -> bytes:
         mask = self.plugin.events
         if handler is not None:
             try:
-                mask = EventMask(handler(asked.config, asked.runtime_name, asked.runtime_version) or mask)
+                mask = EventMask(handler(request.config, request.runtime_name, request.runtime_version) or mask)
             except Exception as error:
                 raise _failed(error) from error
         reply = m.ConfigureResponse(events=mask)
@@ -143,10 +143,10 @@ class BuiltinPeer(Peer):
         containers: Sequence[m.Container],
         timeout_s: float,  # noqa: ARG002 - nothing can interrupt it
         *,
-        each: bool,  # noqa: ARG002
-        most: int,  # noqa: ARG002 - it is the runtime's own
+        timeout_per_part: bool,  # noqa: ARG002
+        max_entries: int,  # noqa: ARG002 - the runtime trusts its own plugins
     ) -> list[m.ContainerUpdate]:
-        """Hand over copies of the runtime's messages."""
+        """Call `synchronize` with copies of the runtime's messages."""
         handler = _method(self._handlers, "synchronize")
         if handler is None:
             return []
@@ -156,16 +156,16 @@ class BuiltinPeer(Peer):
 
 
 def _copy(message: Any) -> Any:
-    """A message of the handler's own: to read a label that is not there writes it into a message."""
+    """Copy a message for the handler: reading a missing label from protobuf's map would add it to the original."""
     if message is None:
         return None
-    made = type(message)()
-    made.CopyFrom(message)
-    return made
+    copy = type(message)()
+    copy.CopyFrom(message)
+    return copy
 
 
 def _failed(cause: Exception) -> RpcError:
-    """The error that the request fails with because of a handler's error."""
+    """The request's error for a handler's error."""
     code = Code.PERMISSION_DENIED if isinstance(cause, Reject) else Code.UNKNOWN
     error = RpcError(code, describe(cause))
     error.__cause__ = cause  # by hand: compiled, a `raise` has no `from`
@@ -183,7 +183,7 @@ def _message(value: Any) -> Any:
 
 
 def _reply(kind: Any, result: Any) -> Any:
-    """A handler's result as the reply message of its event."""
+    """Convert a handler's result to the reply message of its event."""
     reply = kind()
     if kind is m.ValidateContainerAdjustmentResponse:
         if result:  # a reason, or a verdict
@@ -196,7 +196,7 @@ def _reply(kind: Any, result: Any) -> Any:
         if isinstance(message, m.ContainerAdjustment):
             reply.adjust.CopyFrom(message)
             continue
-        for each in message if isinstance(message, Iterable) else () if message is None else (message,):
-            item = _message(each)
+        for entry in message if isinstance(message, Iterable) else () if message is None else (message,):
+            item = _message(entry)
             (reply.evict if isinstance(item, m.ContainerEviction) else reply.update).append(item)
     return reply

@@ -1,10 +1,8 @@
-"""The request of one event: the messages that it is made of, and its bytes, encoded once for all plugins.
+"""The request of one event, as messages and as bytes that are encoded once for all plugins.
 
-A remote plugin gets bytes: those of the event's own request, or of a `StateChange` if it is old. A built-in one gets
-the messages. `EventRequest` is the only holder of both forms, so nothing is encoded before it is needed, nor twice for
-two plugins. The requests of CreateContainer and UpdateContainer change on their way: `refresh` tells them that another
-reply was merged, and they encode again what that changed and nothing else. Knows no plugin and no connection. Next:
-`nri.adaptation.peers.peer`, which is asked with it.
+A remote plugin gets bytes: those of the event's own request, or of a `StateChange` if it is an old one. A built-in
+plugin gets the messages. The requests of CreateContainer and UpdateContainer change between plugins: `refresh` notes
+that another reply was merged, and only what this changed is encoded again.
 """
 
 from __future__ import annotations
@@ -57,20 +55,20 @@ class EventRequest:
 
     @classmethod
     def of_bytes(cls, spec: EventSpec, pod: m.PodSandbox, encoded: bytes) -> EventRequest:
-        """A request whose bytes are there already."""
+        """Create a request from its bytes."""
         request = cls(spec, pod)
         request._encoded = encoded
         return request
 
     def refresh(self) -> None:
-        """Note that another reply was merged: the next plugin may have to be shown something else."""
+        """Note that another reply was merged, so that the request of the next plugin may differ."""
 
     def container_seen(self) -> m.Container | None:
         """The container as the next plugin sees it, as a message that must not be changed."""
         return self.container
 
     def container_parts(self) -> list[bytes]:
-        """The container as the next plugin sees it, encoded, in pieces to be joined; none for events of pods."""
+        """The container as the next plugin sees it, as encoded pieces to be joined; empty for events of pods."""
         if self._container_parts is None:
             self._container_parts = [] if self.container is None else [self.container.SerializeToString()]
         return self._container_parts
@@ -116,12 +114,12 @@ def _normal_suffix() -> bytes:
     return encoded
 
 
-# Appended to a container's bytes, this makes the parts present that plugins may rely on: protobuf merges what follows.
+# Appended to a container's bytes, these make the parts present that plugins rely on: protobuf merges what follows.
 _NORMAL: Final = _normal_suffix()
 
 
 class CreateRequest(EventRequest):
-    """The request of CreateContainer, whose container has in it what the plugins so far made of it."""
+    """The request of CreateContainer, whose container has the adjustments of the earlier plugins."""
 
     __slots__ = ("_adjusted", "_merge", "_seen")
 
@@ -137,7 +135,7 @@ class CreateRequest(EventRequest):
         self._encoded = None
 
     def container_parts(self) -> list[bytes]:
-        """The container as the next plugin sees it; what was only appended to is not encoded again."""
+        """The container as the next plugin sees it; bytes to which something was appended are not encoded again."""
         parts = self._container_parts
         if parts is None:
             parts = self._container_parts = [self._merge.encoded_base(), _NORMAL]
@@ -153,12 +151,12 @@ class CreateRequest(EventRequest):
         return parts
 
     def container_seen(self) -> m.Container:
-        """The container with what the plugins so far made of it, as a message that must not be changed."""
+        """The container with the adjustments of the earlier plugins, as a message that must not be changed."""
         return self._merge.container
 
 
 class UpdateRequest(EventRequest):
-    """The request of UpdateContainer, whose resources have in them what the plugins so far made of them."""
+    """The request of UpdateContainer, whose resources have the changes of the earlier plugins."""
 
     __slots__ = ("_merge", "_revision")
 

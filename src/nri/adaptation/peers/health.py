@@ -1,7 +1,4 @@
-"""The health of plugins, as values for people and for readiness probes.
-
-Next: `nri.adaptation.adaptation`, which gives it out.
-"""
+"""The health of plugins, as values for people and for readiness probes."""
 
 from __future__ import annotations
 
@@ -28,14 +25,14 @@ class PluginHealth:
         kind: "builtin", "external", "pre-connected" (launched by the runtime) or "pre-connected-wasm" (loaded by it).
         state: "starting", "active", "late", "open" (left out by its breaker), "crash loop", "not launched"
             (the program did not even start) or "gone".
-        stage: the same, with the steps of "starting" apart.
+        stage: the same, with the steps of "starting" told apart.
         pid, uid: of its process; 0 and None if not known.
-        nri_version: what it says it speaks.
-        events: what it is subscribed to, as names joined by commas.
-        latency_s: how long its last answer took, in seconds.
+        nri_version: the NRI version that it declares.
+        events: its subscription, as names joined by commas.
+        latency_s: the duration of its last answer, in seconds.
         missed: requests in a row without an answer.
         restarts: how often it was started again, for launched plugins.
-        last_error: what went wrong last, or "".
+        last_error: its latest error, or "".
         last_words: the last lines that it wrote to stderr before it ended, for launched plugins.
     """
 
@@ -76,5 +73,5 @@ def health_of(peer: Peer) -> PluginHealth:
 
 
 def state_word(state: State) -> str:
-    """The state in one word, with all steps of the handshake as "starting"."""
+    """The state in health reports: all steps of the handshake are "starting"."""
     return "starting" if state in _STARTING else state.value

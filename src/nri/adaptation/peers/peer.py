@@ -1,10 +1,7 @@
-"""One plugin as the runtime sees it: who it is, its state, how to ask it something.
+"""One plugin as the runtime sees it: `Peer`, the base of all kinds of plugins.
 
-`Peer` has what all kinds share: identity, the lock that makes events pass one at a time, the state. The state machine
-is `nri.adaptation.peers.state`; this is its shell: `signal` looks up what follows and carries it out, through the
-functions of the `Owner` for everything that is not the peer's own. Next: `nri.adaptation.peers.remote` for plugins at
-the other end of a socket, `nri.adaptation.peers.builtin` and
-`nri.adaptation.peers.wasm` for those inside the runtime.
+It has the identity, the lock that passes events one at a time, and the state. `signal` looks up the transition in
+`nri.adaptation.peers.state` and carries out its actions; the `Owner` does what is not the peer's own business.
 """
 
 from __future__ import annotations
@@ -34,19 +31,19 @@ if TYPE_CHECKING:
 
 __all__ = ["BUILTIN", "EXTERNAL", "LAUNCHED", "WASM", "Owner", "Peer"]
 
-#: The kinds of plugins, as they are called in logs.
+#: The kinds of plugins, by their names in logs.
 BUILTIN, EXTERNAL, LAUNCHED = "builtin", "external", "pre-connected"
 WASM = "pre-connected-wasm"
 
-_THROUGH = frozenset((State.ACTIVE, State.GONE))
+_HANDSHAKE_ENDED = frozenset((State.ACTIVE, State.GONE))
 _sequence = itertools.count(1)
 
 
 class Owner(Protocol):
-    """The owner of peers, as far as a peer needs it."""
+    """The part of the owner of peers that a peer needs."""
 
     def act(self, peer: Peer, action: Action) -> None:
-        """Carry out an action that is not the peer's own."""
+        """Carry out an action that concerns more than the peer."""
 
 
 class Peer(ABC):
@@ -57,22 +54,22 @@ class Peer(ABC):
         kind: one of BUILTIN, EXTERNAL, LAUNCHED, WASM.
         pid: process id, 0 if there is none or it is not known.
         uid: user id of its process, None if not known.
-        config: what it is given with Configure, as text.
-        order: counts registrations; equal indices are called in this order.
+        config: the text that it gets with Configure.
+        order: number of its registration; plugins of the same index are called in this order.
         lock: passes events one at a time, in order of arrival.
-        state: how far it has joined; changed by `signal` alone.
-        mask: events that it subscribed to, less those that the operator does not allow.
-        event_policies: the operator's policy by number of the event; None: it does not get the event.
+        state: its state; only `signal` changes it.
+        mask: its subscription, without the events that the operator does not allow.
+        event_policies: the operator's policy by number of the event; None: the plugin does not get the event.
         declared: the failure policy that it declared, or None.
-        version: the NRI version that it says it speaks, or "".
-        cut_off: whether this side ended the connection, because of something that the plugin did or failed to do.
-        turn_s: how long an event waits for its turn here, in seconds; 0 for as long as it takes.
-        latency_s: how long its last answer took, in seconds.
-        answer: the place of its last answer among all that was read from plugins (`nri.ttrpc.waiters.ARRIVALS`): of
-            two words of a plugin the one with the greater number is the later one. To be read under the lock.
+        version: the NRI version that it declares, or "".
+        cut_off: whether the runtime ended the connection because of the plugin's behaviour.
+        turn_s: how long an event waits for its turn here, in seconds; 0 for no limit.
+        latency_s: the duration of its last answer, in seconds.
+        answer: the number of its last answer among all that was read from plugins (`nri.ttrpc.waiters.ARRIVALS`): of
+            two answers of a plugin, the one with the greater number is the later one. Read it under the lock.
     """
 
-    #: Whether it is asked in bytes, so that encoding a request early is worth it.
+    #: Whether it gets bytes, so that encoding a request early saves time.
     takes_bytes = False
 
     __slots__ = (
@@ -131,16 +128,16 @@ class Peer(ABC):
         self.turn_s = 0.0
         self.latency_s = 0.0
         self.answer = 0
-        #: Set as soon as it is known whether the plugin takes part: it is active, or gone.
+        #: Set as soon as the plugin is active or gone.
         self.handshake_over = threading.Event()
-        #: Set as soon as what it asked for in its answer to Synchronize is done, or it is gone.
+        #: Set as soon as the updates in its answer to Synchronize are applied, or it is gone.
         self.settled = threading.Event()
         #: When it connected, in monotonic seconds.
         self.since = monotonic()
 
     @property
     def last_error(self) -> str:
-        """The last thing that went wrong, as text, or "". It outlives the plugin, so a long one is cut."""
+        """The latest error as text, or "". It outlives the plugin, so long texts are cut."""
         return self._last_error
 
     @last_error.setter
@@ -154,24 +151,24 @@ class Peer(ABC):
         return f"{self.kind}:{self.index or '??'}-{self.name or 'plugin'}{process}"
 
     def identify(self, index: str, name: str) -> None:
-        """Take over the identity that was registered."""
+        """Set the registered identity."""
         self.index, self.name, self.label = index, name, f"{index}-{name}"
         self.order = next(_sequence)
 
-    def would(self, signal: Signal) -> tuple[Action, ...]:
-        """The next state and the actions that would follow from a signal in the present state."""
+    def actions_after(self, signal: Signal) -> tuple[Action, ...]:
+        """Return the actions that a signal would cause in the present state."""
         return step(self.state, signal)[1]
 
     def signal(self, signal: Signal, why: str = "") -> tuple[Action, ...]:
-        """Take a signal: go to the next state and carry out what follows. Returns the actions."""
+        """Process a signal: enter the next state and carry out the actions, which are returned."""
         with self._guard:
             self.state, actions = step(self.state, signal)
             if why and actions:
                 self.last_error = why
             if actions and signal is Signal.FATAL:
                 self.cut_off = True
-        if actions and self.state in _THROUGH:
-            self.handshake_over.set()  # before anything is reported: those who hear of it look here
+        if actions and self.state in _HANDSHAKE_ENDED:
+            self.handshake_over.set()  # before anything is reported: listeners look at it
         for action in actions:
             if action is Action.CLOSE:
                 self.close(why or signal.value)
@@ -183,15 +180,15 @@ class Peer(ABC):
         """Ask the plugin, and wait for the reply's bytes. Raises RpcError, DeadlineExceeded, ConnectionClosed."""
 
     def begin(self, request: EventRequest, deadline: float) -> Exchange | None:  # noqa: ARG002 - for those who can
-        """Ask the plugin without waiting; what is returned goes to `collect` or `abandon`. None: nothing is sent."""
+        """Send the request without waiting; pass the result to `collect` or `abandon`. None: nothing was sent."""
         return None
 
     def collect(self, request: EventRequest, exchange: Exchange, deadline: float) -> bytes:  # noqa: ARG002 - as `begin`
-        """Wait for the reply's bytes to what `begin` has sent. Raises what `invoke` raises."""
+        """Wait for the reply's bytes to the request that `begin` sent. Raises as `invoke`."""
         return self.invoke(request, deadline)
 
     def abandon(self, exchange: Exchange) -> None:  # noqa: B027 - only where `begin` does something
-        """Drop the reply to what `begin` has sent."""
+        """Drop the reply to the request that `begin` sent."""
 
     @abstractmethod
     def command(self, method: str, payload: bytes, deadline: float) -> bytes:
@@ -204,13 +201,13 @@ class Peer(ABC):
         containers: Sequence[m.Container],
         timeout_s: float,
         *,
-        each: bool,
-        most: int,
+        timeout_per_part: bool,
+        max_entries: int,
     ) -> list[m.ContainerUpdate]:
-        """Hand over the runtime's state, as `nri.adaptation.peers.synchronize` does; returns the updates asked for."""
+        """Hand over the runtime's state, as `nri.adaptation.peers.synchronize` does; returns the requested updates."""
 
     def close(self, reason: str) -> None:  # noqa: B027 - not all have one
         """End the connection, if there is one."""
 
     def release(self, deadline: float) -> None:  # noqa: B027 - as `close`
-        """Give back what the connection holds. Only after `close`."""
+        """Free the resources of the connection. Only after `close`."""

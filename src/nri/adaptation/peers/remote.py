@@ -1,7 +1,7 @@
 """A plugin at the other end of a socket: one connection under a `Peer`.
 
-Asks by the event's own method, or by `StateChange` a plugin that knows nothing else; answers RegisterPlugin and
-UpdateContainers through its owner. Next: `nri.ttrpc.endpoint`, the connection.
+It is asked by the event's own method, or by `StateChange` if the plugin knows nothing else. Its RegisterPlugin and
+UpdateContainers go to the owner.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ __all__ = ["RemoteOwner", "RemotePeer"]
 
 
 class RemoteOwner(Owner, Protocol):
-    """The owner of remote peers, as far as one needs it."""
+    """The part of the owner of peers that a remote peer needs."""
 
     def register(self, peer: RemotePeer, payload: bytes) -> None:
-        """Check RegisterPlugin and take over the identity; RpcError refuses it."""
+        """Check RegisterPlugin and set the identity; RpcError refuses it."""
 
     def update_containers(self, peer: RemotePeer, request: Request) -> object:
-        """Take UpdateContainers; answers later."""
+        """Accept UpdateContainers; it is answered later."""
 
     def deprecated(self, peer: RemotePeer, spec: EventSpec) -> None:
-        """Note that the plugin knows StateChange only; called once for each of its events."""
+        """Report that the plugin knows only StateChange; called once for each of its events."""
 
 
 class RemotePeer(Peer):
@@ -48,7 +48,7 @@ class RemotePeer(Peer):
 
     Attributes:
         endpoint: the connection.
-        relay_only: it answered Unimplemented once; its relayed events go by StateChange since.
+        relay_only: it answered Unimplemented once; its relayed events have used StateChange since.
     """
 
     takes_bytes = True
@@ -138,7 +138,7 @@ class RemotePeer(Peer):
         return self._relay(request, deadline)
 
     def abandon(self, exchange: Exchange) -> None:
-        """Let go of the connection, which others wait to read."""
+        """Stop waiting, so that other threads may read the connection."""
         self.endpoint.abandon(exchange)
 
     def command(self, method: str, payload: bytes, deadline: float) -> bytes:
@@ -160,11 +160,13 @@ class RemotePeer(Peer):
         containers: Sequence[m.Container],
         timeout_s: float,
         *,
-        each: bool,
-        most: int,
+        timeout_per_part: bool,
+        max_entries: int,
     ) -> list[m.ContainerUpdate]:
-        """Send the state, in parts if need be."""
-        return hand_over(self._synchronize, pods, containers, timeout_s, each=each, most=most)
+        """Send the state, in parts if it is large."""
+        return hand_over(
+            self._synchronize, pods, containers, timeout_s, timeout_per_part=timeout_per_part, max_entries=max_entries
+        )
 
     def _synchronize(self, payload: bytes, deadline: float, meanwhile: Callable[[], None]) -> bytes:
         self.answer, reply = self._command("Synchronize", payload, deadline, meanwhile)
@@ -175,11 +177,11 @@ class RemotePeer(Peer):
         self.endpoint.close(reason)
 
     def release(self, deadline: float) -> None:
-        """Give back the descriptor, unless a thread is inside until the deadline."""
+        """Close the descriptor, unless a thread uses it until the deadline."""
         self.endpoint.release(deadline)
 
 
 def _make_plain(error: RpcError) -> None:
-    """Make the plugin's text one short line, here where it comes in, and for all who log, keep or pass it on."""
+    """Make the plugin's text one short printable line, before it is logged, stored or passed on."""
     error.message = plain(error.message)
     error.args = (error.code, error.message)

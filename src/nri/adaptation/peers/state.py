@@ -1,4 +1,4 @@
-"""The life of a plugin's connection as a table: state and signal in, next state and actions out. Pure.
+"""The states of a plugin's connection as a table: state and signal in, next state and actions out.
 
     connected -> registered -> configured -> synchronizing -> active -> late -> open
                                                                ^         |       |
@@ -8,20 +8,16 @@
 |---|---|---|
 | connected | has a connection and no name yet | none |
 | registered | has given its name, and is being configured | none |
-| configured | has said which events it wants, and waits for its turn at the gate | none |
-| synchronizing | is in the chain, and takes the state of the runtime in | wait until it has |
-| active | takes part | are asked of it |
-| late | takes part, and did not answer the last event in time | are asked of it |
-| open | missed so many in a row that its breaker leaves it out | pass it by, but for a trial now and then |
-| gone | has no connection any more, from any state | pass it by |
+| configured | has subscribed to events, and waits for its turn at the gate | none |
+| synchronizing | is in the chain, and processes the state of the runtime | wait for it |
+| active | takes part | are sent to it |
+| late | takes part, and did not answer the last event in time | are sent to it |
+| open | missed several events in a row: its breaker leaves it out | skip it, except for occasional trials |
+| gone | has lost its connection, in any state | skip it |
 
-A name is given once, from connected; updates are taken from configured on.
-
-The shell around it (`nri.adaptation.peers.peer`, `nri.adaptation.registration.handshake`) reports what happened and
-carries out the actions; it decides nothing. A pair that is not in the table changes nothing: signals of a race that was
-lost (an answer after the connection ended) are harmless. "crash loop" and "not launched" are states of an installed
-plugin without a connection, so they have no transition here; its supervisor reports them
-(`nri.adaptation.launch.supervisor`).
+A name is accepted once, in `connected`; updates are accepted from `configured` on. A pair that is not in the table
+changes nothing: signals that lost a race (an answer after the connection ended) are harmless. "crash loop" and "not
+launched" are states of an installed plugin without a connection; `nri.adaptation.launch.supervisor` reports them.
 """
 
 from __future__ import annotations
@@ -50,11 +46,11 @@ class Signal(Enum):
     """Something that happened to a plugin or its connection."""
 
     REGISTER = "the plugin gave its name"
-    UPDATE = "the plugin asks for updates of containers"
+    UPDATE = "the plugin requests updates of containers"
     CONFIGURED = "it answered Configure"
     JOINING = "it entered the chain; the state of the runtime is on its way"
     SYNCHRONIZED = "it took the state of the runtime"
-    ANSWERED = "it answered a request, be it with an error"
+    ANSWERED = "it answered a request, perhaps with an error"
     MISSED = "it did not answer in time, and stays connected"
     TRIPPED = "it did not answer too often"
     FATAL = "it failed in a way that costs the connection"
@@ -63,13 +59,13 @@ class Signal(Enum):
 
 
 class Action(Enum):
-    """Something that the shell has to do."""
+    """Something that the peer or its owner has to do."""
 
-    CONFIGURE = "go on with Configure and Synchronize, in a thread of its own"
+    CONFIGURE = "run Configure and Synchronize in a separate thread"
     REFUSE_REPEAT = "answer that it is registered already"
     REFUSE_UPDATE = "answer that it is not configured yet"
     APPLY_UPDATE = "hand the updates to a worker"
-    REPORT_READY = "tell those who wait for this plugin"
+    REPORT_READY = "notify those that wait for this plugin"
     REPORT_LATE = "log that it is late"
     REPORT_OPEN = "log that it is left out for a while"
     REPORT_BACK = "log that it answers again"
@@ -81,7 +77,7 @@ class Action(Enum):
 _A, _G, _S = Action, Signal, State
 _Row = tuple[State, tuple[Action, ...]]
 
-#: The plugin has taken the state of the runtime in and takes part in events, as far as its breaker lets it.
+#: The plugin has the state of the runtime and takes part in events, unless its breaker leaves it out.
 JOINED = frozenset((State.ACTIVE, State.LATE, State.OPEN))
 
 _ALIVE = (_S.CONNECTED, _S.REGISTERED, _S.CONFIGURED, _S.SYNCHRONIZING, _S.ACTIVE, _S.LATE, _S.OPEN)
@@ -89,7 +85,7 @@ _IN_CHAIN = (_S.SYNCHRONIZING, *sorted(JOINED, key=lambda state: state.value))
 _CONFIGURED = (_S.CONFIGURED, *_IN_CHAIN)
 
 TABLE: dict[tuple[State, Signal], _Row] = {
-    # The end, from anywhere: the same for all, plus leaving the chain for those in it (below).
+    # The end, from any state: the same for all, plus leaving the chain for those in it (below).
     **{(state, signal): (_S.GONE, (_A.CLOSE,)) for state in _ALIVE for signal in (_G.FATAL, _G.LOST, _G.STOP)},
     **{
         (state, signal): (_S.GONE, (_A.CLOSE, _A.LEAVE, _A.REPORT_GONE))
@@ -97,17 +93,17 @@ TABLE: dict[tuple[State, Signal], _Row] = {
         for signal in (_G.FATAL, _G.LOST)
     },
     **{(state, _G.STOP): (_S.GONE, (_A.CLOSE, _A.LEAVE)) for state in _IN_CHAIN},
-    # A name is given once.
+    # A name is accepted once.
     **{(state, _G.REGISTER): (state, (_A.REFUSE_REPEAT,)) for state in _ALIVE},
     (_S.CONNECTED, _G.REGISTER): (_S.REGISTERED, (_A.CONFIGURE,)),
-    # Updates are taken from plugins that are configured.
+    # Updates are accepted from plugins that are configured.
     **{(state, _G.UPDATE): (state, (_A.REFUSE_UPDATE,)) for state in (_S.CONNECTED, _S.REGISTERED)},
     **{(state, _G.UPDATE): (state, (_A.APPLY_UPDATE,)) for state in _CONFIGURED},
-    # The way in.
+    # Joining.
     (_S.REGISTERED, _G.CONFIGURED): (_S.CONFIGURED, ()),
     (_S.CONFIGURED, _G.JOINING): (_S.SYNCHRONIZING, ()),
     (_S.SYNCHRONIZING, _G.SYNCHRONIZED): (_S.ACTIVE, (_A.REPORT_READY,)),
-    # At work.
+    # Events.
     (_S.LATE, _G.ANSWERED): (_S.ACTIVE, (_A.REPORT_BACK,)),
     (_S.OPEN, _G.ANSWERED): (_S.ACTIVE, (_A.REPORT_BACK,)),
     (_S.ACTIVE, _G.MISSED): (_S.LATE, (_A.REPORT_LATE,)),
@@ -119,5 +115,5 @@ TABLE: dict[tuple[State, Signal], _Row] = {
 
 
 def step(state: State, signal: Signal) -> _Row:
-    """The next state and what to do; a pair that the table does not have changes nothing."""
+    """The next state and its actions; a pair that is not in the table changes nothing."""
     return TABLE.get((state, signal), (state, ()))

@@ -1,10 +1,9 @@
 """Hand a joining plugin the state of the runtime: in one message if it fits, else in parts.
 
-Every object is encoded once. Up to 4 MiB one message goes out, because old plugins know no parts. Above, parts are
-packed greedily, smaller than the limit on purpose: while the plugin takes one part in, the thread that waits for its
-reply encodes the next, so that both sides work at the same time. A helper thread for that would take the interpreter's
-lock from the one that writes. A part's reply must say `more` back, or the plugin does not understand parts. Next:
-`nri.adaptation.registration.handshake`, which calls this.
+Up to 4 MiB one message is sent, because old plugins know no parts. A larger state is packed into parts that are smaller
+than the limit on purpose: while the plugin processes one part, the waiting thread encodes the next one. A helper thread
+would compete for the interpreter's lock with the thread that writes. A part's reply must echo `more`, or the plugin
+does not understand parts.
 """
 
 from __future__ import annotations
@@ -24,52 +23,52 @@ if TYPE_CHECKING:
 
 __all__ = ["hand_over", "parts", "read_reply"]
 
-#: Room for the envelope around a message (service, method, timeout, lengths), in bytes.
-ENVELOPE = 256
-#: Size of a part, in bytes: small enough that both sides work at once, large enough that calls do not count.
-PART = 1 << 19
+#: The most bytes of the envelope around a message (service, method, timeout, lengths).
+ENVELOPE_BYTES = 256
+#: Size of a part: small enough that both sides work at the same time, large enough to make calls cheap.
+PART_BYTES = 1 << 19
 
-#: All parts together have at most so many times the timeout of one: events wait meanwhile.
-MOST = 10
+#: The most time for all parts together, in timeouts of one part: events wait meanwhile.
+MAX_TIMEOUTS = 10
 
 _MORE = b"\x18\x01"
 _KEYS = (b"", b"\x0a", b"\x12")  # by number, of fields that are length-delimited
 
 
 def parts(
-    pods: Iterable[m.PodSandbox], containers: Iterable[m.Container], part_size: int = PART
+    pods: Iterable[m.PodSandbox], containers: Iterable[m.Container], part_size: int = PART_BYTES
 ) -> Iterator[tuple[bytes, bool]]:
-    """Encoded `SynchronizeRequest`s, and whether more follow; one if everything fits into a message."""
+    """Yield encoded `SynchronizeRequest`s, and whether more follow; one if everything fits into a message."""
     objects: Iterator[tuple[int, m.PodSandbox | m.Container]]
     objects = itertools.chain(zip(itertools.repeat(1), pods), zip(itertools.repeat(2), containers))
     fields = (_field(number, message) for number, message in objects)
-    whole, rest = _upto(fields, MAX_DATA - ENVELOPE)
-    if rest is None:
-        yield b"".join(itertools.chain.from_iterable(whole)), False
+    first_fields, overflow = _take_fitting(fields, MAX_DATA - ENVELOPE_BYTES)
+    if overflow is None:
+        yield b"".join(itertools.chain.from_iterable(first_fields)), False
         return
-    bunch: list[bytes] = []
+    pieces: list[bytes] = []
     size = 0
-    for key, encoded in itertools.chain(whole, (rest,), fields):
+    for key, encoded in itertools.chain(first_fields, (overflow,), fields):
         length = len(key) + len(encoded)
-        if bunch and size + length > part_size:
-            yield b"".join((*bunch, _MORE)), True
-            bunch, size = [], 0
-        bunch += (key, encoded)
+        if pieces and size + length > part_size:
+            yield b"".join((*pieces, _MORE)), True
+            pieces, size = [], 0
+        pieces += (key, encoded)
         size += length
-    yield b"".join(bunch), False
+    yield b"".join(pieces), False
 
 
 def _field(number: int, message: m.PodSandbox | m.Container) -> tuple[bytes, bytes]:
-    """A field in two pieces, its key with the length and its bytes: joined once, in the part, they are copied once."""
+    """A field in two pieces, key with length, and bytes: they are copied once, when the part is joined."""
     encoded = message.SerializeToString()
     length = len(encoded)
     return _KEYS[number] + (LENGTHS.get(length) or varint(length)), encoded
 
 
-def _upto(
+def _take_fitting(
     fields: Iterator[tuple[bytes, bytes]], limit: int
 ) -> tuple[list[tuple[bytes, bytes]], tuple[bytes, bytes] | None]:
-    """Take fields while they fit into `limit` bytes; and the first one that did not fit, or None."""
+    """Return the fields that fit into `limit` bytes, and the first one that did not, or None."""
     fitting: list[tuple[bytes, bytes]] = []
     size = 0
     for field in fields:
@@ -86,50 +85,51 @@ def hand_over(
     containers: Iterable[m.Container],
     timeout_s: float,
     *,
-    each: bool = True,
-    most: int = 0,
+    timeout_per_part: bool = True,
+    max_entries: int = 0,
 ) -> list[m.ContainerUpdate]:
-    """Send all parts and return the updates that the plugin asks for.
+    """Send all parts and return the updates that the plugin requests.
 
     Args:
         call: sends one encoded request before a deadline, calls a function, and returns the encoded reply.
-        timeout_s: seconds for each part, and `MOST` times that for all; or for all together if not `each`.
-        most: entries that the replies may have; 0 for no limit.
+        timeout_s: seconds for each part, and `MAX_TIMEOUTS` times that for all parts.
+        timeout_per_part: False: `timeout_s` is for all parts together.
+        max_entries: the limit of entries in the replies; 0 for no limit.
 
     Raises:
-        RemoteProtocolError: the plugin does not understand parts, or asks for too much.
+        RemoteProtocolError: the plugin does not understand parts, or its reply has too many entries.
         NriError: a part cannot be encoded; and what `call` raises.
     """
     began = monotonic()
     deadline = began + timeout_s
-    coming = parts(pods, containers)
+    encoded_parts = parts(pods, containers)
     ready: list[tuple[bytes, bool]] = []
 
     def encode_next() -> None:
         try:
             if not ready:
-                ready.extend(itertools.islice(coming, 1))
+                ready.extend(itertools.islice(encoded_parts, 1))
         except Exception as error:
             raise NriError(f"the state of the runtime cannot be encoded: {error}") from error
 
     while True:
-        encode_next()  # if that is not done: an interceptor may call the plugin again, or answer in its place
+        encode_next()  # if `call` did not: an interceptor may call the plugin again, or answer in its place
         part, more = ready.pop()
-        if each:
-            deadline = min(monotonic(), began + (MOST - 1) * timeout_s) + timeout_s
-        reply = read_reply(call(part, deadline, encode_next), most)
+        if timeout_per_part:
+            deadline = min(monotonic(), began + (MAX_TIMEOUTS - 1) * timeout_s) + timeout_s
+        reply = read_reply(call(part, deadline, encode_next), max_entries)
         if not more:
             return list(reply.update)
         if not reply.more or reply.update:
             raise RemoteProtocolError("plugin does not handle split sync requests")
 
 
-def read_reply(encoded: bytes, most: int) -> m.SynchronizeResponse:
-    """A reply to Synchronize; RemoteProtocolError for one that has more entries than `most` or is none."""
-    reason = limits.too_much(m.SynchronizeResponse, encoded, most) if most else ""
+def read_reply(encoded: bytes, max_entries: int) -> m.SynchronizeResponse:
+    """Decode a reply to Synchronize; RemoteProtocolError if it is invalid or has more entries than `max_entries`."""
+    reason = limits.excess(m.SynchronizeResponse, encoded, max_entries) if max_entries else ""
     if reason:
         raise RemoteProtocolError(f"the reply to Synchronize {reason}")
     try:
         return m.SynchronizeResponse.FromString(encoded)
     except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
-        raise RemoteProtocolError(f"the reply to Synchronize cannot be read: {error}") from None
+        raise RemoteProtocolError(f"the reply to Synchronize is invalid: {error}") from None

@@ -2,24 +2,22 @@
 
 Hand over hand: an event takes its place in the queue of the next plugin before it leaves the present one, also where a
 plugin does not get the event at all. So the order of arrival at the first plugin is the order at every plugin, and a
-slow plugin holds up the events behind it, not those ahead. Nothing is held while an event waits, so there is no
-deadlock. Two exceptions, where the rules have them: an event that has waited too long for a turn
-(`nri.adaptation.time_budget`) continues without that plugin, and may reach later plugins before the events that it
-stood behind; an event that disposes of a pod or container passes waiting events of other pods, never of its own pod.
+slow plugin delays the events behind it, not those ahead. An event holds nothing while it waits, so there is no
+deadlock. Two exceptions, if the rules have them: an event that has waited too long for a turn
+(`nri.adaptation.time_budget`) continues without that plugin, and may reach later plugins before the events that were
+ahead of it; an event that disposes of a pod or container passes waiting events of other pods, never of its own pod.
 
     place = Place(request, peers, deadline)          # in the queue of the first plugin
     for peer in peers:
-        sent = place.wait(begin)                     # the event's turn: nothing else is asked of this plugin
+        sent = place.wait(begin)                     # the event's turn: this plugin gets no other request
         ...                                          # ask it
         place.advance()                              # in the queue of the next plugin, then out of this one
-    place.leave()                                    # in a `finally`: gives up whatever is held
+    place.leave()                                    # in a `finally`: releases whatever is held
 
 Each plugin has one queue, a `FifoLock`. A bare `threading.Lock` starves callers: the thread that has just released it
-takes it again before the others wake. An event that waits also leaves a callback (`Ticket.begin`) that sends its
-request: the thread that releases the lock calls it first and wakes the waiting thread then. So the plugin is asked
-again before any thread has changed places.
-
-Next: `nri.adaptation.dispatch.dispatcher`, whose loop this is.
+takes it again before the others wake. A waiting event also leaves a callback (`Ticket.begin`) that sends its request:
+the thread that releases the lock calls it first and wakes the waiting thread then, so the plugin gets its next request
+before a thread switch.
 """
 
 from __future__ import annotations
@@ -50,47 +48,47 @@ class Ticket:
     """A place in the queue.
 
     Attributes:
-        pod: whose event it is; "" for none.
-        urgent: whether it has passed others.
-        begin: called when the turn comes, by the thread that lets go; it must not wait. May be set while it waits.
-        begun: what `begin` returned; None if it was not called.
+        pod: the id of the event's pod; "" for none.
+        urgent: whether it has passed other events.
+        begin: called when the turn comes, by the thread that releases the lock; it must not wait.
+        begin_result: the return value of `begin`; None if it was not called.
     """
 
-    __slots__ = ("begin", "begun", "pod", "turn", "urgent")
+    __slots__ = ("begin", "begin_result", "pod", "turn", "urgent")
 
     def __init__(self, pod: str = "", urgent: bool = False) -> None:
         self.pod, self.urgent = pod, urgent
         self.begin: Callable[[], Any] | None = None
-        self.begun: Any = None
+        self.begin_result: Any = None
         self.turn = allocate_lock()
         self.turn.acquire()
 
     def wait(self, timeout_s: float = -1.0) -> bool:
-        """Wait for the turn; False if it has not come in so many seconds. Negative: for ever."""
+        """Wait for the turn; False after `timeout_s` seconds. Negative: for ever."""
         check_signals()
         return self.turn.acquire(timeout=timeout_s)
 
     def call(self) -> None:
-        """Tell the thread that waits that its turn has come."""
+        """Wake the waiting thread: its turn has come."""
         try:
             if self.begin is not None:
-                self.begun = self.begin()
+                self.begin_result = self.begin()
         finally:
             self.turn.release()
 
 
 class FifoLock:
-    """A lock: first come, first served. Not reentrant; any thread may release it.
+    """A lock with a queue: first come, first served. Not reentrant; any thread may release it.
 
         ticket = lock.place()            # never waits
         lock.wait(ticket, deadline)      # waits for its turn
         ...
         lock.release()
 
-    A thread that has changed its mind gives up its place, or the lock if its turn has come, with `leave`.
+    `leave` gives up a place without waiting, or the lock if the turn has come.
 
     Attributes:
-        queue: the places of those that wait, in the order of their turns.
+        queue: the waiting tickets, in the order of their turns.
     """
 
     __slots__ = ("_guard", "held", "queue")
@@ -101,15 +99,15 @@ class FifoLock:
         self.queue: deque[Ticket] = deque()
 
     def place(self, pod: m.PodSandbox | None = None, urgent: bool = False) -> Ticket | None:
-        """Take a place in the queue; None if it is our turn already.
+        """Take a place in the queue; None if the lock was free and is now held.
 
-        `urgent`: before all that wait, but for those of the same pod, and others that are urgent.
+        `urgent`: ahead of all waiting tickets, except those of the same pod and other urgent ones.
         """
         with self._guard:
             if not self.held:
                 self.held = True
                 return None
-            # Read here: a field of a message costs as much as the lock, and most have nothing to wait for.
+            # The id is read only here: reading a field of a message costs as much as the lock.
             ticket = Ticket("" if pod is None else pod.id, urgent)
             queue = self.queue
             at = len(queue)
@@ -120,24 +118,24 @@ class FifoLock:
             return ticket
 
     def wait(self, ticket: Ticket | None, deadline: float | None = None) -> None:
-        """Wait for the turn of a place. DeadlineExceeded: the place is given up, nothing is held."""
+        """Wait for the turn of a ticket. DeadlineExceeded: the place is given up, nothing is held."""
         if ticket is None:
             return
         try:
             if ticket.wait(-1.0 if deadline is None else max(0.0, deadline - monotonic())):
                 return
-        except BaseException:  # KeyboardInterrupt: a place that no thread holds would hold up all behind it
+        except BaseException:  # KeyboardInterrupt: an abandoned place would block all tickets behind it
             if not self._give_up(ticket):
                 ticket.wait()
                 self.release()
             raise
         if self._give_up(ticket):
             raise DeadlineExceeded("a plugin that is busy with earlier events")
-        # Our turn came between the end of the wait and now: it is ours, and the caller's deadline shows at the call.
+        # The turn came between the end of the wait and now; the call itself notices the caller's deadline.
         ticket.wait()
 
     def _give_up(self, ticket: Ticket) -> bool:
-        """Leave the queue; False if the turn has come in the meantime."""
+        """Remove a ticket from the queue; False if its turn has come in the meantime."""
         with self._guard:
             if ticket not in self.queue:
                 return False
@@ -154,7 +152,7 @@ class FifoLock:
         self.wait(self.place(), deadline)
 
     def release(self) -> None:
-        """Let the next one in."""
+        """Release the lock to the next ticket in the queue."""
         with self._guard:
             if not self.queue:
                 self.held = False
@@ -164,18 +162,18 @@ class FifoLock:
 
     @property
     def waiting(self) -> int:
-        """The number of those that wait for their turn."""
+        """The number of waiting tickets."""
         return len(self.queue)
 
 
 class Sent:
-    """A request on its way to a plugin.
+    """A request that was sent to a plugin.
 
     Attributes:
         policy: the plugin's policy when it was sent.
-        began: when, in monotonic seconds.
-        deadline: until when the answer is waited for, in monotonic seconds.
-        exchange: identifies it for the connection.
+        began: when it was sent, in monotonic seconds.
+        deadline: the deadline of the answer, in monotonic seconds.
+        exchange: identifies the request for the connection.
     """
 
     __slots__ = ("began", "deadline", "exchange", "policy")
@@ -185,7 +183,7 @@ class Sent:
 
 
 class _Queued(Protocol):
-    """A plugin (`nri.adaptation.peers.peer.Peer`), as far as a place in its queue needs it."""
+    """The part of a plugin (`nri.adaptation.peers.peer.Peer`) that a place in its queue needs."""
 
     lock: FifoLock
     turn_s: float
@@ -200,14 +198,14 @@ class Place:
     """An event's place among the plugins: in the queue of one of them, or at its turn there.
 
     Args:
-        request: the event's.
-        peers: the plugins, in the order in which the event passes them; at least one.
+        request: the event's request.
+        peers: the plugins, in the order of the event; at least one.
         deadline: the caller's, None for none.
-        urgent: it passes waiting events of other pods.
+        urgent: whether it passes waiting events of other pods.
 
     Attributes:
-        ticket: the place in the queue of the present plugin, for which `wait` waits; None at the event's turn.
-        missed: the turn at the present plugin did not come in time: nothing is held, and the event goes on without it.
+        ticket: the place in the queue of the present plugin; None if it is the event's turn.
+        missed: the turn at the present plugin did not come in time: nothing is held, and the event skips it.
     """
 
     __slots__ = ("_deadline", "_index", "_lock", "_peers", "_request", "_urgent", "missed", "ticket")
@@ -228,7 +226,7 @@ class Place:
     def wait(self, begin: Callable[[Any, EventPolicy], Sent | None]) -> Sent | None:
         """Wait for the event's turn at the present plugin.
 
-        Returns what the event before this one has sent already on its way out; None if nothing. If the turn has not
+        Returns the request if the thread of the previous event has sent it already, else None. If the turn has not
         come in time, it is `missed`. DeadlineExceeded: the caller's deadline has passed; nothing is held.
 
         Args:
@@ -258,29 +256,29 @@ class Place:
             self.missed = True
             return None
         except BaseException:
-            if ticket.begun is not None:
-                peer.abandon(ticket.begun.exchange)
+            if ticket.begin_result is not None:
+                peer.abandon(ticket.begin_result.exchange)
             raise
         self._lock = lock
-        sent: Sent | None = ticket.begun
+        sent: Sent | None = ticket.begin_result
         return sent
 
     def advance(self, *, keep: bool = False) -> None:
-        """Take a place at the next plugin, then leave this one; `keep` leaves it held, for the caller to release."""
-        here = self._lock
+        """Take a place at the next plugin, then release this one; `keep`: the caller releases it."""
+        current = self._lock
         self.missed = False
         self._index += 1
         if self._index < len(self._peers):
-            following = self._peers[self._index].lock
-            self.ticket = following.place(self._request.pod, self._urgent)
-            self._lock = following
+            next_lock = self._peers[self._index].lock
+            self.ticket = next_lock.place(self._request.pod, self._urgent)
+            self._lock = next_lock
         else:
             self._lock = None
-        if here is not None and not keep:
-            here.release()
+        if current is not None and not keep:
+            current.release()
 
     def leave(self) -> None:
-        """Give up what is held or waited for; nothing if the event is through."""
+        """Give up the lock or the place in a queue, if there is one."""
         if self._lock is not None:
             self._lock.leave(self.ticket)
             self._lock = None

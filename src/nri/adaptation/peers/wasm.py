@@ -1,10 +1,9 @@
-"""A plugin in WebAssembly, which this process has loaded: its functions under a `Peer`.
+"""A plugin in WebAssembly, loaded into this process: its functions under a `Peer`.
 
-It takes part like every other plugin. Its requests and replies are the bytes that travel to others, without a socket,
-a registration or parts: the whole state is one message. A function runs in the thread of the event, and no longer than
-the plugin's timeout; one that is interrupted leaves its memory in no state to go on with, so that ends the plugin, as
-a trap does, and its supervisor loads it again. A caller that has less time waits for it nevertheless.
-Next: `nri.adaptation.launch.wasm`, where the functions run.
+Requests and replies are the same bytes as on a socket, without registration or parts: the whole state is one message. A
+function runs in the thread of the event, and no longer than the plugin's timeout. An interrupted function leaves its
+memory in an undefined state, so that ends the plugin, as a trap does, and its supervisor loads it again. A caller with
+less time waits for the function nevertheless.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ class Functions(Protocol):
 
     @property
     def names(self) -> Collection[str]:
-        """The names that it exports."""
+        """The exported names."""
 
     def call(self, function: str, payload: bytes, deadline: float) -> bytes:
         """Run a function on a request. Raises DeadlineExceeded, ConnectionClosed, ProtocolError, RpcError."""
 
     def end(self, reason: str) -> None:
-        """End what runs and call nothing any more."""
+        """End the running function and refuse further calls."""
 
 
 def function_name(method: str) -> str:
-    """The function for a method: ``plugin_create_container`` for ``CreateContainer``."""
+    """The exported function of a method: ``plugin_create_container`` for ``CreateContainer``."""
     return "plugin_" + "".join(f"_{char.lower()}" if char.isupper() else char for char in method).lstrip("_")
 
 
@@ -51,7 +50,7 @@ _EVENTS = {spec: function_name(spec.rpc) for spec in EVENTS}
 
 
 class WasmPeer(Peer):
-    """A plugin in WebAssembly in the chain."""
+    """A WebAssembly plugin as a member of the chain."""
 
     takes_bytes = True
 
@@ -63,7 +62,7 @@ class WasmPeer(Peer):
         self.config, self.uid = config, uid
 
     def invoke(self, request: EventRequest, deadline: float) -> bytes:
-        """Run the function of an event, for as long as the plugin's own timeout lets it."""
+        """Run the function of an event, for at most the plugin's own timeout."""
         spec = request.spec
         now = monotonic()
         if now >= deadline:
@@ -73,7 +72,7 @@ class WasmPeer(Peer):
         return self._call(_EVENTS[spec], request.encoded(), max(deadline, now + timeout_s))
 
     def command(self, method: str, payload: bytes, deadline: float) -> bytes:
-        """Configure, Synchronize or Shutdown; one that it has no function for does nothing."""
+        """Call Configure, Synchronize or Shutdown; a missing function does nothing."""
         function = function_name(method)
         if function not in self._functions.names:
             return b""
@@ -88,23 +87,23 @@ class WasmPeer(Peer):
         except RpcError:
             raise
         except NriError as error:
-            self.signal(Signal.FATAL, str(error))  # what a function has not come to the end of cannot go on
+            self.signal(Signal.FATAL, str(error))  # the memory of an unfinished function is undefined
             raise
 
     def _subscription(self, encoded: bytes) -> bytes:
-        """The reply to Configure, with 0 for all events as those that it has functions for."""
+        """The reply to Configure; 0 ("all events") becomes the events that it has functions for."""
         try:
             reply = m.ConfigureResponse.FromString(encoded)
         except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
-            raise RemoteProtocolError(f"its reply cannot be read: {error}") from None
+            raise RemoteProtocolError(f"its reply is invalid: {error}") from None
         missing = [spec for spec, function in _EVENTS.items() if function not in self._functions.names]
         if missing and not reply.events:
             reply.events = EventMask.ALL - EventMask.of(*missing)
         for spec in missing:
             if reply.events & spec.bit:
                 raise RemoteProtocolError(f"it subscribes to {spec.rpc}, but exports no {_EVENTS[spec]}")
-        whole: bytes = reply.SerializeToString()
-        return whole
+        serialized: bytes = reply.SerializeToString()
+        return serialized
 
     def synchronize(
         self,
@@ -112,13 +111,13 @@ class WasmPeer(Peer):
         containers: Sequence[m.Container],
         timeout_s: float,
         *,
-        each: bool,  # noqa: ARG002 - there are no parts
-        most: int,
+        timeout_per_part: bool,  # noqa: ARG002 - there are no parts
+        max_entries: int,
     ) -> list[m.ContainerUpdate]:
         """Hand over the state as one message."""
         request = m.SynchronizeRequest(pods=pods, containers=containers).SerializeToString()
-        return list(read_reply(self.command("Synchronize", request, monotonic() + timeout_s), most).update)
+        return list(read_reply(self.command("Synchronize", request, monotonic() + timeout_s), max_entries).update)
 
     def close(self, reason: str) -> None:
-        """Call it no more, and interrupt what runs."""
+        """Refuse further calls, and interrupt the running function."""
         self._functions.end(reason)

@@ -1,5 +1,5 @@
-"""The rules of the operator for each plugin, read from one file and worked out per event. Pure but for that reading.
+"""The operator's rules for each plugin, read from one file and worked out per event.
 
 Reading order: `file` (the syntax), `policy` (the resolved rules), `allow` and `bearer` (two of the rules),
-`event_policy` (the row of answers for the hot path).
+`event_policy` (the form for the hot path).
 """

@@ -1,13 +1,9 @@
-"""Least privilege: which events, namespaces and fields a plugin may touch, and what its answer says about that. Pure.
+"""Least privilege: which events, namespaces and fields a plugin may change, and the check of its answers.
 
-An answer that changes something outside of what the operator allowed is a breach: an ordinary error of that plugin,
-which fails the request and leaves the plugin connected. Nothing of such an answer is applied. Fields go by the names
-of the API's `Field` enum (``Env``, ``MemLimit``) or by dotted paths of the API (``linux.resources.memory`` with all
-below it); what exists follows from the merge table, so a new field needs nothing here. ``evict`` means
-evictions.
-
-An event that is not allowed is not even sent: the adaptation cuts the plugin's subscription with `Allow.events_mask`.
-Next: `nri.adaptation.dispatch.event` asks `breach` after every answer of a plugin that has an `Allow`.
+An answer that changes something else is a breach: an ordinary error of that plugin, which fails the request and leaves
+the plugin connected. Nothing of such an answer is applied. Fields are named as in the API's `Field` enum (``Env``,
+``MemLimit``) or by dotted paths of the API (``linux.resources.memory`` with all below it), as in the merge table.
+``evict`` means evictions. An event that is not allowed is not sent (`Allow.events_mask`).
 """
 
 from __future__ import annotations
@@ -27,7 +23,7 @@ from nri.text import plain
 
 __all__ = ["Allow", "AllowedField", "EventName", "breach"]
 
-#: Events by the names that people use; a test holds the list to `nri.api.events`.
+#: Names of events; a test compares the list with `nri.api.events`.
 EventName = Literal[
     "RunPodSandbox", "StopPodSandbox", "RemovePodSandbox", "CreateContainer", "PostCreateContainer", "StartContainer",
     "PostStartContainer", "UpdateContainer", "PostUpdateContainer", "StopContainer", "RemoveContainer",
@@ -46,13 +42,13 @@ class AllowedField(Parsed):
 
     @classmethod
     def parse(cls, text: str) -> AllowedField:
-        """Look the name up; ValueError suggests the nearest one."""
+        """Look up a name; ValueError suggests the nearest one."""
         return cls(text, named(text))
 
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """The parts that a plugin may touch. None means everything; an empty list means nothing."""
+    """What a plugin may change. None means everything; an empty list means nothing."""
 
     events: tuple[EventName, ...] | None = None
     namespaces: tuple[Pattern, ...] | None = None
@@ -60,7 +56,7 @@ class Allow:
 
     @property
     def events_mask(self) -> EventMask:
-        """The events that the plugin may be sent."""
+        """The events that the plugin may get."""
         return ALL if self.events is None else EventMask.of(*self.events)
 
     @property
@@ -87,25 +83,25 @@ def breach(  # noqa: PLR0913 - the parts of an answer, by name
     evict: Iterable[ContainerEviction] = (),
     namespace_of: Callable[[str], str | None] = lambda _: None,
 ) -> PluginError | None:
-    """The error to raise if a plugin's answer touches what it is not allowed to; None if all is well.
+    """The error to raise if a plugin's answer changes something that is not allowed, else None.
 
     Args:
         plugin: ``NN-name``.
-        namespace: of the pod that the event is about.
-        event: its number; 0 for what the plugin asked for without one (unsolicited, or in Synchronize).
-        reply: the whole answer, which may hold fields that are none of the following three.
-        namespace_of: the namespace of a container by its id, None for a container that is not known.
+        namespace: the namespace of the event's pod.
+        event: its number; 0 for UpdateContainers and Synchronize.
+        reply: the whole answer, which may have fields in addition to the following three.
+        namespace_of: returns the namespace of a container by its id, None for an unknown one.
     """
     cause = _breach(allow, namespace, event, _touched(reply, adjust, update, evict), namespace_of)
     return None if cause is None else PluginError(plugin, f"its policy does not allow it to {cause}")
 
 
 class _Touch(NamedTuple):
-    """Something that an answer touches.
+    """One change of an answer.
 
     Attributes:
         target: the container, None for the one that the event is about.
-        what: what is done, in words.
+        what: a description of the change.
         paths: one of these has to be allowed.
     """
 
@@ -128,7 +124,7 @@ def _breach(
         outside = ""
     for target, what, needed in touched:
         if target is not None:
-            what += f' of container "{plain(target, 256)}"'  # noqa: PLW2901 - the same, in full
+            what += f' of container "{plain(target, 256)}"'  # noqa: PLW2901 - the same with the container
         if outside:
             return what + outside
         where = namespace if target is None else namespace_of(target)
@@ -151,9 +147,9 @@ def _touched(
     update: Iterable[ContainerUpdate],
     evict: Iterable[ContainerEviction],
 ) -> Iterator[_Touch]:
-    """All that an answer touches.
+    """Yield all changes of an answer.
 
-    An update touches its container also if it sets nothing: it is handed to the runtime all the same.
+    An update without resources counts as well, because the runtime gets it.
     """
     if reply is not None:
         for number in _unknown(reply):
@@ -161,13 +157,13 @@ def _touched(
     if adjust is not None:
         for what, paths in _fields(adjust, TREE, ""):
             yield _Touch(None, what, paths)
-    for one in update:
-        target = one.container_id
-        nothing = True
-        for what, paths in _update_fields(one):
-            nothing = False
+    for entry in update:
+        target = entry.container_id
+        is_empty = True
+        for what, paths in _update_fields(entry):
+            is_empty = False
             yield _Touch(target, what, paths)
-        if nothing:
+        if is_empty:
             yield _Touch(target, "make an update without resources", NAMES[_RESOURCES])
     for eviction in evict:
         yield _Touch(eviction.container_id, EVICT, NAMES[EVICT])
@@ -181,10 +177,10 @@ def _update_fields(update: ContainerUpdate) -> Iterator[tuple[str, frozenset[str
 
 
 def _fields(message: Any, tree: Node, path: str) -> Iterator[tuple[str, frozenset[str]]]:
-    """All that a message sets, each with the paths of the merge table of which one has to be allowed for it.
+    """Yield all fields that a message sets, with the paths of the merge table of which one must be allowed.
 
-    An object without anything in it counts as well, because being there can mean something (``linux.rdt``); and so does
-    a field that this version does not know, which no name allows: the runtime behind it may.
+    An empty object counts as well, because its presence can have a meaning (``linux.rdt``); so does a field that this
+    version does not know and that no name allows, because the runtime may know it.
     """
     for number in _unknown(message):
         yield f"set the unknown field {number} of {path or 'the adjustment'}", _UNKNOWN
@@ -202,7 +198,7 @@ def _fields(message: Any, tree: Node, path: str) -> Iterator[tuple[str, frozense
 
 
 def _unknown_below(field: Any, value: Any) -> Iterator[int]:
-    """Numbers of the fields that no definition has, in a field's value and in all messages below it."""
+    """Yield the numbers of unknown fields in a field's value and in all messages below it."""
     stack = [(field, value)]
     while stack:
         field, value = stack.pop()
@@ -211,14 +207,14 @@ def _unknown_below(field: Any, value: Any) -> Iterator[int]:
             continue
         if kind.GetOptions().map_entry:
             field = kind.fields_by_name["value"]
-            stack += [(field, each) for each in value.values()] if field.message_type is not None else []
+            stack += [(field, inner) for inner in value.values()] if field.message_type is not None else []
             continue
         for message in (value,) if hasattr(value, "ListFields") else value:
             yield from _unknown(message)
-            stack += [(below, each) for below, each in message.ListFields() if below.message_type is not None]
+            stack += [(below, inner) for below, inner in message.ListFields() if below.message_type is not None]
 
 
 def _unknown(message: Any) -> list[int]:
-    """Numbers of the fields of a message itself that are not in its definition."""
+    """The numbers of a message's unknown fields, without those of inner messages."""
     fields = UnknownFieldSet(message)
     return [fields[place].field_number for place in range(len(fields))]

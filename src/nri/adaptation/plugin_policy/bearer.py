@@ -1,9 +1,9 @@
-"""The right to bear a plugin's name: rules for a name hold for what a plugin is, not for what it says. Pure.
+"""The right to use a plugin's name, which depends on the process, not on what it declares.
 
-A plugin that connects chooses its index and name, and policies go by these. So a policy also says whose process may
-bear its name: which user's (``uid``, as the kernel tells), and whether one that this runtime has launched
-(``launched``). One that may not is refused when it registers, and cut off when the policy changes under it. Plugins
-inside the runtime are the runtime. Next: `nri.adaptation.registration.registry`, which asks.
+A plugin that connects chooses its index and name, and policies are selected by these. So a policy also limits whose
+process may use its name: the user (``uid``, from the kernel), and whether this runtime has launched it (``launched``).
+Another process is refused when it registers, and disconnected when the policy changes. Plugins inside the runtime are
+trusted.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ __all__ = ["refusal"]
 
 
 def refusal(policy: PluginPolicy, label: str, *, launched: bool, uid: int | None) -> str:
-    """Say why this process may not be the plugin of this ``NN-name``; "" if it may.
+    """The reason why a process may not be the plugin with this ``NN-name``; "" if it may.
 
     Args:
-        launched: this runtime has started it.
-        uid: its user, None if the kernel does not tell.
+        launched: whether this runtime has started it.
+        uid: its user, None if unknown.
     """
     if policy.strict:
-        return f"no policy names plugin {label}, and unknown plugins are refused (strict)"
+        return f"plugin {label} has no policy, and plugins without a policy are refused (strict)"
     if policy.launched is not None and policy.launched is not launched:
-        wanted = "launched by the runtime" if policy.launched else "one that connects by itself"
-        return f"plugin {label} must be {wanted} (launched)"
+        required = "launched by the runtime" if policy.launched else "a plugin that connects by itself"
+        return f"plugin {label} must be {required} (launched)"
     if policy.uid is not None and uid not in policy.uid:
         who = "an unknown user" if uid is None else f"user {uid}"
         return f"{who} may not be plugin {label} (uid)"

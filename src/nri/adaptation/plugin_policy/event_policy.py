@@ -1,8 +1,7 @@
-"""One plugin's policy at one event, worked out when the plugin joins and when the policy changes, not at each call.
+"""The policy of one plugin for one event, worked out when the plugin joins and when the policy changes.
 
-An `EventPolicy` is a row of answers for the hot path: None means that the plugin is not called for the event.
-Everything that is rare (filters, least privilege, shadow) is behind the one flag `guarded`. Pure. Next:
-`nri.adaptation.dispatch.invoker`.
+The hot path reads `EventPolicy`; None means that the plugin does not get the event. The flag `guarded` covers
+everything rare (filters, least privilege, shadow).
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ __all__ = ["EventPolicy", "event_policies"]
 
 
 class EventPolicy:
-    """One plugin at one event.
+    """The policy of one plugin for one event.
 
     Attributes:
-        timeout_s: how long it has to answer, in seconds.
-        keep_connected: a late answer costs this event, not the plugin.
-        fail_request: a request that it fails to answer fails.
-        guarded: filters, least privilege or shadow apply: look at `policy`.
+        timeout_s: the time for an answer, in seconds.
+        keep_connected: a late answer does not disconnect the plugin.
+        fail_request: a request without its answer fails.
+        guarded: filters, least privilege or shadow apply: read `policy`.
         policy: the whole policy.
-        number: the event.
+        number: number of the event.
     """
 
     __slots__ = ("fail_request", "guarded", "keep_connected", "number", "policy", "timeout_s")
@@ -45,17 +44,17 @@ class EventPolicy:
         self.guarded = policy.shadow or policy.allow is not None or policy.filters is not None
 
     def must_answer(self, pod: m.PodSandbox) -> bool:
-        """Whether the request is refused if the plugin does not answer it."""
+        """Whether the request fails without the plugin's answer."""
         return self.fail_request or self.policy.requires(self.number, pod.namespace)
 
     def admits(self, pod: m.PodSandbox) -> bool:
-        """Whether the plugin is called for this pod at all. Only asked if `guarded`."""
+        """Whether the plugin is called for this pod. Only needed if `guarded`."""
         filters = self.policy.filters
         return filters is None or filters.admits(pod)
 
 
 def event_policies(mask: EventMask, policy: PluginPolicy, request_timeout_s: float) -> Sequence[EventPolicy | None]:
-    """One plugin's policies by number of the event; place 0 is not used, and None is an event that it does not get."""
+    """One plugin's policies by number of the event, from 1; None for an event that it does not get."""
     if policy.allow is not None:
         mask &= policy.allow.events_mask
     return (

@@ -1,8 +1,7 @@
-"""The operator's file about plugins: ``policy.toml`` as one checked table per plugin.
+"""The operator's ``policy.toml``: one checked table per plugin.
 
-One TOML table per ``NN-name``; ``[defaults]`` holds for every plugin, key by key, and counts as the operator's word
-just the same. Every mistake of the file is reported at once, each with line, key, value and what to write instead.
-Next: `nri.adaptation.plugin_policy.policy`, which says what a table and a plugin's own declaration mean together.
+One TOML table per ``NN-name``; ``[defaults]`` sets keys for every plugin, with the same rank as the plugin's own table.
+All mistakes of the file are reported together, each with line, key, value and a valid example.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ __all__ = ["DEFAULTS", "BreakerTable", "RequiredTable", "Table", "parse", "read"
 #: The keys of one table, and its `timeout` by event.
 _Checked = tuple[Partial, dict[str, float] | None]
 
-#: Name of the table that holds for every plugin.
+#: Name of the table for every plugin.
 DEFAULTS = "defaults"
 
-#: Longest time that any key may name, in seconds: a day. More is a slip of a unit.
-_LONGEST_S = 86_400.0
+#: Longest duration of any key, in seconds: a day. More is probably a wrong unit.
+_MAX_DURATION_S = 86_400.0
 
-#: User ids end below: the last number means none.
-_UIDS = (1 << 32) - 1
+#: Limit of user ids: the last number means "no user".
+_UID_LIMIT = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class RequiredTable:
-    """``required = { exempt_namespaces = [...] }``: required, but not by pods of these namespaces."""
+    """``required = { exempt_namespaces = [...] }``: required, except for pods of these namespaces."""
 
     exempt_namespaces: tuple[Pattern, ...] = ()
 
@@ -51,7 +50,7 @@ class BreakerTable:
 
 
 class Table:
-    """The keys that a plugin's table, or ``[defaults]``, may hold. None: not given."""
+    """The keys of a plugin's table, or of ``[defaults]``. None: not set."""
 
     timeout: Duration | None = None
     keep_connected: bool | None = None
@@ -64,14 +63,14 @@ class Table:
     filters: Filters | None = None
     uid: int | list[int] | None = None
     launched: bool | None = None
-    #: Of ``[defaults]`` alone: it is no rule for plugins that the file names.
+    #: Only in ``[defaults]``: it applies to plugins without a table.
     strict: bool | None = None
     #: Set from a `timeout` that is a table: seconds by event; "default" for all others.
     _timeouts: dict[str, float] | None = None
 
     @property
     def timeouts(self) -> dict[str, float]:
-        """Seconds by the RPC name of the event; "default" for the events that are not named."""
+        """Seconds by the RPC name of the event; "default" for all other events."""
         if self._timeouts is not None:
             return self._timeouts
         return {} if self.timeout is None else {"default": self.timeout}
@@ -84,7 +83,7 @@ class _ByEvent:
 
 
 def read(path: str) -> dict[str, Table]:
-    """The tables of a file by name, `DEFAULTS` among them if given, and already part of every other.
+    """Read the tables of a file by name, with the keys of `DEFAULTS` merged into every table.
 
     Raises ConfigError for the first mistake, with all others in `others`.
     """
@@ -92,18 +91,22 @@ def read(path: str) -> dict[str, Table]:
 
 
 def parse(source: Source) -> dict[str, Table]:
-    """The tables of a text by name, as `read` gives them."""
+    """Parse the tables of a text by name, as `read`."""
     tree = parse_text(source) or {}
     problems: list[Problem] = []
     tables: dict[str, Table] = {}
     defaults = tree.get(DEFAULTS)
-    given = {key: value for key, value in defaults.items() if key != "strict"} if isinstance(defaults, dict) else {}
-    common = _checked(given, (DEFAULTS,), [])  # once, and not for each table; its own mistakes are reported with it
-    nothing = _checked({}, (DEFAULTS,), [])
+    plugin_defaults = (
+        {key: value for key, value in defaults.items() if key != "strict"} if isinstance(defaults, dict) else {}
+    )
+    common = _checked(
+        plugin_defaults, (DEFAULTS,), []
+    )  # once, and not for each table; its mistakes are reported with its own table
+    empty = _checked({}, (DEFAULTS,), [])
     for name, value in tree.items():
         if name != DEFAULTS and not _is_plugin(name, value, problems):
             continue
-        table = _table(name, value, nothing if name == DEFAULTS else common, problems)
+        table = _table(name, value, empty if name == DEFAULTS else common, problems)
         if table is not None:
             tables[name] = table
     if problems:
@@ -112,70 +115,74 @@ def parse(source: Source) -> dict[str, Table]:
 
 
 def _is_plugin(name: str, value: object, problems: list[Problem]) -> bool:
-    """Whether a top-level key is a plugin's table; complains if not."""
+    """Whether a top-level key is a plugin's table; adds a problem if not."""
     if not isinstance(value, dict):
-        problems.append(Problem((name,), "is outside of a table", f'put it under [{DEFAULTS}] or ["NN-name"]'))
+        problems.append(Problem((name,), "must be in a table", f'put it under [{DEFAULTS}] or ["NN-name"]'))
         return False
     try:
         naming.split_file_name(name)
     except ValueError:
-        hint = f"did you mean [{DEFAULTS}]?" if name.lower() == DEFAULTS else f'such as ["10-{name}"], or [{DEFAULTS}]'
+        hint = (
+            f"did you mean [{DEFAULTS}]?" if name.lower() == DEFAULTS else f'for example ["10-{name}"], or [{DEFAULTS}]'
+        )
         problems.append(Problem((name,), "not the name of a plugin: expected its index and its name", hint))
         return False
     return True
 
 
 def _table(name: str, tree: Any, common: _Checked, problems: list[Problem]) -> Table | None:
-    """One table on top of the common one."""
-    whole, timeouts = common[0].copy(), common[1]
-    given, own_timeouts = _checked(tree, (name,), problems)
-    whole.update(given)
+    """One table with the keys of the common one."""
+    values, timeouts = common[0].copy(), common[1]
+    own_values, own_timeouts = _checked(tree, (name,), problems)
+    values.update(own_values)
     before = len(problems)
-    made = cast(Table | None, build(whole, (name,), problems))
-    if made is None or len(problems) > before:
+    table = cast(Table | None, build(values, (name,), problems))
+    if table is None or len(problems) > before:
         return None
     if "timeout" in (tree if isinstance(tree, dict) else {}):
         timeouts = own_timeouts
     if timeouts is not None:
-        made._timeouts = timeouts
-    _bounds(made, name, tree, problems)
-    return made
+        table._timeouts = timeouts
+    _check_bounds(table, name, tree, problems)
+    return table
 
 
 def _checked(tree: Any, path: tuple[str, ...], problems: list[Problem]) -> _Checked:
-    """The keys of one table, and apart from them a `timeout` by event: a union of the two would blur the complaints."""
+    """Check the keys of one table, and separately a `timeout` by event: a union type would give unclear errors."""
     timeouts = None
     if isinstance(tree, dict) and isinstance(tree.get("timeout"), dict):
         by_event = {"timeout": tree["timeout"]}
         tree = {key: value for key, value in tree.items() if key != "timeout"}
         timeouts = check(_ByEvent, by_event, path, problems).values.get("timeout")
         if timeouts is not None:
-            timeouts.pop(None, None)  # the key of names that are no events, which are in `problems` already
+            timeouts.pop(None, None)  # the key of unknown events, which are in `problems` already
     return check(Table, tree, path, problems), timeouts
 
 
-def _bounds(table: Table, name: str, tree: Any, problems: list[Problem]) -> None:
-    """Check what types cannot say. Only for keys that the table gives itself, so that [defaults] is blamed once."""
-    given = tree if isinstance(tree, dict) else {}
-    if "timeout" in given:
+def _check_bounds(table: Table, name: str, tree: Any, problems: list[Problem]) -> None:
+    """Check limits beyond types. Only for the table's own keys, so that mistakes in [defaults] are reported once."""
+    keys = tree if isinstance(tree, dict) else {}
+    if "timeout" in keys:
         for event, seconds in table.timeouts.items():
-            inner = (event,) if isinstance(given["timeout"], dict) else ()
-            _duration(seconds, (name, "timeout", *inner), problems)
-    if "strict" in given and name != DEFAULTS:
-        reason = f"holds for plugins that no table names, and this one is named: it belongs under [{DEFAULTS}]"
+            inner = (event,) if isinstance(keys["timeout"], dict) else ()
+            _check_duration(seconds, (name, "timeout", *inner), problems)
+    if "strict" in keys and name != DEFAULTS:
+        reason = f"applies only to plugins without a table: move it to [{DEFAULTS}]"
         problems.append(Problem((name, "strict"), reason, ""))
-    if "uid" in given and table.uid is not None:
-        wrong = [uid for uid in ([table.uid] if isinstance(table.uid, int) else table.uid) if not 0 <= uid < _UIDS]
-        problems += [Problem((name, "uid"), f"{uid} is not a user id", "such as 0, or [0, 1000]") for uid in wrong[:1]]
-    if "breaker" in given and isinstance(table.breaker, BreakerTable):
-        _duration(table.breaker.retry, (name, "breaker", "retry"), problems)
+    if "uid" in keys and table.uid is not None:
+        wrong = [uid for uid in ([table.uid] if isinstance(table.uid, int) else table.uid) if not 0 <= uid < _UID_LIMIT]
+        problems += [
+            Problem((name, "uid"), f"{uid} is not a user id", "for example 0, or [0, 1000]") for uid in wrong[:1]
+        ]
+    if "breaker" in keys and isinstance(table.breaker, BreakerTable):
+        _check_duration(table.breaker.retry, (name, "breaker", "retry"), problems)
         if not 1 <= table.breaker.misses <= 1_000_000:
             reason = f"expected 1 or more, not {table.breaker.misses}"
             problems.append(Problem((name, "breaker", "misses"), reason, "breaker = false switches it off"))
 
 
-def _duration(seconds: float | None, path: tuple[str, ...], problems: list[Problem]) -> None:
-    if seconds is not None and not (math.isfinite(seconds) and 0.001 <= seconds <= _LONGEST_S):
+def _check_duration(seconds: float | None, path: tuple[str, ...], problems: list[Problem]) -> None:
+    if seconds is not None and not (math.isfinite(seconds) and 0.001 <= seconds <= _MAX_DURATION_S):
         problems.append(
-            Problem(path, f"expected between 1ms and 24h, not {seconds:g} s", 'such as 2, "500ms" or "1m30s"')
+            Problem(path, f"expected between 1ms and 24h, not {seconds:g} s", 'for example 2, "500ms" or "1m30s"')
         )

@@ -1,12 +1,9 @@
-"""The policy of one plugin, as the operator and the plugin declared it, and the file that it comes from.
+"""The resolved policy of one plugin, and the policies of all plugins with their file.
 
-Order for every key: the operator's value (the plugin's table, else ``[defaults]``), else what the plugin declared when
-it subscribed, else the default. `PluginPolicy` is a frozen value made for the hot path: events go by number, and
-nothing is parsed or looked up by name when a request is on its way. `Policies` keeps the file: `refresh` costs one
-`stat`; a part that holds a policy asks for it again when `generation` has moved.
-
-Next: `nri.adaptation.plugin_policy.file` for the syntax, `allow` and `nri.api.selectors` for two of the rules; the
-breaker is `nri.adaptation.peers.breaker`, shadows are `nri.adaptation.audit.shadow`.
+Precedence of every key: the operator's value (the plugin's table, then ``[defaults]``), then the plugin's declaration,
+then the default. `PluginPolicy` is a frozen value for the hot path: events have numbers, and nothing is parsed or
+looked up by name during a request. `Policies.refresh` costs one `stat`; users of a policy fetch it again when
+`generation` has changed.
 """
 
 from __future__ import annotations
@@ -28,45 +25,45 @@ from nri.rules import Rules
 
 __all__ = ["DEFAULT_PATH", "DISPOSAL_EVENTS", "REQUIRED_EVENTS", "PluginPolicy", "Policies", "resolve"]
 
-#: Where the operator writes.
+#: The default path of the operator's file.
 DEFAULT_PATH = "/etc/nri/policy.toml"
 
-#: The events that are refused while a required plugin is absent. Stop, Remove and what comes after the fact always
-#: pass: a node must be able to get rid of pods whatever its plugins do.
+#: The events that are refused while a required plugin is absent. Stop, Remove and Post events always pass: a node must
+#: be able to get rid of pods whatever its plugins do.
 REQUIRED_EVENTS = EventMask.parse("RunPodSandbox,UpdatePodSandbox,CreateContainer,StartContainer,UpdateContainer")
 
 #: The events by which a node gets rid of pods. A plugin's own declaration does not fail them.
 DISPOSAL_EVENTS = EventMask.parse("StopPodSandbox,RemovePodSandbox,StopContainer,RemoveContainer")
 
 _NONE = EventMask(0)
-_RUNTIMES = (None,) * (len(EVENTS) + 1)
+_RUNTIME_TIMEOUTS = (None,) * (len(EVENTS) + 1)
 
 log = logging.getLogger("nri.adaptation.plugin_policy.policy")
-_ABSENT = "the policy file %s does not exist: no policy is in force until it does"
+_ABSENT = "policy file %s not found: no policy is in force until it exists"
 
 
 @dataclass(frozen=True, slots=True)
 class PluginPolicy:
-    """The rules for one plugin. Without arguments: the defaults.
+    """The rules for one plugin. The default values are the default policy.
 
     Attributes:
-        timeout: request timeout in seconds by number of the event, None for the runtime's; place 0 is for other calls.
-        keep_connected: a late answer costs this event, not the plugin.
-        fail_request: events whose request fails when the plugin fails to answer.
+        timeout: request timeouts in seconds by number of the event, None for the runtime's; number 0: other calls.
+        keep_connected: a late answer does not disconnect the plugin.
+        fail_request: events whose request fails without the plugin's answer.
         required: while it is absent, late or broken, `REQUIRED_EVENTS` are refused.
-        exempt_namespaces: pods of these need it not.
+        exempt_namespaces: pods of these namespaces do not require it.
         breaker_misses: misses in a row that open the breaker; 0 switches it off.
         breaker_retry_s: how long it stays open, in seconds.
         restart: when a launched plugin is started again.
-        shadow: called and recorded, its answer never applied; it then can fail no request either.
-        allow: what it may touch; None for everything.
-        filters: which pods it gets to see; None for all.
-        uid: users whose processes may bear its name; None for all that may connect.
-        launched: True: only one that this runtime has launched may bear its name; False: only one that connects.
-        strict: no process may: the operator names plugins, and not this one.
+        shadow: it is called, but its answer is only reported, never applied; it cannot fail requests.
+        allow: what it may change; None for everything.
+        filters: the pods that it sees; None for all.
+        uid: users whose processes may use its name; None for all that may connect.
+        launched: True: only a process that this runtime launched may use its name; False: only one that connects.
+        strict: no process may use its name: only plugins with a table are accepted.
     """
 
-    timeout: tuple[float | None, ...] = _RUNTIMES
+    timeout: tuple[float | None, ...] = _RUNTIME_TIMEOUTS
     keep_connected: bool = True
     fail_request: EventMask = _NONE
     required: bool = False
@@ -82,11 +79,11 @@ class PluginPolicy:
     strict: bool = False
 
     def timeout_s(self, event: int = 0) -> float | None:
-        """Seconds that the plugin has to answer this event; None for the runtime's timeout."""
+        """The plugin's timeout for this event in seconds; None for the runtime's timeout."""
         return self.timeout[event]
 
     def fails_request(self, event: int) -> bool:
-        """Whether the request fails when the plugin fails to answer it."""
+        """Whether the request fails without the plugin's answer."""
         return bool(self.fail_request >> event - 1 & 1)
 
     def requires(self, event: int, namespace: str) -> bool:
@@ -96,7 +93,7 @@ class PluginPolicy:
         return not (self.exempt_namespaces and matches(self.exempt_namespaces, namespace))
 
     def to_json(self) -> dict[str, object]:
-        """The policy in the words of the file, for `nri why` and inspectors."""
+        """The policy with the keys of the file, for `nri why` and inspectors."""
         shared = self.timeout[0]
         timeouts = {spec.rpc: self.timeout[spec.number] for spec in EVENTS if self.timeout[spec.number] != shared}
         fails = self.fail_request
@@ -104,7 +101,7 @@ class PluginPolicy:
             "timeout": {"default": shared, **timeouts} if timeouts else shared,
             "keep_connected": self.keep_connected,
             "fail_request": True if fails == ALL else [spec.rpc for spec in fails] or False,
-            "required": {"exempt_namespaces": [str(one) for one in self.exempt_namespaces]}
+            "required": {"exempt_namespaces": [str(pattern) for pattern in self.exempt_namespaces]}
             if self.required and self.exempt_namespaces
             else self.required,
             "breaker": {"misses": self.breaker_misses, "retry": self.breaker_retry_s} if self.breaker_misses else False,
@@ -119,15 +116,15 @@ class PluginPolicy:
 
 
 def _lists(holder: object, *names: str) -> dict[str, list[str]]:
-    """The lists of an `Allow` or `Filters` that are given, as texts."""
-    given = {name: getattr(holder, name) for name in names}
-    return {name: [str(one) for one in value] for name, value in given.items() if value is not None}
+    """The lists of an `Allow` or `Filters` that are set, as texts."""
+    lists = {name: getattr(holder, name) for name in names}
+    return {name: [str(entry) for entry in value] for name, value in lists.items() if value is not None}
 
 
 def resolve(table: Table, declared: FailurePolicy | None = None, rules: Rules = Rules.DEFAULT) -> PluginPolicy:
-    """One plugin's policy from the operator's table and from what the plugin declared on the wire.
+    """Resolve one plugin's policy from the operator's table and the plugin's declaration.
 
-    The wire cannot tell a declared false from nothing declared, so only a declared true counts.
+    The protocol does not distinguish a declared false from no declaration, so only a declared true counts.
     """
     if table.fail_request is not None:
         fail_request = _events(table.fail_request)
@@ -164,9 +161,9 @@ def _events(value: bool | list[EventName]) -> EventMask:
 
 def _timeouts(by_name: Mapping[str, float]) -> tuple[float | None, ...]:
     if not by_name:
-        return _RUNTIMES
+        return _RUNTIME_TIMEOUTS
     shared = by_name.get("default")
-    seconds = [shared] * len(_RUNTIMES)
+    seconds = [shared] * len(_RUNTIME_TIMEOUTS)
     for name, value in by_name.items():
         if name != "default":
             seconds[BY_RPC[name].number] = value
@@ -174,19 +171,19 @@ def _timeouts(by_name: Mapping[str, float]) -> tuple[float | None, ...]:
 
 
 def _log(error: ConfigError) -> None:
-    log.error("%s; the policies read before stay in force", error)
+    log.error("%s; the previous policies stay in force", error)
 
 
 class Policies:
-    """All policies of a node, kept up to date with their file. Thread-safe, but for `refresh`: that is for one thread.
+    """All policies of a node, up to date with their file. Thread-safe, except `refresh`, which is for one thread.
 
-    Without a file there are only defaults; a file that appears later counts, one that goes away ends its policies
-    (not at once: editors take a file away for a moment). A file that cannot be used is reported once, and the last
-    good one stays in force. Raises ConfigError if the file is there and cannot be used when the runtime starts.
+    Without a file, the defaults apply; a file that appears later counts. When a file disappears, its policies end after
+    a second check, because editors remove files for a moment. An invalid file is reported once, and the last valid one
+    stays in force. Raises ConfigError for an invalid file when the runtime starts.
 
     Args:
-        path: the file; None for none.
-        report: gets the error of a file that cannot be used.
+        path: the file; None for no file.
+        report: gets the error of an invalid file.
     """
 
     def __init__(
@@ -196,35 +193,35 @@ class Policies:
         report: Callable[[ConfigError], None] = _log,
     ) -> None:
         self.path = path
-        #: Moves whenever a new reading takes effect.
+        #: Increases whenever a new reading takes effect.
         self.generation = 0
-        #: Why the file as it is now is not in force; None if it is.
+        #: The error of the present file; None if it is in force.
         self.error: ConfigError | None = None
         self._report = report
         self._tables: Mapping[str, Table] = {}
-        self._made: dict[tuple[object, ...], PluginPolicy] = {}
+        self._policies_by_key: dict[tuple[object, ...], PluginPolicy] = {}
         self._required: tuple[tuple[str, PluginPolicy], ...] = ()
         self._missing = False
-        self._seen = None if path is None else fingerprint(path)
-        if path is not None and self._seen is not None:
+        self._fingerprint = None if path is None else fingerprint(path)
+        if path is not None and self._fingerprint is not None:
             self._use(policy_file.read(path))
-        elif path not in (None, DEFAULT_PATH):  # somebody has named it
+        elif path not in (None, DEFAULT_PATH):  # the operator has configured it
             log.warning(_ABSENT, path)
 
     def refresh(self) -> int:
-        """Look at the file, and return the generation. For one thread, and not several times in an instant."""
-        self._look()
+        """Check the file, and return the generation. Only for one thread."""
+        self._check_file()
         return self.generation
 
-    def _look(self) -> None:
+    def _check_file(self) -> None:
         now = None if self.path is None else fingerprint(self.path)
-        if now == self._seen:
+        if now == self._fingerprint:
             self._missing = False
             return
         if now is None and not self._missing:
-            self._missing = True  # look again before believing it
+            self._missing = True  # check again before accepting it
             return
-        self._seen = now
+        self._fingerprint = now
         self._missing = False
         try:
             self._use({} if self.path is None or now is None else policy_file.read(self.path))
@@ -241,36 +238,36 @@ class Policies:
         resolved = ((name, resolve(table)) for name, table in tables.items() if name != policy_file.DEFAULTS)
         self._required = tuple((name, policy) for name, policy in resolved if policy.required)
         self._tables = tables
-        self._made = {}  # a new dict: a thread that is just filling the old one does no harm
+        self._policies_by_key = {}  # a new dict: another thread may still fill the old one
         self.error = None
         self.generation += 1
 
     def for_plugin(
         self, index: str, name: str, declared: FailurePolicy | None = None, rules: Rules = Rules.DEFAULT
     ) -> PluginPolicy:
-        """The policy of a plugin. The same object for the same question until the generation moves."""
+        """The policy of a plugin. The same object for the same arguments until the generation changes."""
         fail, keep = (declared.fail_request, declared.keep_connected) if declared is not None else (False, False)
-        made, tables = self._made, self._tables
+        cache, tables = self._policies_by_key, self._tables
         label = f"{index}-{name}"
         if label not in tables:
-            label = policy_file.DEFAULTS  # plugins choose their names: one entry for all that the file does not name
+            label = policy_file.DEFAULTS  # plugins choose their names: one entry for all that have no table
         key = (label, fail, keep, rules)
-        policy = made.get(key)
+        policy = cache.get(key)
         if policy is None:
-            policy = made[key] = resolve(tables.get(label) or Table(), declared, rules)
+            policy = cache[key] = resolve(tables.get(label) or Table(), declared, rules)
         return policy
 
     @property
     def required(self) -> tuple[tuple[str, PluginPolicy], ...]:
-        """``NN-name`` and policy of the plugins that the file names and requires, present or not."""
+        """``NN-name`` and policy of the plugins that the file requires, connected or not."""
         return self._required
 
     def required_names(self) -> tuple[str, ...]:
-        """``NN-name`` of the plugins that the file names and requires, present or not."""
+        """``NN-name`` of the plugins that the file requires, connected or not."""
         return tuple(name for name, _ in self._required)
 
     def to_json(self) -> dict[str, object]:
-        """The policies and the file that they come from, for `nri why` and inspectors."""
+        """The policies and their file, for `nri why` and inspectors."""
         return {
             "path": self.path,
             "generation": self.generation,

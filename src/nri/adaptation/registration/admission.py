@@ -1,10 +1,8 @@
-"""The moment in which plugins join: the runtime's state is read and they enter the chain, with no event under way.
+"""The moment in which plugins join: the runtime's state is read and they enter the chain, while no event is processed.
 
-Reading the state is the runtime's work and may take long, and events wait meanwhile. So it is done once for all that
-wait: the first one leads, passes the gate for all, and hands each the same state. A plugin that comes after that waits
-for the next turn. A leader whose own plugin has left goes on as long as others wait behind it; a plugin that leaves
-while it waits costs the others nothing. Next: `nri.adaptation.registration.handshake`, which goes on with each by
-itself.
+Reading the state may take long, and events wait meanwhile. So it is read once for all waiting plugins: the first one
+leads, passes the gate for all, and gives each the same state. A plugin that arrives after that waits for the next turn.
+A leader whose own plugin has left continues as long as others wait behind it.
 """
 
 from __future__ import annotations
@@ -26,12 +24,12 @@ __all__ = ["Admission", "SharedState", "Snapshot"]
 
 Snapshot = tuple[Sequence[m.PodSandbox], Sequence[m.Container]]
 
-#: How often a plugin that waits looks whether it is still wanted, in seconds.
+#: How often a waiting thread checks whether its plugin has left, in seconds.
 LOOK_S = 1.0
 
 
 class SharedState:
-    """The one state that all plugins that joined together were given.
+    """The state that all plugins of one turn get.
 
     Attributes:
         state: the runtime's pods and containers at that moment.
@@ -46,9 +44,9 @@ class SharedState:
         self._lock = threading.Lock()
 
     def seed(self) -> None:
-        """Have the inventory take over the state, once; with the return it has.
+        """Pass the state to the inventory, once.
 
-        To be called before a plugin gets the state: requests for a container that is not known are left out.
+        Call it before a plugin gets the state: requests for unknown containers are ignored.
         """
         with self._lock:
             news, self._news = self._news, None
@@ -57,7 +55,7 @@ class SharedState:
 
 
 class _Ticket:
-    """One plugin that waits."""
+    """One waiting plugin."""
 
     __slots__ = ("done", "entry", "error", "peer")
 
@@ -69,14 +67,14 @@ class _Ticket:
 
 
 class Admission:
-    """Lets plugins join, all together that wait for it.
+    """Lets plugins join, all waiting ones together.
 
     Args:
         snapshot: the runtime's callback: all pods and containers, now.
-        joined: called for each plugin that is in the chain now, before any event can be.
+        joined: called for each plugin that entered the chain, before events pass.
 
     Attributes:
-        waiting: those that want in, in the order in which they came.
+        waiting: the tickets of waiting plugins, in order of arrival.
     """
 
     def __init__(
@@ -92,26 +90,26 @@ class Admission:
         self._joined = joined
         self._lock = threading.Lock()
         self.waiting: list[_Ticket] = []
-        self._led = False
+        self._has_leader = False
         self._stopping = False
 
     def stop(self) -> None:
-        """Let no plugin in any more."""
+        """Let no further plugin join."""
         self._stopping = True
 
-    def rest(self, held_s: float) -> None:
-        """Events may have waited so many seconds for a plugin to take the state in: let no other in for as long."""
-        self._chain.gate.rest(held_s)
+    def pause_joiners(self, held_s: float) -> None:
+        """Let no plugin join for `held_s` seconds: events may have waited as long for a synchronization."""
+        self._chain.gate.pause_joiners(held_s)
 
     def enter(self, peer: Peer) -> SharedState | None:
-        """Put a plugin into the chain, with its lock held. None: the runtime stops, or the plugin left while it waited.
+        """Put a plugin into the chain, with its lock held. None: the runtime stops, or the plugin left meanwhile.
 
-        Raises what the runtime's callback raises.
+        Raises the errors of the runtime's callback.
         """
         ticket = _Ticket(peer)
         with self._lock:
             self.waiting.append(ticket)
-            leads, self._led = not self._led, True
+            leads, self._has_leader = not self._has_leader, True
         if leads:
             self._lead()
         while not ticket.done.wait(LOOK_S):
@@ -131,7 +129,7 @@ class Admission:
             return all(self._has_left(ticket) for ticket in self.waiting)
 
     def _lead(self) -> None:
-        """Pass the gate for all that wait; who comes after that finds no leader and becomes one."""
+        """Pass the gate for all waiting plugins; a later one finds no leader and becomes the leader."""
         gate = self._chain.gate
         inside, batch = False, None
         while batch is None:
@@ -147,12 +145,12 @@ class Admission:
                 ticket.done.set()
 
     def _batch(self, inside: bool) -> list[_Ticket] | None:
-        """Take all that wait. None: the leader did not get in, but there is one again who wants to."""
+        """Take all waiting tickets. None: the leader did not get in, but other plugins wait."""
         with self._lock:
             if not inside and not all(self._has_left(ticket) for ticket in self.waiting):
                 return None
             batch, self.waiting = self.waiting, []
-            self._led = False
+            self._has_leader = False
             return batch
 
     def _let_in(self, batch: list[_Ticket]) -> None:
@@ -162,7 +160,7 @@ class Admission:
             return
         news = self._inventory.begin()
         try:
-            entry = SharedState(_state_of(self.snapshot()), self._inventory, news)
+            entry = SharedState(_checked_state(self.snapshot()), self._inventory, news)
         except BaseException as error:
             self._inventory.cancel(news)
             for ticket in batch:
@@ -172,39 +170,39 @@ class Admission:
             raise
         for ticket in batch:
             peer = ticket.peer
-            peer.lock.acquire()  # no event knows it yet, so this does not wait
+            peer.lock.acquire()  # no event uses it yet, so this does not wait
             try:
                 peer.signal(Signal.JOINING)
                 self._chain.add(peer)
-                # Whatever changed since it was configured went to the plugins in the chain, and it was not there yet.
+                # The policy may have changed since it was configured, when it was not in the chain yet.
                 self._joined(peer)
-            except Exception as error:  # noqa: BLE001 - raised for the one whom it concerns
+            except Exception as error:  # noqa: BLE001 - raised in the thread of this plugin
                 ticket.error = error
                 peer.lock.release()
             else:
                 ticket.entry = entry
         if all(ticket.entry is None for ticket in batch):
-            entry.seed()  # no plugin of the batch will
+            entry.seed()  # no plugin of the batch does
         self._chain.refresh()
 
 
-def _state_of(told: Any) -> Snapshot:
-    """The state that the runtime's `synchronize` callback has returned; raises LocalProtocolError."""
-    wanted = "(pods, containers) is expected, PodSandbox and Container messages"
-    if not isinstance(told, (tuple, list)) or len(told) != 2:
-        got = f"{len(told)} things" if isinstance(told, (tuple, list)) else type(told).__name__
-        raise LocalProtocolError(f"the runtime's synchronize callback returned {got}: {wanted}")
+def _checked_state(returned: Any) -> Snapshot:
+    """Check the state that the runtime's `synchronize` callback returned; raises LocalProtocolError."""
+    expected = "it must return (pods, containers), lists of PodSandbox and Container messages"
+    if not isinstance(returned, (tuple, list)) or len(returned) != 2:
+        got = f"{len(returned)} values" if isinstance(returned, (tuple, list)) else type(returned).__name__
+        raise LocalProtocolError(f"the runtime's synchronize callback returned {got}: {expected}")
     state = []
-    for each, kind in zip(told, (m.PodSandbox, m.Container), strict=True):
-        if not isinstance(each, Iterable):
+    for group, kind in zip(returned, (m.PodSandbox, m.Container), strict=True):
+        if not isinstance(group, Iterable):
             raise LocalProtocolError(
-                f"the runtime's synchronize callback returned {type(each).__name__} among them: {wanted}"
+                f"the runtime's synchronize callback returned {type(group).__name__} for a list: {expected}"
             )
-        messages = list(each)
-        wrong = next((one for one in messages if not isinstance(one, kind)), None)
+        messages = list(group)
+        wrong = next((message for message in messages if not isinstance(message, kind)), None)
         if wrong is not None:
             got = f"{type(wrong).__name__} for a {kind.__name__}"
-            raise LocalProtocolError(f"the runtime's synchronize callback returned {got}: {wanted}")
+            raise LocalProtocolError(f"the runtime's synchronize callback returned {got}: {expected}")
         state.append(messages)
     pods, containers = state
     return pods, containers

@@ -1,8 +1,8 @@
-"""The plugins in the order in which they are called, who of them validates, and which required ones are missing.
+"""The plugins in the order in which they are called, the validators among them, and the missing required ones.
 
-The list is a tuple that is replaced, never changed, and only while no event is under way (the gate sees to that): so
-all events in flight have the same list, and their order at one plugin is their order at every plugin. A plugin that is
-gone stays in the list until then and is skipped. Next: `nri.adaptation.dispatch.dispatcher`, which goes through it.
+The list is a tuple that is replaced, never changed, and only while no event is processed: so all running events have
+the same list, and their order at one plugin is their order at every plugin. A disconnected plugin stays in the list
+until then and is skipped.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Chain:
     """All plugins that take part in events, by index and then by time of registration.
 
     Attributes:
-        gate: between events and joining plugins.
+        gate: the gate between events and joining plugins.
         peers: the plugins; read it while inside the gate.
-        validators: those of them that are subscribed to validation.
-        absent: ``NN-name`` and policy of the plugins that the operator requires and that are not here.
+        validators: the plugins that are subscribed to validation.
+        absent: ``NN-name`` and policy of the required plugins that are not connected.
     """
 
     def __init__(self, preference_s: float, policies: Policies) -> None:
@@ -43,14 +43,14 @@ class Chain:
         self._absence = threading.Lock()
 
     def add(self, peer: Peer) -> None:
-        """Put a plugin into its place. To be called between `gate.join` and `gate.joined`."""
+        """Insert a plugin. Call it between `gate.join` and `gate.joined`."""
         with self._lock:
             self._replace((*self.peers, peer))
-        # Not only once it has taken the state in: events wait for that at its lock, and are not refused meanwhile.
+        # Before it is synchronized: events wait for that at its lock, and are not refused meanwhile.
         self.note_absent()
 
     def leave(self) -> None:
-        """Drop the plugins that are gone, as soon as no event is under way."""
+        """Remove disconnected plugins, as soon as no event is processed."""
         self.gate.when_idle(self._drop_gone)
 
     def _drop_gone(self) -> None:
@@ -63,18 +63,18 @@ class Chain:
         self.refresh()
 
     def refresh(self) -> None:
-        """Work out again who validates: a policy or a plugin has changed."""
+        """Update the validators after a change of a policy or plugin."""
         self.validators = tuple(
             peer for peer in self.peers if peer.event_policies and peer.event_policies[_VALIDATION] is not None
         )
 
     def note_absent(self) -> None:
-        """Work out again who is required and not here: a plugin came or went, or the policy has changed."""
+        """Update the missing required plugins after a change of plugins or policy."""
         with self._absence:  # else an older list could replace a newer one
-            here = {peer.label for peer in self.peers if peer.state is not State.GONE}
-            self.absent = tuple(each for each in self._policies.required if each[0] not in here)
+            connected = {peer.label for peer in self.peers if peer.state is not State.GONE}
+            self.absent = tuple(row for row in self._policies.required if row[0] not in connected)
 
     @property
     def active(self) -> int:
-        """The number of plugins that are in and alive."""
+        """The number of plugins that take part."""
         return sum(peer.state in JOINED for peer in self.peers)

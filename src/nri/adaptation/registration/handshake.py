@@ -1,10 +1,9 @@
 """The handshake with a plugin: configure it, hand it the state of the runtime, put it into the chain.
 
-Handshakes run in parallel, each in a thread of its own. Only the moment in which the runtime's state is read and
-plugins are put into the chain is exclusive (`nri.adaptation.registration.admission`); while a plugin takes the state
-in, its lock is held, so events for it queue up and reach it afterwards, in order. So every container is either in the
-state or in an event, and a plugin that is slow to synchronize delays only what needs it. Next:
-`nri.adaptation.registration.registry`, which starts handshakes.
+Handshakes run in parallel, each in its own thread. Only reading the runtime's state and entering the chain are
+exclusive (`nri.adaptation.registration.admission`). While a plugin processes the state, its lock is held, so its events
+queue up and reach it afterwards, in order. So every container is either in the state or in an event, and a slow
+synchronization delays only the events of that plugin.
 """
 
 from __future__ import annotations
@@ -51,14 +50,14 @@ _SYNCHRONIZE = "Synchronize"
 
 @dataclass(frozen=True, slots=True)
 class RuntimeSettings:
-    """The runtime as plugins hear of it, and how long they have.
+    """The runtime's identity for plugins, and their timeouts.
 
     Attributes:
         name, version: of the runtime.
-        registration_timeout_s: from connecting to RegisterPlugin, in seconds.
-        request_timeout_s: for every request that has no timeout of its own in the policy, in seconds.
-        rules: where to differ from the reference.
-        wasm_cache: the folder in which compiled plugins are kept; None for none.
+        registration_timeout_s: the time from connecting to RegisterPlugin, in seconds.
+        request_timeout_s: the timeout of requests without a timeout in the policy, in seconds.
+        rules: the deviations from the reference.
+        wasm_cache: the folder for compiled plugins; None for no cache.
     """
 
     name: str
@@ -74,7 +73,7 @@ class Handshake:
 
     Args:
         snapshot: the runtime's callback: all pods and containers, now.
-        updates: holds what a plugin asks for in its reply to Synchronize to the policy, and does it.
+        updates: checks the updates in a plugin's reply to Synchronize, and applies them.
     """
 
     def __init__(
@@ -92,31 +91,31 @@ class Handshake:
         self.updates = updates
         self._reporting = reporting
         self.admission = Admission(chain, inventory, snapshot, self.apply_policy)
-        # Where all parts of a state share one timeout, plugins that join together must not share it, too.
+        # If all parts of a state share one timeout, plugins that join together must not share it as well.
         self._one_at_a_time = threading.Lock()
 
     def set_request_timeout(self, seconds: float) -> None:
-        """Give plugins so many seconds for a request, from the next `apply_policy` on."""
+        """Set the timeout of requests, from the next `apply_policy` on."""
         self._settings = replace(self._settings, request_timeout_s=seconds)
 
     def stop(self) -> None:
-        """Let no further plugin in: the runtime stops."""
+        """Let no further plugin join: the runtime stops."""
         self.admission.stop()
 
     def admit(self, peer: Peer) -> None:
-        """Configure a plugin, hand it the state, let it take part; if it fails, it is closed."""
+        """Configure and synchronize a plugin; if it fails, it is closed."""
         try:
             self._admit(peer)
         finally:
             peer.settled.set()
 
     def _admit(self, peer: Peer) -> None:
-        if not self._guarded(peer, "configure", self.configure):
+        if not self._run_step(peer, "configure", self.configure):
             return
         try:
             entry = self.admission.enter(peer)
         except Exception as error:
-            reason = f"the runtime could not list its pods and containers: {describe(error)}"
+            reason = f"the runtime failed to list its pods and containers: {describe(error)}"
             log.exception("%s; plugin %s cannot join", reason, peer.qualified, exc_info=not isinstance(error, NriError))
             peer.signal(Signal.FATAL, reason)
             return
@@ -126,12 +125,12 @@ class Handshake:
         updates, number = self._hand_over(peer, entry)
         if updates:
             try:
-                self.updates.in_synchronize(peer, updates, number)
+                self.updates.apply_synchronize(peer, updates, number)
             except Exception:
                 log.exception("the runtime failed to apply updates of plugin %s", peer.qualified)
 
-    def _guarded(self, peer: Peer, what: str, step: Callable[[Peer], None]) -> bool:
-        """Run one step; False if it failed, and then the plugin is out."""
+    def _run_step(self, peer: Peer, what: str, step: Callable[[Peer], None]) -> bool:
+        """Run one step; False if it failed, and the plugin is closed."""
         try:
             step(peer)
         except NriError as error:
@@ -147,7 +146,7 @@ class Handshake:
         return peer.state is not State.GONE
 
     def configure(self, peer: Peer) -> None:
-        """Send Configure, take over subscription and failure policy."""
+        """Send Configure, and store subscription and failure policy."""
         settings = self._settings
         request = m.ConfigureRequest(
             config=peer.config,
@@ -162,12 +161,12 @@ class Handshake:
         try:
             reply = m.ConfigureResponse.FromString(encoded)
         except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
-            raise RemoteProtocolError(f"its reply cannot be read: {error}") from None
+            raise RemoteProtocolError(f"its reply is invalid: {error}") from None
         mask = EventMask(reply.events & 0xFFFFFFFF) or ALL
         if mask.unknown and not settings.rules.unknown_events_masked:
             raise RemoteProtocolError(f"invalid plugin events: {mask.unknown:#x}")
         if mask.unknown:
-            text = "plugin %s: it subscribes to events that this runtime does not know (%#x), and gets the others"
+            text = "plugin %s subscribes to unknown events (%#x), which are ignored"
             self._reporting.lines.line("unknown events", logging.WARNING, text, peer.qualified, mask.unknown)
             mask = mask - EventMask(mask.unknown)
         peer.mask = mask
@@ -178,20 +177,20 @@ class Handshake:
     def _patience_s(self, policy: PluginPolicy) -> float:
         """Seconds that one step of the handshake may take.
 
-        A short timeout in the policy bounds what a plugin costs each request. No request waits for a handshake, so it
-        does not keep out a plugin that starts on a busy machine; a long one holds here as well.
+        A short timeout in the policy limits the delay of requests. No request waits for a handshake, so a short one
+        does not apply here: it would keep out a plugin that starts on a busy machine. A long one applies.
         """
         return max(policy.timeout_s() or 0.0, self._settings.request_timeout_s)
 
     def refusal(self, peer: Peer, index: str, name: str) -> str:
-        """Say why the operator's policy does not let this plugin bear a name; "" if it does."""
+        """The reason why the operator's policy refuses this plugin a name; "" if it does not."""
         if peer.kind == BUILTIN:
             return ""
         policy = self._policies.for_plugin(index, name)
         return bearer.refusal(policy, naming.full_name(index, name), launched=peer.kind != EXTERNAL, uid=peer.uid)
 
     def apply_policy(self, peer: Peer) -> None:
-        """Work out what the operator's policy means for this plugin, now or after the policy has changed."""
+        """Apply the operator's policy to a plugin, now or after a change of the policy."""
         refusal = self.refusal(peer, peer.index, peer.name)
         if refusal:
             peer.signal(Signal.FATAL, refusal)
@@ -200,39 +199,39 @@ class Handshake:
         policy = self._policies.for_plugin(peer.index, peer.name, peer.declared, settings.rules)
         peer.event_policies = event_policies(peer.mask, policy, settings.request_timeout_s)
         timeout_s = policy.timeout_s() or settings.request_timeout_s
-        # A built-in plugin has no timeout, so nothing says how long to wait for it.
+        # A built-in plugin has no timeout, so its turns have no limit.
         peer.turn_s = turn_limit_s(timeout_s) if settings.rules.turns_bounded and peer.kind != BUILTIN else 0.0
         peer.breaker.configure(policy.breaker_misses, policy.breaker_retry_s)
         if isinstance(peer, RemotePeer):
             peer.endpoint.link.reply_timeout_s = max(REPLY_TIMEOUT_S, self._patience_s(policy))
 
     def _hand_over(self, peer: Peer, entry: SharedState) -> tuple[list[m.ContainerUpdate], int]:
-        """Synchronize; events for the plugin wait meanwhile. Returns the updates that it asks for, and their number."""
+        """Synchronize; events for the plugin wait meanwhile. Returns the requested updates, and their number."""
         updates: list[m.ContainerUpdate] = []
         began = monotonic()
 
         def synchronize(peer: Peer) -> None:
-            entry.seed()  # as soon as the plugin knows of a container, it may ask for something of it
+            entry.seed()  # as soon as the plugin knows a container, it may request updates of it
             updates.extend(self._synchronize(peer, entry))
 
         try:
-            if not self._guarded(peer, "synchronize", synchronize):
+            if not self._run_step(peer, "synchronize", synchronize):
                 return [], 0
             number = peer.answer
             peer.breaker.reconnected()
             peer.signal(Signal.SYNCHRONIZED)
         finally:
             peer.lock.release()
-            self.admission.rest(monotonic() - began)
+            self.admission.pause_joiners(monotonic() - began)
         return updates, number
 
     def _synchronize(self, peer: Peer, entry: SharedState) -> list[m.ContainerUpdate]:
-        """Hand over the state; returns the updates that the plugin asks for and may ask for."""
+        """Hand over the state; returns the updates that the plugin requests and the policy allows."""
         reporting = self._reporting
         policy = self._policies.for_plugin(peer.index, peer.name)
         timeout_s = self._patience_s(policy)
         state = entry.state
-        most = limits.most_for(len(state[1])) if self._settings.rules.other_updates_limited else 0
+        max_entries = limits.max_entries_for(len(state[1])) if self._settings.rules.other_updates_limited else 0
         if policy.filters is not None:
             state = policy.filters.select(*state)
         serial = next(SERIALS)
@@ -243,10 +242,10 @@ class Handshake:
             reporting.plugin_asked(peer.label, _SYNCHRONIZE, serial, request)
         try:
             if self._settings.rules.synchronize_timeout_per_message:
-                updates = peer.synchronize(*state, timeout_s, each=True, most=most)
+                updates = peer.synchronize(*state, timeout_s, timeout_per_part=True, max_entries=max_entries)
             else:
                 with self._one_at_a_time:
-                    updates = peer.synchronize(*state, timeout_s, each=False, most=most)
+                    updates = peer.synchronize(*state, timeout_s, timeout_per_part=False, max_entries=max_entries)
         except NriError as error:
             duration_s = monotonic() - began
             reporting.plugin_failed(peer.label, _SYNCHRONIZE, serial, error, duration_s)
@@ -268,7 +267,7 @@ class Handshake:
 
 
 def _copy(declared: m.FailurePolicy) -> m.FailurePolicy:
-    """A message that does not keep the whole reply alive, whatever else is in that."""
+    """Copy the message, so that it does not keep the whole reply alive."""
     copy = m.FailurePolicy()
     copy.CopyFrom(declared)
     copy.DiscardUnknownFields()

@@ -1,7 +1,7 @@
-"""The thread that looks after plugins between events: closed connections to give back, and changes of the policy.
+"""The thread that looks after plugins between events: it frees closed connections and applies changes of the policy.
 
-It sleeps until the policy's file may have changed or plugins have come or gone, and looks once a second for a moment
-then; else once a minute (`nri.config.inotify`). Next: `nri.adaptation.plugin_policy.policy`, whose file it watches.
+It sleeps until the policy's file may have changed or plugins have come or gone, then checks once a second for a moment;
+otherwise once a minute (`nri.config.inotify`).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ __all__ = ["Housekeeping"]
 
 log = logging.getLogger("nri.adaptation")
 
-#: How often it looks while there is something to look for, in seconds.
+#: The interval of checks after a change, in seconds.
 LOOK_S = 1.0
 
 
 class Housekeeping:
-    """Keeps plugins and policy in step. `start` once, `stop` at the end.
+    """Applies policy changes and frees connections. `start` once, `stop` at the end.
 
     Attributes:
-        generation: of the policy that is in force.
+        generation: the generation of the policy in force.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Housekeeping:
         self._thread = threading.Thread(target=self._run, name="nri-housekeeping", daemon=True)
 
     def start(self) -> None:
-        """Look after plugins and policy from now on."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -63,20 +63,20 @@ class Housekeeping:
             self._changes.close()
 
     def apply_policy(self) -> None:
-        """Have a changed policy or timeout hold from the next event on."""
+        """Apply a changed policy or timeout to all plugins, from the next event on."""
         for peer in self._chain.peers:
             self._handshake.apply_policy(peer)
         self._chain.refresh()
-        self._registry.tell_listeners()
+        self._registry.notify_listeners()
 
     def _run(self) -> None:
         while self._changes.wait():
             try:
                 if self._registry.reap():
-                    self._changes.wake()  # a thread is still inside one
+                    self._changes.wake()  # a thread still uses one
                 self._reporting.lines.flush()
                 if self._policies.refresh() != self.generation:
                     self.generation = self._policies.generation
                     self.apply_policy()
             except Exception:
-                log.exception("a change of the policy was not taken in wholly")
+                log.exception("failed to apply a change of the policy completely")

@@ -1,8 +1,8 @@
-"""The socket for external plugins: accept, check who it is, and close what does not register in time.
+"""The socket for external plugins: accept connections, check their user, and close those that do not register in time.
 
-One thread. Connections that have not registered cost a descriptor each and nothing else: the monitor reads them, this
-thread closes them when their time is up. When too many are waiting, the oldest one is closed: a plugin registers within
-milliseconds, so the oldest are those that never will. Next: `nri.adaptation.registration.registry`.
+One thread. An unregistered connection costs only a descriptor: the monitor reads it, this thread closes it when its
+time is up. When too many are waiting, the oldest one is closed: a plugin registers within milliseconds, so the oldest
+connections are those that never will.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
 
 __all__ = ["Listener"]
 
-#: Connections that may wait without taking part yet.
-UNSETTLED = 64
+#: The most connections that have not finished their handshake.
+MAX_UNSETTLED = 64
 
 
 log = logging.getLogger("nri.adaptation")
 
-#: How long to wait after a connection that could not be accepted, in seconds.
-_PAUSE_S = 0.1
+#: The pause after a connection that could not be accepted.
+_RETRY_DELAY_S = 0.1
 
 
 class Listener:
     """The listening socket at `path`, and the thread that accepts connections until `stop`.
 
     Args:
-        path: the socket, made as `nri.unix` does. Its folder is made if it is missing, with mode 0700, or 0711 if
-            others may connect.
-        allowed_uids: users that may connect, beside root and our own.
-        registration_timeout_s: how long a connection may stay without RegisterPlugin, in seconds.
-        replace_live: take the path also from another process that listens there.
+        path: the socket, created by `nri.unix`. A missing folder is created with mode 0700, or 0711 if other users may
+            connect.
+        allowed_uids: users that may connect, in addition to root and the runtime's user.
+        registration_timeout_s: the time from connecting to RegisterPlugin, in seconds.
+        replace_live: replace the socket also if another process listens on it.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class Listener:
         self._wake_read, self._wake_write = -1, -1
 
     def start(self) -> None:
-        """Listen. OSError if the socket cannot be made."""
-        # Others may pass through the folder, without a look at it, and connect; who they are is checked at accept.
-        others = bool(self._allowed - {0, os.geteuid()})
-        folder_mode, mode = (0o711, 0o666) if others else (0o700, 0o600)
+        """Listen. OSError if the socket cannot be created."""
+        # Others may enter the folder, but not list it, and connect; `accept` checks their user.
+        allows_others = bool(self._allowed - {0, os.geteuid()})
+        folder_mode, mode = (0o711, 0o666) if allows_others else (0o700, 0o600)
         make_folder(self.path, folder_mode)
         listening = UnixListener(self.path, mode=mode, replace_live=self._replace_live)
         try:
@@ -105,52 +105,52 @@ class Listener:
                     self._accept(listening)
             except Exception:  # one connection's error must not keep all other plugins out
                 log.exception("a plugin's connection could not be accepted")
-                threading.Event().wait(_PAUSE_S)
+                threading.Event().wait(_RETRY_DELAY_S)
 
     def _accept(self, listening: socket.socket) -> None:
         try:
             sock, _ = listening.accept()
         except BlockingIOError:
             return
-        except OSError as error:  # out of descriptors: what waits is served as soon as there are some
+        except OSError as error:  # out of descriptors: waiting connections are accepted later
             self._reporting.refused("not accepted", "cannot accept a plugin's connection: %s", error.strerror)
-            threading.Event().wait(_PAUSE_S)
+            threading.Event().wait(_RETRY_DELAY_S)
             return
         self._admit(sock)
 
     def _expire(self) -> float:
-        """Close connections whose time is up; returns how many seconds until the next one's is.
+        """Close connections whose time is up; returns the seconds until the next one's time is up.
 
-        At most the timeout: a connection that was not accepted here, but handed in, wakes nobody.
+        At most the timeout: a connection that `Adaptation.connect` adds does not wake this thread.
         """
         now = monotonic()
         next_s = self._timeout_s
         for peer in self._registry.unsettled():
             if peer.state is not State.CONNECTED or peer.kind != EXTERNAL:
                 continue
-            left_s = peer.since + self._timeout_s - now
-            if left_s <= 0:
-                peer.endpoint.poll()  # it may be us who are late
+            remaining_s = peer.since + self._timeout_s - now
+            if remaining_s <= 0:
+                peer.endpoint.poll()  # the registration may be unread
                 if peer.state is not State.CONNECTED:
                     continue
                 self._reporting.refused("not registered", "%s: plugin registration timed out", peer.qualified)
                 peer.signal(Signal.FATAL, "plugin registration timed out")
             else:
-                next_s = min(next_s, left_s)
+                next_s = min(next_s, remaining_s)
         return next_s + 0.01
 
     def _admit(self, sock: socket.socket) -> None:
-        who = credentials(sock)
-        if who.uid not in self._allowed:
+        process = credentials(sock)
+        if process.uid not in self._allowed:
             text = "refused a plugin's connection: user %d (process %d) is not in allowed_uids"
-            self._reporting.refused("user not allowed", text, who.uid, who.pid)
+            self._reporting.refused("user not allowed", text, process.uid, process.pid)
             sock.close()
             return
         waiting = [peer for peer in self._registry.unsettled() if peer.kind == EXTERNAL]
-        if len(waiting) >= UNSETTLED:
+        if len(waiting) >= MAX_UNSETTLED:
             silent = next((peer for peer in waiting if peer.state is State.CONNECTED), None)
             if silent is None:
-                text = "refused a plugin's connection: %d others are just joining"
+                text = "refused a plugin's connection: %d other plugins are joining"
                 self._reporting.refused("too many joining", text, len(waiting))
                 sock.close()
                 return
@@ -158,7 +158,9 @@ class Listener:
             self._reporting.refused("not registered", text, silent.qualified)
             silent.signal(Signal.FATAL, "too many connections that do not register")
         self._registry.connect(
-            RemotePeer(self._registry, sock, EXTERNAL, pid=who.pid, uid=who.uid, interceptors=self._interceptors)
+            RemotePeer(
+                self._registry, sock, EXTERNAL, pid=process.pid, uid=process.uid, interceptors=self._interceptors
+            )
         )
 
     def stop(self) -> None:

@@ -1,9 +1,8 @@
-"""Updates and evictions that plugins ask for beside the answers to events: held to policy, applied, recorded.
+"""Updates and evictions that plugins request outside of events: checked against the policy, applied, recorded.
 
-Two occasions: the reply to Synchronize, and UpdateContainers at any time, which comes through the queue of
-`nri.adaptation.registration.update_queue`. Each has the number that it got where it was read. Runs in threads of the
-adaptation, never inside an event, so the runtime's callbacks may take the runtime's locks. Next:
-`nri.adaptation.registration.kept_updates`.
+They come in the reply to Synchronize, and in UpdateContainers at any time, through
+`nri.adaptation.registration.update_queue`. Each has the number that it got when it was read. Runs in threads of the
+adaptation, never inside an event, so the runtime's callbacks may take the runtime's locks.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from nri.adaptation.audit.trail import AuditTrail
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.policy import Policies
-    from nri.adaptation.registration.kept_updates import Evict, KeptUpdates
+    from nri.adaptation.registration.deferred_updates import DeferredUpdates, Evict
     from nri.rules import Rules
 
 __all__ = ["PluginUpdates"]
@@ -35,12 +34,12 @@ __all__ = ["PluginUpdates"]
 log = logging.getLogger("nri.adaptation")
 
 UPDATE_CONTAINERS: Final = "UpdateContainers"
-#: Containers that a line of the log names.
-_NAMED: Final = 5
+#: The most containers that a line of the log names.
+_MAX_NAMES_IN_LOG: Final = 5
 
 
 class PluginUpdates:
-    """Hands what plugins ask for to the runtime's callbacks, or keeps it until its container is created."""
+    """Gives requests of plugins to the runtime's callbacks, or defers them until their container is created."""
 
     def __init__(
         self,
@@ -48,38 +47,38 @@ class PluginUpdates:
         policies: Policies,
         rules: Rules,
         trail: AuditTrail,
-        kept: KeptUpdates,
+        deferred: DeferredUpdates,
         reporting: Reporting,
     ) -> None:
         self._evict = evict
-        self._kept = kept
+        self._deferred = deferred
         self._policies = policies
         self._rules = rules
         self._trail = trail
         self._reporting = reporting
 
-    def most(self) -> int:
-        """Entries that a plugin may ask for at once, by the number of containers; 0 for no limit."""
-        known = self._trail.inventory.known
-        return limits.most_for(len(known)) if self._rules.other_updates_limited else 0
+    def max_entries(self) -> int:
+        """The most entries of one request, by the number of containers; 0 for no limit."""
+        containers = self._trail.inventory.known
+        return limits.max_entries_for(len(containers)) if self._rules.other_updates_limited else 0
 
     def check_synchronize(self, peer: Peer, updates: list[m.ContainerUpdate]) -> NriError | None:
-        """Say why the policy does not allow a plugin's answer to Synchronize, and record that; None if it does."""
+        """The error, also recorded, if the policy forbids a plugin's answer to Synchronize; else None."""
         encoded = m.SynchronizeResponse(update=updates).SerializeToString()
         try:
-            self._check(peer, "Synchronize", encoded, [*self._there(updates)], [])
+            self._check(peer, "Synchronize", encoded, [*self._existing(updates)], [])
         except NriError as error:
             return error
         return None
 
-    def in_synchronize(self, peer: Peer, updates: list[m.ContainerUpdate], number: int) -> None:
+    def apply_synchronize(self, peer: Peer, updates: list[m.ContainerUpdate], number: int) -> None:
         """Apply the updates in a plugin's answer to Synchronize, which has passed `check_synchronize`."""
         encoded = m.SynchronizeResponse(update=updates).SerializeToString()
         present, missing = self._present(peer.label, "Synchronize", updates, number)
         failed = [*missing, *self._apply(peer.label, "Synchronize", encoded, present, number)]
         if failed:
-            named = ", ".join(plain(update.container_id, 128) for update in failed[:_NAMED])
-            more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
+            named = ", ".join(plain(update.container_id, 128) for update in failed[:_MAX_NAMES_IN_LOG])
+            more = f" and {len(failed) - _MAX_NAMES_IN_LOG} more" if len(failed) > _MAX_NAMES_IN_LOG else ""
             self._reporting.lines.line(
                 "updates that failed",
                 logging.WARNING,
@@ -90,9 +89,9 @@ class PluginUpdates:
             )
 
     def unsolicited(self, peer: Peer, request: m.UpdateContainersRequest, number: int) -> list[m.ContainerUpdate]:
-        """Apply what a plugin asks for by itself; returns the updates that failed.
+        """Apply a plugin's UpdateContainers; returns the updates that failed.
 
-        `number` is the place of its request in the order of answers.
+        `number` is the number of the request in the order of answers.
         """
         encoded = request.SerializeToString()
         if not self._reporting.recorded:
@@ -109,7 +108,7 @@ class PluginUpdates:
         if evictions and self._evict is None:
             raise NriError("this runtime does not evict containers")
         event = UPDATE_CONTAINERS
-        self._check(peer, event, encoded, [*self._there(request.update)], [*self._there(evictions)], request)
+        self._check(peer, event, encoded, [*self._existing(request.update)], [*self._existing(evictions)], request)
         updates, missing = self._present(peer.label, event, request.update, number)
         failed = self._apply(peer.label, event, encoded, updates, number)
         evictions = self._present_evictions(peer.label, event, evictions)
@@ -117,24 +116,24 @@ class PluginUpdates:
             self._evict(evictions)
         return [*failed, *missing]
 
-    def _there(self, asked: Iterable[Any]) -> Iterator[Any]:
-        """Updates or evictions, without those whose container is neither there nor about to be."""
-        known = self._trail.inventory.known
-        for each in asked:
-            target = each.container_id
-            if not self._rules.absent_containers_left_out or known.is_creating(target) or target in known:
-                yield each
+    def _existing(self, requests: Iterable[Any]) -> Iterator[Any]:
+        """Yield the updates or evictions of containers that exist or are being created."""
+        containers = self._trail.inventory.known
+        for request in requests:
+            target = request.container_id
+            if not self._rules.absent_containers_left_out or containers.is_creating(target) or target in containers:
+                yield request
 
     def _present(
-        self, plugin: str, event: str, asked: Iterable[m.ContainerUpdate], number: int
+        self, plugin: str, event: str, updates: Iterable[m.ContainerUpdate], number: int
     ) -> tuple[list[m.ContainerUpdate], list[m.ContainerUpdate]]:
-        """The updates to apply now, and those that fail because their container is not there; others are kept."""
+        """Return the updates to apply now, and those that fail because their container is unknown; defer the others."""
         if not self._rules.absent_containers_left_out:
-            return list(asked), []
+            return list(updates), []
         present: list[m.ContainerUpdate] = []
         missing: list[m.ContainerUpdate] = []
-        for update in self._folded(asked):
-            presence = self._kept.keep_update(plugin, update, event, number)
+        for update in self._folded(updates):
+            presence = self._deferred.defer_update(plugin, update, event, number)
             if presence is Presence.KNOWN:
                 present.append(update)
             elif presence is Presence.GONE:
@@ -143,24 +142,24 @@ class PluginUpdates:
                     missing.append(update)
         return present, missing
 
-    def _folded(self, asked: Iterable[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
-        """Updates, with one for each container that is being created: those are kept together anyway."""
-        known = self._trail.inventory.known
-        there: list[m.ContainerUpdate] = []
+    def _folded(self, updates: Iterable[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
+        """The updates, those of each container that is being created merged into one."""
+        containers = self._trail.inventory.known
+        existing: list[m.ContainerUpdate] = []
         creating: list[m.ContainerUpdate] = []
-        for update in asked:
-            (creating if known.is_creating(update.container_id) else there).append(update)
-        return [*there, *folded(creating)]
+        for update in updates:
+            (creating if containers.is_creating(update.container_id) else existing).append(update)
+        return [*existing, *folded(creating)]
 
     def _present_evictions(
-        self, plugin: str, event: str, asked: Sequence[m.ContainerEviction]
+        self, plugin: str, event: str, evictions: Sequence[m.ContainerEviction]
     ) -> list[m.ContainerEviction]:
-        """The evictions to carry out now; those of containers that are being created are kept, others left out."""
+        """Return the evictions to carry out now; defer those of containers that are being created, ignore others."""
         if not self._rules.absent_containers_left_out:
-            return list(asked)
+            return list(evictions)
         present: list[m.ContainerEviction] = []
-        for eviction in asked:
-            presence = self._kept.keep_eviction(plugin, eviction)
+        for eviction in evictions:
+            presence = self._deferred.defer_eviction(plugin, eviction)
             if presence is Presence.KNOWN:
                 present.append(eviction)
             elif presence is Presence.GONE:
@@ -170,7 +169,7 @@ class PluginUpdates:
     def _apply(
         self, plugin: str, what: str, encoded: bytes, updates: list[m.ContainerUpdate], number: int
     ) -> list[m.ContainerUpdate]:
-        """Hand updates to the runtime and record them; returns those that failed."""
+        """Give updates to the runtime and record them; returns those that failed."""
         return self._trail.apply(what, plugin, encoded, updates, Numbers(number)) if updates else []
 
     def _check(
@@ -195,4 +194,4 @@ class PluginUpdates:
             try:
                 raise breach
             finally:
-                del breach  # it has this frame, with the updates: they would keep each other
+                del breach  # the error refers to this frame: break the reference cycle

@@ -1,9 +1,8 @@
-"""All plugins that are connected or were: who may register, and what follows from the signals of their state machine.
+"""All plugins that are or were connected: which may register, and what follows from the signals of their state machine.
 
-The owner of every peer. The name that a plugin gives itself is checked here, and whether the plugin that has that name
-still lives; refusals are the answers to RegisterPlugin, with the reference's texts where it has one. The supervisor of
-a launched plugin listens here and decides how to go on when the plugin ends. Next:
-`nri.adaptation.registration.listener` for external plugins, `nri.adaptation.launch.supervisor` for launched ones.
+The registry owns every peer. It checks the name that a plugin declares, and whether the present bearer of that name is
+alive; refusals are the answers to RegisterPlugin, with the reference's texts where it has one. The supervisor of a
+launched plugin listens here, and decides what follows when the plugin ends.
 """
 
 from __future__ import annotations
@@ -38,32 +37,32 @@ __all__ = ["Registry", "check_identity", "is_alive"]
 
 log = logging.getLogger("nri.adaptation")
 
-#: Longest name: a plugin is `NN-name` in a folder as well, and files have 255 characters. Names are kept and logged.
-NAME_LENGTH = 252
-#: How much is kept of the version that a plugin says it speaks.
-VERSION_LENGTH = 64
-#: How long the end waits for threads that are still inside a connection, in seconds.
+#: Longest name: a plugin is also a file `NN-name`, and names of files have at most 255 characters.
+MAX_NAME_LENGTH = 252
+#: Longest stored text of the version that a plugin declares.
+MAX_VERSION_LENGTH = 64
+#: How long `stop` waits for threads that use a connection, in seconds.
 RELEASE_S = 2.0
-#: How long another thread may take to read what a plugin has left, in seconds, before it counts as alive.
+#: How long another thread may take to read a plugin's last data before the plugin counts as alive.
 _READ_S = 0.1
-#: Plugins that are remembered by name; beyond that, who went longest ago is forgotten.
-REMEMBERED = 256
+#: The most plugins that are stored by name; beyond that, the one that left longest ago is dropped.
+MAX_REMEMBERED = 256
 
 _REFUSED = "%s: registration refused: %s"
 _GONE = "plugin %s is gone: %s"
-#: The states of a plugin that reporters hear of.
-_CHANGES = {
+#: The states of a plugin that are reported.
+_REPORTED_STATES = {
     Action.REPORT_READY: "active",
     Action.REPORT_LATE: "late",
     Action.REPORT_OPEN: "open",
     Action.REPORT_BACK: "active",
     Action.REPORT_GONE: "gone",
 }
-_TOO_EARLY = "updates are only taken from plugins that are registered and configured"
+_TOO_EARLY = "updates are only accepted from plugins that are registered and configured"
 
 
 class Registry:
-    """Keeps the peers. Thread-safe."""
+    """The owner of all peers. Thread-safe."""
 
     def __init__(
         self, rules: Rules, chain: Chain, handshake: Handshake, update_queue: UpdateQueue, reporting: Reporting
@@ -83,13 +82,13 @@ class Registry:
         self._listeners: list[Callable[[], None]] = []
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Have a function called, without locks held, whenever a plugin joined or left."""
+        """Call a function, without locks held, whenever a plugin has joined or left."""
         self._listeners.append(listener)
 
     # -- connections --------------------------------------------------------------------------------------------------
 
     def connect(self, peer: RemotePeer) -> None:
-        """Take a new connection and watch it from now on. One that cannot be watched is closed."""
+        """Add a new connection and watch it. A connection that cannot be watched is closed."""
         with self._lock:
             self._connected[peer] = None
         try:
@@ -101,13 +100,13 @@ class Registry:
             peer.signal(Signal.STOP, "the runtime stops")
 
     def adopt(self, peer: Peer) -> None:
-        """Take a plugin without a connection of its own: it counts as registered."""
+        """Add a plugin without a connection, as registered."""
         self._claim(peer, peer.index, peer.name)
 
     def admit(self, peer: Peer) -> None:
-        """Take a plugin without a connection, and take it through the handshake in a thread of its own.
+        """Add a plugin without a connection, and run its handshake in a separate thread.
 
-        One whose name another plugin has is refused, as RegisterPlugin would be: it is gone then.
+        If another plugin has its name, it is refused and closed, as in RegisterPlugin.
         """
         try:
             self.adopt(peer)
@@ -121,18 +120,18 @@ class Registry:
             self._configure(peer)
 
     def unsettled(self) -> list[RemotePeer]:
-        """Connections that do not take part yet, oldest first."""
+        """The connections whose handshake is not finished, oldest first."""
         with self._lock:
             return [peer for peer in self._connected if not peer.handshake_over.is_set()]
 
     def peers(self) -> list[Peer]:
-        """All plugins by name, and those that have not given one."""
+        """All plugins by name, and connections without a name."""
         with self._lock:
             named = set(map(id, self._by_label.values()))
             return [*self._by_label.values(), *(peer for peer in self._connected if id(peer) not in named)]
 
     def find(self, label: str) -> Peer | None:
-        """The plugin of this ``NN-name``, connected or gone."""
+        """The plugin with this ``NN-name``, connected or gone."""
         return self._by_label.get(label)
 
     # -- registration -------------------------------------------------------------------------------------------------
@@ -150,7 +149,7 @@ class Registry:
             request = m.RegisterPluginRequest.FromString(payload)
         except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
             raise RpcError(Code.INTERNAL, f"ttrpc: error unmarshalling payload: {error}") from None
-        if Action.REFUSE_REPEAT in peer.would(Signal.REGISTER) and self._rules.registers_once:
+        if Action.REFUSE_REPEAT in peer.actions_after(Signal.REGISTER) and self._rules.registers_once:
             raise RpcError(Code.ALREADY_EXISTS, f"plugin {peer.label} is registered on this connection already")
         index, name = peer.index, peer.name
         if peer.kind != LAUNCHED:
@@ -161,18 +160,18 @@ class Registry:
             peer.last_error = refusal
             raise RpcError(Code.PERMISSION_DENIED, refusal)
         self._claim(peer, index, name)
-        peer.version = plain(request.NRI_version, VERSION_LENGTH)
+        peer.version = plain(request.NRI_version, MAX_VERSION_LENGTH)
         peer.signal(Signal.REGISTER)
 
     def _claim(self, peer: Peer, index: str, name: str) -> None:
-        """Give a plugin its name, if need be from one that is gone. RpcError: the one that bears it lives."""
+        """Give a plugin its name, perhaps that of a disconnected one. RpcError: another live plugin has it."""
         label = naming.full_name(index, name)
         while True:
             holder = self._by_label.get(label)
             if holder is not None and holder is not peer and self._rules.duplicates_refused:
-                _take_from(holder, label)
+                _release_name(holder, label)
             with self._lock:
-                if self._by_label.get(label) is holder:  # else another one has taken it just now
+                if self._by_label.get(label) is holder:  # else another plugin has just taken the name
                     peer.identify(index, name)
                     self._by_label.pop(label, None)
                     self._by_label[label] = peer
@@ -180,15 +179,15 @@ class Registry:
                     return
 
     def _forget_one(self) -> None:
-        if len(self._by_label) > REMEMBERED:
-            gone = [label for label, known in self._by_label.items() if known.state is State.GONE]
-            for label in gone[:1]:
+        if len(self._by_label) > MAX_REMEMBERED:
+            gone_labels = [label for label, peer in self._by_label.items() if peer.state is State.GONE]
+            for label in gone_labels[:1]:
                 del self._by_label[label]
 
-    # -- what follows from signals ------------------------------------------------------------------------------------
+    # -- actions of signals -------------------------------------------------------------------------------------------
 
     def act(self, peer: Peer, action: Action) -> None:
-        """Carry out what the state machine asks for."""
+        """Carry out an action of the state machine."""
         if action is Action.CONFIGURE:
             self._configure(peer)
         elif action is Action.LEAVE:
@@ -205,28 +204,28 @@ class Registry:
             log.info("plugin %s answers again", peer.qualified)
         elif action is Action.REPORT_GONE:
             self._reporting.lines.line("plugins that leave", logging.WARNING, _GONE, peer.qualified, peer.last_error)
-        if self._reporting.recorded and action in _CHANGES:
-            self._reporting.plugin_changed(peer.label, _CHANGES[action], _about(peer))
+        if self._reporting.recorded and action in _REPORTED_STATES:
+            self._reporting.plugin_changed(peer.label, _REPORTED_STATES[action], _properties(peer))
         if action in (Action.CLOSE, Action.REPORT_READY, Action.REPORT_OPEN, Action.REPORT_BACK):
-            self.tell_listeners()
+            self.notify_listeners()
             with self._lock:
                 self._changed.notify_all()
 
-    def tell_listeners(self) -> None:
-        """Tell all listeners that the plugins, or what the policy says of them, may have changed."""
+    def notify_listeners(self) -> None:
+        """Call all listeners: the plugins, or their policies, may have changed."""
         for listener in self._listeners:
             try:
                 listener()
-            except Exception:  # a listener's fault must not end the thread that watches all connections
+            except Exception:  # a listener's error must not end the thread that watches all connections
                 log.exception("a listener for joining and leaving plugins failed")
 
     def _configure(self, peer: Peer) -> None:
-        """Take a plugin through the handshake, in a thread of its own."""
+        """Run a plugin's handshake in a separate thread."""
         name = f"nri-join-{peer.label}"
         try:
             threading.Thread(target=self._handshake.admit, args=(peer,), name=name, daemon=True).start()
         except RuntimeError:
-            peer.signal(Signal.FATAL, "the runtime has no thread left to configure it")
+            peer.signal(Signal.FATAL, "the runtime cannot start a thread to configure it")
 
     def _forget(self, peer: Peer) -> None:
         if not isinstance(peer, RemotePeer):
@@ -239,54 +238,54 @@ class Registry:
         self.reap()
 
     def reap(self) -> int:
-        """Give back the descriptors of closed connections that no thread uses any more. Returns how many are left."""
+        """Close the descriptors of closed connections that no thread uses. Returns the number of remaining ones."""
         with self._lock:
             closed, self._closed = self._closed, []
         busy = []
         for peer in closed:
             peer.release(0.0)
             if peer.endpoint.fileno() >= 0:
-                busy.append(peer)  # the thread that reports the end is often inside the connection
+                busy.append(peer)  # the thread that reports the end often uses the connection
         with self._lock:
             self._closed += busy
             return len(self._closed)
 
     def update_containers(self, peer: RemotePeer, request: Request) -> object:
         """Answer UpdateContainers."""
-        if Action.APPLY_UPDATE not in peer.would(Signal.UPDATE) and self._rules.updates_need_registration:
+        if Action.APPLY_UPDATE not in peer.actions_after(Signal.UPDATE) and self._rules.updates_need_registration:
             raise RpcError(Code.FAILED_PRECONDITION, _TOO_EARLY)
         return self.update_queue.take(peer, request)
 
     def deprecated(self, peer: RemotePeer, spec: EventSpec) -> None:
-        """Tell what an old plugin should do; called once for each of its events."""
+        """Log that a plugin uses a deprecated event; called once for each event."""
         log.warning("plugin %s knows only StateChange, which is deprecated: %s", peer.qualified, spec.rpc)
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     def wait(self, condition: Callable[[], bool], deadline: float) -> bool:
-        """Wait until a condition on the plugins holds; False if it does not by the deadline."""
+        """Wait until a condition on the plugins is true; False at the deadline."""
         with self._lock:
             while not condition():
-                left_s = deadline - monotonic()
-                if left_s <= 0:
+                remaining_s = deadline - monotonic()
+                if remaining_s <= 0:
                     return False
-                self._changed.wait(left_s)
+                self._changed.wait(remaining_s)
             return True
 
     def settled(self, labels: Iterable[str], deadline: float) -> bool:
-        """Wait until what plugins answered to Synchronize is applied; False if it is not by the deadline."""
-        found = [peer for label in labels if (peer := self.find(label)) is not None]
-        return all(peer.settled.wait(max(deadline - monotonic(), 0.0)) for peer in found)
+        """Wait until the updates in the plugins' answers to Synchronize are applied; False at the deadline."""
+        peers = [peer for label in labels if (peer := self.find(label)) is not None]
+        return all(peer.settled.wait(max(deadline - monotonic(), 0.0)) for peer in peers)
 
     def shut_down(self, peers: Iterable[Peer], timeout_s: float) -> None:
-        """Tell plugins that the runtime stops, all at once; those that do not answer in time are not waited for."""
+        """Send Shutdown to all plugins at once, and wait for their answers until the timeout."""
         deadline = monotonic() + timeout_s
 
         def tell(peer: Peer) -> None:
             try:
                 peer.command("Shutdown", b"", deadline)
-            except Exception as error:  # noqa: BLE001 - it is leaving anyway
-                log.debug("plugin %s did not take Shutdown: %s", peer.qualified, error)
+            except Exception as error:  # noqa: BLE001 - the plugin is leaving anyway
+                log.debug("plugin %s failed to handle Shutdown: %s", peer.qualified, error)
 
         threads: list[threading.Thread] = []
         for peer in peers:
@@ -294,13 +293,13 @@ class Registry:
             try:
                 thread.start()
             except RuntimeError:
-                break  # no threads are left: the end of their connections tells the others
+                break  # no thread available: the other plugins notice the end of their connections
             threads.append(thread)
         for thread in threads:
             thread.join(max(0.0, deadline - monotonic()) + 0.1)
 
     def stop(self) -> None:
-        """End all connections, and what plugins have asked for by themselves."""
+        """End all connections and the update queue."""
         self._stopped = True
         self.update_queue.stop()
         for peer in self.peers():
@@ -309,13 +308,13 @@ class Registry:
         deadline = monotonic() + RELEASE_S
         with self._lock:
             closed, self._closed = self._closed, []
-        for each in closed:
-            each.release(deadline)
+        for connection in closed:
+            connection.release(deadline)
 
 
-def _about(peer: Peer) -> dict[str, str]:
-    """A plugin's properties for reporters, those that are known."""
-    about = {
+def _properties(peer: Peer) -> dict[str, str]:
+    """A plugin's known properties, for reporters."""
+    properties = {
         "kind": peer.kind,
         "pid": str(peer.pid or ""),
         "version": peer.version,
@@ -323,15 +322,15 @@ def _about(peer: Peer) -> dict[str, str]:
         "config": peer.config,
         "reason": peer.last_error,
     }
-    return {key: text for key, text in about.items() if text}
+    return {key: text for key, text in properties.items() if text}
 
 
 def check_identity(request: m.RegisterPluginRequest) -> None:
-    """Raise RpcError if this cannot be a plugin's name or index."""
+    """Raise RpcError for an invalid name or index of a plugin."""
     length = len(request.plugin_name)
     try:
-        if length > NAME_LENGTH:
-            raise ValueError(f"{length} characters, at most {NAME_LENGTH}")
+        if length > MAX_NAME_LENGTH:
+            raise ValueError(f"{length} characters, at most {MAX_NAME_LENGTH}")
         naming.check_name(request.plugin_name)
     except ValueError as error:
         raise RpcError(Code.UNKNOWN, f"invalid plugin name: {plain(str(error))}") from None
@@ -342,9 +341,9 @@ def check_identity(request: m.RegisterPluginRequest) -> None:
 
 
 def is_alive(peer: Peer) -> bool:
-    """Whether a plugin's process lives and its connection is open."""
+    """Whether a plugin's process is alive and its connection is open."""
     if isinstance(peer, RemotePeer):
-        if not peer.endpoint.poll(_READ_S):  # takes note of a hang-up that no thread has read yet
+        if not peer.endpoint.poll(_READ_S):  # notices a hang-up that no thread has read yet
             return False
         if peer.pid:
             try:
@@ -352,12 +351,12 @@ def is_alive(peer: Peer) -> bool:
             except ProcessLookupError:
                 return False
             except OSError:
-                pass  # it lives, and is another user's
+                pass  # alive, and another user's
     return peer.state is not State.GONE
 
 
-def _take_from(holder: Peer, label: str) -> None:
-    """Take a name from a plugin that is gone. RpcError: it lives, and keeps its name."""
+def _release_name(holder: Peer, label: str) -> None:
+    """Take a name from a disconnected plugin. RpcError: the plugin is alive, and keeps its name."""
     if is_alive(holder):
         process = f" (process {holder.pid})" if holder.pid else ""
         raise RpcError(Code.ALREADY_EXISTS, f"plugin {label} is connected already{process}")

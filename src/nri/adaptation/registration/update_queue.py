@@ -1,12 +1,10 @@
-"""Updates and evictions that plugins ask for by themselves: taken at any time, applied by workers, answered when done.
+"""The queue of UpdateContainers: requests are accepted at any time, applied by workers, and answered then.
 
-The thread that reads such a request may be in the middle of an event, so it only puts it into the plugin's queue.
-Workers hand it to the runtime's callbacks, which may wait for the runtime's locks; an event never waits for them.
-Each gets its number there, while no other thread reads from the plugin, and so keeps its place among the plugin's
-answers. Requests of one plugin stay in order; a plugin that asks faster than the runtime applies is refused once its
-queue is full. Workers serve all plugins, so none of them waits for one: an answer that its plugin does not read is
-left to the connection, which writes it as soon as it can and reads nothing from that plugin while too much of it
-waits. Next: `nri.adaptation.registration.plugin_updates`, which applies what was taken.
+The thread that reads a request may be in the middle of an event, so it only numbers the request and puts it into the
+plugin's queue. Workers give it to the runtime's callbacks, which may wait for the runtime's locks. Requests of one
+plugin stay in order; once its queue is full, they are refused. Workers serve all plugins, so they wait for none: an
+answer that its plugin does not read is left to the connection, which stops reading from that plugin while too many
+answers wait.
 """
 
 from __future__ import annotations
@@ -31,22 +29,22 @@ __all__ = ["UpdateQueue"]
 
 log = logging.getLogger("nri.adaptation")
 
-#: Requests of one plugin that may wait, and how many bytes they may hold together.
-QUEUE = 64
-QUEUE_BYTES = 16 << 20
-#: Threads at most; they end when there is nothing to do for a while.
-WORKERS = 4
+#: The most requests of one plugin in its queue, and their bytes together.
+MAX_QUEUED = 64
+MAX_QUEUED_BYTES = 16 << 20
+#: The most threads; a thread ends after `IDLE_S` without work.
+MAX_WORKERS = 4
 IDLE_S = 5.0
 
 
 class UpdateQueue:
-    """The queues of all plugins and the threads that empty them.
+    """The queues of all plugins and the threads that process them.
 
     Args:
-        updates: does what a request asks for.
+        updates: applies the requests.
 
     Attributes:
-        queues: the numbered requests that wait, of each plugin that is at work.
+        queues: the numbered waiting requests of each plugin with a request in progress.
         workers, idle: the number of threads, and of those without work.
     """
 
@@ -60,31 +58,31 @@ class UpdateQueue:
         self._stopped = False
 
     def take(self, peer: RemotePeer, request: Request) -> object:
-        """Accept a plugin's request; it is answered later. RpcError if there is no room."""
+        """Accept a plugin's request; it is answered later. RpcError if the queue is full."""
         number = next(ARRIVALS)
         with self._lock:
             if self._stopped:
                 raise RpcError(Code.UNAVAILABLE, "the runtime is stopping")
             waiting = self.queues.get(peer)
-            if waiting is not None:  # a worker is at it, or about to be
-                _check_room(peer, waiting, request)
+            if waiting is not None:  # a worker serves this plugin
+                _check_capacity(peer, waiting, request)
                 waiting.append((number, request))
                 return LATER
-            self._staff(len(self._ready) + 1)
+            self._ensure_workers(len(self._ready) + 1)
             self.queues[peer] = deque(((number, request),))
             self._ready.append(peer)
             self._work.notify()
         return LATER
 
-    def _staff(self, wanted: int) -> None:
-        """See that so many workers are free, as far as there may be so many. RpcError if there is none at all."""
-        if self.idle >= wanted or self.workers >= WORKERS:
+    def _ensure_workers(self, count: int) -> None:
+        """Start a worker if fewer than `count` are idle. RpcError if there is no worker at all."""
+        if self.idle >= count or self.workers >= MAX_WORKERS:
             return
         try:
             threading.Thread(target=self._run, name=f"nri-updates-{self.workers + 1}", daemon=True).start()
         except RuntimeError:
             if not self.workers:
-                raise RpcError(Code.RESOURCE_EXHAUSTED, "the runtime has no thread left to apply updates") from None
+                raise RpcError(Code.RESOURCE_EXHAUSTED, "the runtime cannot start a thread to apply updates") from None
         else:
             self.workers += 1
 
@@ -98,7 +96,7 @@ class UpdateQueue:
                 number, request = self.queues[peer].popleft()
             try:
                 self._answer(peer, number, request)
-            except Exception:  # else this worker would be missing, and the plugin's other requests never answered
+            except Exception:  # otherwise the worker would end with requests unanswered
                 log.exception("a request of plugin %s could not be answered", peer.qualified)
             with self._lock:
                 # One request of a plugin at a time: it becomes ready again only now.
@@ -119,8 +117,8 @@ class UpdateQueue:
 
     def _answer(self, peer: RemotePeer, number: int, request: Request) -> None:
         endpoint = peer.endpoint
-        most = self.updates.most()
-        reason = limits.too_much(m.UpdateContainersRequest, request.payload, most) if most else ""
+        max_entries = self.updates.max_entries()
+        reason = limits.excess(m.UpdateContainersRequest, request.payload, max_entries) if max_entries else ""
         if reason:
             peer.last_error = f"plugin {peer.label}: its request UpdateContainers {reason}"
             endpoint.reply_error(request, Code.RESOURCE_EXHAUSTED, peer.last_error, patient=False)
@@ -145,16 +143,16 @@ class UpdateQueue:
             endpoint.reply(request, reply, patient=False)
 
     def stop(self) -> None:
-        """Take no more; what waits is dropped with its connection."""
+        """Refuse further requests; waiting ones are dropped with their connection."""
         with self._lock:
             self._stopped = True
             self._work.notify_all()
 
 
-def _check_room(peer: RemotePeer, waiting: deque[tuple[int, Request]], request: Request) -> None:
-    """Raise RpcError if a plugin's queue has no room for one more request."""
-    if len(waiting) >= QUEUE:
-        raise RpcError(Code.RESOURCE_EXHAUSTED, f"{QUEUE} updates of plugin {peer.label} are waiting already")
-    if sum(len(each.payload) for _, each in waiting) + len(request.payload) > QUEUE_BYTES:
-        text = f"updates of plugin {peer.label} that are waiting hold {QUEUE_BYTES >> 20} MiB already"
+def _check_capacity(peer: RemotePeer, waiting: deque[tuple[int, Request]], request: Request) -> None:
+    """Raise RpcError if a plugin's queue is full."""
+    if len(waiting) >= MAX_QUEUED:
+        raise RpcError(Code.RESOURCE_EXHAUSTED, f"plugin {peer.label} has {MAX_QUEUED} waiting updates already")
+    if sum(len(queued.payload) for _, queued in waiting) + len(request.payload) > MAX_QUEUED_BYTES:
+        text = f"plugin {peer.label} has {MAX_QUEUED_BYTES >> 20} MiB of waiting updates already"
         raise RpcError(Code.RESOURCE_EXHAUSTED, text)

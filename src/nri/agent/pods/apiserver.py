@@ -12,7 +12,7 @@ from nri.agent.pods.source import Known, KnownPods
 from nri.agent.settings.node_name import node_name
 from nri.kube.client import PODS, Follower, connect
 from nri.kube.client.objects import Object
-from nri.kube.kept import Key
+from nri.kube.object_cache import Key
 
 if TYPE_CHECKING:
     from nri.agent.settings import AgentSettings

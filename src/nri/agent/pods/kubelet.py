@@ -26,8 +26,8 @@ from nri.config.syntax import parse_json
 from nri.errors import ConfigError
 from nri.files import read_regular
 from nri.kube.decoder import Pod, make_decoder
-from nri.kube.kept import KeptObjects, Key
 from nri.kube.lists import ListSplitter
+from nri.kube.object_cache import Key, ObjectCache
 from nri.text import plain
 
 if TYPE_CHECKING:
@@ -166,12 +166,12 @@ def _context(ca: str, where: KubeletAddress) -> ssl.SSLContext:
     return context
 
 
-def pods_of(answer: Iterable[bytes]) -> KeptObjects:
+def pods_of(answer: Iterable[bytes]) -> ObjectCache:
     """Read the pods of the kubelet's answer; ValueError if it is none.
 
     Pods that are too large, and those for which there is no room, are left out.
     """
-    splitter, decode, kept = ListSplitter(), make_decoder(Pod), KeptObjects()
+    splitter, decode, kept = ListSplitter(), make_decoder(Pod), ObjectCache()
     for part in answer:
         for item in splitter.feed(part):
             kept.take(item, decode, _key_of)

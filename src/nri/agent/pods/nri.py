@@ -18,7 +18,7 @@ from nri.agent.worker import TIMER, Worker
 from nri.errors import NriError
 from nri.host import Root
 from nri.host.usage import memory
-from nri.kube.decoded import asked_by
+from nri.kube.container_resources import resources_from_cgroup
 from nri.policies import paths
 from nri.policies.contexts import ContainerContext, PodContext, Resources
 from nri.text import plain
@@ -222,7 +222,9 @@ def _resources(given: Resources | None, kube_class: str, capacity: int) -> dict[
     """Requests and limits in the words of the API."""
     has = given or Resources()
     quota = (has.cfs_quota or 0, has.cfs_period or 0)
-    asked = asked_by(kube_class, has.cpu_shares or 0, quota, has.memory_limit or 0, has.oom_score_adj, capacity)
+    asked = resources_from_cgroup(
+        kube_class, has.cpu_shares or 0, quota, has.memory_limit or 0, has.oom_score_adj, capacity
+    )
     requests = {"cpu": f"{asked.cpu_request}m" if asked.cpu_request else "", "memory": str(asked.memory_request or "")}
     limits = {"cpu": f"{asked.cpu_limit}m" if asked.cpu_limit else "", "memory": str(asked.memory_limit or "")}
     return {

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final, NamedTuple
 from nri.agent.profile import Kind
 from nri.agent.rubik.service import Node, ServiceRow
 from nri.config import Between, Source
-from nri.config.complaint import MOST_PROBLEMS, Problem, WrongValue, suggest, together
+from nri.config.complaint import MAX_PROBLEMS, Problem, WrongValue, suggest, together
 from nri.config.layers import Layer, located
 from nri.config.place import Path, show
 from nri.config.settings import FileLayer
@@ -182,7 +182,7 @@ class Reader:
     def _unread(self, document: Mapping[str, Any]) -> Sequence[Unread]:
         file = self.read(document, _DOCUMENT)
         self.services(file)
-        return file.unread[:MOST_PROBLEMS]
+        return file.unread[:MAX_PROBLEMS]
 
     def features(self, document: Mapping[str, Any] | None) -> dict[str, str]:
         """Return the services that a document switches on, each with its key."""

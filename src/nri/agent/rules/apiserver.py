@@ -13,7 +13,7 @@ from nri.agent.rules.store import RuleStore
 from nri.agent.settings.node_name import node_name
 from nri.kube.client import KINDS, Follower, connect
 from nri.kube.client.objects import Object
-from nri.kube.kept import Key
+from nri.kube.object_cache import Key
 
 if TYPE_CHECKING:
     from nri.agent.settings import AgentSettings

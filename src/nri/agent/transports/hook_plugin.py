@@ -177,8 +177,7 @@ class HookPlugin(Plugin):
         context = contexts.container_context(pod, container, self._scheme)
         if self.held.pod(pod.id) is None:
             self.held.put_pod(pod.id, context.pod)
-        waiting = self._quietly("pod", lambda: self._parts.executor.retry(context.pod.cgroup_parent))
-        self._parts.decisions.record(context.pod, self._transport, waiting or [])
+        self._write_pending(context.pod)
         changes = self._sayable(context, self._decide(CREATE, context))
         parts = self._parts
         made = self._quietly("folders", lambda: parts.profile.prepare(parts.root, changes, parts.store.node))
@@ -208,6 +207,7 @@ class HookPlugin(Plugin):
         """Do by writes what could not be said, before the container's first instruction."""
         known = self.held.container(container.id) or self._late(pod, container)
         self.held.mark_created(known, contexts.placed(known.context, pod, container, self._scheme))
+        self._write_pending(known.context.pod)  # systemd creates the pod's slice with its first container, after create
         self._clear(known)
         if known.changes:
             self._quietly("start", partial(self._mend, known, known.changes, container))
@@ -249,6 +249,11 @@ class HookPlugin(Plugin):
     def remove_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Forget a container that is removed, or whose creation failed."""
         self.stop_container(pod, container)
+
+    def _write_pending(self, pod: PodContext) -> None:
+        """Write the values of a pod that wait for its cgroup."""
+        results = self._quietly("pod", lambda: self._parts.executor.retry(pod.cgroup_parent))
+        self._parts.decisions.record(pod, self._transport, results or [])
 
     # -- how ----------------------------------------------------------------------------------------------------------
 

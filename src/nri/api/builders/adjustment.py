@@ -1,15 +1,12 @@
 """`Adjustment`: a plugin's changes of a container that is being created.
 
-One job: build a `ContainerAdjustment`. Setters are those of the Go API without "Linux" (`tools/go_names.py` has the
-table); resources come from `nri.api.builders.resources`, the readers from `nri.api.builders.view`.
-
-Rules: a plugin that sets what another one has set is a conflict and fails the creation; where the protocol allows to
-take over, remove the key and set it again in the same adjustment. Whether a change takes effect is up to the runtime.
-Next: `nri.api.builders.update` for containers that exist.
+Setters are named as in the Go API without "Linux" (`tools/go_names.py` has the table). Setting a field that another
+plugin has set is a conflict and fails the creation; where the protocol supports it, remove the key and set it again in
+the same adjustment to take it over. The runtime decides whether a change takes effect.
 """
 
 
-# ruff: noqa: A002 - `type` is the field's name in every specification concerned
+# ruff: noqa: A002 - `type` is the field's name in all specifications
 
 from __future__ import annotations
 
@@ -56,8 +53,8 @@ HOOK_STAGES = ("prestart", "create_runtime", "create_container", "start_containe
 class Adjustment(Resources, AdjustmentView):
     """Changes of a container that is being created.
 
-    `nri.Adjustment().add_env("POD_NAME", pod.name).set_memory_limit(64 << 20)`. Readers such as `.env` show what was
-    set so far, without what was removed; `removed()` has the latter.
+    `nri.Adjustment().add_env("POD_NAME", pod.name).set_memory_limit(64 << 20)`. Readers, for example `.env`, show what
+    was set so far, without what was removed; `removed()` has the latter.
 
     Attributes:
         message: the `ContainerAdjustment` that is sent.
@@ -98,13 +95,13 @@ class Adjustment(Resources, AdjustmentView):
         return self
 
     def add_mount(self, mount: str | m.Mount, source: str = "", type: str = "", options: Iterable[str] = ()) -> Self:
-        """Mount something.
+        """Add a mount.
 
         Args:
-            mount: absolute path in the container, or a whole `Mount`, which leaves no use for the rest.
-            source: path on the host, or what the type of file system takes.
+            mount: absolute path in the container, or a whole `Mount`, which replaces the other arguments.
+            source: path on the host, or another source of this type of file system.
             type: type of the file system; `bind` for a path of the host.
-            options: mount options, such as `rbind`, `ro`, `rprivate`.
+            options: mount options, for example `rbind`, `ro`, `rprivate`.
         """
         if isinstance(mount, m.Mount):
             new_path("mount.destination", mount.destination, "remove_mount")
@@ -128,12 +125,14 @@ class Adjustment(Resources, AdjustmentView):
                 "args must not be empty: runtimes would ignore it; update_args([]) drops a new command line"
             )
         if not words[0]:
-            raise ValueError("args must not begin with an empty text, which takes over another plugin's: update_args()")
+            raise ValueError(
+                "args must not begin with an empty text; to replace another plugin's args, use update_args()"
+            )
         self.message.args[:] = words
         return self
 
     def update_args(self, args: Iterable[str]) -> Self:
-        """Set the command line, also in place of an earlier plugin's; an empty list goes back to the image's."""
+        """Set the command line, also in place of an earlier plugin's; an empty list restores the image's."""
         self.message.args[:] = ["", *texts("args", args)]
         return self
 
@@ -165,11 +164,11 @@ class Adjustment(Resources, AdjustmentView):
         return self
 
     def add_rlimit(self, type: str, hard: int, soft: int) -> Self:
-        """Set a process resource limit, such as `RLIMIT_NOFILE`; mind the order: hard before soft."""
+        """Set a process resource limit, for example `RLIMIT_NOFILE`; the hard limit comes before the soft one."""
         limit = m.POSIXRlimit(type=rlimit("type", type), hard=integer("hard", hard, U64))
         limit.soft = integer("soft", soft, U64)
         if soft > hard:
-            raise ValueError(f"soft must not be above hard, {hard}: {soft} (hard comes before soft)")
+            raise ValueError(f"soft limit {soft} exceeds hard limit {hard}; arguments are (type, hard, soft)")
         self.message.rlimits.append(limit)
         return self
 
@@ -195,11 +194,11 @@ class Adjustment(Resources, AdjustmentView):
         """Add a device node at this absolute path in the container; access is allowed along with it.
 
         Args:
-            device: absolute path in the container, or a whole `LinuxDevice`, which leaves no use for the rest.
+            device: absolute path in the container, or a whole `LinuxDevice`, which replaces the other arguments.
             type: `c` character, `b` block, `u` unbuffered character, `p` named pipe.
             major: major number.
             minor: minor number.
-            file_mode: permission bits, such as `0o660`; None leaves them to the runtime.
+            file_mode: permission bits, for example `0o660`; None leaves them to the runtime.
             uid: owner; None leaves it to the runtime.
             gid: group; None leaves it to the runtime.
         """
@@ -245,13 +244,13 @@ class Adjustment(Resources, AdjustmentView):
         return self
 
     def set_sysctl(self, name: str, value: str) -> Self:
-        """Set a kernel parameter, such as `net.core.somaxconn`."""
+        """Set a kernel parameter, for example `net.core.somaxconn`."""
         checked = mapping_text("sysctl", new_key("name", name, "remove_sysctl"), value)
         self.message.linux.sysctl[name] = checked
         return self
 
     def remove_sysctl(self, name: str) -> Self:
-        """Leave a kernel parameter as the host has it."""
+        """Do not change a kernel parameter, so that it has the host's value."""
         mark_in_map(self.message.linux.sysctl, text("name", name, empty=False))
         return self
 
@@ -293,7 +292,7 @@ class Adjustment(Resources, AdjustmentView):
 
         Args:
             policy: `OTHER`, `FIFO`, `RR`, `BATCH`, `ISO`, `IDLE`, `DEADLINE`, or `NONE` to clear; also `SCHED_FIFO`,
-                the number, or a whole `LinuxScheduler`, which leaves no use for the rest.
+                the number, or a whole `LinuxScheduler`, which replaces the other arguments.
             nice: -20 to 19, for OTHER and BATCH.
             priority: 1 to 99, for FIFO and RR.
             flags: `RESET_ON_FORK` and so on; also `SCHED_FLAG_RESET_ON_FORK`, or the number.
@@ -327,17 +326,17 @@ class Adjustment(Resources, AdjustmentView):
         return self
 
     def set_rdt_schemata(self, schemata: Iterable[str]) -> Self:
-        """Set the lines of the RDT schemata, such as `L3:0=ff;1=ff`. They replace those set before."""
+        """Set the lines of the RDT schemata, for example `L3:0=ff;1=ff`. They replace earlier ones."""
         self.message.linux.rdt.schemata.CopyFrom(m.OptionalRepeatedString(value=texts("schemata", schemata)))
         return self
 
     def set_rdt_enable_monitoring(self, enable: bool = True) -> Self:
-        """Say whether an RDT monitoring group is made for the container."""
+        """Set whether an RDT monitoring group is created for the container."""
         self.message.linux.rdt.enable_monitoring.value = flag("enable", enable)
         return self
 
     def remove_rdt(self) -> Self:
-        """Drop the RDT settings that earlier plugins made."""
+        """Drop the RDT settings of earlier plugins."""
         self.message.linux.rdt.remove = True
         return self
 

@@ -1,7 +1,6 @@
-"""The types of what handlers return, for annotations: `nri.CreateAnswer` and `nri.UpdateAnswer`.
+"""Types of handlers' results, for annotations: `nri.CreateAnswer` and `nri.UpdateAnswer`.
 
-One job: two names that a type checker understands, also on the left of an `async def`. Nothing at run time looks at
-them; what a handler has really returned is checked in `nri.stub.handler.answers`.
+Type checkers accept them also for an `async def`. `nri.stub.handler.answers` checks the results at run time.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
-"""The base of all builders: a message inside, equality, text for people, JSON.
+"""The base class of all builders: a thin wrapper of one message, with equality, text and JSON."""
 
-One job: the base class of `Adjustment`, `Update` and `Eviction`. A builder is a thin handle on one message; it holds no
-state of its own; the message is `.message`. Next: `nri.api.builders.resources`.
-"""
-
-# ruff: noqa: PLC0415 - JSON is for people; the start of a plugin must not load it
+# ruff: noqa: PLC0415 - a plugin's start must not import JSON
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ __all__ = ["Builder", "describe"]
 
 
 class Builder:
-    """Base of the builders. Comparison is by content; a builder can change, so it has no hash.
+    """The base of the builders. Comparison is by content; a builder can change, so it has no hash.
 
     Attributes:
         message: the protobuf message that the setters fill.
@@ -31,31 +27,31 @@ class Builder:
     __hash__ = None  # type: ignore[assignment]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Make readers refuse an assignment with the setter's name; a `__setattr__` would cost each answer time."""
+        """Make readers refuse an assignment, naming the setter; a `__setattr__` would slow each answer."""
         super().__init_subclass__(**kwargs)
         readers = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
         for name, reader in readers.items():
             if isinstance(reader, property) and reader.fset is None:
                 setattr(cls, name, reader.setter(_refusal(name)))
 
-    if not TYPE_CHECKING:  # to a type checker it would mean that there is every attribute
+    if not TYPE_CHECKING:  # for a type checker every attribute would exist
 
         def __getattr__(self, name: str) -> Any:
             verb = name.partition("_")[0].lower()
-            near = _nearest(type(self), name) if verb.startswith(("set", "add", "remove", "update")) else ""
-            own = type(self).__name__
-            step = f"did you mean {near}()?" if near else f"help({own}) lists its methods"
-            raise AttributeError(f"{own} has no {name}: {step}")
+            method = _nearest(type(self), name) if verb.startswith(("set", "add", "remove", "update")) else ""
+            class_name = type(self).__name__
+            step = f"did you mean {method}()?" if method else f"help({class_name}) lists its methods"
+            raise AttributeError(f"{class_name} has no {name}: {step}")
 
     @classmethod
     def of(cls, message: Any) -> Self:
-        """A builder on an existing message, which is not copied: setters change it."""
+        """Wrap an existing message, which is not copied: setters change it."""
         expected = cls._message_class()
         if not isinstance(message, expected):
-            raise TypeError(f"{cls.__name__}.of() takes a {expected.__name__}, not {message!r}")
-        made = cls.__new__(cls)
-        made.message = message
-        return made
+            raise TypeError(f"{cls.__name__}.of() requires a {expected.__name__}, not {message!r}")
+        builder = cls.__new__(cls)
+        builder.message = message
+        return builder
 
     @classmethod
     def _message_class(cls) -> type[Message]:
@@ -72,16 +68,16 @@ class Builder:
         return not self.message.ByteSize()
 
     def to_bytes(self) -> bytes:
-        """The message as it travels."""
+        """Encode the message."""
         data: bytes = self.message.SerializeToString()
         return data
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """A builder from `to_bytes()`.
+        """Create a builder from `to_bytes()`.
 
         Raises:
-            google.protobuf.message.DecodeError: the bytes are no such message.
+            google.protobuf.message.DecodeError: the bytes are not such a message.
         """
         return cls.of(cls._message_class().FromString(data))
 
@@ -103,28 +99,28 @@ class Builder:
 
 def _refusal(name: str) -> Callable[[Any, Any], None]:
     def refuse(builder: Any, _value: Any) -> None:
-        kind, near = type(builder), _nearest(type(builder), f"set_{name}")
-        raise AttributeError(f"{kind.__name__}.{name} only shows what is set{near and f': write with {near}()'}")
+        kind, method = type(builder), _nearest(type(builder), f"set_{name}")
+        raise AttributeError(f"{kind.__name__}.{name} is read-only{method and f': write with {method}()'}")
 
     return refuse
 
 
 def _nearest(cls: type, name: str) -> str:
-    """Return the method that was meant by a name, also one of the Go API, or the setter of a reader; "" for none."""
+    """The most similar method, also for a name of the Go API or of a reader; "" for none."""
     import difflib
     import re
 
-    known = [each for each in dir(cls) if callable(getattr(cls, each)) and not each.startswith("_")]
+    methods = [method for method in dir(cls) if callable(getattr(cls, method)) and not method.startswith("_")]
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().replace("linux_", "")
-    rest = words.partition("_")[2]
-    exact = (f"{verb}_{word}" for word in (rest, rest.removesuffix("s")) for verb in ("set", "add"))
-    also = {"set_hooks": "add_hook", "set_resources": "set_memory_limit"}.get(words)
-    near = [each for each in (also, words, *exact) if each in known]
-    return next(iter(near or difflib.get_close_matches(words, known, 1, 0.8)), "")
+    noun = words.partition("_")[2]
+    exact = (f"{verb}_{word}" for word in (noun, noun.removesuffix("s")) for verb in ("set", "add"))
+    synonym = {"set_hooks": "add_hook", "set_resources": "set_memory_limit"}.get(words)
+    candidates = [method for method in (synonym, words, *exact) if method in methods]
+    return next(iter(candidates or difflib.get_close_matches(words, methods, 1, 0.8)), "")
 
 
 def describe(message: Message, prefix: str = "") -> Iterator[str]:
-    """Each field that is set as `path=value`; optional wrappers show their value, messages their fields."""
+    """Yield each set field as `path=value`; optional wrappers show their value, messages their fields."""
     for field, value in message.ListFields():
         path = prefix + field.name
         if field.enum_type is not None:

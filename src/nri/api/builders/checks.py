@@ -1,9 +1,7 @@
-"""Checks of what a plugin hands to a builder; each error names the argument and the value.
+"""Checks of arguments of builders; each error names the argument and the value.
 
-One job: refuse what no runtime could ever apply, where the mistake is made, instead of on the wire or in the kernel.
-Rules: a check passes before anything is written into a message, for protobuf would leave an empty wrapper behind, which
-means zero. Only the impossible is refused; what a runtime may or may not support is its business.
-Next: `nri.api.builders.resources` and `nri.api.builders.adjustment` call these in every setter.
+They refuse what no runtime could apply, at the call instead of on the wire or in the kernel. A check runs before
+anything is written into a message, because protobuf would leave an empty wrapper, which means zero.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ __all__ = [
 I64 = (-(1 << 63), (1 << 63) - 1)
 U32 = (0, (1 << 32) - 1)
 U64 = (0, (1 << 64) - 1)
-#: Ranges of what the kernel takes: an amount of memory where -1 is unlimited, weights, the tendency to swap.
+#: Ranges of the kernel: an amount of memory where -1 is unlimited, weights, the tendency to swap.
 LIMIT = (-1, (1 << 63) - 1)
 SHARES = (2, 262144)
 SWAPPINESS = (0, 100)
@@ -60,7 +58,7 @@ def integer(name: str, value: Any, bounds: tuple[int, int]) -> int:
     """Check an integer against its bounds, both included.
 
     Raises:
-        TypeError: not an int; a bool is none.
+        TypeError: not an int, or a bool.
         ValueError: out of bounds.
     """
     if not isinstance(value, int) or isinstance(value, bool):
@@ -83,11 +81,11 @@ def flag(name: str, value: Any) -> bool:
 
 
 def text(name: str, value: Any, *, empty: bool = True) -> str:
-    """Check a text that C programs and the wire can carry: no NUL, no lone surrogates; empty only if `empty`.
+    """Check a text for C programs and the wire: no NUL, no lone surrogates; empty only if `empty`.
 
     Raises:
         TypeError: not a str.
-        ValueError: empty, or a character that cannot be carried.
+        ValueError: empty, or an invalid character.
     """
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a str, not {value!r}")
@@ -104,7 +102,7 @@ def text(name: str, value: Any, *, empty: bool = True) -> str:
 
 
 def new_key(name: str, value: Any, remove_with: str) -> str:
-    """Check a key to set: not empty and without a removal mark, which the runtime would take for a removal.
+    """Check a key to set: not empty and without a removal mark.
 
     Raises:
         TypeError: not a str.
@@ -112,7 +110,7 @@ def new_key(name: str, value: Any, remove_with: str) -> str:
     """
     key = text(name, value, empty=False)
     if is_marked(key):
-        raise ValueError(f"{name} must not start with '-', which asks for a removal: {value!r}; use {remove_with}()")
+        raise ValueError(f"{name} must not start with '-', which requests a removal: {value!r}; use {remove_with}()")
     return key
 
 
@@ -135,40 +133,40 @@ def new_path(name: str, value: Any, remove_with: str) -> str:
 
 
 def number_list(name: str, value: Any, *, empty: bool = False) -> str:
-    """Check CPUs or memory nodes in the kernel's list format, as they are written; empty only if `empty`.
+    """Check CPUs or memory nodes in the kernel's list format; empty only if `empty`.
 
     Raises:
         TypeError: not a str.
-        ValueError: no such list, or one without a number; see `nri.api.cpuset`.
+        ValueError: not such a list, or without a number; see `nri.api.cpuset`.
     """
     checked = text(name, value, empty=empty)
     try:
         numbers = cpuset.parse(checked)
     except ValueError as error:
-        raise ValueError(f"{name} must be a list such as 0-3,8, not {value!r}: {error}") from None
+        raise ValueError(f"{name} must be a list like 0-3,8, not {value!r}: {error}") from None
     if not numbers and not empty:
         raise ValueError(f"{name} must not be empty: {value!r}")
     return checked
 
 
 def cdi_device(name: str, value: Any) -> str:
-    """Check the name of a Container Device Interface device, `vendor/class=device`, by the rules of that interface.
+    """Check the name of a Container Device Interface device, `vendor/class=device`.
 
     Raises:
         TypeError: not a str.
-        ValueError: no such name.
+        ValueError: another form.
     """
     full = text(name, value, empty=False)
     kind, equals, device = full.partition("=")
     vendor, slash, word = kind.partition("/")
     parts = (vendor[:1].isalpha(), word[:1].isalpha(), _is_word(vendor, ""), _is_word(word, ""), _is_word(device, ":"))
     if not (equals and slash and full.isascii() and all(parts)):
-        raise ValueError(f"{name} must be vendor/class=device, such as vendor.com/net=eth0, not {value!r}")
+        raise ValueError(f"{name} must be vendor/class=device, for example vendor.com/net=eth0, not {value!r}")
     return full
 
 
 def _is_word(word: str, more: str) -> bool:
-    """Whether a word has letters, digits, `_`, `-`, `.` and `more` in it, and a letter or digit at both ends."""
+    """Whether a word has only letters, digits, `_`, `-`, `.` and `more`, and a letter or digit at both ends."""
     inside = word
     for character in "_-." + more:
         inside = inside.replace(character, "")
@@ -183,7 +181,7 @@ def rlimit(name: str, value: Any) -> str:
     """
     kind = text(name, value, empty=False)
     if not kind.startswith("RLIMIT_") or kind.removeprefix("RLIMIT_") not in RLIMITS:
-        raise ValueError(f"{name} must be RLIMIT_ and one of {', '.join(RLIMITS)}, not {value!r}")
+        raise ValueError(f"{name} must be RLIMIT_ followed by one of {', '.join(RLIMITS)}, not {value!r}")
     return kind
 
 
@@ -196,7 +194,7 @@ def unified_key(name: str, value: Any) -> str:
     """
     key = text(name, value, empty=False)
     if "/" in key:
-        raise ValueError(f"{name} must be the name of a file, such as memory.high, and have no '/' in it: {value!r}")
+        raise ValueError(f"{name} must be the name of a file without '/', for example memory.high, not {value!r}")
     return key
 
 
@@ -204,25 +202,25 @@ def texts(name: str, values: Any) -> list[str]:
     """Check several texts.
 
     Raises:
-        TypeError: one text instead of several, or something else in between.
-        ValueError: a character that cannot be carried.
+        TypeError: one text instead of several, or an element that is not a text.
+        ValueError: an invalid character.
     """
     if isinstance(values, (str, bytes)):
-        raise TypeError(f"{name} must be a list of texts, not the one text {values!r}: write [{values!r}]")
+        raise TypeError(f"{name} must be a list of texts, not the text {values!r}: write [{values!r}]")
     if not hasattr(values, "__iter__"):
         raise TypeError(f"{name} must be a list of texts, not {values!r}")
     return [mapping_text(name, position, value) for position, value in enumerate(values)]
 
 
 def mapping_text(name: str, entry: object, value: Any) -> str:
-    """Check the value of an entry of a map or list, such as an annotation; see `text`."""
+    """Check the value of an entry of a map or list; see `text`."""
     if isinstance(value, str) and value.isascii() and "\0" not in value:
-        return value  # the common case does not pay for the name of the entry
+        return value  # the common case, without formatting the entry's name
     return text(f"{name}[{entry!r}]", value)
 
 
 def enum_number(name: str, enum: Any, value: Any, prefix: str) -> Any:
-    """Number of an enum's value from its number, its name, or its name without the common prefix, in any case.
+    """The number of an enum's value, given by number, name, or name without the common prefix, in any case.
 
     Raises:
         TypeError: neither a number nor a name.
@@ -244,7 +242,7 @@ def enum_number(name: str, enum: Any, value: Any, prefix: str) -> Any:
 def enum_numbers(name: str, enum: Any, values: Any, prefix: str) -> list[Any]:
     """Numbers of several values of an enum; see `enum_number`."""
     if isinstance(values, str):
-        raise TypeError(f"{name} must be a list of names or numbers, not the one text {values!r}")
+        raise TypeError(f"{name} must be a list of names or numbers, not the text {values!r}")
     return [enum_number(f"{name}[{position}]", enum, value, prefix) for position, value in enumerate(values)]
 
 

@@ -1,7 +1,6 @@
 """`Eviction`: a plugin's request that the runtime stop a container.
 
-One job: build a `ContainerEviction`. The reference's runtimes ignore evictions; ours hands them to the engine.
-Next: `nri.api.builders.failure`.
+The reference's runtimes ignore evictions; ours passes them to the engine.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ class Eviction(Builder):
     """Request to stop one container.
 
     A handler returns it, alone or among updates: `create_container`, `update_container`, `stop_container` and
-    `synchronize` may. At any other time `self.runtime.evict` asks for the same. Runtimes on the Go library, containerd
-    and CRI-O among them, ignore evictions; the plugin's log then says so, once.
+    `synchronize` may. At any other time use `self.runtime.evict`. Runtimes with the Go library, for example containerd
+    and CRI-O, ignore evictions; the plugin logs that once.
 
     Args:
         container: its id, or the container itself.
-        reason: why, for people.
+        reason: a reason for people.
 
     Attributes:
         message: the `ContainerEviction` that is sent.
 
     Raises:
-        TypeError: `container` is neither an id nor a container, or `reason` no text.
+        TypeError: `container` is not an id or a container, or `reason` is not a text.
         ValueError: the id is empty.
     """
 

@@ -1,7 +1,7 @@
-"""`FailurePolicy`: what a plugin asks the runtime to do when it fails to answer.
+"""`FailurePolicy`: what a plugin requests from the runtime for the case that it fails to answer.
 
-One job: an immutable value for the two switches of the wire, which the runtime gets when the plugin subscribes
-(runtimes since 0.12.4 act on them). The operator may decide otherwise. Next: the stub sends it in its Configure reply.
+An immutable value, which the runtime gets when the plugin subscribes (used by runtimes since 0.12.4). The operator may
+override it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ __all__ = ["FailurePolicy"]
 
 
 class FailurePolicy:
-    """How the runtime is asked to go on when this plugin answers late or is lost.
+    """How the runtime should continue if this plugin answers late or is lost.
 
     Args:
-        fail_request: fail the request instead of going on without this plugin.
+        fail_request: fail the request instead of continuing without this plugin.
         keep_connected: keep the connection after a late answer instead of closing it.
 
     Raises:
@@ -37,7 +37,7 @@ class FailurePolicy:
 
     @classmethod
     def of(cls, message: messages.FailurePolicy) -> FailurePolicy:
-        """The policy that a message holds."""
+        """Create the policy from a message."""
         return cls(fail_request=message.fail_request, keep_connected=message.keep_connected)
 
     @property
@@ -48,7 +48,7 @@ class FailurePolicy:
         return Message(fail_request=self.fail_request, keep_connected=self.keep_connected)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"FailurePolicy cannot be changed; make a new one instead of setting {name}")
+        raise AttributeError(f"FailurePolicy cannot be changed; create a new one instead of setting {name}")
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"FailurePolicy cannot be changed; {name} cannot be deleted")

@@ -1,9 +1,7 @@
-"""The resource setters that adjustments and updates share.
+"""The resource setters that adjustments and updates share: `Resources`, a mixin over a message's `linux.resources`.
 
-One job: `Resources`, a mixin over the `linux.resources` of a message. Rules: a setter checks before it writes
-(`nri.api.builders.checks`), makes the messages on its way (presence means "set", even to zero) and returns the builder;
-the readers are those of `nri.api.builders.view`. Units are the kernel's: bytes and microseconds.
-Next: `nri.api.builders.adjustment` for new containers, `nri.api.builders.update` for existing ones.
+A setter checks before it writes, creates the messages on its path (presence means "set", even to zero) and returns the
+builder. Units are the kernel's: bytes and microseconds.
 """
 
 from __future__ import annotations
@@ -77,12 +75,12 @@ class Resources(Builder, ResourceView):
         return self
 
     def set_memory_disable_oom_killer(self, disable: bool = True) -> Self:
-        """Have processes paused instead of killed when out of memory (cgroup v1)."""
+        """Pause processes instead of killing them when out of memory (cgroup v1)."""
         self.message.linux.resources.memory.disable_oom_killer.value = flag("disable", disable)
         return self
 
     def set_memory_use_hierarchy(self, use: bool = True) -> Self:
-        """Have the memory of child groups counted (cgroup v1)."""
+        """Count the memory of child groups (cgroup v1)."""
         self.message.linux.resources.memory.use_hierarchy.value = flag("use", use)
         return self
 
@@ -112,7 +110,7 @@ class Resources(Builder, ResourceView):
         return self
 
     def set_cpuset_cpus(self, cpus: str) -> Self:
-        """Set the allowed CPUs in the kernel's list format, such as `0-3,8`. Cannot be reset, so empty is an error."""
+        """Set the allowed CPUs in the kernel's list format, `0-3,8`. Cannot be reset, so empty is an error."""
         self.message.linux.resources.cpu.cpus = number_list("cpus", cpus)
         return self
 
@@ -138,17 +136,17 @@ class Resources(Builder, ResourceView):
         return self
 
     def set_blockio_class(self, name: str) -> Self:
-        """Set the block I/O class, resolved by the runtime's configuration; empty takes the container out of any."""
+        """Set the block I/O class from the runtime's configuration; empty removes the container from all classes."""
         self.message.linux.resources.blockio_class.value = text("name", name)
         return self
 
     def set_rdt_class(self, name: str) -> Self:
-        """Set the RDT class, resolved by the runtime's configuration; empty takes the container out of any."""
+        """Set the RDT class from the runtime's configuration; empty removes the container from all classes."""
         self.message.linux.resources.rdt_class.value = text("name", name)
         return self
 
     def add_unified(self, key: str, value: str) -> Self:
-        """Set the value of a file of cgroup v2, such as `memory.high`. Cannot be removed again."""
+        """Set the value of a file of cgroup v2, for example `memory.high`. Cannot be removed again."""
         checked = mapping_text("unified", unified_key("key", key), value)
         self.message.linux.resources.unified[key] = checked
         return self
@@ -162,14 +160,14 @@ class Resources(Builder, ResourceView):
         minor: int | None = None,
         access: str = "rwm",
     ) -> Self:
-        """Add a rule of the device control group, after those before it. Runtimes apply it for new containers only.
+        """Add a rule of the device control group, after earlier ones. Runtimes apply it only to new containers.
 
         Args:
             allow: allow or deny.
             type: `a` all, `b` block, `c` character.
             major: major number, None for any.
             minor: minor number, None for any.
-            access: any of `r` read, `w` write, `m` make a node.
+            access: any of `r` read, `w` write, `m` create a node.
         """
         if not set(text("access", access, empty=False)) <= set("rwm"):
             raise ValueError(f"access must consist of r, w and m, not {access!r}")

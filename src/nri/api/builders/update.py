@@ -1,8 +1,7 @@
 """`Update`: a plugin's change of an existing container.
 
-One job: build a `ContainerUpdate`. Only resources can change after creation; the setters are those of
-`nri.api.builders.resources`. An update without resources would make a runtime zero what the kubelet asked for, so the
-stub checks `has_resources` before it sends one. Next: `nri.api.builders.eviction`.
+Only resources can change after creation. An update without resources would make a runtime zero the kubelet's values, so
+the stub checks `has_resources` before it sends one.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ __all__ = ["Update"]
 class Update(Resources):
     """Changes of one existing container.
 
-    `nri.Update(container.id).set_cpu_shares(512)`; the container itself will do in place of its id.
+    `nri.Update(container.id).set_cpu_shares(512)`; the container itself is accepted as well.
 
     Attributes:
         message: the `ContainerUpdate` that is sent.
 
     Raises:
-        TypeError: `container` is neither an id nor a container.
+        TypeError: `container` is not an id or a container.
         ValueError: the id is empty.
     """
 
@@ -49,7 +48,7 @@ class Update(Resources):
         return self
 
     def set_ignore_failure(self, ignore: bool = True) -> Self:
-        """Let the request go on even if this update cannot be applied."""
+        """Let the request continue even if this update cannot be applied."""
         self.message.ignore_failure = flag("ignore", ignore)
         return self
 
@@ -60,5 +59,5 @@ class Update(Resources):
 
     @property
     def ignore_failure(self) -> bool:
-        """Whether the request goes on even if this update cannot be applied."""
+        """Whether the request continues even if this update cannot be applied."""
         return self.message.ignore_failure

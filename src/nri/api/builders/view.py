@@ -1,10 +1,9 @@
-"""The readers of what is set in adjustments, updates and received messages.
+"""The readers of adjustments, updates and received messages.
 
-One job: `ResourceView` reads the `linux.resources` of a message, `AdjustmentView` an adjustment. Rules: a view holds
-no state and changes nothing; it only needs `.message`. A reader has the name and the unit of the setter; a single value
-that is not set reads as None, so that it differs from zero; several values come as a mapping or a tuple, made for the
-reader alone, which refuses a write with the setter's name, for it would be lost. Next: the setters of
-`nri.api.builders.resources` and `nri.api.builders.adjustment` are made on these, as are the replies of `nri.testing`.
+`ResourceView` reads the `linux.resources` of a message, `AdjustmentView` an adjustment; both only need `.message`. A
+reader has the name and the unit of the setter. A single value that is not set reads as None, so that it differs from
+zero. Several values come as a read-only mapping or tuple: a write to it would be lost, so it raises an error that names
+the setter.
 """
 
 from __future__ import annotations
@@ -28,49 +27,49 @@ if TYPE_CHECKING:
 __all__ = ["AdjustmentView", "ReceivedResources", "ResourceView", "resources_of"]
 
 
-class _Shown:
-    """The result of a reader: a copy, so that a write to it would be lost."""
+class _ReadOnly:
+    """The result of a reader: a copy, which refuses writes, because they would be lost."""
 
     reader: str
     setter: str
 
     def refuse(self, *_: object, **__: object) -> NoReturn:
-        raise TypeError(f"{self.reader} only shows what is set: write with {self.setter}()")
+        raise TypeError(f"{self.reader} is read-only: write with {self.setter}()")
 
     __setitem__ = __delitem__ = __ior__ = __iadd__ = refuse
     clear = pop = popitem = setdefault = update = append = extend = insert = remove = reverse = sort = refuse
 
 
-class _Entries(_Shown, dict):  # type: ignore[type-arg]  # the types are those of the readers: a Mapping
+class _ReadOnlyDict(_ReadOnly, dict):  # type: ignore[type-arg]  # the types are those of the readers: a Mapping
     def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(self),)  # copied, it is the copier's own
+        return dict, (dict(self),)  # copies are writable
 
 
-class _Items(_Shown, tuple):  # type: ignore[type-arg]  # noqa: SLOT001 - it says who reads it
+class _ReadOnlyTuple(_ReadOnly, tuple):  # type: ignore[type-arg]  # noqa: SLOT001 - it says who reads it
     def __reduce__(self) -> tuple[Any, ...]:
         return tuple, (list(self),)
 
 
-def _several(setter: str) -> Callable[[Callable[[V], T]], Callable[[V], T]]:
-    """Make a reader of several values give what refuses a write: its name and the setter's are in the refusal."""
+def _read_only(setter: str) -> Callable[[Callable[[V], T]], Callable[[V], T]]:
+    """Make a reader return a read-only copy, whose error names the reader and the setter."""
 
-    def made(read: Callable[[V], T]) -> Callable[[V], T]:
+    def decorate(read: Callable[[V], T]) -> Callable[[V], T]:
         @wraps(read)
         def reader(view: V) -> T:
             values: Any = read(view)
             if values is not None:
-                values = (_Entries if isinstance(values, dict) else _Items)(values)
+                values = (_ReadOnlyDict if isinstance(values, dict) else _ReadOnlyTuple)(values)
                 values.reader, values.setter = read.__name__, setter
             shown: T = values
             return shown
 
         return reader
 
-    return made
+    return decorate
 
 
 class _Reader:
-    """Attribute that reads one value of the resources, None when it is not set."""
+    """An attribute that reads one value of the resources, None if it is not set."""
 
     __slots__ = ("field", "group", "name")
 
@@ -82,10 +81,10 @@ class _Reader:
         self.name = name
 
     def __set__(self, view: ResourceView, value: Never) -> NoReturn:
-        raise AttributeError(f"{self.name} only shows what is set: write with set_{self.name}()")
+        raise AttributeError(f"{self.name} is read-only: write with set_{self.name}()")
 
     def read(self, view: ResourceView | None) -> Any:
-        if view is None:  # asked of the class, by help() and the like
+        if view is None:  # accessed on the class, for example by help()
             return self
         resources = view.resources
         return optional.get(getattr(resources, self.group) if self.group else resources, self.field)
@@ -124,7 +123,7 @@ class ResourceView:
 
     @property
     def resources(self) -> m.LinuxResources:
-        """The resources as a message, of which they are a part: reading it sets nothing, a write to it counts."""
+        """The resources as a part of the message: reading sets nothing, a write changes the message."""
         resources: m.LinuxResources = self.message.linux.resources
         return resources
 
@@ -133,7 +132,7 @@ class ResourceView:
         """Whether any resource is set."""
         return bool(self.resources.ByteSize())
 
-    # Values as they are set, None when not; each by the name and in the unit of its setter.
+    # Values by the name and in the unit of their setters, None if not set.
     memory_limit = _Int("memory", "limit")
     memory_reservation = _Int("memory", "reservation")
     memory_swap = _Int("memory", "swap")
@@ -162,88 +161,88 @@ class ResourceView:
         return self.resources.cpu.mems or None
 
     @property
-    @_several("add_device_rule")
+    @_read_only("add_device_rule")
     def device_rules(self) -> tuple[m.LinuxDeviceCgroup, ...]:
         """Rules of the device control group, in order."""
         return tuple(self.resources.devices)
 
     @property
-    @_several("add_hugepage_limit")
+    @_read_only("add_hugepage_limit")
     def hugepage_limits(self) -> Mapping[str, int]:
         """Limits in bytes by page size."""
         return {limit.page_size: limit.limit for limit in self.resources.hugepage_limits}
 
     @property
-    @_several("add_unified")
+    @_read_only("add_unified")
     def unified(self) -> Mapping[str, str]:
         """Values of cgroup v2 files."""
         return dict(self.resources.unified)
 
 
 class AdjustmentView(ResourceView):
-    """Readers of an adjustment. They show what is set, without what is removed; `removed()` has the latter."""
+    """Readers of an adjustment. They show what is set; `removed()` has the removals."""
 
     __slots__ = ()
 
     message: m.ContainerAdjustment
 
     @property
-    @_several("add_annotation")
+    @_read_only("add_annotation")
     def annotations(self) -> Mapping[str, str]:
         """Annotations that are set."""
         return {name: value for name, value in self.message.annotations.items() if not split(name)[1]}
 
     @property
-    @_several("add_env")
+    @_read_only("add_env")
     def env(self) -> Mapping[str, str]:
         """Environment variables that are set."""
         return {entry.key: entry.value for entry in self.message.env if not split(entry.key)[1]}
 
     @property
-    @_several("add_mount")
+    @_read_only("add_mount")
     def mounts(self) -> Mapping[str, m.Mount]:
         """Mounts that are added, by path in the container."""
         return {mount.destination: mount for mount in self.message.mounts if not split(mount.destination)[1]}
 
     @property
-    @_several("add_device")
+    @_read_only("add_device")
     def devices(self) -> Mapping[str, m.LinuxDevice]:
         """Devices that are added, by path in the container."""
         return {device.path: device for device in self.message.linux.devices if not split(device.path)[1]}
 
     @property
-    @_several("set_namespace")
+    @_read_only("set_namespace")
     def namespaces(self) -> Mapping[str, str]:
         """Paths of the namespaces that are set, by type."""
         return {entry.type: entry.path for entry in self.message.linux.namespaces if not split(entry.type)[1]}
 
     @property
-    @_several("add_net_device")
+    @_read_only("add_net_device")
     def net_devices(self) -> Mapping[str, str]:
         """Names in the container of the network devices that are added, by name on the host."""
         return {host: device.name for host, device in self.message.linux.net_devices.items() if not split(host)[1]}
 
     @property
-    @_several("set_sysctl")
+    @_read_only("set_sysctl")
     def sysctl(self) -> Mapping[str, str]:
         """Kernel parameters that are set."""
         return {name: value for name, value in self.message.linux.sysctl.items() if not split(name)[1]}
 
     @property
-    @_several("set_args")
+    @_read_only("set_args")
     def args(self) -> tuple[str, ...]:
         """The new command line, without the mark of `update_args`."""
         args = tuple(self.message.args)
         return args[1:] if args[:1] == ("",) else args
 
     @property
-    @_several("add_rlimit")
+    @_read_only("add_rlimit")
     def rlimits(self) -> Mapping[str, tuple[int, int]]:
         """Process resource limits by type, as (hard, soft)."""
         return {limit.type: (limit.hard, limit.soft) for limit in self.message.rlimits}
 
     @property
-    @_several("add_cdi_device")
+    @_read_only("add_cdi_device")
     def cdi_devices(self) -> tuple[str, ...]:
         """Names of the Container Device Interface devices."""
         return tuple(device.name for device in self.message.CDI_devices)
@@ -261,7 +260,7 @@ class AdjustmentView(ResourceView):
 
     @property
     def hooks(self) -> m.Hooks:
-        """OCI hooks that are added, as the message has them: a write to it counts."""
+        """OCI hooks that are added, as a part of the message: a write changes the message."""
         return self.message.hooks
 
     @property
@@ -295,7 +294,7 @@ class AdjustmentView(ResourceView):
         return clos_id
 
     @property
-    @_several("set_rdt_schemata")
+    @_read_only("set_rdt_schemata")
     def rdt_schemata(self) -> tuple[str, ...] | None:
         """Lines of the RDT schemata, None when not set."""
         schemata = optional.get(self.message.linux.rdt, "schemata")
@@ -303,12 +302,12 @@ class AdjustmentView(ResourceView):
 
     @property
     def rdt_enable_monitoring(self) -> bool | None:
-        """Whether an RDT monitoring group is made, None when not set."""
+        """Whether an RDT monitoring group is created, None when not set."""
         enable: bool | None = optional.get(self.message.linux.rdt, "enable_monitoring")
         return enable
 
     def removed(self) -> dict[str, list[str]]:
-        """Keys that are to be removed, by the readers' names, for those that have any."""
+        """Removed keys by the names of readers, without empty lists."""
         linux = self.message.linux
         marked = {
             "annotations": list(self.message.annotations),

@@ -74,7 +74,7 @@ RUNTIME = Runtime(
     name=NAME,
     title=NAME,
     path="/etc/nri/engine.toml",
-    read=lambda root, release, path: Reading(NAME, read(root, []), []),  # noqa: ARG005 - there is one release, this one
+    read=lambda tree, release, path: Reading(NAME, None, []),  # noqa: ARG005 - the doctor calls `read` itself
     keys=_KEYS,
     enabled_value=False,
     switch_on="set disable = false in [nri] and restart nri-engine",

@@ -2,40 +2,48 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-import shutil
-import subprocess
 from typing import TYPE_CHECKING
 
 from nri.api.naming import DEFAULT_SOCKET
+from nri.api.versions import version_at_least
 from nri.cli.doctor import Finding, engine, launched, plugins, runtimes, sockets
 from nri.cli.support.versions import versions
 from nri.config.kubelet import pinning
 from nri.config.root import inside
 from nri.config.runtimes import containerd
+from nri.config.runtimes.containerd.installations import INSTALLATIONS
+from nri.config.runtimes.file_tree import DiskTree
 from nri.config.runtimes.registry import RUNTIMES
+from nri.config.runtimes.release import Release, find_release
 from nri.placement.registry import POLICIES, POLICY_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nri.cli.settings import Settings
-    from nri.config.runtimes.reading import RuntimeNri
+    from nri.config.runtimes.reading import Reading, RuntimeNri
 
 
 _PLACEMENT_STATE = "/var/lib/nri/placement"
 
 
-def examine(settings: Settings, root: str) -> list[Finding]:
-    """Run all checks below `root` and return their findings."""
+def examine(settings: Settings, root: str, release: str = "", file: str = "") -> list[Finding]:
+    """Run all checks below `root` and return their findings.
+
+    `release` is containerd's, if it is known; `file` its configuration, if it is elsewhere.
+    """
     findings: list[Finding] = []
-    version = _containerd_version(root, findings, settings.timeout_s or 5.0)
-    readings = [row.read(root, version if row is containerd.RUNTIME else "", "") for row in RUNTIMES]
-    for reading in readings:
-        findings += runtimes.findings_of(reading)
+    tree = DiskTree(root)
+    readings = _containerd(tree, root, release, file, findings, settings.timeout_s or 5.0)
+    readings += [row.read(tree, "", "") for row in RUNTIMES if row is not containerd.RUNTIME]
+    remarks = [finding for reading in readings for finding in runtimes.findings_of(reading)]
+    findings += [finding for finding in remarks if finding.level != "note"]
     engine_nri = engine.read(root, findings)
-    nri_settings = [nri for nri in (*(reading.nri for reading in readings), engine_nri) if nri is not None]
+    nri_settings = [nri for nri in (*map(_running_settings, readings), engine_nri) if nri is not None]
     runtimes.check(nri_settings, findings, socket_given=bool(settings.socket_path))
+    findings += [finding for finding in remarks if finding.level == "note"]
     paths = _sockets(settings, nri_settings, findings)
     listening = {path for path in paths if sockets.check(root, path, findings, settings.timeout_s)}
     checked_folders: set[tuple[str, str]] = set()
@@ -51,22 +59,42 @@ def examine(settings: Settings, root: str) -> list[Finding]:
     return findings
 
 
-def _containerd_version(root: str, findings: list[Finding], timeout_s: float) -> str:
-    """The version of this machine's containerd; "" without containerd, or if another root is examined."""
-    program = shutil.which("containerd") if root == "/" else None
-    if program is None:
-        return ""
-    try:
-        process = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=timeout_s, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    version = containerd.parse_version(process.stdout)
-    if version and tuple(map(int, version.split(".")[:2])) < (1, 7):
-        step = "install containerd 1.7 or newer"
-        findings.append(Finding("problem", f"containerd {version} has no NRI", program, step))
-    elif version:
-        findings.append(Finding("ok", f"containerd {version}", program))
-    return version
+def _running_settings(reading: Reading) -> RuntimeNri | None:
+    """Return the settings of a reading; whether NRI is on is not said where a remark says that it never runs."""
+    if reading.nri is None or reading.obstacle is None:
+        return reading.nri
+    return dataclasses.replace(reading.nri, enabled=None)
+
+
+def _containerd(
+    tree: DiskTree, root: str, release: str, file: str, findings: list[Finding], timeout_s: float
+) -> list[Reading]:
+    """Read the configuration of every containerd below the root, each by the rules of its own release."""
+    readings: list[Reading] = []
+    rows = [row for row in INSTALLATIONS if row.path == file] or list(INSTALLATIONS)
+    for row in rows:
+        is_usual = row.path == containerd.PATH and not file
+        if not (is_usual or file or tree.exists(row.path)):
+            continue
+        containerd_release = Release(release, "--release")
+        if not release:
+            programs = () if is_usual else row.programs
+            containerd_release = find_release(root, containerd.RUNTIME, programs, timeout_s)
+        if containerd_release.version:
+            _judge_release(containerd_release, findings)
+        readings.append(containerd.read_tree(tree, containerd_release.version, "" if is_usual else file or row.path))
+        if file:
+            break
+    return readings
+
+
+def _judge_release(release: Release, findings: list[Finding]) -> None:
+    """Name containerd's release, which decides how its files are read."""
+    if version_at_least(release.version, "1.7.0"):
+        findings.append(Finding("ok", f"containerd {release.version}", release.where))
+    else:
+        what = f"containerd {release.version} has no NRI"
+        findings.append(Finding("problem", what, release.where, "install containerd 1.7 or newer"))
 
 
 def _sockets(settings: Settings, nri_settings: Sequence[RuntimeNri], findings: list[Finding]) -> list[str]:

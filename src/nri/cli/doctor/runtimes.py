@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from nri.cli.doctor import Finding, engine
 from nri.config import format_duration
+from nri.config.runtimes.containerd.installations import installation_at
 from nri.config.runtimes.registry import RUNTIMES
 from nri.config.runtimes.remark_texts import texts_of
 
@@ -45,11 +46,22 @@ def check(nri_settings: Sequence[RuntimeNri], findings: list[Finding], *, socket
 
 def _where(nri: RuntimeNri, key: str) -> str:
     """Return the place where a key was set, or the file where it could be."""
-    return nri.origin.get(key, f"{_ROWS[nri.name].path}: {key}")
+    return nri.origin.get(key, f"{nri.path or _ROWS[nri.name].path}: {key}")
+
+
+def _switch_on(nri: RuntimeNri) -> str:
+    """Return what an operator does to turn NRI on: a file that is made anew at each start is not the one to change."""
+    installation = installation_at(nri.path) if nri.path else None
+    if installation is None:
+        return _ROWS[nri.name].switch_on
+    command = f"nri config-manager --file {nri.path}"
+    if installation.templates:
+        return f"{nri.path} is made anew at each start of {installation.name}: change its template, with {command}"
+    return f"{command}, and restart {installation.name}"
 
 
 def _enabled(nri: RuntimeNri, findings: list[Finding]) -> None:
-    key, step = _ROWS[nri.name].keys["enabled"], _ROWS[nri.name].switch_on
+    key, step = _ROWS[nri.name].keys["enabled"], _switch_on(nri)
     if nri.enabled:
         findings.append(Finding("ok", f"NRI is on in {nri.name}, socket {nri.socket_path}", _where(nri, key)))
     elif nri.enabled is False:

@@ -10,7 +10,7 @@ import click
 
 from nri.cli import output
 from nri.cli.errors import FAILED, USAGE, Failure
-from nri.kube.named import NamedContainer, any_of, find
+from nri.kube.container_search import NamedContainer, any_of, find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -96,7 +96,7 @@ def find_pod(word: str, pods: Iterable[Any]) -> Any:
         matches = ready if len(ready) == 1 else matches
     if len(matches) > 1:
         raise Failure(
-            f'"{word}" may be any of {", ".join(f"{pod.id[:13]} ({full_name(pod)})" for pod in matches)}', USAGE
+            f'"{word}" matches several pods: {", ".join(f"{pod.id[:13]} ({full_name(pod)})" for pod in matches)}', USAGE
         )
     return matches[0]
 

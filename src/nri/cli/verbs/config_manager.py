@@ -30,17 +30,19 @@ EXAMPLES = [
               help="How long a plugin may take to answer. Requires --nri-plugin-registration-timeout.")  # fmt: skip
 @click.option("--file", "path", default="", metavar="FILE",
               help="containerd's configuration. Default: /etc/containerd/config.toml.")  # fmt: skip
+@click.option("--release", default="", metavar="VERSION", help="The runtime's release. Default: that of its program.")
 @click.option("--root", default="/", metavar="DIR", type=click.Path(exists=True, file_okay=False),
               help="The node's root file system, in which programs are run as well. Default: /.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")
 @click.option("--restart", is_flag=True, help="Restart the runtime if its configuration was changed.")
 @click.pass_obj
-def command(
+def command(  # noqa: PLR0913, PLR0917 - click passes one for each option
     settings: Settings,
     runtime: str | None,
     nri_plugin_registration_timeout: str,
     nri_plugin_request_timeout: str,
     path: str,
+    release: str,
     root: str,
     dry_run: bool,
     restart: bool,
@@ -48,8 +50,11 @@ def command(
     """Turn NRI on in the configuration of containerd or CRI-O.
 
     In containerd's file only NRI's table is changed; before the first change the file is copied to FILE.before-nri.
-    For CRI-O a separate file is written, /etc/crio/crio.conf.d/10-enable-nri.conf. If a file cannot be read, or a later
-    file overrides the setting, the command fails and changes nothing.
+    For k3s, rke2 and microk8s the template of the file is changed instead; for k0s and CRI-O a separate file is
+    written.
+
+    Before anything is written, all files are judged by the rules of the runtime's release. If the runtime would not
+    start, NRI would not run, or a later file overrides the change, the command fails and changes nothing.
 
     nri doctor shows the settings in effect on this machine.
     """
@@ -62,20 +67,22 @@ def command(
     if path and runtime == "crio":
         raise click.UsageError("--file is only for containerd; for CRI-O a separate file is written")
     runtime = runtime or ("containerd" if path else work.detect(root))
-    change = work.plan(root, runtime, timeouts, path)
-    if change.after == change.before:
+    change = work.plan(root, runtime, timeouts, path, release)
+    is_changed = change.after != change.before
+    if is_changed:
+        out.lines(work.unified(change).rstrip("\n"))
+    work.check_effect(change, timeouts)
+    if not is_changed:
         out.text(f"{change.file.path}: NRI is on already, nothing to change")
-        return
-    out.lines(work.unified(change).rstrip("\n"))
-    if dry_run:
+    if dry_run or not is_changed:
         return
     if restart:
-        work.check_unit(root, runtime)
+        work.check_unit(root, runtime, change.unit)
     backup = work.apply(root, change, timeouts)
     out.text(f"{change.file.path}: written" + (f"; the previous content is in {backup}" if backup else ""))
     if restart:
-        out.progress(f"restarting {change.runtime.unit} ...")
+        out.progress(f"restarting {change.unit} ...")
         work.restart(root, change)
-        out.text(f"{change.runtime.unit}: restarted")
+        out.text(f"{change.unit}: restarted")
     else:
-        out.text(f"restart the runtime to apply the change: systemctl restart {change.runtime.unit}")
+        out.text(f"restart the runtime to apply the change: systemctl restart {change.unit}")

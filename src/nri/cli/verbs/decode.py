@@ -13,7 +13,7 @@ from nri.cli.settings import FILE, Settings
 from nri.cli.support.verb import Verb
 
 if TYPE_CHECKING:
-    from nri.trace.dissect import Frame
+    from nri.trace.dissection import Frame
 
 EXAMPLES = [
     "nri decode 000000020000000a00000000000000010200",
@@ -49,7 +49,7 @@ def command(
     """
     from nri.cli.support.inputs import read_capture
     from nri.trace.catalog import Catalog
-    from nri.trace.dissect import Dissector
+    from nri.trace.dissection import Dissector
 
     catalog = Catalog(descriptor_set)
     assume = catalog.method(*catalog.resolve(method)) if method else None
@@ -78,7 +78,7 @@ def explain(frame: Frame, out: Output) -> None:
 
 
 def _mux(frame: Frame) -> tuple[str, list[str]]:
-    from nri.trace.dissect import way_of
+    from nri.trace.dissection import way_of
 
     return f"mux frame, connection {frame['connection']} ({way_of(frame['connection'])}), {frame['length']} bytes", []
 

@@ -22,6 +22,7 @@ EXAMPLES = [
     "nri doctor",
     "nri doctor --socket-path /run/k3s/nri.sock",
     "nri doctor --root /host                 # in a container where the host's root is mounted at /host",
+    "nri doctor --root ./copy --release 2.1.9   # a copy of another machine's /etc",
     "nri doctor -o json                      # for programs; exit code 1 if there is a problem",
 ]
 
@@ -34,20 +35,31 @@ EXAMPLES = [
     type=click.Path(exists=True, file_okay=False),
     help="Examine the file system below this folder instead of /.",
 )
+@click.option(
+    "--release", default="", metavar="VERSION", help="containerd's release (default: that of the daemon here)."
+)
+@click.option("--file", "path", default="", metavar="FILE", help="containerd's configuration, if elsewhere.")
 @click.pass_obj
-def command(settings: Settings, root: str) -> int:
+def command(settings: Settings, root: str, release: str, path: str) -> int:
     """Find out why NRI does not work here.
 
     Checks the configuration of runtimes, the socket and its permissions, the plugin folder, plugins that have failed
     or ended, the back end of protobuf, and versions. Changes nothing.
 
+    containerd's files are judged together, by the rules of its release: that of the running daemon, its program or its
+    package, or of --release. Without one, the findings are those of all releases, and name the releases that differ.
+    The files of k3s, rke2, k0s, microk8s and rootless containerd are found as well.
+
     The exit code is 1 if there is a problem, and 0 otherwise. -q prints only problems.
     """
     import os
 
+    from nri.api.versions import parse_version
     from nri.cli.doctor.examination import examine
 
-    findings = examine(settings, os.path.abspath(root))
+    if release and parse_version(release) is None:
+        raise click.UsageError(f'--release: "{release}" is not a version; write such as 2.1.9')
+    findings = examine(settings, os.path.abspath(root), release, path and os.path.abspath(path))
     out = Output(settings)
     if out.human:
         _print(out, findings)

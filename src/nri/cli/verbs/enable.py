@@ -53,6 +53,8 @@ def command(  # noqa: PLR0913, PLR0917 - click gives them by name
     The plugin is first started once for a test, the way a runtime starts it: without PATH, with its configuration. It
     is refused if it does not register within 5 s (--timeout), or cannot use its configuration, because containerd 1.7
     does not start with such a plugin.
+
+    If the runtime here would not launch it, because NRI is off or another folder is configured, the reason is shown.
     """
     from nri.api import naming
     from nri.config.source import MAX_BYTES
@@ -73,6 +75,11 @@ def command(  # noqa: PLR0913, PLR0917 - click gives them by name
         for place, written, content, mode in writes:
             installation.put(place, written, content, mode)
     _print_writes(settings, writes, dry_run)
+    if plugin_dir is None:
+        from nri.config.runtimes.plugin_folder import launch_obstacles
+
+        for obstacle in launch_obstacles("/", naming.PLUGIN_DIR):
+            Output(settings).note(obstacle)
 
 
 def _resolve_target(target: str) -> tuple[list[str], Path, str]:

@@ -79,7 +79,7 @@ def command(
     from nri.adaptation.admin_client import AdminClient
     from nri.inspector.node_parts import NodeParts
     from nri.inspector.sources import Running
-    from nri.trace.live import live_events
+    from nri.trace.live_events import live_events
 
     client = AdminClient(path, settings.timeout_s)
     parts = NodeParts(client, settings.socket_path, agent_socket, state_dir, root, settings.timeout_s)

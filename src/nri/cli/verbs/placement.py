@@ -209,18 +209,18 @@ def explain(settings: Settings, container: str, state_dir: str, machine: str, po
     CONTAINER is an id, NAMESPACE/POD/NAME, POD/NAME, or a unique name. The last column shows what would have to change
     for another place to be chosen. The running plugin answers, only to root; with --pods the placement is simulated.
     """
-    from nri.placement.policy import account, find
+    from nri.placement.policy import explanation_document, find_container
 
     _check(machine, policy, pods)
     if pods:
         simulation = _simulate(settings, _topology(machine), policy, pods)
         try:
-            target = find(simulation.containers, container)
+            target = find_container(simulation.containers, container)
         except LookupError as error:
             raise Failure(str(error.args[0])) from None
         if target.id in simulation.refused:
             raise Failure(f"{target} is refused: {simulation.refused[target.id]}")
-        explanation = account(simulation.policy, target.id)
+        explanation = explanation_document(simulation.policy, target.id)
     else:
         explanation = ask_placement(state_dir, "/explain", settings.timeout_s, container=container)
     out = Output(settings)

@@ -15,7 +15,7 @@ from nri.text import count
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from nri.trace.predict import Collision
+    from nri.trace.prediction import Collision
 
 _COLUMNS = [
     Column("FIELD", "field", 60),
@@ -62,7 +62,7 @@ def command(settings: Settings, paths: tuple[str, ...], plugins: tuple[str, ...]
     conflict, and 1 if none does but a part of a recording could not be read.
     """
     from nri.trace.history import Trace
-    from nri.trace.predict import CollisionFinder
+    from nri.trace.prediction import CollisionFinder
 
     out = Output(settings)
     problem_count = events = 0
@@ -84,13 +84,13 @@ def command(settings: Settings, paths: tuple[str, ...], plugins: tuple[str, ...]
         listed = " ".join(paths)
         raise Failure(f"nothing to compare: no event could be read. nri trace show {listed} lists readable events")
     out.table(_COLUMNS, [_row(collision, human=out.human) for collision in collisions])
-    if finder.left:
-        out.note(f"{count(finder.left, 'event')} of further containers: not compared")
-    if finder.left_names:
-        out.note(f"{count(finder.left_names, 'collision')} of further containers: not counted")
+    if finder.left_out:
+        out.note(f"{count(finder.left_out, 'event')} of further containers: not compared")
+    if finder.left_out_names:
+        out.note(f"{count(finder.left_out_names, 'collision')} of further containers: not counted")
     if not collisions:
         out.note("no two plugins set the same field of the same container")
-    return REJECTED if collisions else FAILED if problem_count or finder.left else 0
+    return REJECTED if collisions else FAILED if problem_count or finder.left_out else 0
 
 
 def _declarations(targets: tuple[str, ...]) -> Iterator[tuple[str, Sequence[str]]]:

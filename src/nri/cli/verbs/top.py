@@ -58,7 +58,7 @@ def command(settings: Settings, path: str | None, interval: float, run_once: boo
     the policy. Press q or Ctrl-C to exit.
     """
     from nri.adaptation.admin_client import AdminClient
-    from nri.trace.live import live_events
+    from nri.trace.live_events import live_events
 
     out = Output(settings)
     with live_events(AdminClient(path, settings.timeout_s)) as live, _keys(enabled=out.human and not run_once) as keys:

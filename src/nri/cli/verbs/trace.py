@@ -107,7 +107,7 @@ def stat(settings: Settings, path: str) -> int:
 
     Percentiles are in milliseconds, with three digits, of calls that ended.
     """
-    from nri.trace.call_stats import MOST_STATS, AllCallStats
+    from nri.trace.call_stats import MAX_ROWS, AllCallStats
     from nri.trace.history import Trace
 
     recording, out = Trace(path), Output(settings)
@@ -118,8 +118,8 @@ def stat(settings: Settings, path: str) -> int:
             taken_ms = step.duration_ns / 1e6 if ended else None
             sums.of(step.plugin, step.event).take(taken_ms, step.error is not None, step.refused is not None)
     out.table(_STAT_COLUMNS, [{"plugin": plugin, "event": event, **row} for (plugin, event), row in sums.rows()])
-    if sums.left:
-        out.note(f"{count(sums.left, 'call')} of further plugins: only {MOST_STATS} rows are shown")
+    if sums.left_out:
+        out.note(f"{count(sums.left_out, 'call')} of further plugins: only {MAX_ROWS} rows are shown")
     if sums.room.left_out:
         out.note(f"the percentiles do not include {count(sums.room.left_out, 'call')} beyond the limit")
     return _report_problems(out, recording)
@@ -190,8 +190,8 @@ def cut(settings: Settings, path: str, part: str, pod: str | None, since: int | 
 
     Events are copied unchanged: values that were replaced in the recording stay replaced, and no others are.
     """
-    from nri.trace.cut import choose, cut, write_part
     from nri.trace.document import time_text
+    from nri.trace.excerpt import choose, cut, write_part
     from nri.trace.history import Trace
 
     recording, out = Trace(path), Output(settings)
@@ -220,8 +220,8 @@ def _report_problems(out: Output, recording: Trace) -> int:
     """Report unreadable parts on standard error; returns the exit code."""
     for line in recording.problems:
         out.note(line)
-    if recording.untold:
-        out.note(f"and {count(recording.untold, 'further problem')}")
+    if recording.unlisted_problems:
+        out.note(f"and {count(recording.unlisted_problems, 'further problem')}")
     return FAILED if recording.problems else 0
 
 

@@ -56,12 +56,12 @@ def command(
     if trace is not None:
         if container is None:
             raise click.UsageError("--trace requires a CONTAINER: recordings have no states of plugins and no policies")
-        from nri.trace.changes import why
+        from nri.trace.changes import container_history
         from nri.trace.history import Trace
 
         recording = Trace(trace)
         try:
-            show_chain(out, why(recording, container))
+            show_chain(out, container_history(recording, container))
         finally:
             for line in recording.problems:
                 out.note(line)

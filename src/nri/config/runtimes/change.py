@@ -1,31 +1,36 @@
 """Turn NRI on in a runtime's configuration, set timeouts, and restart the runtime on request.
 
-An operator's file changes only in the keys of NRI. Its old content is kept once next to it, and put back if the runtime
-would read other values than the requested ones. Files and programs are those below a root folder.
+Before anything is written, the files are judged as the runtime will read them, so that each change has the requested
+effect. An operator's file changes only in NRI's keys, and its old content is kept once next to it.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
+import re
 import subprocess
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nri.config.duration import parse_duration
 from nri.config.root import inside
-from nri.config.runtimes.patch import patched
-from nri.config.runtimes.reading import Kind
+from nri.config.runtimes import containerd
+from nri.config.runtimes.containerd.installations import INSTALLATIONS, Installation, installation_at
+from nri.config.runtimes.file_tree import DiskTree, FileTree, ReplacedFile
+from nri.config.runtimes.patch import lines_of, patched
 from nri.config.runtimes.registry import RUNTIMES
+from nri.config.runtimes.release import find_release
+from nri.config.runtimes.remark_texts import texts_of
 from nri.config.source import Source
 from nri.config.syntax import parse_text
 from nri.errors import ConfigError, NriError
 from nri.files import read_regular, write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
-    from nri.config.runtimes.reading import Reading
+    from nri.config.runtimes.reading import Reading, Remark
     from nri.config.runtimes.runtime import ManagedFile, Runtime
 
 __all__ = [
@@ -33,6 +38,7 @@ __all__ = [
     "Change",
     "Timeouts",
     "apply",
+    "check_effect",
     "check_unit",
     "detect",
     "plan",
@@ -44,13 +50,15 @@ __all__ = [
 #: The runtimes that can be changed, by the names of their programs.
 MANAGED: dict[str, Runtime] = {row.program: row for row in RUNTIMES if row.managed_file is not None}
 #: Added to the name of an operator's file for its old content.
-KEPT = ".before-nri"
-MOST_BYTES = 1 << 20
-#: Mistakes with which the runtime does not start, in whichever of its files they are.
-FATAL = {Kind.UNREADABLE, Kind.INVALID, Kind.NO_TABLE, Kind.MISSING_IMPORT, Kind.WRONG_TYPE, Kind.NO_DURATION}
-PATIENCE_S = 90.0
-#: Or systemctl, below another root, says that it ignores what it was told, and ends as if it had done it.
-_CHROOT = {"SYSTEMD_IGNORE_CHROOT": "1"}
+_COPY_SUFFIX = ".before-nri"
+_MAX_FILE_BYTES = 1 << 20
+_COMMAND_TIMEOUT_S = 90.0
+#: Without it systemctl below another root prints that it ignores its command, and ends with code 0.
+_CHROOT_ENVIRONMENT = {"SYSTEMD_IGNORE_CHROOT": "1"}
+#: Exit codes of chroot and the shell for a program that cannot be run.
+_NO_PROGRAM = {125, 126, 127}
+#: How a template of k3s and rke2 takes over what they would write without it.
+_BASE_TEMPLATE = '{{ template "base" . }}\n'
 
 
 class Timeouts(NamedTuple):
@@ -60,7 +68,7 @@ class Timeouts(NamedTuple):
     request: str = ""
 
     def check(self) -> None:
-        """Raise ConfigError for what no runtime should be given."""
+        """Raise ConfigError for timeouts that no runtime should be given."""
         seconds = []
         for name, text in zip(("registration", "request"), self, strict=True):
             flag = f"--nri-plugin-{name}-timeout"
@@ -83,94 +91,190 @@ class Change(NamedTuple):
         file: the file, with the path that is written.
         before: its content, or None if it does not exist.
         after: its new content.
-        read: reads all files of the runtime.
+        reading: what the runtime reads with the new content.
+        main: the runtime's main file.
+        unit: the systemd unit of the runtime.
     """
 
     runtime: Runtime
     file: ManagedFile
     before: str | None
     after: str
-    read: Callable[[], Reading]
+    reading: Reading
+    main: str
+    unit: str
 
 
-def plan(root: str, program: str, timeouts: Timeouts, path: str = "") -> Change:
+def plan(root: str, program: str, timeouts: Timeouts, path: str = "", release: str = "") -> Change:
     """Plan the change for the runtime with this program. Raises ConfigError for a file that cannot be changed.
 
-    `path` is the runtime's own file, if it is elsewhere.
+    `path` is the runtime's own file, if it is elsewhere; `release` the runtime's, if it is known.
     """
     timeouts.check()
     runtime = MANAGED[program]
     assert runtime.managed_file is not None
-    file = runtime.managed_file._replace(path=path) if path else runtime.managed_file
-    release = _release(root, runtime)
+    installation = _installation(root, path) if runtime is containerd.RUNTIME else None
+    programs = installation.programs if installation else ()
+    release = release or _release(root, runtime, programs)
     values: dict[str, bool | str] = {runtime.keys["enabled"]: runtime.enabled_value}
     if timeouts.request:
         values[runtime.keys["registration_timeout_s"]] = timeouts.registration
         values[runtime.keys["request_timeout_s"]] = timeouts.request
+    if installation is not None and (installation.templates or installation.drop_in):
+        return _plan_installation(root, installation, release, values)
+    file = runtime.managed_file._replace(path=path) if path else runtime.managed_file
     before = _text(root, file.path)
     text = file.new_text if before is None else before
     table = file.table(parse_text(Source(file.path, text, "toml")), release, file.path)
-    return Change(
-        runtime, file, before, patched(text, table, values, file.path), lambda: runtime.read(root, release, path)
-    )
+    after = patched(text, table, values, file.path)
+    tree = ReplacedFile(DiskTree(root), file.path, after.encode())
+    reading = runtime.read(tree, release, path)
+    unit = _unit(root, installation) if installation else runtime.unit
+    return Change(runtime, file, before, after, reading, path or runtime.path, unit)
+
+
+def _installation(root: str, path: str) -> Installation | None:
+    """Find the installation of containerd whose files are meant: the usual one, unless only another one exists."""
+    if path:
+        return installation_at(path)
+    existing = [row for row in INSTALLATIONS if os.path.exists(inside(root, row.path))]
+    return (existing or list(INSTALLATIONS))[0]
+
+
+def _plan_installation(root: str, installation: Installation, release: str, values: Mapping[str, bool | str]) -> Change:
+    """Plan a change in the template or drop-in of a distribution of Kubernetes: its main file must not be changed."""
+    runtime, tree = containerd.RUNTIME, DiskTree(root)
+    main = _text(root, installation.path)
+    if main is None:
+        raise ConfigError(
+            installation.path, "", f"does not exist: {installation.name} has not run here yet", "start it once"
+        )
+    content = parse_text(Source(installation.path, main, "toml"))
+    assert runtime.managed_file is not None
+    table = runtime.managed_file.table(content, release, installation.path)
+    version = content.get("version", 1) if isinstance(content, dict) else 1
+    if installation.drop_in:
+        target = installation.drop_in
+        before = _text(root, target)
+        after = patched(f"version = {version}\n" if before is None else before, table, values, target)
+        changed: FileTree = ReplacedFile(tree, target, after.encode())
+    else:
+        target = next(path for least, path in sorted(installation.templates.items(), reverse=True) if version >= least)
+        before = _text(root, target)
+        after = _changed_template(before, table, values, target, has_base=len(installation.templates) > 1)
+        expected = patched(main, table, values, installation.path)
+        changed = ReplacedFile(tree, installation.path, expected.encode())
+    file = runtime.managed_file._replace(path=target)
+    reading = runtime.read(changed, release, installation.path)
+    return Change(runtime, file, before, after, reading, installation.path, _unit(root, installation))
+
+
+def _changed_template(
+    text: str | None, table: tuple[str, ...], values: Mapping[str, bool | str], path: str, *, has_base: bool
+) -> str:
+    """Return a template with NRI's table: one that is TOML is changed in place, others get the table at their end."""
+    if text is None and not has_base:
+        raise ConfigError(path, "", "does not exist", "name the file to change with --file")
+    text = _BASE_TEMPLATE if text is None else text
+    if "{{" not in text:
+        return patched(text, table, values, path)
+    lines = lines_of(table, values)
+    if "\n".join(lines) in text:
+        return text
+    if re.search(rf"(?m)^\s*\[.*{re.escape(table[-1])}[\"']?\]", text):
+        step = "change it by hand: " + " / ".join(lines)
+        raise ConfigError(path, table[-1], "has the table already, in a template that cannot be changed safely", step)
+    gap = "" if text.endswith("\n") else "\n"
+    return f"{text}{gap}\n" + "\n".join(lines) + "\n"
 
 
 def apply(root: str, change: Change, timeouts: Timeouts) -> str:
-    """Write a change, keep what was there, and see that it counts; returns where the old file is kept, or "".
+    """Write a change and keep the old content; returns the path of the copy, or "".
 
     Raises:
-        NriError: a later file says something else, or cannot be read, and all is as it was.
-        OSError: it cannot be written.
+        NriError: the runtime would not start, or read other values. Nothing is written then, or it is put back.
+        OSError: the file cannot be written.
     """
-    path, kept = _place(root, change.file.path), ""
+    check_effect(change, timeouts)
+    path, copy = _place(root, change.file.path), ""
     mode, owner = _mode_and_owner(path) if change.before is not None else (0o644, None)
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    if change.before is not None and change.file.is_operators and not os.path.lexists(path + KEPT):
-        write_whole(path + KEPT, change.before.encode(), mode, owner=owner)
-        kept = path + KEPT
+    if change.before is not None and change.file.is_operators and not os.path.lexists(path + _COPY_SUFFIX):
+        write_whole(path + _COPY_SUFFIX, change.before.encode(), mode, owner=owner)
+        copy = path + _COPY_SUFFIX
     write_whole(path, change.after.encode(), mode, owner=owner)
-    reading = change.read()
-    for remark in reading.remarks:
-        if remark.kind in FATAL:
-            restore(root, change)
-            raise NriError(
-                f"{change.file.path}: taken back, for the runtime would not start: {remark}; mend that first"
-            )
-    found = reading.nri
-    wanted: list[tuple[str, object]] = [("enabled", True)]
+    _check_by_daemon(root, change)
+    return copy
+
+
+def check_effect(change: Change, timeouts: Timeouts) -> None:
+    """Raise NriError unless the runtime starts with the change, runs NRI and has the requested timeouts."""
+    path, reading = change.file.path, change.reading
+    if reading.failure is not None:
+        reason = f"the runtime would not start: {_words(reading, reading.failure)}"
+        raise NriError(f"{path}: nothing was written, for {reason}; fix that first")
+    if reading.obstacle is not None:
+        reason = f"NRI would be on and never run: {_words(reading, reading.obstacle)}"
+        raise NriError(f"{path}: nothing was written, for {reason}; fix that first")
+    nri = reading.nri
+    if nri is not None and nri.enabled is None:
+        reason = "whether it has an effect depends on the release of the runtime, which is not known"
+        raise NriError(f"{path}: nothing was written: {reason}; name it with --release")
+    requested: list[tuple[str, object]] = [("enabled", True)]
     if timeouts.request:
-        wanted += [("registration_timeout_s", parse_duration(timeouts.registration)),
-                   ("request_timeout_s", parse_duration(timeouts.request))]  # fmt: skip
-    for name, value in wanted:
-        if found is None or getattr(found, name) != value:
-            restore(root, change)
+        requested += [
+            ("registration_timeout_s", parse_duration(timeouts.registration)),
+            ("request_timeout_s", parse_duration(timeouts.request)),
+        ]
+    for name, value in requested:
+        if nri is None or getattr(nri, name) != value:
             key = change.runtime.keys[name]
-            where = (found.origin.get(key) if found else "") or f"its default of {key}"
-            raise NriError(f"{change.file.path}: without effect, and taken back: {where} counts; change it there")
-    return kept
+            where = (nri.origin.get(key) if nri else "") or f"its default of {key}"
+            raise NriError(f"{path}: nothing was written, for it would have no effect: {where} counts; change it there")
+
+
+def _words(reading: Reading, remark: Remark) -> str:
+    texts = texts_of(reading.runtime, remark)
+    return f"{remark.where}: {texts.what}"
+
+
+def _check_by_daemon(root: str, change: Change) -> None:
+    """Ask the runtime's own program whether it can read the files; without a program there is nothing to ask."""
+    command = change.runtime.check_command
+    if not command or change.file.path != change.main:
+        return  # out of a template the main file is made later
+    words = (change.runtime.program, *(word.format(path=change.main) for word in command))
+    try:
+        process = _call(root, *words, capture_output=True)
+    except (OSError, subprocess.TimeoutExpired):
+        return
+    if process.returncode and process.returncode not in _NO_PROGRAM:
+        restore(root, change)
+        reason = process.stderr.strip().rpartition("\n")[2]
+        raise NriError(f"{change.file.path}: the old content was put back: `{' '.join(words)}` failed: {reason}")
 
 
 def restore(root: str, change: Change) -> None:
-    """Put back what was there before a change, and keep no copy of that beside it."""
+    """Put back the content before a change, and remove the copy of it."""
     path = _place(root, change.file.path)
     if change.before is None:
         os.unlink(path)
-    else:
-        mode, owner = _mode_and_owner(path)
-        write_whole(path, change.before.encode(), mode, owner=owner)
-        with suppress(OSError, ConfigError):  # what is no text is not what was there before
-            if change.file.is_operators and _text(root, change.file.path + KEPT) == change.before:
-                os.unlink(path + KEPT)  # or it would be taken for what was there before a later change
+        return
+    mode, owner = _mode_and_owner(path)
+    write_whole(path, change.before.encode(), mode, owner=owner)
+    with suppress(OSError, ConfigError):  # a copy that is not text is not this one
+        if change.file.is_operators and _text(root, change.file.path + _COPY_SUFFIX) == change.before:
+            os.unlink(path + _COPY_SUFFIX)  # or it would pass for the content before a later change
 
 
 def _mode_and_owner(path: str) -> tuple[int, tuple[int, int]]:
-    """The mode of a file, and the numbers of its user and group."""
+    """Return the mode of a file, and the numbers of its user and group."""
     status = os.stat(path)
     return status.st_mode & 0o7777, (status.st_uid, status.st_gid)
 
 
 def unified(change: Change) -> str:
-    """The difference that a change makes, as `diff -u` shows it; "" for none."""
+    """Return the difference that a change makes, as `diff -u` shows it; "" for none."""
     before, after = ((text or "").splitlines(keepends=True) for text in (change.before, change.after))
     old = "/dev/null" if change.before is None else change.file.path
     return "".join(
@@ -180,13 +284,13 @@ def unified(change: Change) -> str:
 
 
 def detect(root: str) -> str:
-    """The program of the one runtime that runs below a root, or else is installed there. NriError if it is not one."""
-    names = [name for name, row in MANAGED.items() if _run(root, "systemctl", "is-active", row.unit, silent=True) == 0]
+    """Find the program of the one runtime that runs below a root, or else is installed there. Raises NriError."""
+    names = [name for name, row in MANAGED.items() if any(_is_active(root, unit) for unit in _units(row))]
     if not names:
         names = [
             name
             for name, row in MANAGED.items()
-            if any(os.path.exists(inside(root, path)) for path in row.installed_paths)
+            if any(os.path.exists(inside(root, path)) for path in _installed_paths(row))
         ]
     if len(names) != 1:
         titles = " nor ".join(row.title for row in MANAGED.values())
@@ -195,18 +299,41 @@ def detect(root: str) -> str:
     return names[0]
 
 
-def check_unit(root: str, program: str) -> None:
-    """Raise NriError where systemd could not restart a runtime: it has no unit of it, or does not answer."""
-    unit = MANAGED[program].unit
+def _is_active(root: str, unit: str) -> bool:
+    return _run(root, "systemctl", "is-active", unit, silent=True) == 0
+
+
+def _units(runtime: Runtime) -> tuple[str, ...]:
+    if runtime is not containerd.RUNTIME:
+        return (runtime.unit,)
+    return tuple(unit for row in INSTALLATIONS for unit in row.units)
+
+
+def _installed_paths(runtime: Runtime) -> tuple[str, ...]:
+    if runtime is not containerd.RUNTIME:
+        return runtime.installed_paths
+    return (*runtime.installed_paths, *(row.path for row in INSTALLATIONS))
+
+
+def _unit(root: str, installation: Installation) -> str:
+    """Return the unit of an installation that is active, or else its first one."""
+    if len(installation.units) < 2:
+        return installation.units[0] if installation.units else containerd.RUNTIME.unit
+    return next((unit for unit in installation.units if _is_active(root, unit)), installation.units[0])
+
+
+def check_unit(root: str, program: str, unit: str = "") -> None:
+    """Raise NriError if systemd cannot restart a runtime: it does not have the unit, or does not answer."""
+    unit = unit or MANAGED[program].unit
     try:
-        done = _call(root, "systemctl", "show", "--property=LoadState", "--value", unit, capture_output=True)
-        state, complaint = done.stdout.strip(), "; ".join(done.stderr.split("\n")).strip("; ")
+        process = _call(root, "systemctl", "show", "--property=LoadState", "--value", unit, capture_output=True)
+        state, complaint = process.stdout.strip(), "; ".join(process.stderr.split("\n")).strip("; ")
     except (OSError, subprocess.TimeoutExpired) as error:
         state, complaint = "", str(error)
     if state == "loaded":
         return
     reason = f"systemd reports that {unit} is {state}" if state else f"systemctl failed: {complaint}"
-    # It does not talk to a systemd that it does not see.
+    # systemctl does not talk to a systemd in another pid namespace.
     pod = "" if state or root == "/" else "in a pod, set hostPID: true; or "
     raise NriError(
         f"{program} could not be restarted, so nothing is changed: {reason}; {pod}leave out --restart, and restart it"
@@ -215,25 +342,25 @@ def check_unit(root: str, program: str) -> None:
 
 
 def restart(root: str, change: Change) -> None:
-    """Restart a runtime's unit. NriError if systemd does not: then the change is taken back, and the unit started.
+    """Restart a runtime's unit. If that fails, put the old content back, start the unit with it, and raise NriError.
 
     Otherwise a second run would find nothing to change and restart nothing, and the node would have no runtime.
     """
-    unit = change.runtime.unit
+    unit = change.unit
     words = ("systemctl", "restart", unit)
     code = _run(root, *words)
     if code:
         restore(root, change)
-        again = f"it was started with that; journalctl -u {unit} shows why"
+        outcome = f"it was started with that; journalctl -u {unit} shows why"
         if _run(root, *words):
-            again = f"it does not start with that either: see journalctl -u {unit}"
-        raise NriError(f"{' '.join(words)} failed with {code}; the configuration is as it was, and {again}")
+            outcome = f"it does not start with that either: see journalctl -u {unit}"
+        raise NriError(f"{' '.join(words)} failed with {code}; the configuration is as it was, and {outcome}")
 
 
 def _text(root: str, path: str) -> str | None:
-    """A file's text; None if there is none. ConfigError if it cannot be read."""
+    """Read a file's text; None without a file. Raises ConfigError if it cannot be read."""
     try:
-        return read_regular(_place(root, path), MOST_BYTES, follow=False).decode()
+        return read_regular(_place(root, path), _MAX_FILE_BYTES, follow=False).decode()
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
@@ -242,23 +369,29 @@ def _text(root: str, path: str) -> str | None:
 
 
 def _place(root: str, path: str) -> str:
-    """Where a file of the node is, seen from here; a link is followed, and never out of the root."""
+    """Return where a file of the node is, seen from here; a link is followed, and never out of the root."""
     place = inside(root, path)
     return os.path.realpath(place) if root == "/" else place
 
 
-def _release(root: str, runtime: Runtime) -> str:
-    """The release of the runtime below a root; "" if it is not known or no rule depends on it."""
+def _release(root: str, runtime: Runtime, programs: tuple[str, ...]) -> str:
+    """Find the release of the runtime below a root; "" if it is not known or no rule depends on it."""
     if runtime.release is None:
         return ""
-    try:
-        return runtime.release(_call(root, runtime.program, "--version", capture_output=True).stdout)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
+    if root == "/":
+        return find_release(root, runtime, programs).version
+    for program in (*programs, runtime.program):
+        try:
+            release = runtime.release(_call(root, program, "--version", capture_output=True).stdout)
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if release:
+            return release
+    return find_release(root, runtime).version
 
 
 def _run(root: str, *words: str, silent: bool = False) -> int:
-    """The exit code of a program of the node, whose words go to standard error; 127 if there is none."""
+    """Run a program of the node, with its output on standard error; returns its exit code, 127 without a program."""
     out = subprocess.DEVNULL if silent else 2
     try:
         return _call(root, *words, stdout=out, stderr=out).returncode
@@ -270,5 +403,10 @@ def _call(root: str, *words: str, **streams: Any) -> subprocess.CompletedProcess
     """Run a program of the node. Raises OSError, TimeoutExpired."""
     return subprocess.run(  # noqa: S603 - systemctl and the runtime, without a shell
         words if root == "/" else ("chroot", root, *words),
-        timeout=PATIENCE_S, check=False, text=True, errors="replace", env=os.environ | _CHROOT, **streams,
-    )  # fmt: skip
+        timeout=_COMMAND_TIMEOUT_S,
+        check=False,
+        text=True,
+        errors="replace",
+        env=os.environ | _CHROOT_ENVIRONMENT,
+        **streams,
+    )

@@ -1,8 +1,4 @@
-"""A runtime's configuration file as a tree whose every key knows its file and line, and its keys read one by one.
-
-Rules: a file that cannot be read is a remark and no file, a value of another type a remark and no value. The modules of
-the runtimes say which keys there are; `ignored_keys` and `misplaced_keys` here find those that come near one.
-"""
+"""A runtime's configuration file as a tree whose keys know their file and line, and its keys read one by one."""
 
 from __future__ import annotations
 
@@ -12,17 +8,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nri.config.complaint import suggest
-from nri.config.duration import parse_duration
 from nri.config.place import show
-from nri.config.root import inside
 from nri.config.runtimes.reading import Kind, Remark
-from nri.config.source import Source, read_file
+from nri.config.source import Source
 from nri.config.syntax import Lines, parse_text
 from nri.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from nri.config.runtimes.file_tree import FileTree
     from nri.config.runtimes.reading import Draft
 
 #: A key's path from the root of a file.
@@ -74,32 +69,36 @@ class Setting(NamedTuple):
     read: Callable[[ConfigFile, KeyPath, list[Remark]], Any]
 
 
-def read_source(root: str, path: str, remarks: list[Remark], format: Any = "toml") -> Source | None:  # noqa: A002
-    """Read a file's text, named as inside the root; None if there is none, with a remark if it cannot be read."""
+def read_source(tree: FileTree, path: str, remarks: list[Remark], format: Any = "toml") -> Source | None:  # noqa: A002
+    """Read a file's text; None without a file, and with a remark if it cannot be read."""
     try:
-        source = read_file(inside(root, path), format)
-    except ConfigError as error:
-        if "No such file" not in error.reason:
-            kind = Kind.DENIED if "denied" in error.reason else Kind.UNREADABLE
-            remarks.append(Remark(kind, path, {"reason": error.reason}))
+        return Source(path, tree.read(path).decode("utf-8-sig"), format)
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    return Source(path, source.text, source.format)
+    except PermissionError as error:
+        remarks.append(Remark(Kind.DENIED, path, {"reason": f"cannot be read: {error.strerror}"}))
+    except OSError as error:
+        remarks.append(Remark(Kind.UNREADABLE, path, {"reason": f"cannot be read: {error.strerror}"}))
+    except UnicodeDecodeError as error:
+        reason = f"not UTF-8 text: byte {error.start} is 0x{error.object[error.start]:02x}"
+        remarks.append(Remark(Kind.UNREADABLE, path, {"reason": reason}))
+    return None
 
 
-def load(root: str, path: str, remarks: list[Remark]) -> ConfigFile | None:
+def load(tree: FileTree, path: str, remarks: list[Remark]) -> ConfigFile | None:
     """Read one TOML file; None, with a remark if it exists, when it cannot be used."""
-    source = read_source(root, path, remarks)
+    source = read_source(tree, path, remarks)
     if source is None:
         return None
     try:
-        tree = parse_text(source)
+        content = parse_text(source)
     except ConfigError as error:
         remarks.append(Remark(Kind.INVALID, error.source, {"reason": error.reason}))
         return None
-    if not isinstance(tree, (dict, type(None))):
+    if not isinstance(content, (dict, type(None))):
         remarks.append(Remark(Kind.NO_TABLE, path))
         return None
-    return ConfigFile(path, source, tree or {})
+    return ConfigFile(path, source, content or {})
 
 
 def in_lower_case(file: ConfigFile) -> ConfigFile:
@@ -133,17 +132,22 @@ def take(draft: Draft, file: ConfigFile, table: KeyPath, settings: Sequence[Sett
             draft.put(setting.field, value, setting.key, file.where(*path))
 
 
-def ignored_keys(file: ConfigFile, table: KeyPath, known: Collection[str], remarks: list[Remark]) -> None:
+def ignored_keys(file: ConfigFile, table: KeyPath, known_keys: Collection[str], remarks: list[Remark]) -> None:
     """Remark on the keys of a table that the runtime does not have."""
-    found = file.at(*table)
-    for key in found if isinstance(found, dict) else ():
-        if key not in known:
-            details = {"key": key, "suggestion": suggest(key, known)}
-            remarks.append(Remark(Kind.UNKNOWN_KEY, file.where(*table, key), details))
+    keys = file.at(*table)
+    for key in keys if isinstance(keys, dict) else ():
+        if key not in known_keys:
+            remark_unknown(file, (*table, key), known_keys, remarks)
+
+
+def remark_unknown(file: ConfigFile, path: KeyPath, known_keys: Collection[str], remarks: list[Remark]) -> None:
+    """Remark on a key that the runtime does not have, with the nearest that it has."""
+    details = {"key": path[-1], "suggestion": suggest(path[-1], known_keys)}
+    remarks.append(Remark(Kind.UNKNOWN_KEY, file.where(*path), details))
 
 
 def misplaced_keys(file: ConfigFile, home: KeyPath, keys: Collection[str], remarks: list[Remark]) -> None:
-    """Remark on NRI's keys outside of NRI's table, where the runtime ignores them without a word."""
+    """Remark on NRI's keys outside of NRI's table, where the runtime ignores them silently."""
     for path, _ in file.paths():
         if path[: len(home)] != home and path[-1] in keys:
             details = {"key": path[-1], "table": toml_table(home)}
@@ -169,32 +173,22 @@ def text(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> str | None:
     return typed(file, keys, str, remarks) or None
 
 
-def duration(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> float | None:
-    """Return seconds of a Go duration at `keys`; None when absent, zero (which means the default) or wrong."""
-    found = text(file, keys, remarks)
-    try:
-        return parse_duration(found) or None if found else None
-    except ValueError as error:
-        remarks.append(no_duration(file, keys, error))
-        return None
-
-
 def no_duration(file: ConfigFile, keys: KeyPath, error: ValueError) -> Remark:
-    """Make the remark on a text that is no duration, from the words of `parse_duration`."""
+    """Make the remark on a text that is not a duration, from the error of `parse_duration`."""
     reason, _, suggestion = str(error).partition("; ")
     return Remark(Kind.NO_DURATION, file.where(*keys), {"reason": reason, "suggestion": suggestion})
 
 
 def switch(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> bool | None:
     """Return true or false as it is at `keys`; None when absent or wrong."""
-    found: bool | None = typed(file, keys, bool, remarks)
-    return found
+    is_on: bool | None = typed(file, keys, bool, remarks)
+    return is_on
 
 
 def off_switch(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> bool | None:
     """Return the opposite of what is at `keys`, for keys that switch something off; None when absent or wrong."""
-    found = switch(file, keys, remarks)
-    return None if found is None else not found
+    is_set = switch(file, keys, remarks)
+    return None if is_set is None else not is_set
 
 
 def texts(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> tuple[str, ...]:
@@ -203,9 +197,9 @@ def texts(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> tuple[str, 
 
 
 def _walk(tree: Any, path: KeyPath) -> list[tuple[KeyPath, Any]]:
-    found: list[tuple[KeyPath, Any]] = []
+    entries: list[tuple[KeyPath, Any]] = []
     if isinstance(tree, dict):
         for key, value in tree.items():
-            found.append(((*path, key), value))
-            found += _walk(value, (*path, key))
-    return found
+            entries.append(((*path, key), value))
+            entries += _walk(value, (*path, key))
+    return entries

@@ -1,25 +1,25 @@
 """The NRI settings of CRI-O: crio.conf in /etc/crio, then every file below crio.conf.d; a later file wins key by key.
 
-As CRI-O 1.37 reads them: drop-ins in the order of a walk through the folder, those in folders below it and those whose
-names begin with a dot included; keys in any case; durations as text or as whole nanoseconds. A key that is there counts
-even when it is empty or zero: it puts back the default over what an earlier file has said. Next:
-`nri.config.runtimes.config_file`, which reads its keys.
+As CRI-O 1.37 reads them: drop-ins in the order of a walk through the folder, with folders below it and names that begin
+with a dot; keys in any case; durations as text or as whole nanoseconds. An empty or zero value puts back the default,
+whatever an earlier file has.
 """
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from nri.config.duration import parse_duration
-from nri.config.root import inside
 from nri.config.runtimes import config_file
 from nri.config.runtimes.config_file import ConfigFile, KeyPath, Setting
+from nri.config.runtimes.file_tree import DiskTree
 from nri.config.runtimes.reading import Draft, Kind, Reading, Remark, RuntimeNri
 from nri.config.runtimes.runtime import ManagedFile, Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from nri.config.runtimes.file_tree import FileTree
 
 NAME = "cri-o"
 PATH = "/etc/crio/crio.conf"
@@ -33,8 +33,8 @@ def _text(default: str) -> Callable[[ConfigFile, KeyPath, list[Remark]], str | N
     """A reader of texts for which an empty one is this default."""
 
     def read(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> str | None:
-        found: str | None = config_file.typed(file, keys, str, remarks)
-        return default if found == "" else found
+        value: str | None = config_file.typed(file, keys, str, remarks)
+        return default if value == "" else value
 
     return read
 
@@ -46,11 +46,11 @@ def _duration(default_s: float) -> Callable[[ConfigFile, KeyPath, list[Remark]],
         value = file.at(*keys)
         if type(value) is int:
             return value / 1e9 or default_s
-        found: str | None = config_file.typed(file, keys, str, remarks)
-        if found is None:
+        text: str | None = config_file.typed(file, keys, str, remarks)
+        if text is None:
             return None
         try:
-            return parse_duration(found) or default_s
+            return parse_duration(text) or default_s
         except ValueError as error:
             remarks.append(config_file.no_duration(file, keys, error))
             return None
@@ -86,10 +86,15 @@ FOREIGN = {
 
 
 def read(root: str = "/") -> Reading:
-    """Read CRI-O's configuration below `root`. No file at all means that there is no CRI-O."""
+    """Read CRI-O's configuration below `root`. Without any file there is no CRI-O."""
+    return read_tree(DiskTree(root))
+
+
+def read_tree(tree: FileTree) -> Reading:
+    """Read CRI-O's configuration in a tree of files."""
     remarks: list[Remark] = []
-    paths = [PATH, *_walk(root, DROP_INS, remarks)]
-    files = [config_file.in_lower_case(file) for path in paths if (file := config_file.load(root, path, remarks))]
+    paths = [PATH, *_walk(tree, DROP_INS, remarks)]
+    files = [config_file.in_lower_case(file) for path in paths if (file := config_file.load(tree, path, remarks))]
     if not files:
         return Reading(NAME, None, remarks)
     draft = Draft(NAME, enabled=True)
@@ -101,20 +106,20 @@ def read(root: str = "/") -> Reading:
     return Reading(NAME, draft.finish(), remarks)
 
 
-def _walk(root: str, folder: str, remarks: list[Remark]) -> Iterator[str]:
+def _walk(tree: FileTree, folder: str, remarks: list[Remark]) -> Iterator[str]:
     """Find all files of a folder, as Go walks it: by name, folders in the order of their names, links not followed."""
     try:
-        entries = sorted(os.scandir(inside(root, folder)), key=lambda entry: entry.name)
+        names = sorted(tree.names(folder))
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
         kind = Kind.DENIED if isinstance(error, PermissionError) else Kind.UNREADABLE
         remarks.append(Remark(kind, folder, {"reason": f"cannot be read: {error.strerror}"}))
         return
-    for entry in entries:
-        path = f"{folder}/{entry.name}"
-        if entry.is_dir(follow_symlinks=False):
-            yield from _walk(root, path, remarks)
+    for name in names:
+        path = f"{folder}/{name}"
+        if tree.is_folder(path) and not tree.is_link(path):
+            yield from _walk(tree, path, remarks)
         else:
             yield path
 
@@ -145,12 +150,13 @@ RUNTIME = Runtime(
     name=NAME,
     title="CRI-O",
     path=PATH,
-    read=lambda root, release, path: read(root),  # noqa: ARG005 - its rules are the same in all releases with NRI
+    read=lambda tree, release, path: read_tree(tree),  # noqa: ARG005 - its rules are the same in all releases with NRI
     keys={setting.field: setting.key for setting in SETTINGS},
     enabled_value=True,
     switch_on="set enable_nri = true in [crio.nri] and restart crio, or nri config-manager",
     allow_connections="set nri_disable_connections = false",
     program="crio",
+    packages=("cri-o", "crio"),
     installed_paths=(PATH, DROP_INS),
     unit="crio.service",
     cri_sockets=("/run/crio/crio.sock",),

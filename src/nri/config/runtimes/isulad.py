@@ -1,8 +1,7 @@
 """The NRI settings of iSulad: /etc/isulad/daemon.json.
 
-Published samples of it hold comments, missing commas and an equals sign, so the file is read tolerantly: each mistake
-is mended and becomes a remark with its line. Only text is changed, never a line number; a text with any other mistake
-is the parser's own ConfigError. Both spellings of the keys are known. Next: `nri.config.runtimes.reading`.
+Published samples have comments, missing commas and an equals sign. Such mistakes are repaired, so that the settings can
+be read, and remarked on with their lines.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from nri.config.complaint import suggest
 from nri.config.duration import parse_duration
 from nri.config.runtimes import config_file
 from nri.config.runtimes.config_file import ConfigFile, KeyPath, Setting
+from nri.config.runtimes.file_tree import DiskTree, FileTree
 from nri.config.runtimes.reading import Draft, Kind, Reading, Remark
 from nri.config.runtimes.runtime import Runtime
 from nri.config.source import Source
@@ -26,15 +26,20 @@ PATH = "/etc/isulad/daemon.json"
 
 #: A text in quotes, which may hold anything, or a comment up to the end of its line.
 _PARTS = re.compile(r'("(?:[^"\\\n]|\\.)*")|(?:#|//)[^\n]*')
-_MOST_MISTAKES = 100
+_MAX_MISTAKES = 100
 #: Mistakes with which iSulad reads nothing of the file.
 NO_JSON = {Kind.INVALID, Kind.MISSING_COMMA, Kind.EQUALS_SIGN, Kind.EXTRA_COMMA}
 
 
 def read(root: str = "/", path: str = PATH) -> Reading:
-    """Read iSulad's configuration below `root`. No file, or one that iSulad cannot read, means that there is none."""
+    """Read iSulad's configuration below `root`. Without a file that iSulad can read there is no iSulad."""
+    return read_tree(DiskTree(root), path)
+
+
+def read_tree(tree: FileTree, path: str = PATH) -> Reading:
+    """Read iSulad's configuration in a tree of files."""
     remarks: list[Remark] = []
-    file = _load(root, path, remarks)
+    file = _load(tree, path, remarks)
     if file is None:
         return Reading(NAME, None, remarks)
     broken = any(remark.kind in NO_JSON for remark in remarks)
@@ -50,41 +55,41 @@ def read(root: str = "/", path: str = PATH) -> Reading:
     return Reading(NAME, None if broken else draft.finish(), remarks)
 
 
-def _load(root: str, path: str, remarks: list[Remark]) -> ConfigFile | None:
-    """Read the file, its mistakes mended and remarked on."""
-    source = config_file.read_source(root, path, remarks, "json")
+def _load(tree: FileTree, path: str, remarks: list[Remark]) -> ConfigFile | None:
+    """Read the file, with its mistakes repaired and remarked on."""
+    source = config_file.read_source(tree, path, remarks, "json")
     if source is None:
         return None
     try:
-        tree, plain, found = parse(source)
+        content, plain, mistakes = parse(source)
     except ConfigError as error:
         remarks.append(Remark(Kind.INVALID, error.source, {"reason": error.reason}))
         return None
-    remarks += found
-    return ConfigFile(path, plain, tree if isinstance(tree, dict) else {})
+    remarks += mistakes
+    return ConfigFile(path, plain, content if isinstance(content, dict) else {})
 
 
 def parse(source: Source) -> tuple[Any, Source, list[Remark]]:
-    """The values, the mended text, and a remark on each mistake. ConfigError for what cannot be mended."""
+    """Return the values, the repaired text, and a remark on each mistake. Raises ConfigError for other mistakes."""
     remarks = [
-        Remark(Kind.COMMENT, f"{source.name}:{source.text.count(chr(10), 0, found.start()) + 1}")
-        for found in _PARTS.finditer(source.text)
-        if not found[1]
+        Remark(Kind.COMMENT, f"{source.name}:{source.text.count(chr(10), 0, match.start()) + 1}")
+        for match in _PARTS.finditer(source.text)
+        if not match[1]
     ]
-    text = _PARTS.sub(lambda found: found[1] or "", source.text)
-    for _ in range(_MOST_MISTAKES):
+    text = _PARTS.sub(lambda match: match[1] or "", source.text)
+    for _ in range(_MAX_MISTAKES):
         try:
             parse_json(text)
         except json.JSONDecodeError as error:
-            mended = _mend(text, error)
-            if mended is None:
+            repair = _repair(text, error)
+            if repair is None:
                 break
-            line, column = text.count("\n", 0, mended.at) + 1, mended.at - text.rfind("\n", 0, mended.at)
+            line, column = text.count("\n", 0, repair.at) + 1, repair.at - text.rfind("\n", 0, repair.at)
             reason = f"not valid JSON: {error.msg[:1].lower()}{error.msg[1:]} in column {column}"
-            remarks.append(Remark(mended.kind, f"{source.name}:{line}", {"reason": reason}))
-            text = mended.text
+            remarks.append(Remark(repair.kind, f"{source.name}:{line}", {"reason": reason}))
+            text = repair.text
         except ValueError:
-            break  # the parser says it better
+            break  # the parser's own error is better
         else:
             break
     plain = Source(source.name, text, "json")
@@ -99,12 +104,12 @@ class _Repair(NamedTuple):
     at: int
 
 
-def _mend(text: str, error: json.JSONDecodeError) -> _Repair | None:
-    """The text without its first mistake; None if that cannot be mended."""
+def _repair(text: str, error: json.JSONDecodeError) -> _Repair | None:
+    """The text without its first mistake; None if that cannot be repaired."""
     before, after = text[: error.pos], text[error.pos :]
     if "',' delimiter" in error.msg and after[:1] == '"':
-        mended = f"{before.rstrip()},{before[len(before.rstrip()) :]}{after}"
-        return _Repair(mended, Kind.MISSING_COMMA, error.pos)
+        repaired = f"{before.rstrip()},{before[len(before.rstrip()) :]}{after}"
+        return _Repair(repaired, Kind.MISSING_COMMA, error.pos)
     if "':' delimiter" in error.msg and after[:1] == "=":
         return _Repair(f"{before}:{after[1:]}", Kind.EQUALS_SIGN, error.pos)
     extra = re.search(r",(\s*)$", before if after[:1] in "}]" else before + after[:1])
@@ -162,7 +167,7 @@ RUNTIME = Runtime(
     name=NAME,
     title="iSulad",
     path=PATH,
-    read=lambda root, release, path: read(root),  # noqa: ARG005 - its rules do not depend on a release
+    read=lambda tree, release, path: read_tree(tree),  # noqa: ARG005 - its rules do not depend on a release
     # It takes no other socket path; the key is where a person would look for it.
     keys={setting.field: setting.key for setting in SETTINGS} | {"socket_path": "socket_path"},
     enabled_value=True,

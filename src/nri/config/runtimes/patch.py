@@ -1,11 +1,9 @@
-"""Keys of one table of a TOML file, set so that all else stays as it is, byte for byte. Pure.
+"""Keys of one table of a TOML file, set so that every other byte stays.
 
     text = patched(text, ("plugins", "io.containerd.nri.v1.nri"), {"disable": False})
 
-Rules: no TOML is written anew. A value is replaced in its line, a key is put below its table's header, a table at the
-end. The result is parsed and compared with what is wanted, key by key, so that a text which this does not understand (a
+The result is parsed and compared with the expected tree, so that a text in a form that this module does not know (a
 table in one line, keys with dots, a header within a text) is refused and never broken.
-Next: `nri.config.runtimes.change`.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ _VALUE = r"(\"[^\"\\]*\"|'[^']*'|true|false|[+-]?[0-9][0-9._]*)"
 
 
 def patched(text: str, table: KeyPath, values: Mapping[str, bool | str], path: str = "") -> str:
-    """The text with these values in a table.
+    """Set values in a table of a text.
 
     Args:
         text: TOML.
@@ -39,38 +37,38 @@ def patched(text: str, table: KeyPath, values: Mapping[str, bool | str], path: s
         path: of the file, for errors.
 
     Raises:
-        ConfigError: it is no TOML, or it has the table in a form that cannot be changed without writing it anew.
+        ConfigError: the text is not TOML, or has the table in a form that cannot be changed safely.
     """
     before = _tree(text, path)
-    wanted = copy.deepcopy(before)
-    place = wanted
+    target = copy.deepcopy(before)
+    place = target
     for key in table:
         place = place.setdefault(key, {})
         if not isinstance(place, dict):
-            raise ConfigError(path, toml_table(table), "is no table")
+            raise ConfigError(path, toml_table(table), "must be a table")
     if values.items() <= place.items() and all(type(place[key]) is type(value) for key, value in values.items()):
         return text
     place.update(values)
-    made = _changed(text, table, values)
+    changed = _changed(text, table, values)
     try:
-        good = _tree(made, path) == wanted
+        good = _tree(changed, path) == target
     except ConfigError:
         good = False
     if not good:
         step = "change it by hand: " + " / ".join(lines_of(table, values))
-        raise ConfigError(path, toml_table(table), "is there in a form that cannot be changed safely", step)
-    return made
+        raise ConfigError(path, toml_table(table), "exists in a form that cannot be changed safely", step)
+    return changed
 
 
 def lines_of(table: KeyPath, values: Mapping[str, bool | str], indent: str = "  ") -> list[str]:
-    """A table as one writes it."""
+    """Write a table, line by line."""
     return [f"[{toml_table(table)}]", *(f"{indent}{key} = {json.dumps(value)}" for key, value in values.items())]
 
 
 def _tree(text: str, path: str) -> dict[str, Any]:
     tree = parse_text(Source(path, text, "toml"))
     if tree is not None and not isinstance(tree, dict):
-        raise ConfigError(path, "", "is no table of keys")
+        raise ConfigError(path, "", "must be a table of keys")
     return tree or {}
 
 
@@ -85,15 +83,15 @@ def _changed(text: str, table: KeyPath, values: Mapping[str, bool | str]) -> str
     if not lines[header].endswith("\n"):
         lines[header] += end
     indent = next(
-        (found[1] for line in lines[header + 1 : after] if (found := re.match(r"([ \t]*)[\w\"']", line))), "  "
+        (match[1] for line in lines[header + 1 : after] if (match := re.match(r"([ \t]*)[\w\"']", line))), "  "
     )
     new = []
     for key, value in values.items():
         pattern = re.compile(rf"(\s*[\"']?{re.escape(key)}[\"']?\s*=\s*){_VALUE}(\s*(?:#.*)?)", re.DOTALL)
         for number in range(header + 1, after):
-            found = pattern.fullmatch(lines[number])
-            if found is not None:
-                lines[number] = f"{found[1]}{json.dumps(value)}{found[3]}"
+            match = pattern.fullmatch(lines[number])
+            if match is not None:
+                lines[number] = f"{match[1]}{json.dumps(value)}{match[3]}"
                 break
         else:
             new.append(f"{indent}{key} = {json.dumps(value)}{end}")
@@ -101,12 +99,12 @@ def _changed(text: str, table: KeyPath, values: Mapping[str, bool | str]) -> str
 
 
 def _header(line: str) -> KeyPath | None:
-    """The path of the table that a line begins; None if it begins none."""
-    found = _HEADER.fullmatch(line.rstrip("\r\n"))
-    if found is None:
+    """Return the path of the table whose header a line is; None for another line."""
+    match = _HEADER.fullmatch(line.rstrip("\r\n"))
+    if match is None:
         return ("", "") if re.match(r"\s*\[\[", line) else None
     try:
-        tree: Any = parse_text(Source("", f"[{found[1]}]", "toml"))
+        tree: Any = parse_text(Source("", f"[{match[1]}]", "toml"))
     except ConfigError:
         return None
     path = []

@@ -1,8 +1,4 @@
-"""The values that reading a runtime's configuration gives: its NRI settings, and remarks on what is wrong in the files.
-
-A remark has no words: `Kind` says what it is about, `details` hold the parties. Next:
-`nri.config.runtimes.config_file`, which makes most of them.
-"""
+"""The values that reading a runtime's configuration gives: its NRI settings, and remarks on mistakes in the files."""
 
 from __future__ import annotations
 
@@ -12,14 +8,14 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-__all__ = ["Draft", "Kind", "Reading", "Remark", "RuntimeNri"]
+__all__ = ["FATAL", "Draft", "Kind", "Reading", "Remark", "RuntimeNri"]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeNri:
-    """A runtime's NRI as configured. `enabled` None means: depends on a version that is not known.
+    """A runtime's NRI as configured. `enabled` None: it depends on the release, or the runtime does not start.
 
     Attributes:
         name: "containerd", "cri-o" or "isulad".
@@ -29,6 +25,7 @@ class RuntimeNri:
         required: plugins that the default validator wants to be there.
         validator: containerd's table of the default validator, as it is there.
         origin: where each setting was made, as "file:line: key"; a setting that is not here has its default.
+        path: the main file, if it is not in the runtime's usual place.
     """
 
     name: str
@@ -42,6 +39,7 @@ class RuntimeNri:
     required: tuple[str, ...] = ()
     validator: Mapping[str, Any] = field(default_factory=dict)
     origin: Mapping[str, str] = field(default_factory=dict)
+    path: str = ""
 
 
 class Kind(enum.Enum):
@@ -64,12 +62,25 @@ class Kind(enum.Enum):
     UNVERSIONED = "without a version line containerd 1.x does not know the table"
     OLD_TABLE = "only containerd 1.x knows the table, and without a version line"
     WRONG_TYPE = "the value is of another type"  # type, value
-    NO_DURATION = "the value is no duration"  # reason, suggestion
+    NO_DURATION = "the value is not a duration"  # reason, suggestion
     NO_SECONDS = "the value is a duration where a number of seconds is wanted"  # value, seconds
+    MISSING_FILE = "the file does not exist"  # path
     MISSING_IMPORT = "the imported file does not exist"  # path
+    BAD_PATTERN = "the pattern of imported files is malformed"  # pattern
+    UNKNOWN_VERSION = "the release does not know the configuration's version"  # version, newest
+    NEWER_DROP_IN = "an imported file has a higher version than the main file"  # version, main
+    VERSION_CRASH = "the runtime crashes at these versions together"  # version, other
+    SHORT_NAME = "the list has a plugin's short name where a full one is required"  # name
+    SHORT_TABLE = "the table has a plugin's short name where a full one is required"  # name
+    REQUIRED = "a required plugin is missing"  # name, reason
+    START = "the runtime does not start with the value"  # reason
+    NEVER_RUNS = "NRI is on and never runs"  # reason, fix
     NOT_IMPORTED = "nothing imports the file"
     REPLACED = "the table replaces that of an earlier file as a whole"  # first, lost
-    RELEASE_DECIDES = "no file says whether NRI is on, and releases differ in their default"
+    RELEASE_DECIDES = "releases differ in whether NRI is on"  # of containerd: off, on
+    RELEASES_REFUSE = "some releases do not start"  # releases, failure
+    NO_VALIDATOR = "the release has no default validator"  # releases
+    OTHER_CASE = "the key does not count in this case"  # key, right
 
 
 class Remark(NamedTuple):
@@ -90,12 +101,30 @@ class Remark(NamedTuple):
         return f"{self.where}: {self.kind.value}{f' ({parties})' if parties else ''}"
 
 
+#: Mistakes with which the runtime does not start, in whichever of its files they are.
+FATAL = frozenset({
+    Kind.UNREADABLE, Kind.INVALID, Kind.NO_TABLE, Kind.MISSING_FILE, Kind.MISSING_IMPORT, Kind.BAD_PATTERN,
+    Kind.WRONG_TYPE, Kind.NO_DURATION, Kind.UNKNOWN_VERSION, Kind.NEWER_DROP_IN, Kind.VERSION_CRASH, Kind.SHORT_NAME,
+    Kind.SHORT_TABLE, Kind.REQUIRED, Kind.START,
+})  # fmt: skip
+
+
 class Reading(NamedTuple):
-    """The outcome of reading one runtime's configuration; `nri` None means that there is no such runtime."""
+    """The outcome of reading one runtime's configuration; `nri` None means that the runtime does not exist."""
 
     runtime: str
     nri: RuntimeNri | None
     remarks: list[Remark]
+
+    @property
+    def failure(self) -> Remark | None:
+        """Return the first reason for which the runtime does not start, or None."""
+        return next((remark for remark in self.remarks if remark.kind in FATAL), None)
+
+    @property
+    def obstacle(self) -> Remark | None:
+        """Return the reason for which NRI is on and never runs, or None."""
+        return next((remark for remark in self.remarks if remark.kind is Kind.NEVER_RUNS), None)
 
 
 class Draft:

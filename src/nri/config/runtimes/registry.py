@@ -1,4 +1,4 @@
-"""The container runtimes whose configuration is read: a row each, in the order in which they are looked for."""
+"""The container runtimes whose configuration is read: a row each, in the order of the doctor's report."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Texts for the remarks that reading a runtime's configuration gives: level, sentence and next step.
+"""Texts for the remarks on a runtime's configuration: sentence, next step and level.
 
-A table by the kind of remark, with rows of their own where a runtime differs. Names in braces are the remark's
-details. The doctor and the engine print them. Next: `nri.config.runtimes.reading`, which says what the kinds are about.
+Names in braces are the remark's details. The doctor, config-manager and the engine print them.
 """
 
 from __future__ import annotations
@@ -23,7 +22,10 @@ class Texts(NamedTuple):
     level: str = "problem"
 
 
-_TYPES = {bool: "true or false", str: "text in quotes", int: "a whole number", list: "a list"}
+_TYPES = {
+    bool: "true or false", str: "text in quotes", int: "a whole number", float: "a number", list: "a list of texts",
+    dict: "a table",
+}  # fmt: skip
 _VERSION = (
     "write version = 2 (containerd 1.x) or version = 3 at the top; `containerd config migrate` prints a whole file"
 )
@@ -45,8 +47,12 @@ _TEXTS = {
     ),
     Kind.MISPLACED: Texts('"{key}" is at the wrong level and has no effect', "move it to [{table}]"),
     Kind.UNKNOWN_TABLE: Texts('{runtime} has no table "{table}"', "the table is [{right}]"),
-    Kind.UNVERSIONED: Texts("without a version line containerd 1.x does not know this table", _VERSION),
-    Kind.OLD_TABLE: Texts("containerd 2.x does not know this table, 1.x does without a version line", _VERSION),
+    Kind.UNVERSIONED: Texts(
+        "containerd 1.7 does not know this table unless one of its files has version = 2, and ignores it", _VERSION
+    ),
+    Kind.OLD_TABLE: Texts(
+        "containerd 2.x does not know this table, and ignores it; 1.7 reads it if no file has a version", _VERSION
+    ),
     Kind.WRONG_TYPE: Texts("must be {wanted}, not {value!r}"),
     Kind.NO_DURATION: Texts("{reason}", "{suggestion}"),
     Kind.NO_SECONDS: Texts('must be a whole number of seconds, not "{value}"', "write {seconds:.0f}"),
@@ -54,6 +60,44 @@ _TEXTS = {
         'the imported file "{path}" does not exist',
         "make the file, or take it out of the list: containerd does not start like this",
     ),
+    Kind.MISSING_FILE: Texts("the file does not exist", "{runtime} does not start without it"),
+    Kind.BAD_PATTERN: Texts(
+        'the pattern "{pattern}" is malformed', "close the bracket: {runtime} does not start like this"
+    ),
+    Kind.UNKNOWN_VERSION: Texts(
+        "the configuration has version {version}, and this release of {runtime} knows versions up to {newest}: it does"
+        " not start",
+        "write the file in version {newest}: `containerd config default` prints one",
+    ),
+    Kind.NEWER_DROP_IN: Texts(
+        "an imported file must not have a higher version than the main file in containerd 2.3: this one has {version},"
+        " the main file {main}, and the daemon does not start",
+        "write version = {main} here, or leave the line out",
+    ),
+    Kind.VERSION_CRASH: Texts(
+        "{runtime} crashes at a file of version {version} after one of version {other}",
+        "write the same version in all files",
+    ),
+    Kind.SHORT_NAME: Texts(
+        'the plugin "{name}" must have its full name: {runtime} does not start like this',
+        "write it as io.containerd.TYPE.VERSION.NAME (`ctr plugins ls`), such as io.containerd.grpc.v1.cri",
+    ),
+    Kind.SHORT_TABLE: Texts(
+        'with version = 2 in any file [plugins."{name}"] must have the plugin\'s full name: containerd 1.7 does not'
+        " start like this",
+        "write it as io.containerd.TYPE.VERSION.NAME (`ctr plugins ls`), such as io.containerd.grpc.v1.cri",
+    ),
+    Kind.REQUIRED: Texts(
+        'the plugin "{name}" is required, and {reason}: {runtime} does not start', "take it out of required_plugins"
+    ),
+    Kind.START: Texts("{reason}: {runtime} does not start"),
+    Kind.NEVER_RUNS: Texts(
+        "the CRI plugin does not load, so no container reaches NRI, and the socket is not made: {reason}",
+        "{fix}, and restart {runtime}",
+    ),
+    Kind.RELEASES_REFUSE: Texts("containerd {releases} does not start with this file: {reason}", "", "note"),
+    Kind.NO_VALIDATOR: Texts("containerd {releases} ignores this table: it has no default validator", "", "warning"),
+    Kind.OTHER_CASE: Texts('"{key}" has no effect: the key is written in lower case', "write {right}"),
     Kind.NOT_IMPORTED: Texts(
         "it configures NRI, but nothing imports it",
         'add imports = ["/etc/containerd/conf.d/*.toml"] to /etc/containerd/config.toml',
@@ -63,12 +107,16 @@ _TEXTS = {
         "keep the whole NRI table in one file",
     ),
     Kind.RELEASE_DECIDES: Texts(
-        "NRI is off by default in containerd 1.7, on since 2.0; this file leaves it open",
-        'say it: disable = false in [plugins."io.containerd.nri.v1.nri"]',
+        "NRI is off with this file in containerd {off}, and on in {on}",
+        'name the release with --release; or write version = 2 and in [plugins."io.containerd.nri.v1.nri"]'
+        " disable = false",
         "warning",
     ),
 }
 _OWN_TEXTS = {
+    ("containerd", Kind.WRONG_TYPE): Texts("must be {wanted}, not {value!r}: containerd does not start with it"),
+    ("containerd", Kind.NO_DURATION): Texts("{reason}: containerd does not start with it", "{suggestion}"),
+    ("containerd", Kind.UNREADABLE): Texts("{reason}: containerd does not start with it"),
     ("cri-o", Kind.RELEASE_DECIDES): Texts(
         "enable_nri is not set: on by default today, off in old releases",
         "say it: enable_nri = true in [crio.nri]",
@@ -85,9 +133,15 @@ _OWN_TEXTS = {
 def texts_of(runtime: str, remark: Remark) -> Texts:
     """Put one remark on a runtime's configuration into words."""
     words = _OWN_TEXTS.get((runtime, remark.kind), _TEXTS[remark.kind])
+    failure = remark.details.get("failure")
+    if failure is not None:
+        remark = remark._replace(details={**remark.details, "reason": texts_of(runtime, failure).what})
     parties = {
         **remark.details,
         "runtime": next(row.title for row in RUNTIMES if row.name == runtime),
         "wanted": _TYPES.get(remark.details.get("type", object), ""),
     }
-    return Texts(words.what.format(**parties), words.next.format(**parties), words.level)
+    what, level = words.what.format(**parties), words.level
+    if remark.kind is Kind.NEVER_RUNS and "releases" in remark.details:
+        what, level = f"in containerd {remark.details['releases']} {what}", "warning"
+    return Texts(what, words.next.format(**parties), level)

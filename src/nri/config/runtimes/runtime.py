@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from nri.config.runtimes.config_file import KeyPath
+    from nri.config.runtimes.file_tree import FileTree
     from nri.config.runtimes.reading import Reading
 
 
@@ -35,14 +36,16 @@ class Runtime(NamedTuple):
         name: as `Reading.runtime` has it, and as ids of containers begin ("cri-o://...").
         title: as people write it.
         path: its main configuration file.
-        read: reads the configuration: root folder, release ("" if unknown), its main file if elsewhere.
+        read: reads the configuration: files, release ("" if unknown), its main file if elsewhere.
         keys: a field of `RuntimeNri` -> its key in the file.
         enabled_value: the value of the key for `enabled` that turns NRI on.
         switch_on, allow_connections: what an operator does to turn NRI on, and to let plugins connect.
         program: the executable's name; also the name of the runtime on command lines.
+        packages: its names in distributions.
         installed_paths: files or folders that exist where the runtime is installed.
         unit: the systemd unit.
         release: takes the release out of the output of `PROGRAM --version`; None if no rule depends on it.
+        check_command: arguments with which the program reads its files and exits; "{path}" is the main file.
         cri_sockets: where it listens for the CRI, the usual place first.
         managed_file: None if config-manager does not know how to change this runtime.
     """
@@ -50,14 +53,16 @@ class Runtime(NamedTuple):
     name: str
     title: str
     path: str
-    read: Callable[[str, str, str], Reading]
+    read: Callable[[FileTree, str, str], Reading]
     keys: Mapping[str, str]
     enabled_value: bool
     switch_on: str
     allow_connections: str
     program: str
+    packages: tuple[str, ...] = ()
     installed_paths: tuple[str, ...] = ()
     unit: str = ""
     release: Callable[[str], str] | None = None
+    check_command: tuple[str, ...] = ()
     cri_sockets: tuple[str, ...] = ()
     managed_file: ManagedFile | None = None

@@ -1,8 +1,7 @@
-"""Between the CRI's messages and NRI's: pods, containers, resources.
+"""Convert pods, containers and resources between the CRI's messages and NRI's.
 
-Rules: pure functions. Fields that the other side has no place for come back as a list of what was dropped, never
-silently. Plugins see of a container its OCI spec (a plain dict), and from the request what the spec does not say. Next:
-`nri_messages`, for events; `resources`, for requests and updates; `dropped`, the list.
+Fields without a counterpart are returned as a list, never dropped silently. What plugins see of a container comes from
+its OCI spec, and from the request where the spec has no field for it.
 """
 
 from nri.cri.convert.dropped import Converted, Dropped

@@ -1,7 +1,6 @@
-"""The list of what a conversion could not carry over: the fields that were set, their values, and why.
+"""The fields that a conversion could not carry over, found by comparison with the list of those that it does.
 
-One job: compare what a message holds with the list of fields that a conversion carries. A field that is not listed is
-reported, so one that the CRI gains is never lost in silence. Next: `nri.cri.convert.resources`.
+Unlisted fields are reported, so a new field of the CRI is never lost silently.
 """
 
 from __future__ import annotations
@@ -14,18 +13,16 @@ from google.protobuf.message import Message
 
 from nri.text import plain
 
-__all__ = ["Converted", "Dropped", "left_over"]
-
 T = TypeVar("T")
-_SHOWN = 120  # characters of a value
+_MAX_VALUE_LENGTH = 120
 
 
 class Dropped(NamedTuple):
-    """A field that was set and is not in the result. Its text is one line for people.
+    """A field that was set and is not in the result. `str` is one line for people.
 
     Attributes:
         field: its path in the message that was converted, as ``linux.security_context.no_new_privs``.
-        value: what it held, shortened.
+        value: its value, shortened.
         reason: why it is not carried over.
     """
 
@@ -37,20 +34,20 @@ class Dropped(NamedTuple):
         return f"{self.field} ({self.value}): {self.reason}"
 
     def below(self, path: str) -> Dropped:
-        """The same, of a message at `path` of a bigger one."""
+        """The same field, if its message is the field `path` of a bigger one."""
         return self._replace(field=f"{path}.{self.field}")
 
 
 class Converted(Generic[T]):
-    """The result of a conversion, and what is not in it.
+    """The result of a conversion, with the fields that it lacks.
 
     Args:
-        value: the message that was made.
-        find: finds what is not in it. Called when it is asked for: it costs as much as the conversion itself, and
-            most events of plugins are made without a look at it.
+        value: the resulting message.
+        find: finds the dropped fields. It is called on first use, because it costs as much as the conversion, and most
+            events of plugins never need it.
 
     Attributes:
-        value: the message that was made.
+        value: the resulting message.
     """
 
     __slots__ = ("_dropped", "_find", "value")
@@ -62,14 +59,14 @@ class Converted(Generic[T]):
 
     @property
     def dropped(self) -> tuple[Dropped, ...]:
-        """The fields that were set in what was converted, as it is now, and are not in the value."""
+        """The set fields that the result lacks, found in the original message as it is at the first call."""
         if self._dropped is None:
             self._dropped = tuple(self._find())
         return self._dropped
 
 
 def left_over(message: Message, carried: Collection[str], reason: str) -> list[Dropped]:
-    """The fields that are set in `message` and are neither in `carried` nor below a field of it.
+    """The set fields of `message` that are neither in `carried` nor below a field of it.
 
     An index is written ``[]`` in `carried`: ``mounts[].host_path``.
     """
@@ -82,25 +79,25 @@ def left_over(message: Message, carried: Collection[str], reason: str) -> list[D
 
 def shown(value: object) -> str:
     """A value as a short text on one line."""
-    return plain(str(value), _SHOWN) or "set, and empty"
+    return plain(str(value), _MAX_VALUE_LENGTH) or "set, but empty"
 
 
 def _is_carried(path: str, carried: Collection[str]) -> bool:
-    """Whether a path, or one above it, is in the list."""
+    """Whether a path, or a parent of it, is in `carried`."""
     parts = path.split(".")
     return any(".".join(parts[:count]) in carried for count in range(1, len(parts) + 1))
 
 
 def _leaves(message: Message, above: str) -> Iterator[tuple[str, Any]]:
-    """Each field that is set, with its path; a message that is there and empty counts as one."""
+    """Yield all set fields, with their paths; an empty message counts as one field."""
     for field, value in message.ListFields():
         path = above + field.name
         is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
         if field.message_type is None or is_map:
             yield path, dict(value) if is_map else list(value) if field.is_repeated else value
         elif field.is_repeated:
-            for index, each in enumerate(value):
-                yield from _inside(each, f"{path}[{index}]")
+            for index, message_ in enumerate(value):
+                yield from _inside(message_, f"{path}[{index}]")
         else:
             yield from _inside(value, path)
 

@@ -1,10 +1,7 @@
-"""A pod and a container of the CRI as the messages that plugins get, and a request of the CRI as a part of a spec.
+"""Build the messages of pods and containers that plugins receive from the CRI's requests and OCI specs.
 
-`pod_sandbox` and `container` join the configuration that was asked for, the status, and the OCI spec that was made, a
-plain dict as JSON has it; `describe` fills a Container from a spec; `requested` makes of a request alone what a spec
-would say. Pure. Fields of the spec that NRI does not have are not looked at: they are the runtime's own. Texts of
-enums that the API does not know become its 0, as in the reference. The image's command,
-variables and user, and additions of runtimes, are not in `requested`. Next: `nri.cri.convert.resources`.
+A container's message joins the request's configuration, the CRI's status, and the OCI spec, a plain dict. Unknown texts
+of enums become 0, as in the reference.
 """
 
 from __future__ import annotations
@@ -19,10 +16,7 @@ from nri.cri.convert.resources import from_oci, to_nri
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import RequestError
 
-__all__ = ["STATES", "Spec", "container", "describe", "namespaces", "pod_sandbox", "requested"]
-
-
-#: The CRI's state, NRI's state. The CRI has none for a paused container.
+#: The CRI's state, NRI's state. The CRI has no state for a paused container.
 STATES = {
     pb.CONTAINER_CREATED: m.ContainerState.CONTAINER_CREATED,
     pb.CONTAINER_RUNNING: m.ContainerState.CONTAINER_RUNNING,
@@ -35,7 +29,7 @@ _PROFILES = {
     pb.SecurityProfile.Localhost: m.SecurityProfile.LOCALHOST,
 }
 _SECURITY = "linux.security_context"
-# Most of it reaches plugins by way of the spec: command and args are the process's args, and so on.
+# Most of them reach plugins through the spec: command and args are the process's args, for example.
 _CONTAINER_FIELDS = {
     "metadata.name", "image.image", "image.user_specified_image", "command", "args", "envs[]", "devices[]", "labels",
     "annotations", "mounts[].container_path", "mounts[].host_path", "mounts[].readonly", "mounts[].propagation",
@@ -50,16 +44,16 @@ _NO_CONTAINER = "NRI's Container has no field for it"
 def container(
     status: pb.ContainerStatus, config: pb.ContainerConfig, spec: Spec, *, pod_id: str, pid: int = 0
 ) -> Converted[m.Container]:
-    """Make the message of a container that plugins get.
+    """Build the message of a container.
 
-    `spec` is the whole one: process, mounts, devices, namespaces, resources and the rest come from it. The request's
-    annotations win over the spec's. From `status` come the id, state, times (Unix, nanoseconds), exit and image; the
-    image's digest is `image_ref`, the digest of its configuration `image_id`.
+    `spec` is complete: process, mounts, devices, namespaces and resources come from it. The request's annotations win
+    over the spec's. `status` provides the id, state, times (Unix, nanoseconds), exit and image: `image_ref` is the
+    image's digest, `image_id` the digest of its configuration.
 
     Raises:
-        RequestError: the request has a kind of seccomp profile that is not known here.
+        RequestError: the kind of the request's seccomp profile is unknown.
     """
-    made = m.Container(
+    message = m.Container(
         id=status.id,
         pod_sandbox_id=pod_id,
         name=config.metadata.name,
@@ -79,20 +73,20 @@ def container(
             config_digest=status.image_id,
         ),
     )
-    made.CDI_devices.extend(m.CDIDevice(name=device.name) for device in config.CDI_devices)
-    describe(made, spec)
+    message.CDI_devices.extend(m.CDIDevice(name=device.name) for device in config.CDI_devices)
+    describe(message, spec)
     security = config.linux.security_context
     if security.HasField("seccomp"):
         profile = _PROFILES.get(security.seccomp.profile_type)
         if profile is None:
-            raise RequestError(f"{_SECURITY}.seccomp.profile_type", security.seccomp.profile_type, "is not known")
-        made.linux.seccomp_profile.profile_type = profile
-        made.linux.seccomp_profile.localhost_ref = security.seccomp.localhost_ref
-    return Converted(made, partial(left_over, config, _CONTAINER_FIELDS, _NO_CONTAINER))
+            raise RequestError(f"{_SECURITY}.seccomp.profile_type", security.seccomp.profile_type, "is unknown")
+        message.linux.seccomp_profile.profile_type = profile
+        message.linux.seccomp_profile.localhost_ref = security.seccomp.localhost_ref
+    return Converted(message, partial(left_over, config, _CONTAINER_FIELDS, _NO_CONTAINER))
 
 
 def _reason(status: pb.ContainerStatus) -> str:
-    """Say how a container ended, in containerd's words."""
+    """Containerd's reason for the end of a container."""
     if status.state != pb.CONTAINER_EXITED:
         return ""
     return "Error" if status.exit_code else "Completed"
@@ -108,15 +102,15 @@ _NO_POD = "NRI's PodSandbox has no field for it"
 def pod_sandbox(
     status: pb.PodSandboxStatus, config: pb.PodSandboxConfig, spec: Spec | None = None, *, pid: int = 0
 ) -> Converted[m.PodSandbox]:
-    """Make the message of a pod that plugins get.
+    """Build the message of a pod.
 
-    From `status` come the id, the runtime handler and the addresses, the primary one first. `spec` may be a part of an
-    OCI spec, for a pod without a container of its own; its annotations win over those of the request. Namespaces whose
-    path is gone are the caller's to leave out: this function looks at no file.
+    `status` provides the id, the runtime handler and the addresses, the primary one first. `spec` may be partial, for a
+    pod without a pause container; its annotations win over those of the request. Callers leave out namespaces whose
+    path no longer exists.
     """
     spec = spec or {}
     linux = spec.get("linux") or {}
-    made = m.PodSandbox(
+    message = m.PodSandbox(
         id=status.id,
         name=config.metadata.name,
         uid=config.metadata.uid,
@@ -125,28 +119,28 @@ def pod_sandbox(
         annotations={**config.annotations, **(spec.get("annotations") or {})},
         runtime_handler=status.runtime_handler,
         pid=pid,
-        ips=[ip for ip in (status.network.ip, *(one.ip for one in status.network.additional_ips)) if ip],
+        ips=[ip for ip in (status.network.ip, *(dropped.ip for dropped in status.network.additional_ips)) if ip],
     )
-    made.linux.cgroup_parent = config.linux.cgroup_parent
-    made.linux.cgroups_path = linux.get("cgroupsPath") or ""
-    made.linux.namespaces.extend(namespaces(linux))
-    made.linux.resources.CopyFrom(from_oci(linux.get("resources") or {}).value)
+    message.linux.cgroup_parent = config.linux.cgroup_parent
+    message.linux.cgroups_path = linux.get("cgroupsPath") or ""
+    message.linux.namespaces.extend(namespaces(linux))
+    message.linux.resources.CopyFrom(from_oci(linux.get("resources") or {}).value)
     parts = []
     if config.linux.HasField("overhead"):
-        parts.append(_set_pod(made.linux.pod_overhead, config.linux.overhead, "linux.overhead"))
+        parts.append(_set_pod(message.linux.pod_overhead, config.linux.overhead, "linux.overhead"))
     if config.linux.HasField("resources"):
-        parts.append(_set_pod(made.linux.pod_resources, config.linux.resources, "linux.resources"))
+        parts.append(_set_pod(message.linux.pod_resources, config.linux.resources, "linux.resources"))
     return Converted(
-        made,
-        lambda: [*left_over(config, _POD_FIELDS, _NO_POD), *(one for part in parts for one in part.dropped)],
+        message,
+        lambda: [*left_over(config, _POD_FIELDS, _NO_POD), *(dropped for part in parts for dropped in part.dropped)],
     )
 
 
-def _set_pod(target: m.LinuxResources, asked: pb.LinuxContainerResources, path: str) -> Converted[m.LinuxResources]:
-    """Set a part of the pod's resources."""
-    found = to_nri(asked, path)
-    target.CopyFrom(found.value)
-    return found
+def _set_pod(target: m.LinuxResources, requested: pb.LinuxContainerResources, path: str) -> Converted[m.LinuxResources]:
+    """Set the pod's overhead or resources."""
+    converted = to_nri(requested, path)
+    target.CopyFrom(converted.value)
+    return converted
 
 
 _PROPAGATION = {
@@ -154,7 +148,7 @@ _PROPAGATION = {
     pb.PROPAGATION_HOST_TO_CONTAINER: "rslave",
     pb.PROPAGATION_BIDIRECTIONAL: "rshared",
 }
-#: Of the CRI's message; object and key of the spec's.
+#: Field of the CRI's message; object and key in the spec.
 _RESOURCES = (
     ("cpu_shares", "cpu", "shares"),
     ("cpu_quota", "cpu", "quota"),
@@ -167,15 +161,18 @@ _RESOURCES = (
 
 
 def requested(config: pb.ContainerConfig) -> Spec:
-    """Make a spec of a container's configuration alone: arguments, variables, user, mounts, resources, OOM score."""
+    """Build a spec from the request alone: arguments, variables, user, mounts, resources, OOM score.
+
+    It lacks the image's command, variables and user, and whatever a runtime adds.
+    """
     security = config.linux.security_context
     process: dict[str, Any] = {
         "args": [*config.command, *config.args],
-        "env": [f"{each.key}={each.value.decode(errors='replace')}" for each in config.envs],
+        "env": [f"{variable.key}={variable.value.decode(errors='replace')}" for variable in config.envs],
         "user": {
             "uid": max(security.run_as_user.value, 0),
             "gid": max(security.run_as_group.value, 0),
-            "additionalGids": [each for each in security.supplemental_groups if each >= 0],
+            "additionalGids": [gid for gid in security.supplemental_groups if gid >= 0],
         },
         "oomScoreAdj": config.linux.resources.oom_score_adj,
     }
@@ -195,17 +192,19 @@ def requested(config: pb.ContainerConfig) -> Spec:
     return {"process": process, "mounts": mounts, "linux": {"resources": _resources(config.linux.resources)}}
 
 
-def _resources(asked: pb.LinuxContainerResources) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+def _resources(requested: pb.LinuxContainerResources) -> dict[str, Any]:
+    resources: dict[str, Any] = {}
     for name, part, key in _RESOURCES:
-        value = getattr(asked, name)
+        value = getattr(requested, name)
         if value and not (key in ("shares", "period") and value < 0):
-            made.setdefault(part, {})[key] = value
-    if asked.hugepage_limits:
-        made["hugepageLimits"] = [{"pageSize": each.page_size, "limit": each.limit} for each in asked.hugepage_limits]
-    if asked.unified:
-        made["unified"] = dict(asked.unified)
-    return made
+            resources.setdefault(part, {})[key] = value
+    if requested.hugepage_limits:
+        resources["hugepageLimits"] = [
+            {"pageSize": limit.page_size, "limit": limit.limit} for limit in requested.hugepage_limits
+        ]
+    if requested.unified:
+        resources["unified"] = dict(requested.unified)
+    return resources
 
 
 #: An OCI runtime spec, or a part of one.
@@ -217,18 +216,18 @@ HOOKS = {
 }  # fmt: skip
 
 
-def describe(made: m.Container, spec: Spec) -> None:
-    """Set in `made` all that the spec says."""
+def describe(message: m.Container, spec: Spec) -> None:
+    """Set every field of `message` that the spec provides."""
     process = spec.get("process") or {}
-    made.args.extend(process.get("args") or ())
-    made.env.extend(process.get("env") or ())
+    message.args.extend(process.get("args") or ())
+    message.env.extend(process.get("env") or ())
     user = process.get("user") or {}
-    made.user.uid, made.user.gid = user.get("uid", 0), user.get("gid", 0)
-    made.user.additional_gids.extend(user.get("additionalGids") or ())
+    message.user.uid, message.user.gid = user.get("uid", 0), user.get("gid", 0)
+    message.user.additional_gids.extend(user.get("additionalGids") or ())
     for limit in process.get("rlimits") or ():
-        made.rlimits.add(type=limit["type"], hard=limit["hard"], soft=limit["soft"])
+        message.rlimits.add(type=limit["type"], hard=limit["hard"], soft=limit["soft"])
     for mount in spec.get("mounts") or ():
-        made.mounts.add(
+        message.mounts.add(
             destination=mount["destination"],
             type=mount.get("type") or "",
             source=mount.get("source") or "",
@@ -236,64 +235,66 @@ def describe(made: m.Container, spec: Spec) -> None:
         )
     for field, key in HOOKS.items():
         for hook in (spec.get("hooks") or {}).get(key) or ():
-            added = getattr(made.hooks, field).add(
+            added = getattr(message.hooks, field).add(
                 path=hook["path"], args=hook.get("args") or (), env=hook.get("env") or ()
             )
             put(added, "timeout", hook.get("timeout"))
-    _linux(made.linux, spec.get("linux") or {}, process)
+    _linux(message.linux, spec.get("linux") or {}, process)
 
 
-def _linux(made: m.LinuxContainer, linux: Spec, process: Spec) -> None:
-    made.namespaces.extend(namespaces(linux))
+def _linux(message: m.LinuxContainer, linux: Spec, process: Spec) -> None:
+    message.namespaces.extend(namespaces(linux))
     for device in linux.get("devices") or ():
-        added = made.devices.add(
+        added = message.devices.add(
             path=device["path"], type=device["type"], major=device.get("major", 0), minor=device.get("minor", 0)
         )
         for field, key in (("file_mode", "fileMode"), ("uid", "uid"), ("gid", "gid")):
             put(added, field, device.get(key))
-    made.resources.CopyFrom(from_oci(linux.get("resources") or {}).value)
-    made.cgroups_path = linux.get("cgroupsPath") or ""
-    made.sysctl.update(linux.get("sysctl") or {})
+    message.resources.CopyFrom(from_oci(linux.get("resources") or {}).value)
+    message.cgroups_path = linux.get("cgroupsPath") or ""
+    message.sysctl.update(linux.get("sysctl") or {})
     for host, device in (linux.get("netDevices") or {}).items():
-        made.net_devices[host].name = (device or {}).get("name") or ""
-    put(made, "oom_score_adj", process.get("oomScoreAdj"))
+        message.net_devices[host].name = (device or {}).get("name") or ""
+    put(message, "oom_score_adj", process.get("oomScoreAdj"))
     if seccomp := linux.get("seccomp"):
-        _seccomp(made.seccomp_policy, seccomp)
+        _seccomp(message.seccomp_policy, seccomp)
     if rdt := linux.get("intelRdt"):
-        put(made.rdt, "clos_id", rdt.get("closID"))
-        put(made.rdt, "schemata", rdt.get("schemata"))
-        put(made.rdt, "enable_monitoring", rdt.get("enableMonitoring"))
+        put(message.rdt, "clos_id", rdt.get("closID"))
+        put(message.rdt, "schemata", rdt.get("schemata"))
+        put(message.rdt, "enable_monitoring", rdt.get("enableMonitoring"))
     if priority := process.get("ioPriority"):
-        made.io_priority.priority = priority.get("priority", 0)
-        setattr(made.io_priority, "class", _number(m.IOPrioClass, priority.get("class")))
+        message.io_priority.priority = priority.get("priority", 0)
+        setattr(message.io_priority, "class", _number(m.IOPrioClass, priority.get("class")))
     if scheduler := process.get("scheduler"):
-        _scheduler(made.scheduler, scheduler)
+        _scheduler(message.scheduler, scheduler)
 
 
 def namespaces(linux: Spec) -> list[m.LinuxNamespace]:
-    """The namespaces of a spec's ``linux``."""
-    return [m.LinuxNamespace(type=each["type"], path=each.get("path") or "") for each in linux.get("namespaces") or ()]
+    """The namespaces in a spec's ``linux``."""
+    return [
+        m.LinuxNamespace(type=entry["type"], path=entry.get("path") or "") for entry in linux.get("namespaces") or ()
+    ]
 
 
-def _seccomp(made: m.LinuxSeccomp, policy: Spec) -> None:
-    made.default_action = policy.get("defaultAction", "")
-    put(made, "default_errno", policy.get("defaultErrnoRet"))
-    made.architectures.extend(policy.get("architectures") or ())
-    made.flags.extend(policy.get("flags") or ())
-    made.listener_path = policy.get("listenerPath") or ""
-    made.listener_metadata = policy.get("listenerMetadata") or ""
+def _seccomp(message: m.LinuxSeccomp, policy: Spec) -> None:
+    message.default_action = policy.get("defaultAction", "")
+    put(message, "default_errno", policy.get("defaultErrnoRet"))
+    message.architectures.extend(policy.get("architectures") or ())
+    message.flags.extend(policy.get("flags") or ())
+    message.listener_path = policy.get("listenerPath") or ""
+    message.listener_metadata = policy.get("listenerMetadata") or ""
     for call in policy.get("syscalls") or ():
-        added = made.syscalls.add(names=call.get("names") or (), action=call["action"])
+        added = message.syscalls.add(names=call.get("names") or (), action=call["action"])
         put(added, "errno_ret", call.get("errnoRet"))
         for arg in call.get("args") or ():
             added.args.add(index=arg["index"], value=arg["value"], value_two=arg.get("valueTwo") or 0, op=arg["op"])
 
 
-def _scheduler(made: m.LinuxScheduler, scheduler: Spec) -> None:
-    made.policy = _number(m.LinuxSchedulerPolicy, scheduler.get("policy"))
+def _scheduler(message: m.LinuxScheduler, scheduler: Spec) -> None:
+    message.policy = _number(m.LinuxSchedulerPolicy, scheduler.get("policy"))
     for field in ("nice", "priority", "runtime", "deadline", "period"):
-        setattr(made, field, scheduler.get(field) or 0)
-    made.flags.extend(_number(m.LinuxSchedulerFlag, flag) for flag in scheduler.get("flags") or ())
+        setattr(message, field, scheduler.get(field) or 0)
+    message.flags.extend(_number(m.LinuxSchedulerFlag, flag) for flag in scheduler.get("flags") or ())
 
 
 def _number(enum: Any, name: str | None) -> Any:

@@ -1,9 +1,6 @@
-"""Resources of a container in three languages: the CRI's, NRI's, and the OCI spec's.
+"""Convert container resources between the CRI and NRI (`to_nri`, `to_cri`), and from an OCI spec (`from_oci`).
 
-One job: three functions, `to_nri` and `to_cri` between the CRI and NRI, and `from_oci` from a spec's
-``linux.resources``; the way back into a spec is `nri.oci`'s. Rules: in the CRI 0 and an empty text mean "not set";
-shares, quota, period and memory limit of a request are always there for plugins, 0 where the kubelet set none,
-because plugins count on it. Swap is carried over, which containerd does not. Next: `nri.cri.convert.nri_messages`.
+In the CRI 0 and an empty text mean "not set". Swap is carried over, which containerd does not do.
 """
 
 from __future__ import annotations
@@ -16,13 +13,12 @@ from nri.cri.convert.dropped import Converted, Dropped, left_over, shown
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import RequestError
 
-__all__ = ["from_oci", "to_cri", "to_nri"]
-
 NOT_IN_NRI = "NRI's resources have no field for it"
 NOT_IN_CRI = "the CRI's resources have no field for it"
 _INT64_MAX = 2**63 - 1
 
-#: Of the CRI's message; object and field of NRI's; whether it is there for plugins even if it is 0.
+#: Field of the CRI's message; object and field of NRI's; whether it is set even if it is 0. Plugins rely on shares,
+#: quota, period and memory limit being set.
 SCALARS = (
     ("cpu_period", "cpu", "period", True),
     ("cpu_quota", "cpu", "quota", True),
@@ -46,94 +42,97 @@ OCI_FIELDS = {
 }  # fmt: skip
 
 
-def to_nri(asked: pb.LinuxContainerResources, path: str = "") -> Converted[m.LinuxResources]:
-    """The resources of a request, for plugins. The OOM score is no resource in NRI, and is dropped if it is set.
+def to_nri(requested: pb.LinuxContainerResources, path: str = "") -> Converted[m.LinuxResources]:
+    """Convert the resources of a request for plugins. NRI has no OOM score here, so it is dropped if it is set.
 
-    `path` is the place of `asked` in the request, for the names of fields in what was dropped.
+    `path` is the path of `requested` in the request, for the names of dropped fields.
 
     Raises:
-        RequestError: a value is negative where NRI has none.
+        RequestError: a value is negative, and NRI's field is unsigned.
     """
-    made = m.LinuxResources()
-    made.cpu.SetInParent()
-    made.memory.SetInParent()
+    resources = m.LinuxResources()
+    resources.cpu.SetInParent()
+    resources.memory.SetInParent()
     for field, part, name, always in SCALARS:
-        value = getattr(asked, field)
+        value = getattr(requested, field)
         if value or always:
             try:
-                put(getattr(made, part), name, value)
+                put(getattr(resources, part), name, value)
             except ValueError:
                 raise RequestError(f"{path}.{field}" if path else field, value, "is negative") from None
     for field, name in CPUSETS:
-        setattr(made.cpu, name, getattr(asked, field))
-    for limit in asked.hugepage_limits:
-        made.hugepage_limits.add(page_size=limit.page_size, limit=limit.limit)
-    made.unified.update(asked.unified)
-    return Converted(made, lambda: [one.below(path) if path else one for one in left_over(asked, _CARRIED, NOT_IN_NRI)])
+        setattr(resources.cpu, name, getattr(requested, field))
+    for limit in requested.hugepage_limits:
+        resources.hugepage_limits.add(page_size=limit.page_size, limit=limit.limit)
+    resources.unified.update(requested.unified)
+    return Converted(
+        resources,
+        lambda: [dropped.below(path) if path else dropped for dropped in left_over(requested, _CARRIED, NOT_IN_NRI)],
+    )
 
 
 def to_cri(
-    wanted: m.LinuxResources, base: pb.LinuxContainerResources | None = None
+    resources: m.LinuxResources, base: pb.LinuxContainerResources | None = None
 ) -> Converted[pb.LinuxContainerResources]:
-    """Resources that plugins want, for a runtime that speaks the CRI: `base` with all that is set in `wanted` over it.
+    """Convert resources of plugins for a runtime that speaks the CRI: `base`, overwritten by what `resources` sets.
 
-    `base` is the request, or what the container has: what NRI does not know (the OOM score) comes from there.
+    `base` is the request, or the container's current resources; fields that NRI lacks (the OOM score) come from it.
     """
-    made = pb.LinuxContainerResources()
+    request = pb.LinuxContainerResources()
     if base is not None:
-        made.CopyFrom(base)
-    too_much: list[Dropped] = []
+        request.CopyFrom(base)
+    out_of_range: list[Dropped] = []
     for field, part, name, _ in SCALARS:
-        value = get(getattr(wanted, part), name)
+        value = get(getattr(resources, part), name)
         if value is None:
             continue
         if value > _INT64_MAX:
-            too_much.append(Dropped(f"{part}.{name}", shown(value), "more than the CRI can say"))
+            out_of_range.append(Dropped(f"{part}.{name}", shown(value), "exceeds the range of the CRI's field"))
             continue
-        setattr(made, field, value)
+        setattr(request, field, value)
     for field, name in CPUSETS:
-        if value := getattr(wanted.cpu, name):
-            setattr(made, field, value)
-    known = {limit.page_size: limit for limit in made.hugepage_limits}
-    for limit in wanted.hugepage_limits:
-        if limit.page_size not in known:
-            known[limit.page_size] = made.hugepage_limits.add(page_size=limit.page_size)
-        known[limit.page_size].limit = limit.limit
-    made.unified.update(wanted.unified)
-    return Converted(made, lambda: [*left_over(wanted, _carried_to_cri(), NOT_IN_CRI), *too_much])
+        if value := getattr(resources.cpu, name):
+            setattr(request, field, value)
+    limits = {limit.page_size: limit for limit in request.hugepage_limits}
+    for limit in resources.hugepage_limits:
+        if limit.page_size not in limits:
+            limits[limit.page_size] = request.hugepage_limits.add(page_size=limit.page_size)
+        limits[limit.page_size].limit = limit.limit
+    request.unified.update(resources.unified)
+    return Converted(request, lambda: [*left_over(resources, _carried_to_cri(), NOT_IN_CRI), *out_of_range])
 
 
 def _carried_to_cri() -> set[str]:
     fields = {f"{part}.{name}" for _, part, name, _ in SCALARS} | {f"cpu.{name}" for _, name in CPUSETS}
-    # `cpu` and `memory` that are there and empty say nothing, so nothing is lost with them.
+    # A set but empty `cpu` or `memory` has no content, so nothing is lost with it.
     return fields | {"hugepage_limits[]", "unified"}
 
 
 def from_oci(resources: dict[str, Any]) -> Converted[m.LinuxResources]:
-    """The ``linux.resources`` of a spec, for plugins. Block I/O and RDT are never made classes again."""
-    made = m.LinuxResources()
+    """Convert the ``linux.resources`` of a spec for plugins. Block-I/O and RDT settings are not mapped to classes."""
+    message = m.LinuxResources()
     unknown = {key: value for key, value in resources.items() if value}
     for part, fields in OCI_FIELDS.items():
         source = unknown.pop(part, {})
-        known = {key: name for name, key in fields.items()}
+        names = {key: name for name, key in fields.items()}
         for key, value in source.items():
-            if key in known:
-                put(getattr(made, part), known[key], value)
+            if key in names:
+                put(getattr(message, part), names[key], value)
             elif part == "cpu" and key in ("cpus", "mems"):
-                setattr(made.cpu, key, value or "")
+                setattr(message.cpu, key, value or "")
             elif value is not None:
                 unknown[f"{part}.{key}"] = value
         if part in resources and resources[part] is not None:
-            getattr(made, part).SetInParent()
+            getattr(message, part).SetInParent()
     if resources.get("pids") is not None:
-        made.pids.limit = (unknown.pop("pids", None) or {}).get("limit") or 0
+        message.pids.limit = (unknown.pop("pids", None) or {}).get("limit") or 0
     for limit in unknown.pop("hugepageLimits", ()):
-        made.hugepage_limits.add(page_size=limit.get("pageSize", ""), limit=limit.get("limit", 0))
-    made.unified.update(unknown.pop("unified", {}))
+        message.hugepage_limits.add(page_size=limit.get("pageSize", ""), limit=limit.get("limit", 0))
+    message.unified.update(unknown.pop("unified", {}))
     for rule in unknown.pop("devices", ()):
-        added = made.devices.add(
+        added = message.devices.add(
             allow=bool(rule.get("allow")), type=rule.get("type") or "", access=rule.get("access") or ""
         )
         for name in ("major", "minor"):
             put(added, name, rule.get(name))
-    return Converted(made, lambda: [Dropped(key, shown(value), NOT_IN_NRI) for key, value in unknown.items()])
+    return Converted(message, lambda: [Dropped(key, shown(value), NOT_IN_NRI) for key, value in unknown.items()])

@@ -1,1 +1,1 @@
-"""Generated CRI messages; see `proto/k8s.io`. Never edited: `tools/generate_cri.py`."""
+"""Messages of the CRI, generated from `proto/k8s.io` by `tools/generate_cri.py`. Do not edit them."""

@@ -1,7 +1,4 @@
-"""The circumstances of one call, portions of streams, and filters of lists.
-
-The server makes one `Call` for each gRPC call. All conditions of a filter have to be met; an empty one is always met.
-"""
+"""The context of a call, and helpers for streams and for the filters of lists."""
 
 from __future__ import annotations
 
@@ -9,45 +6,43 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-__all__ = ["CHUNK", "Call", "chunks", "end_event", "has_labels", "matches_id"]
-
-#: Items in one message of a stream: some 2 KiB each, so a message stays far below 16 MiB.
-CHUNK = 500
+#: The most items in one message of a stream: at about 2 KiB each, a message stays far below 16 MiB.
+MAX_ITEMS = 500
 
 T = TypeVar("T")
 
 
 class Call(Protocol):
-    """One call that is being answered."""
+    """The context of one gRPC call that is being answered."""
 
     def time_left(self) -> float | None:
-        """The seconds that the client still waits; None for as long as it takes."""
+        """The seconds until the client's deadline; None without a deadline."""
 
     def metadata(self, key: str) -> bytes:
-        """The value that the client sent beside the request under a key that ends in ``-bin``; empty for none."""
+        """The client's metadata under a key that ends in ``-bin``; empty if there is none."""
 
     def on_end(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called when the call ends, also because the client has gone; at once if it has already."""
+        """Call `callback` when the call ends, for any reason; at once if it has already ended."""
 
 
 def end_event(call: Call) -> threading.Event:
-    """An event that is set when the call ends, also because the client has gone: what waits for long looks at it."""
+    """An event that is set when the call ends, for any reason; long waits end with it."""
     end = threading.Event()
     call.on_end(end.set)
     return end
 
 
 def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """The items in portions for the messages of a stream; one that is empty if there are none."""
-    for begin in range(0, len(items) or 1, CHUNK):
-        yield items[begin : begin + CHUNK]
+    """The items in portions for the messages of a stream; without items, one empty portion."""
+    for begin in range(0, len(items) or 1, MAX_ITEMS):
+        yield items[begin : begin + MAX_ITEMS]
 
 
 def matches_id(identity: str, prefix: str) -> bool:
-    """Whether an id is, or begins with, the one that a filter has."""
+    """Whether an id starts with a filter's id; an empty one matches every id."""
     return identity.startswith(prefix)
 
 
 def has_labels(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
-    """Whether all labels of a selector are there with their values."""
+    """Whether the labels include those of a selector; an empty one matches all labels."""
     return all(labels.get(key) == value for key, value in selector.items())

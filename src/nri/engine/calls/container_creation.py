@@ -1,8 +1,7 @@
-"""CreateContainer: root file system, OCI spec, plugin adjustments, and the process that waits to be started.
+"""CreateContainer: create the root file system, the OCI spec with plugin adjustments, and the waiting process.
 
-Each step has its undo next to it, and a step that fails takes back those before it. Plugins see the whole spec, with
-the final id, before the OCI runtime knows the container; they are notified if it is not created in the end. Names in a
-request are looked up here: paths of images are opened below the image's root, profiles below the operator's folder.
+Each step has its undo next to it; if a step fails, the earlier ones are undone. Plugins see the complete spec and the
+final id before the OCI runtime knows the container, and are notified if the creation fails later.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ from nri.engine.spec import (
     check_path,
     container_spec,
     find_account,
+    requested_user,
     stop_signal,
-    wanted_user,
 )
 from nri.engine.spec.namespaces import FIELD, id_mappings
 from nri.engine.spec.resources import cgroups_path
@@ -50,13 +49,11 @@ from nri.errors import RequestError
 from nri.host.root import open_below
 from nri.oci import MountTable
 
-__all__ = ["ContainerCreation", "image_config"]
-
 _log = logging.getLogger(__name__)
 
 
 class ContainerCreation:
-    """Creates containers, and takes away what they consist of."""
+    """Creates containers, and dismantles them."""
 
     def __init__(self, parts: Parts, pod_steps: PodSteps) -> None:
         self._inventory, self._machinery, self._processes = parts.inventory, parts.machinery, parts.processes
@@ -72,14 +69,14 @@ class ContainerCreation:
         return pb.CreateContainerResponse(container_id=self.create(request.pod_sandbox_id, config))
 
     def create(self, pod_id: str, config: pb.ContainerConfig) -> str:
-        """Create a container in a pod that is ready; returns its id. Raises RequestError, NriError."""
+        """Create a container in a ready pod; returns its id. Raises RequestError, NriError."""
         pod = self._inventory.pod(pod_id)
         with pod.request_lock:
             next_pod_state(pod.id, pod.record.state, "create a container")
             self._machinery.handler(pod.record.runtime_handler)
             image = self._machinery.images.get(config.image.image)
             settings = image_config(image)
-            account = find_account(wanted_user(config, settings), *self._machinery.images.accounts(image))
+            account = find_account(requested_user(config, settings), *self._machinery.images.accounts(image))
             container = self._new_entry(pod, config, image, settings)
             with Undo(f"container {container.id}") as undo:
                 undo.step("record", lambda: self._inventory.add(container), lambda: self._inventory.drop(container))
@@ -90,14 +87,14 @@ class ContainerCreation:
                     "root", lambda: self.mount_root(pod, container, image), lambda: self.unmount_root(container)
                 )
                 container.spec = self._spec(pod, container, settings, account, folders)
-                with self._domain.block():  # no plugin joins between the plugins' answer and the container's existence
+                with self._domain.block():  # no plugin may join between the plugins' answer and the new container
                     self._create_process(pod, container, undo)
         self._exit_handler.watch(container)
         self._events.publish(container, pb.CONTAINER_CREATED_EVENT)
         return container.id
 
     def _create_process(self, pod: PodEntry, container: ContainerEntry, undo: Undo) -> None:
-        """Ask plugins, apply their answer to the spec, and have conmon and the OCI runtime create the container."""
+        """Create a container's process, by conmon and the OCI runtime, from the spec as plugins adjust it."""
         messages = self._domain.messages(pod, container)
         reply = undo.step(
             "NRI", lambda: self._domain.create(container, messages), lambda: self._domain.undo_create(container)
@@ -118,7 +115,7 @@ class ContainerCreation:
         self._domain.post_create(container, messages)
 
     def dismantle(self, container: ContainerEntry) -> None:
-        """Take away all that a container consists of, as far as it exists. Raises EngineError, OSError."""
+        """Remove every existing part of a container. Raises EngineError, OSError."""
         if CLEARED not in container.record.done:
             self._processes.remove(container)
         self.unmount_root(container)
@@ -129,11 +126,11 @@ class ContainerCreation:
     def _new_entry(
         self, pod: PodEntry, config: pb.ContainerConfig, image: Image, settings: ImageConfig
     ) -> ContainerEntry:
-        """The entry of a container that does not exist yet. Raises RequestError for an impossible configuration."""
+        """The entry of a container to create. Raises RequestError for an invalid configuration."""
         if not config.metadata.name:
             raise RequestError("metadata.name", "", "is required")
         if config.log_path.startswith("/") or ".." in config.log_path.split("/"):
-            raise RequestError("log_path", config.log_path, "leads out of the pod's log folder")
+            raise RequestError("log_path", config.log_path, "must be inside the pod's log folder")
         path = log_path(pod, config)
         check_path("log_path", path)
         identity = new_id()
@@ -161,7 +158,7 @@ class ContainerCreation:
     def _spec(
         self, pod: PodEntry, container: ContainerEntry, image: ImageConfig, account: Account, folders: dict[int, str]
     ) -> dict[str, Any]:
-        """The OCI spec before plugins. Raises RequestError, InvalidRequest, SpecError."""
+        """The OCI spec without the plugins' adjustment. Raises RequestError, InvalidRequest, SpecError."""
         record = container.record
         config, options = self.spec_options(pod, container, account, folders)
         result = container_spec(self._pod_steps.spec_pod(pod), config, image, options)
@@ -175,7 +172,7 @@ class ContainerCreation:
     def spec_options(
         self, pod: PodEntry, container: ContainerEntry, account: Account, folders: dict[int, str]
     ) -> tuple[pb.ContainerConfig, Options]:
-        """The request with its paths resolved, and what the spec needs besides. Raises RequestError, InvalidRequest."""
+        """The request with resolved paths, and the other inputs of the spec. Raises RequestError, InvalidRequest."""
         config, record = copy.deepcopy(container.config), container.record
         _resolve_mounts(config)
         settings = self._machinery.config.containers
@@ -195,7 +192,7 @@ class ContainerCreation:
         )
 
     def _target_pid_namespace(self, pod: PodEntry, config: pb.ContainerConfig) -> str:
-        """The process namespace of the container that the request names; "" unless that one runs in this pod."""
+        """The process namespace of the container that the request targets; "" unless it runs in this pod."""
         security = config.linux.security_context
         options = security.namespace_options if security.HasField("namespace_options") else None
         if options is None or options.pid != pb.TARGET or not options.target_id:
@@ -207,9 +204,9 @@ class ContainerCreation:
     # --- root file systems ---
 
     def mount_root(self, pod: PodEntry, container: ContainerEntry, image: Image) -> dict[int, str]:
-        """Mount the container's root and the images among its mounts, and put both into its record.
+        """Mount the container's root and its image mounts, and note both in its record.
 
-        Returns the folder of each image by the mount's place in the request. Raises NotFound, EngineError,
+        Returns the folder of each mounted image by its index in the request's mounts. Raises NotFound, EngineError,
         RequestError.
         """
         images, mapping = self._machinery.images, _mapping(pod, container.config)
@@ -217,60 +214,60 @@ class ContainerCreation:
         container.record.mounts = [to_json(mount) for mount in container.config.mounts]
         folders = {}
         for index, name, mount in _image_mounts(container.config):
-            mounted = images.get(name)
-            container.record.mounts[index]["image"]["image_ref"] = mounted.id
-            root = images.mount(mounted, _image_mount_name(container.id, index), mapping)
+            mounted_image = images.get(name)
+            container.record.mounts[index]["image"]["image_ref"] = mounted_image.id
+            root = images.mount(mounted_image, _image_mount_name(container.id, index), mapping)
             folders[index] = _sub_path(root, mount, index)
         return folders
 
     def unmount_root(self, container: ContainerEntry) -> None:
-        """Unmount the root and the images; those that are not mounted are no error. Raises OSError, EngineError."""
+        """Unmount the root and the mounted images, as far as they are mounted. Raises OSError, EngineError."""
         for index, _, _ in _image_mounts(container.config):
             self._machinery.images.unmount(_image_mount_name(container.id, index))
         self._machinery.images.unmount(container.id)
 
 
 def image_config(image: Image) -> ImageConfig:
-    """The image's settings as specs take them."""
+    """The image's settings for OCI specs."""
     return ImageConfig(image.entrypoint, image.cmd, image.env, image.working_dir, image.user, image.stop_signal)
 
 
 def log_path(pod: PodEntry, config: pb.ContainerConfig) -> str:
-    """The path of a container's log; "" for none."""
+    """The path of a container's log; "" if it has none."""
     folder = pod.config.log_directory
     return os.path.join(folder, config.log_path) if folder and config.log_path else ""
 
 
-def _note_left_out(container: ContainerEntry, wanted: m.LinuxResources, left_out: list[str]) -> list[UpdateResult]:
-    """Log what of an adjustment this machine cannot do; the result keeps it for `nri why`."""
+def _note_left_out(container: ContainerEntry, requested: m.LinuxResources, left_out: list[str]) -> list[UpdateResult]:
+    """Log the parts of an adjustment that this machine does not support; return the result for `nri why`."""
     if not left_out:
         return []
     for line in left_out:
         _log.info("container %s: a plugin's adjustment is left out: %s", container.id, line)
-    result = result_of(container.id, wanted)
+    result = result_of(container.id, requested)
     mark_unsupported(result, reasons_of(left_out))
     return [result]
 
 
 def _mapping(pod: PodEntry, config: pb.ContainerConfig) -> Mapping | None:
-    """The mapping of a container's ids, if they are mapped: that of its pod. Raises RequestError."""
-    own, pods = config.linux.security_context, pod.config.linux.security_context
-    options = (own if own.HasField("namespace_options") else pods).namespace_options
-    mapped = id_mappings(options)
-    if mapped != id_mappings(pods.namespace_options):
-        raise RequestError(f"{FIELD}.userns_options", str(options.userns_options).strip(), "is not as the pod's")
-    if not mapped:
+    """The ID mapping of a container, which has to be its pod's; None without one. Raises RequestError."""
+    security, pods = config.linux.security_context, pod.config.linux.security_context
+    options = (security if security.HasField("namespace_options") else pods).namespace_options
+    mappings = id_mappings(options)
+    if mappings != id_mappings(pods.namespace_options):
+        raise RequestError(f"{FIELD}.userns_options", str(options.userns_options).strip(), "differs from the pod's")
+    if not mappings:
         return None
-    (uids,), (gids,) = mapped["uidMappings"], mapped["gidMappings"]
+    (uids,), (gids,) = mappings["uidMappings"], mappings["gidMappings"]
     namespace = Path(pod.record.namespace_paths["user"])
     return Mapping(namespace, uids["hostID"], gids["hostID"], uids["size"], gids["size"])
 
 
 def _image_mounts(config: pb.ContainerConfig) -> list[tuple[int, str, pb.Mount]]:
-    """The mounts of a request whose source is an image: place, the image's name, the mount."""
+    """The mounts of a request whose source is an image, as index, image name and mount."""
     rows = [(index, mount) for index, mount in enumerate(config.mounts) if mount.HasField("image")]
-    named = [(index, mount.image.image_ref or mount.image.image, mount) for index, mount in rows]
-    return [row for row in named if row[1]]
+    mounts = [(index, mount.image.image_ref or mount.image.image, mount) for index, mount in rows]
+    return [row for row in mounts if row[1]]
 
 
 def _image_mount_name(container_id: str, index: int) -> str:
@@ -278,12 +275,12 @@ def _image_mount_name(container_id: str, index: int) -> str:
 
 
 def _sub_path(root: Path, mount: pb.Mount, index: int) -> str:
-    """The folder of a mounted image that the request names; links in the image do not lead out of it."""
+    """The requested folder of a mounted image; symbolic links cannot leave the image."""
     if not mount.image_sub_path:
         return str(root)
     field = f"mounts[{index}].image_sub_path"
     if mount.image_sub_path.startswith("/") or ".." in mount.image_sub_path.split("/"):
-        raise RequestError(field, mount.image_sub_path, "leads out of the image")
+        raise RequestError(field, mount.image_sub_path, "must be inside the image")
     try:
         descriptor = open_below(root, mount.image_sub_path, os.O_PATH)
     except OSError as error:
@@ -295,10 +292,10 @@ def _sub_path(root: Path, mount: pb.Mount, index: int) -> str:
 
 
 def _resolve_mounts(config: pb.ContainerConfig) -> None:
-    """Follow links in the host's paths, and create missing folders, as every runtime does."""
+    """Resolve symbolic links in the host's paths, and create missing folders, as every runtime does."""
     for index, mount in enumerate(config.mounts):
         if not mount.host_path.startswith("/"):
-            continue  # refused by the spec's own check
+            continue  # validating the spec rejects it
         try:
             if not os.path.exists(mount.host_path):
                 os.makedirs(mount.host_path, exist_ok=True)
@@ -308,9 +305,9 @@ def _resolve_mounts(config: pb.ContainerConfig) -> None:
 
 
 def _host_propagation() -> Callable[[str], str | None]:
-    """A function that reports how the mount under a host path spreads; its first call reads the mount table.
+    """Return a function for the propagation of the mount at a host path; its first call reads the mount table.
 
-    The table grows with the pods of the node, and most containers have no mount that depends on it.
+    The table grows with the node's pods, and most containers have no mount that depends on it.
     """
     table = functools.cache(MountTable.of_host)
     return lambda path: table().propagation(path)

@@ -1,7 +1,4 @@
-"""StopContainer and RemoveContainer.
-
-Neither fails for a container that does not exist. A stop does not wait for other calls on the container.
-"""
+"""StopContainer and RemoveContainer. Neither fails for a container that does not exist."""
 
 from __future__ import annotations
 
@@ -16,8 +13,6 @@ from nri.engine.state import ContainerState
 from nri.engine.support.errors import EngineError, NotFound
 from nri.threads import run_all
 
-__all__ = ["ContainerRemoval"]
-
 
 class ContainerRemoval:
     """Stops and removes containers."""
@@ -27,28 +22,29 @@ class ContainerRemoval:
         self._events, self._creation = parts.events, creation
 
     def stop_container(self, request: pb.StopContainerRequest, call: Call) -> pb.StopContainerResponse:
-        """Ask a container to end, and kill it after the timeout, unless the client has gone by then."""
+        """Stop a container: signal it, and kill it after the timeout, unless the client has gone by then."""
         self.stop(request.container_id, max(request.timeout, 0), end_event(call))
         return pb.StopContainerResponse()
 
     def remove_container(self, request: pb.RemoveContainerRequest, call: Call) -> pb.RemoveContainerResponse:
-        """Remove a container, killed if it still runs."""
+        """Remove a container; a running one is killed first."""
         self.remove(request.container_id)
         return pb.RemoveContainerResponse()
 
-    def stop(self, prefix: str, timeout_s: float = 0.0, gone: threading.Event | None = None) -> None:
-        """Send a container its stop signal and, after `timeout_s` seconds, SIGKILL. Calling it again has no effect.
+    def stop(self, prefix: str, timeout_s: float = 0.0, client_gone: threading.Event | None = None) -> None:
+        """Send a container its stop signal, and SIGKILL after `timeout_s` seconds. Calling it again has no effect.
 
-        Raises EngineError if it does not end, or if the caller is `gone` before SIGKILL.
+        It does not wait for other calls on the container. EngineError if the container does not end, or if the caller
+        is `client_gone` before SIGKILL.
         """
         try:
             container = self._inventory.container(prefix)
         except NotFound:
             return
-        self._processes.stop(container, timeout_s, gone)
+        self._processes.stop(container, timeout_s, client_gone)
 
     def remove(self, prefix: str) -> None:
-        """Remove a container, stopped by force if it runs. Calling it again has no effect. Raises EngineError."""
+        """Remove a container, killed if it runs. Calling it again has no effect. Raises EngineError."""
         try:
             container = self._inventory.container(prefix)
         except NotFound:
@@ -67,7 +63,7 @@ class ContainerRemoval:
         self._events.publish(container, pb.CONTAINER_DELETED_EVENT)
 
     def end_all(self, pod_id: str, *, remove: bool) -> None:
-        """Stop or remove all containers of a pod by force, at the same time. Raises the first error."""
+        """Kill or remove all containers of a pod in parallel. Raises the first error."""
         work = self.remove if remove else self.stop
         containers = self._inventory.containers(pod_id)
         run_all([partial(work, container.id) for container in containers], "nri-engine-end-all")

@@ -1,4 +1,4 @@
-"""StartContainer. A start that fails ends the container with the reason StartError."""
+"""StartContainer. A failed start ends the container with the reason StartError."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from nri.engine.state.tables import next_container_state
 from nri.engine.support.errors import EngineError
 from nri.errors import NriError
 
-__all__ = ["START_FAILED", "ContainerStart"]
-
-#: The exit code and reason of a container that could not be started, as in containerd and CRI-O.
+#: The exit code and reason of a container that failed to start, as in containerd and CRI-O.
 START_FAILED = (128, "StartError")
 
 
@@ -28,12 +26,12 @@ class ContainerStart:
         self._exit_handler, self._events = parts.exit_handler, parts.events
 
     def start_container(self, request: pb.StartContainerRequest, call: Call) -> pb.StartContainerResponse:
-        """Start a container that is created."""
+        """Start a created container."""
         self.start(request.container_id)
         return pb.StartContainerResponse()
 
     def start(self, prefix: str) -> None:
-        """Start a container by its id or the beginning of it. Raises NotFound, WrongState, NriError."""
+        """Start a container, given by a prefix of its id. Raises NotFound, WrongState, NriError."""
         container = self._inventory.container(prefix)
         try:
             with container.request_lock, container.starting, self._domain.block():
@@ -52,11 +50,11 @@ class ContainerStart:
         try:
             self._domain.start(container)
             self._inventory.move_container(container, "start")
-            started_at_ns = time.time_ns()  # before the call, because the program may end during it
+            started_at_ns = time.time_ns()  # before the call, because the program may end during the call
             self._machinery.runtime(container.record.runtime_handler).start(container.id)
             self._inventory.move_container(container, "finish start", started_at_ns=started_at_ns)
         except Exception as error:
             code, reason = START_FAILED
-            message = container.record.message or str(error)  # the reason of an eviction stays
+            message = container.record.message or str(error)  # keep the reason of an eviction
             self._exit_handler.take(container, Exit(container.id, code, time.time_ns(), reason), message)
             raise

@@ -1,4 +1,4 @@
-"""GetContainerEvents, for kubelets that listen instead of polling. A stream ends with its client or the engine."""
+"""GetContainerEvents, for kubelets that subscribe instead of polling."""
 
 from __future__ import annotations
 
@@ -10,23 +10,21 @@ from nri.engine.calls.call import Call
 from nri.engine.lifecycle.bus import EventBus
 from nri.engine.support.errors import TooMany
 
-__all__ = ["EventCalls"]
-
-#: Each listener has one of the server's threads as long as it listens.
-LISTENERS = 32
+#: The most subscribers. Each occupies one of the server's threads for as long as it listens.
+MAX_LISTENERS = 32
 
 
 class EventCalls:
-    """The call that gives events."""
+    """The call that streams events."""
 
     def __init__(self, events: EventBus) -> None:
         self._events = events
-        self._places = threading.BoundedSemaphore(LISTENERS)
+        self._places = threading.BoundedSemaphore(MAX_LISTENERS)
 
     def get_container_events(self, request: pb.GetEventsRequest, call: Call) -> Iterator[pb.ContainerEventResponse]:
-        """All events from now on."""
+        """Stream all events from now on, until the client or the engine ends the call."""
         if not self._places.acquire(blocking=False):
-            raise TooMany("listeners", LISTENERS)
+            raise TooMany("listeners", MAX_LISTENERS)
         try:
             with self._events.subscribe() as subscription:
                 call.on_end(subscription.close)

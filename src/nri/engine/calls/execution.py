@@ -1,8 +1,7 @@
-"""ExecSync, Exec, Attach, PortForward and ReopenContainerLog: calls into what runs.
+"""ExecSync, Exec, Attach, PortForward and ReopenContainerLog: calls that reach into running containers.
 
-ExecSync answers by itself; a client that is gone ends its program. Exec, Attach and PortForward answer with an address
-for the streams, and check before what they can, because stream clients see errors badly. A dry engine has nothing to
-stream, and says so.
+Exec, Attach and PortForward answer with an address for the streams. They check as much as possible before, because
+clients of streams report errors badly.
 """
 
 from __future__ import annotations
@@ -23,31 +22,29 @@ from nri.engine.state.tables import next_container_state
 from nri.engine.support.errors import EngineError, WrongState
 from nri.errors import RequestError
 
-__all__ = ["ExecutionCalls", "RunningContainers", "Streaming", "fitting"]
-
-#: The longest message that clients accept is 16 MiB; this leaves room for the other fields.
+#: The most bytes of output. Clients accept messages of at most 16 MiB; this leaves room for the other fields.
 MAX_OUTPUT_BYTES = (16 << 20) - 4096
-#: For a client whose deadline is now; 0 would mean no limit.
+#: The timeout for a client whose deadline is now; 0 would mean no limit.
 _MIN_TIMEOUT_S = 0.1
 
 
 class Streaming(Protocol):
-    """The streaming server: addresses that can be used once."""
+    """The streaming server, which hands out addresses for one use each."""
 
     def exec_url(
         self, container_id: str, argv: list[str], *, tty: bool, stdin: bool, stdout: bool, stderr: bool
     ) -> str:
-        """The address at which a program can be run."""
+        """An address to run a program at."""
 
     def attach_url(self, container_id: str, *, tty: bool, stdin: bool, stdout: bool, stderr: bool) -> str:
-        """The address at which a container can be watched and typed to."""
+        """An address to attach to a container's streams at."""
 
     def port_forward_url(self, pod_id: str, ports: list[int]) -> str:
-        """The address at which ports of a pod can be reached."""
+        """An address to connect to ports of a pod at."""
 
 
 class ExecutionCalls:
-    """The calls themselves. `dry`: nothing runs, so there is nothing to stream."""
+    """The calls themselves. With `dry` nothing runs, so there is nothing to stream."""
 
     def __init__(
         self, inventory: Inventory, containers: RunningContainers, streaming: Streaming, *, dry: bool = False
@@ -55,20 +52,20 @@ class ExecutionCalls:
         self._inventory, self._containers, self._streaming, self._dry = inventory, containers, streaming, dry
 
     def exec_sync(self, request: pb.ExecSyncRequest, call: Call) -> pb.ExecSyncResponse:
-        """Run a program to its end, or its client's."""
+        """Run a program until it ends, or until its client has gone."""
         _check_argv(request.cmd)
         if request.timeout < 0:
-            raise RequestError("timeout", request.timeout, "it is negative")
-        left = call.time_left()
+            raise RequestError("timeout", request.timeout, "must not be negative")
+        remaining_s = call.time_left()
         limits = [float(request.timeout)] if request.timeout else []
-        limits += [] if left is None else [max(left, _MIN_TIMEOUT_S)]
+        limits += [] if remaining_s is None else [max(remaining_s, _MIN_TIMEOUT_S)]
         limit = min(limits, default=None)
         result = self._containers.exec_sync(request.container_id, list(request.cmd), limit, end_event(call))
-        stdout, stderr = fitting(result.stdout, result.stderr)
+        stdout, stderr = truncate(result.stdout, result.stderr)
         return pb.ExecSyncResponse(stdout=stdout, stderr=stderr, exit_code=result.code)
 
     def exec(self, request: pb.ExecRequest, call: Call) -> pb.ExecResponse:
-        """Give out an address at which a program can be run with its streams."""
+        """Hand out an address to run a program with its streams at."""
         _check_argv(request.cmd)
         _check_streams(request)
         streams = {"tty": request.tty, "stdin": request.stdin, "stdout": request.stdout, "stderr": request.stderr}
@@ -76,25 +73,25 @@ class ExecutionCalls:
         return pb.ExecResponse(url=self._streaming.exec_url(container_id, list(request.cmd), **streams))
 
     def attach(self, request: pb.AttachRequest, call: Call) -> pb.AttachResponse:
-        """Give out an address for the streams of a container's own program."""
+        """Hand out an address for the streams of a container's main program."""
         _check_streams(request)
         streams = {"tty": request.tty, "stdin": request.stdin, "stdout": request.stdout, "stderr": request.stderr}
         container_id = self._running(request.container_id, "attach")
         return pb.AttachResponse(url=self._streaming.attach_url(container_id, **streams))
 
     def port_forward(self, request: pb.PortForwardRequest, call: Call) -> pb.PortForwardResponse:
-        """The address at which ports of a pod can be reached."""
+        """Hand out an address to connect to ports of a pod at."""
         pod = self._inventory.pod(request.pod_sandbox_id).record
         if pod.state is not PodState.READY:
             raise WrongState(f"pod {pod.id}", pod.state, "port forward")
         for port in request.port:
             if not 0 < port < 1 << 16:
-                raise RequestError("port", port, "it is not a port")
+                raise RequestError("port", port, "is not a port")
         self._check_dry("port forward")
         return pb.PortForwardResponse(url=self._streaming.port_forward_url(pod.id, list(request.port)))
 
     def reopen_container_log(self, request: pb.ReopenContainerLogRequest, call: Call) -> pb.ReopenContainerLogResponse:
-        """Continue the log in a new file of its name, because the old one was renamed."""
+        """Continue the log in a new file with the same name, after the old one was renamed."""
         self._containers.reopen_log(request.container_id)
         return pb.ReopenContainerLogResponse()
 
@@ -107,11 +104,11 @@ class ExecutionCalls:
 
     def _check_dry(self, step: str) -> None:
         if self._dry:
-            raise WrongState("this engine", "dry, and nothing runs in its containers", step)
+            raise WrongState("this engine", "dry (nothing runs in its containers)", step)
 
 
 class RunningContainers:
-    """The programs and streams of containers that run. All methods raise NotFound, and WrongState unless it runs."""
+    """The programs and streams of running containers. All methods raise NotFound, and WrongState unless it runs."""
 
     def __init__(self, inventory: Inventory, machinery: Machinery) -> None:
         self._inventory, self._machinery = inventory, machinery
@@ -121,26 +118,26 @@ class RunningContainers:
         prefix: str,
         argv: Sequence[str],
         timeout_s: float | None = None,
-        gone: threading.Event | None = None,
+        client_gone: threading.Event | None = None,
     ) -> ExecResult:
-        """Run a program in a container to its end. Raises CommandTimeout, CommandFailed.
+        """Run a program in a container and wait for its end. Raises CommandTimeout, CommandFailed.
 
-        It is killed after `timeout_s` seconds, or when its caller is `gone`.
+        It is killed after `timeout_s` seconds, or when the caller is `client_gone`.
         """
         container = self._running(prefix)
         process = exec_process(_process(container), argv)
         runtime = self._machinery.runtime(container.record.runtime_handler)
-        return self._machinery.exec_sync(runtime, container.id, process, timeout_s, gone)
+        return self._machinery.exec_sync(runtime, container.id, process, timeout_s, client_gone)
 
     def exec(self, prefix: str, argv: Sequence[str], *, tty: bool = False, stdin: bool = False) -> Execution:
-        """Run a program in a container with its streams open. Raises as :meth:`exec_sync`."""
+        """Run a program in a container, connected to its streams. Raises the errors of :meth:`exec_sync`."""
         container = self._running(prefix)
         process = exec_process(_process(container), argv, tty=tty)
         runtime = self._machinery.runtime(container.record.runtime_handler)
         return Execution(runtime, container.id, process, stdin=stdin)
 
     def attach(self, prefix: str) -> Attachment:
-        """Connect to the streams of a container's own program. Raises EngineError."""
+        """Connect to the streams of a container's main program. Raises EngineError."""
         return Attachment(Path(self._running(prefix).record.bundle))
 
     def resize(self, prefix: str, width: int, height: int) -> None:
@@ -148,20 +145,20 @@ class RunningContainers:
         self._machinery.conmon.resize(Path(self._running(prefix).record.bundle), width, height)
 
     def reopen_log(self, prefix: str) -> None:
-        """Write a new log file, after the present one was renamed. Raises EngineError."""
+        """Open a new log file, after the old one was renamed. Raises EngineError."""
         container = self._running(prefix)
         record = container.record
         if record.log_path:
-            with container.log_lock:  # two calls at once would each open a file
+            with container.log_lock:  # two concurrent calls would each open a file
                 self._machinery.conmon.reopen_log(Path(record.bundle), Path(record.log_path))
 
     def stats(self, prefix: str) -> ContainerStats:
-        """The resources that a container uses now. Raises EngineError if it ends meanwhile."""
+        """The resources that a container uses now. EngineError if it ends meanwhile."""
         container = self._running(prefix)
         try:
-            return read_stats(container.record.pid, own=container.record.cgroup_path)
+            return read_stats(container.record.pid, cgroup=container.record.cgroup_path)
         except FileNotFoundError:
-            raise EngineError(f"container {container.id} ended just now") from None
+            raise EngineError(f"container {container.id} has just ended") from None
 
     def _running(self, prefix: str) -> ContainerEntry:
         container = self._inventory.container(prefix)
@@ -169,26 +166,28 @@ class RunningContainers:
         return container
 
 
-def fitting(stdout: bytes, stderr: bytes, room: int = MAX_OUTPUT_BYTES) -> tuple[bytes, bytes]:
-    """Both outputs cut so that together they fit into a message; neither takes the other's half. Pure."""
-    out = stdout[: max(room - len(stderr), room // 2)]
-    return out, stderr[: max(room - len(out), room // 2)]
+def truncate(stdout: bytes, stderr: bytes, limit: int = MAX_OUTPUT_BYTES) -> tuple[bytes, bytes]:
+    """Cut both outputs so that together they fit into a message; each gets at least half of it if it needs that."""
+    out = stdout[: max(limit - len(stderr), limit // 2)]
+    return out, stderr[: max(limit - len(out), limit // 2)]
 
 
 def _check_argv(argv: object) -> None:
     if not argv:
-        raise RequestError("cmd", "", "there is no program")
+        raise RequestError("cmd", "", "a program is required")
 
 
 def _check_streams(request: pb.ExecRequest | pb.AttachRequest) -> None:
     if not (request.stdin or request.stdout or request.stderr):
-        raise RequestError("stdin, stdout, stderr", "", "at least one has to be asked for")
+        raise RequestError("stdin, stdout, stderr", "", "at least one must be requested")
     if request.tty and request.stderr:
-        raise RequestError("stderr", True, "with a terminal there is no stderr apart from stdout")
+        raise RequestError("stderr", True, "must not be requested with a terminal, which has only stdout")
 
 
 def _process(container: ContainerEntry) -> Any:
-    """The process of a container's OCI spec. Raises EngineError for a spec that could not be read at the last start."""
+    """The process of a container's OCI spec. EngineError if the engine could not read the spec when it started."""
     if "process" not in container.spec:
-        raise EngineError(f"container {container.id}: config.json of its bundle cannot be used: stop and remove it")
+        raise EngineError(
+            f"container {container.id}: config.json of its bundle cannot be used. Stop and remove the container"
+        )
     return container.spec["process"]

@@ -1,9 +1,4 @@
-"""The ImageService: images listed, pulled and removed, and the disk space that they take.
-
-As the kubelet expects, a missing image is an empty answer to ImageStatus and no error to RemoveImage, and the error for
-an unreachable registry contains the word that the kubelet knows. Credentials go to the registry that they belong to and
-to no other.
-"""
+"""The ImageService: list, pull and remove images, and report the disk space that they take."""
 
 from __future__ import annotations
 
@@ -22,9 +17,7 @@ from nri.engine.support.errors import CommandFailed, EngineError, NotFound
 from nri.errors import RequestError
 from nri.files import Usage
 
-__all__ = ["ImageCalls"]
-
-#: How the kubelet knows an error that is not the image's (k8s.io/cri-api/pkg/errors), and skopeo's words for it.
+#: How the kubelet recognizes an error of the registry (k8s.io/cri-api/pkg/errors), and skopeo's texts for it.
 UNREACHABLE = "RegistryUnavailable"
 _UNREACHABLE = re.compile(r"connection refused|no such host|i/o timeout|no route to host|network is unreachable")
 
@@ -36,29 +29,29 @@ class ImageCalls:
         self._store = store
 
     def list_images(self, request: pb.ListImagesRequest, call: Call) -> pb.ListImagesResponse:
-        """All images, or the one of the filter."""
+        """All images, or the filter's image."""
         return pb.ListImagesResponse(images=self._list(request.filter))
 
     def stream_images(self, request: pb.StreamImagesRequest, call: Call) -> Iterator[pb.StreamImagesResponse]:
-        """The same in portions."""
+        """Stream the list of images."""
         for images in chunks(self._list(request.filter)):
             yield pb.StreamImagesResponse(images=images)
 
     def image_status(self, request: pb.ImageStatusRequest, call: Call) -> pb.ImageStatusResponse:
-        """One image; an empty answer if it is not there."""
+        """The status of an image; an empty answer if it does not exist, as the kubelet expects."""
         try:
-            image = self._store.get(_named(request.image))
+            image = self._store.get(_image_name(request.image))
         except NotFound:
             return pb.ImageStatusResponse()
         info = {"info": json.dumps({"imageSpec": {"config": image.config}})} if request.verbose else {}
         return pb.ImageStatusResponse(image=image_message(image), info=info)
 
     def pull_image(self, request: pb.PullImageRequest, call: Call) -> pb.PullImageResponse:
-        """Bring an image here; the answer is its id, by which CreateContainer may name it.
+        """Pull an image; the answer is its id, by which CreateContainer may name it.
 
-        From an archive of this machine if the client names one beside the request: requests have texts of pods in them.
+        The client may name an archive of this machine instead, in the call's metadata, which no pod can set.
         """
-        name, archive = _named(request.image), call.metadata(ARCHIVE_KEY)
+        name, archive = _image_name(request.image), call.metadata(ARCHIVE_KEY)
         if archive:
             return pb.PullImageResponse(image_ref=self._store.load(os.fsdecode(archive), name).id)
         credentials = credentials_for(request.auth, parse_reference(name).domain) if request.HasField("auth") else None
@@ -72,31 +65,31 @@ class ImageCalls:
             raise
 
     def remove_image(self, request: pb.RemoveImageRequest, call: Call) -> pb.RemoveImageResponse:
-        """Remove an image with all its names; one that is not there is no error."""
-        self._store.remove(_named(request.image))
+        """Remove an image with all its names; a missing image is no error, as the kubelet expects."""
+        self._store.remove(_image_name(request.image))
         return pb.RemoveImageResponse()
 
     def image_fs_info(self, request: pb.ImageFsInfoRequest, call: Call) -> pb.ImageFsInfoResponse:
-        """The room that images take, and that what containers have written takes; both on one file system."""
+        """The disk space of images, and that of containers' writable layers; both are on one file system."""
         store = self._store
         return pb.ImageFsInfoResponse(
             image_filesystems=[usage_message(store, store.fs_info())],
             container_filesystems=[usage_message(store, store.snapshots.all_usage())],
         )
 
-    def _list(self, wanted: pb.ImageFilter) -> Sequence[pb.Image]:
-        if not wanted.image.image:
+    def _list(self, filter_: pb.ImageFilter) -> Sequence[pb.Image]:
+        if not filter_.image.image:
             return [image_message(image) for image in self._store.list()]
         try:
-            return [image_message(self._store.get(wanted.image.image))]
+            return [image_message(self._store.get(filter_.image.image))]
         except NotFound:
             return []
 
 
 def image_message(image: Image) -> pb.Image:
-    """An image as the CRI says it. Pure."""
+    """The CRI's message for an image."""
     name = image.user.partition(":")[0]
-    number = parse_id(name)  # as the container's user is read, because the kubelet trusts this for runAsNonRoot
+    number = parse_id(name)  # parsed like the container's user, because the kubelet relies on it for runAsNonRoot
     return pb.Image(
         id=image.id,
         repo_tags=image.repo_tags,
@@ -108,7 +101,7 @@ def image_message(image: Image) -> pb.Image:
 
 
 def usage_message(store: ImageStore, usage: Usage) -> pb.FilesystemUsage:
-    """Used room on the store's file system, now."""
+    """A usage of the store's file system, as of now."""
     return pb.FilesystemUsage(
         timestamp=time.time_ns(),
         fs_id=pb.FilesystemIdentifier(mountpoint=str(store.root)),
@@ -118,12 +111,14 @@ def usage_message(store: ImageStore, usage: Usage) -> pb.FilesystemUsage:
 
 
 def credentials_for(auth: pb.AuthConfig, domain: str) -> Credentials | None:
-    """A request's login for a registry; None if it was given for another one, or is empty. Pure.
+    """A request's login for a registry; None if it is empty or for another registry, which must not receive it.
 
-    Raises RequestError for a registry token, which skopeo takes on its command line only, where everyone can read it.
+    RequestError for a registry token: skopeo only takes it on its command line, where every user can read it.
     """
     if auth.registry_token:
-        raise RequestError("auth.registry_token", "...", "registry tokens are not supported: give a login")
+        raise RequestError(
+            "auth.registry_token", "...", "registry tokens are not supported; use a username and password"
+        )
     server = re.sub(r"^https?://", "", auth.server_address).partition("/")[0]
     if server and _hub(server) != _hub(domain):
         return None
@@ -132,11 +127,11 @@ def credentials_for(auth: pb.AuthConfig, domain: str) -> Credentials | None:
 
 
 def _hub(host: str) -> str:
-    """A registry's name; Docker Hub has several."""
+    """A registry's canonical name; Docker Hub has several names."""
     return "docker.io" if host in ("index.docker.io", "registry-1.docker.io") else host
 
 
-def _named(image: pb.ImageSpec) -> str:
+def _image_name(image: pb.ImageSpec) -> str:
     if not image.image:
-        raise RequestError("image.image", "", "an image has to be named")
+        raise RequestError("image.image", "", "an image is required")
     return image.image

@@ -1,8 +1,7 @@
 """ListMetricDescriptors and ListPodSandboxMetrics: metrics of pods and containers under cAdvisor's names.
 
-A row of the table has name, kind, help, the key of the number, and labels besides those of all metrics. Values of the
-CRI are integers, so seconds are, too. A number that the kernel does not report has no metric; a missing limit is 0. A
-kubelet with PodAndContainerStatsFromCRI scrapes these.
+A kubelet with PodAndContainerStatsFromCRI scrapes them. A number that the kernel does not report has no metric; a
+missing limit is 0.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ from nri.engine.calls.stats import Readings
 from nri.engine.process import ContainerStats, Counters, InterfaceStats, Transfer
 from nri.engine.state import ContainerRecord, PodRecord
 
-__all__ = ["MetricCalls"]
-
 _S = 1_000_000_000
 _LABELS = ("container", "id", "image", "name", "namespace", "pod")
 _FAULTS = ("failure_type", "scope")
@@ -30,40 +27,47 @@ _C, _G = pb.COUNTER, pb.GAUGE
 
 
 class Row(NamedTuple):
-    """A metric. `key` is what a reading calls it; the number is divided by `unit`; `more` are further labels."""
+    """A metric. `key` is its name in a reading, whose number is divided by `unit`; `labels` are additional labels."""
 
     name: str
     kind: pb.MetricType.ValueType
     help: str
     key: str
     unit: int = 1
-    more: Sequence[str] = ()
+    labels: Sequence[str] = ()
 
 
-#: Figures of cgroups, for both pods and containers; keys are fields of `ContainerStats`.
+#: Numbers of every cgroup, for pods and containers; keys are fields of `ContainerStats`. The CRI's values are integers.
 USED = (
     Row("container_cpu_usage_seconds_total", _C, "Processor time used, in whole seconds.", "cpu_usage_ns", _S),
-    Row("container_memory_usage_bytes", _G, "Memory used, with what the kernel can drop.", "memory_usage_bytes"),
-    Row("container_memory_working_set_bytes", _G, "Memory used, less what can be dropped first.", "working_set_bytes"),
+    Row(
+        "container_memory_usage_bytes",
+        _G,
+        "Memory used, including pages that the kernel can drop.",
+        "memory_usage_bytes",
+    ),
+    Row("container_memory_working_set_bytes", _G, "Memory used, without inactive pages of files.", "working_set_bytes"),
     Row("container_memory_rss", _G, "Anonymous memory, in bytes.", "rss_bytes"),
     Row("container_memory_swap", _G, "Swap used, in bytes.", "swap_usage_bytes"),
 )
-#: Figures for containers alone; keys are names in `Counters`.
+#: Numbers of containers only; keys are names in `Counters`.
 COUNTED = (
-    Row("container_cpu_user_seconds_total", _C, "Processor time outside the kernel.", "cpu_user", _S),
-    Row("container_cpu_system_seconds_total", _C, "Processor time in the kernel.", "cpu_system", _S),
+    Row("container_cpu_user_seconds_total", _C, "Processor time in user mode.", "cpu_user", _S),
+    Row("container_cpu_system_seconds_total", _C, "Processor time in kernel mode.", "cpu_system", _S),
     Row("container_cpu_cfs_periods_total", _C, "Periods of the processor quota.", "periods"),
-    Row("container_cpu_cfs_throttled_periods_total", _C, "Periods with the quota used up.", "throttled_periods"),
-    Row("container_cpu_cfs_throttled_seconds_total", _C, "Time of waiting for the quota.", "throttled", _S),
+    Row(
+        "container_cpu_cfs_throttled_periods_total", _C, "Periods in which the quota was used up.", "throttled_periods"
+    ),
+    Row("container_cpu_cfs_throttled_seconds_total", _C, "Time that the quota made processes wait.", "throttled", _S),
     Row("container_memory_cache", _G, "Pages of files, in bytes.", "cache"),
     Row("container_memory_mapped_file", _G, "Mapped files, in bytes.", "mapped"),
-    Row("container_memory_kernel_usage", _G, "Memory of the kernel's own, in bytes.", "memory_kernel"),
-    Row("container_memory_max_usage_bytes", _G, "The most memory that was ever used.", "memory_max"),
-    Row("container_memory_failcnt", _C, "Times that memory was at its limit.", "memory_failures"),
-    Row("container_oom_events_total", _C, "Processes killed for want of memory.", "ooms"),
+    Row("container_memory_kernel_usage", _G, "Kernel memory, in bytes.", "memory_kernel"),
+    Row("container_memory_max_usage_bytes", _G, "The highest memory use.", "memory_max"),
+    Row("container_memory_failcnt", _C, "Times that memory reached its limit.", "memory_failures"),
+    Row("container_oom_events_total", _C, "Processes killed because memory was exhausted.", "ooms"),
     Row("container_processes", _G, "Processes.", "processes"),
     Row("container_threads", _G, "Threads.", "threads"),
-    Row("container_threads_max", _G, "The most threads that there may be; 0 for no limit.", "threads_max"),
+    Row("container_threads_max", _G, "Limit of threads; 0 for none.", "threads_max"),
     Row("container_file_descriptors", _G, "Open descriptors.", "file_descriptors"),
     Row("container_sockets", _G, "Open sockets.", "sockets"),
     Row("container_spec_cpu_period", _G, "Length of a period of the processor quota, in us.", "cpu_period_us"),
@@ -75,16 +79,16 @@ FAULTS = (
     Row("container_memory_failures_total", _C, "Page faults.", "page_faults", 1, _FAULTS),
     Row("container_memory_failures_total", _C, "Page faults.", "major_page_faults", 1, _FAULTS),
 )
-#: Times and room, which no cgroup counts.
-OTHERS = (
+#: Times and disk space, which no cgroup counts.
+UNCOUNTED = (
     Row("container_start_time_seconds", _G, "When the container began to run, in seconds since 1970.", "started", _S),
     Row("container_last_seen", _G, "When the container was last seen, in seconds since 1970.", "seen", _S),
-    Row("container_fs_usage_bytes", _G, "Room that the container has written.", "written"),
+    Row("container_fs_usage_bytes", _G, "Disk space that the container has written.", "written"),
     Row("container_fs_limit_bytes", _G, "Size of the file system that it writes to.", "room"),
     Row("container_fs_inodes_total", _G, "Inodes of the file system that it writes to.", "inodes"),
-    Row("container_fs_inodes_free", _G, "Free inodes there.", "inodes_free"),
+    Row("container_fs_inodes_free", _G, "Free inodes of that file system.", "inodes_free"),
 )
-#: Keys are fields of `Transfer`; there is one metric for each block device.
+#: One metric for each block device; keys are fields of `Transfer`.
 TRANSFERRED = (
     Row("container_fs_reads_bytes_total", _C, "Bytes read.", "read_bytes", 1, _DEVICE),
     Row("container_fs_reads_total", _C, "Reads.", "reads", 1, _DEVICE),
@@ -92,7 +96,7 @@ TRANSFERRED = (
     Row("container_fs_writes_total", _C, "Writes.", "writes", 1, _DEVICE),
 )
 BLOCK = Row("container_blkio_device_usage_total", _C, "Bytes read and written.", "", 1, _BLOCK)
-#: Keys are fields of `InterfaceStats`; there is one metric for each interface of a pod.
+#: One metric for each network interface of a pod; keys are fields of `InterfaceStats`.
 NETWORK = tuple(
     Row(f"container_network_{way}_{what}_total", _C, f"{text}, {way}.", f"{side}_{key}", 1, _INTERFACE)
     for way, side in (("receive", "rx"), ("transmit", "tx"))
@@ -103,11 +107,11 @@ NETWORK = tuple(
         ("packets_dropped", "dropped", "Packets dropped"),
     )
 )
-TABLE = {row.name: row for row in (*USED, *COUNTED, *FAULTS, *OTHERS, *TRANSFERRED, BLOCK, *NETWORK)}
+TABLE = {row.name: row for row in (*USED, *COUNTED, *FAULTS, *UNCOUNTED, *TRANSFERRED, BLOCK, *NETWORK)}
 
 
 class MetricCalls:
-    """The calls that give metrics."""
+    """The calls that report metrics."""
 
     def __init__(self, readings: Readings) -> None:
         self._readings = readings
@@ -115,10 +119,10 @@ class MetricCalls:
     def list_metric_descriptors(
         self, request: pb.ListMetricDescriptorsRequest, call: Call
     ) -> pb.ListMetricDescriptorsResponse:
-        """The metrics that there are, and their labels in order."""
+        """The available metrics, with their labels in order."""
         rows = TABLE.values()
         descriptors = [
-            pb.MetricDescriptor(name=row.name, help=row.help, label_keys=[*_LABELS, *row.more]) for row in rows
+            pb.MetricDescriptor(name=row.name, help=row.help, label_keys=[*_LABELS, *row.labels]) for row in rows
         ]
         return pb.ListMetricDescriptorsResponse(descriptors=descriptors)
 
@@ -131,7 +135,7 @@ class MetricCalls:
     def stream_pod_sandbox_metrics(
         self, request: pb.StreamPodSandboxMetricsRequest, call: Call
     ) -> Iterator[pb.StreamPodSandboxMetricsResponse]:
-        """The same in portions."""
+        """Stream the metrics of all pods and containers."""
         for pods in chunks(self._pods()):
             yield pb.StreamPodSandboxMetricsResponse(pod_sandbox_metrics=pods)
 
@@ -145,78 +149,78 @@ class MetricCalls:
         reading_of_pod = self._readings.pod(record, [row.stats for row in readings if row.stats is not None])
         labels = ["", record.id, "", record.name, record.namespace, record.config["metadata"]["name"]]
         metrics = Metrics(reading_of_pod.at_ns, labels)
-        metrics.used(reading_of_pod.stats)
+        metrics.add_used(reading_of_pod.stats)
         for interface in self._readings.interfaces(record):
-            metrics.network(interface)
+            metrics.add_network(interface)
         message = pb.PodSandboxMetrics(pod_sandbox_id=record.id, metrics=metrics.rows)
         for container, reading in zip(containers, readings, strict=True):
             name = container.config["metadata"]["name"]
             metrics = Metrics(reading.at_ns, [name, container.id, container.image, container.name, *labels[4:]])
-            metrics.used(reading.stats)
+            metrics.add_used(reading.stats)
             if reading.stats is not None and (counters := self._readings.counters(container)) is not None:
-                metrics.counted(counters)
-            metrics.add(OTHERS, self._others(container, reading.at_ns))
+                metrics.add_counted(counters)
+            metrics.add(UNCOUNTED, self._uncounted(container, reading.at_ns))
             message.container_metrics.append(pb.ContainerMetrics(container_id=container.id, metrics=metrics.rows))
         return message
 
-    def _others(self, record: ContainerRecord, at_ns: int) -> dict[str, int]:
+    def _uncounted(self, record: ContainerRecord, at_ns: int) -> dict[str, int]:
         numbers = {"seen": at_ns}
         if record.started_at_ns:
             numbers["started"] = record.started_at_ns
-        if room := self._readings.room(record.id):
+        if space := self._readings.disk_space(record.id):
             disk = os.statvfs(self._readings.images.root)
-            numbers |= {"written": room[1].size_bytes, "room": disk.f_blocks * disk.f_frsize}
+            numbers |= {"written": space[1].size_bytes, "room": disk.f_blocks * disk.f_frsize}
             numbers |= {"inodes": disk.f_files, "inodes_free": disk.f_ffree}
         return numbers
 
 
 class Metrics:
-    """The metrics of one thing in `rows`; `labels` are those that all of them have."""
+    """The metrics of one pod or container, in `rows`; `labels` are common to all of them."""
 
     def __init__(self, at_ns: int, labels: Sequence[str]) -> None:
         self.rows: list[pb.Metric] = []
         self._at_ns, self._labels = at_ns, labels
 
-    def used(self, stats: ContainerStats | None) -> None:
-        """The figures of every cgroup; none if nothing runs."""
+    def add_used(self, stats: ContainerStats | None) -> None:
+        """Add the numbers of a cgroup; none if nothing runs."""
         if stats is not None:
             numbers = {row.key: getattr(stats, row.key) for row in USED}
             self.add(USED, {key: value for key, value in numbers.items() if value is not None})
 
-    def counted(self, counters: Counters) -> None:
-        """The figures of a container that runs."""
+    def add_counted(self, counters: Counters) -> None:
+        """Add the numbers of a running container."""
         self.add(COUNTED, counters.numbers)
         for row, kind in zip(FAULTS, ("pgfault", "pgmajfault"), strict=True):
             self.add([row], counters.numbers, kind, "container")
         for transfer in counters.transfers:
             self.add(TRANSFERRED, transfer._asdict(), device_name(transfer.device))
-            self._block(transfer)
+            self._add_block_device(transfer)
 
-    def network(self, interface: InterfaceStats) -> None:
-        """The figures of one interface."""
+    def add_network(self, interface: InterfaceStats) -> None:
+        """Add the numbers of a network interface."""
         self.add(NETWORK, {row.key: getattr(interface, row.key) for row in NETWORK}, interface.name)
 
-    def add(self, rows: Sequence[Row], numbers: Mapping[str, int], *more: str) -> None:
-        """Those metrics of which there is a number."""
-        self.rows += [self._one(row, numbers[row.key], *more) for row in rows if row.key in numbers]
+    def add(self, rows: Sequence[Row], numbers: Mapping[str, int], *labels: str) -> None:
+        """Add the metrics of `rows` that have a number."""
+        self.rows += [self._metric(row, numbers[row.key], *labels) for row in rows if row.key in numbers]
 
-    def _block(self, transfer: Transfer) -> None:
+    def _add_block_device(self, transfer: Transfer) -> None:
         major, _, minor = transfer.device.partition(":")
         for operation, value in (("Read", transfer.read_bytes), ("Write", transfer.write_bytes)):
-            self.rows.append(self._one(BLOCK, value, device_name(transfer.device), major, minor, operation))
+            self.rows.append(self._metric(BLOCK, value, device_name(transfer.device), major, minor, operation))
 
-    def _one(self, row: Row, value: int, *more: str) -> pb.Metric:
+    def _metric(self, row: Row, value: int, *labels: str) -> pb.Metric:
         return pb.Metric(
             name=row.name,
             timestamp=self._at_ns,
             metric_type=row.kind,
-            label_values=[*self._labels, *more],
+            label_values=[*self._labels, *labels],
             value=pb.UInt64Value(value=value // row.unit),
         )
 
 
 def device_name(numbers: str) -> str:
-    """The path of a block device by its numbers; the numbers where this kernel has no such device any more."""
+    """The path of a block device, given by its numbers; the numbers if the device no longer exists."""
     try:
         return f"/dev/{Path(os.readlink(f'/sys/dev/block/{numbers}')).name}"
     except OSError:

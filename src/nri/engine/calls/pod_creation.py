@@ -1,7 +1,7 @@
-"""RunPodSandbox: pinned namespaces, files, a network, and a process only where containers share a process namespace.
+"""RunPodSandbox: pinned namespaces, shared files, a network, and a process if containers share a process namespace.
 
-A pod has no image. Each step is in :class:`PodSteps` with its undo, which treats a missing object as done: so a failed
-creation, a stop, a removal and a restart take back the same way.
+Each step of :class:`PodSteps` has its undo, which succeeds for a missing object. So a failed creation, a stop, a
+removal and a restart all undo a pod in the same way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.calls.call import Call
-from nri.engine.images.mapping import open_way
+from nri.engine.images.mapping import allow_traversal
 from nri.engine.lifecycle.inventory import PodEntry, to_json, write_spec
 from nri.engine.lifecycle.machinery import Machinery
 from nri.engine.lifecycle.parts import Parts
@@ -35,16 +35,14 @@ from nri.engine.support.kernel import is_mount_point, mount, unmount
 from nri.errors import RequestError
 from nri.files import private_folder, remove_tree
 
-__all__ = ["PodCreation", "PodFiles", "PodSteps"]
-
 _log = logging.getLogger(__name__)
 
-#: How long the kernel has for SIGKILL, in seconds, before the OCI runtime is asked.
+#: How long the kernel gets to kill a process, in seconds, before the OCI runtime is called.
 _KILL_S = 2.0
 _SHM_BYTES = 64 << 20
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
 _NODE_FILES = {"/etc/hosts": "hosts", "/etc/hostname": "hostname", "/etc/resolv.conf": "resolv.conf"}
-_SHM = "/dev/shm"  # noqa: S108  where every container has it
+_SHM = "/dev/shm"  # noqa: S108  its path in every container
 
 
 class PodCreation:
@@ -59,7 +57,7 @@ class PodCreation:
         return pb.RunPodSandboxResponse(pod_sandbox_id=self.run(request.config, request.runtime_handler))
 
     def run(self, config: pb.PodSandboxConfig, handler: str = "") -> str:
-        """Create a pod and start it; returns its id. A step that fails is undone. Raises RequestError, NriError."""
+        """Create and start a pod; returns its id. A failure undoes all steps. Raises RequestError, NriError."""
         handler = self._machinery.handler(handler)
         pod = self._new_entry(config, handler)
         with pod.request_lock, Undo(f"pod {pod.id}") as undo:
@@ -68,14 +66,14 @@ class PodCreation:
                 undo.step(*step)
             with self._domain.block():
                 undo.step("NRI", lambda: self._domain.run_pod(pod), lambda: self._domain.remove_pod(pod))
-                done = [step.name for step in self._steps.of(pod)]
-                self._inventory.move_pod(pod, "finish creation", sync=True, done=done, created_at_ns=time.time_ns())
+                steps = [step.name for step in self._steps.of(pod)]
+                self._inventory.move_pod(pod, "finish creation", sync=True, done=steps, created_at_ns=time.time_ns())
         self._events.publish(pod, pb.CONTAINER_CREATED_EVENT)
         self._events.publish(pod, pb.CONTAINER_STARTED_EVENT)
         return pod.id
 
     def _new_entry(self, config: pb.PodSandboxConfig, handler: str) -> PodEntry:
-        """The entry of a pod that does not exist yet. Raises RequestError for an impossible configuration."""
+        """The entry of a pod to create. Raises RequestError for an invalid configuration."""
         metadata = config.metadata
         check_pod(config)
         pod_sysctls(config)
@@ -97,7 +95,7 @@ class PodCreation:
 
 
 class PodSteps:
-    """The steps that create a pod, each with its undo, in order. `exit_handler` reports the end of a pause process."""
+    """The steps that create a pod, in order, each with its undo. `exit_handler` reports the end of a pause process."""
 
     def __init__(self, parts: Parts) -> None:
         self._processes, self._exit_handler = parts.processes, parts.exit_handler
@@ -105,15 +103,17 @@ class PodSteps:
         self._places = parts.machinery.places
 
     def prepare(self, record: PodRecord, config: pb.PodSandboxConfig) -> None:
-        """Fill in cgroups and host name of a record, before any step. Raises RequestError."""
+        """Fill in a record's cgroups and host name, before any step. Raises RequestError."""
         options = config.linux.security_context.namespace_options
         if id_mappings(options):
             for field in ("network", "ipc", "pid"):
                 if getattr(options, field) == pb.NODE:
-                    raise RequestError(f"{FIELD}.{field}", "NODE", "cannot be shared by a pod whose ids are mapped")
+                    raise RequestError(
+                        f"{FIELD}.{field}", "NODE", "must not be shared with the node by a pod with ID mappings"
+                    )
         for field in ("network", "ipc", "pid"):
             if getattr(options, field) not in (pb.POD, pb.NODE, *((pb.CONTAINER,) if field == "pid" else ())):
-                raise RequestError(f"{FIELD}.{field}", getattr(options, field), "is not a mode of a pod")
+                raise RequestError(f"{FIELD}.{field}", getattr(options, field), "is not a namespace mode of pods")
         record.cgroup_parent = config.linux.cgroup_parent or self._machinery.pod_cgroup(record.id)
         self._cgroup(record)
         record.cgroup_path = record.cgroup_parent
@@ -124,7 +124,7 @@ class PodSteps:
         )
 
     def of(self, pod: PodEntry, *, only_running: bool = False) -> list[Step]:
-        """The steps of a pod, or only those that its stop takes back."""
+        """The steps of a pod, or only those that stopping it undoes."""
         steps = [
             Step("folders", lambda: self._make_folders(pod), lambda: self._remove_folders(pod)),
             Step("namespaces", lambda: self._make_namespaces(pod), lambda: self._remove_namespaces(pod)),
@@ -139,7 +139,7 @@ class PodSteps:
         return PodFiles(self._places.pod(pod.id), pod.config, pod.record.hostname, dry=self._machinery.dry)
 
     def spec_pod(self, pod: PodEntry) -> Pod:
-        """The pod as the specs of its containers need it."""
+        """The pod as an input of its containers' specs."""
         config = pb.PodSandboxConfig()
         config.CopyFrom(pod.config)
         config.linux.cgroup_parent = pod.record.cgroup_parent
@@ -181,7 +181,7 @@ class PodSteps:
         folder = self._machinery.config.network.config_dir
         network, complaints = find_network(folder)
         if network is None:
-            raise EngineError(f"there is no network for pods: {'; '.join(complaints)}")
+            raise EngineError(f"no network for pods is configured: {'; '.join(complaints)}")
         arguments = {
             "K8S_POD_NAMESPACE": record.namespace,
             "K8S_POD_NAME": config.metadata.name,
@@ -209,17 +209,17 @@ class PodSteps:
     def _detach(self, pod: PodEntry) -> None:
         self._machinery.cni.delete(pod.id)
 
-    # --- the process that holds its process namespace ---
+    # --- the pause process, which holds the pod's process namespace ---
 
     def _start_pause_process(self, pod: PodEntry) -> None:
-        """Start a process in a new process namespace, if the pod's containers are to share one."""
+        """Start a process in a new process namespace, if the pod's containers share one."""
         if pod.config.linux.security_context.namespace_options.pid != pb.POD:
             return
         record = pod.record
         bundle = private_folder(self._places.bundle(pod.id))
         record.bundle = str(bundle)
-        if mapped := id_mappings(pod.config.linux.security_context.namespace_options):
-            open_way(bundle, mapped["gidMappings"][0]["hostID"])
+        if mappings := id_mappings(pod.config.linux.security_context.namespace_options):
+            allow_traversal(bundle, mappings["gidMappings"][0]["hostID"])
         machinery = self._machinery
         options = Options(
             pod.id,
@@ -242,12 +242,12 @@ class PodSteps:
         self._exit_handler.watch(pod)
 
     def stop_pause_process(self, pod: PodEntry) -> None:
-        """End the process of a pod, if it has one, with its bundle. Raises EngineError."""
+        """End a pod's pause process, if it has one, and remove its bundle. Raises EngineError."""
         bundle, record = self._places.bundle(pod.id), pod.record
         if not bundle.exists() and not record.bundle:
             return
         self._exit_handler.forget(pod.id)
-        # The OCI runtime would kill it too, but checks only ten times a second whether it has ended.
+        # The OCI runtime would kill it too, but only checks ten times a second whether it has ended.
         send(bundle, pod.id, record.pid, "KILL", _KILL_S)
         self._processes.clear(pod.id, record.runtime_handler, record.cgroup_parent, self._cgroup(record))
         remove_bundle(bundle)
@@ -265,16 +265,18 @@ def _port(row: pb.PortMapping) -> PortMapping:
 class PodFiles:
     """The files that all containers of one pod share: hosts, hostname, resolv.conf, and shared memory.
 
-    A pod on the node's network gets copies of the node's files; one that asks for DNS servers gets those. Shared memory
-    is a file system of the pod, unless it shares the node's. `dry`: without shared memory, which is mounted.
+    A pod on the node's network gets copies of the node's files, and the requested DNS servers, if any. Shared memory is
+    a separate file system, unless the pod shares the node's. `dry`: shared memory is not mounted.
     """
 
     def __init__(self, folder: Path, config: pb.PodSandboxConfig, hostname: str, *, dry: bool = False) -> None:
         self._folder, self._config, self._hostname, self._dry = folder, config, hostname, dry
         self._options = config.linux.security_context.namespace_options
-        mapped = id_mappings(self._options)
-        #: The pod's root, by its ids on the node.
-        self._owner = (mapped["uidMappings"][0]["hostID"], mapped["gidMappings"][0]["hostID"]) if mapped else (-1, -1)
+        mappings = id_mappings(self._options)
+        #: The pod's root user, by its IDs on the node.
+        self._owner = (
+            (mappings["uidMappings"][0]["hostID"], mappings["gidMappings"][0]["hostID"]) if mappings else (-1, -1)
+        )
 
     def write(self, ips: Sequence[str]) -> None:
         """Write the files, with the pod's addresses, and mount its shared memory. Raises OSError."""
@@ -286,7 +288,7 @@ class PodFiles:
         }
         for name, text in texts.items():
             path = self._folder / name
-            path.write_bytes(text.encode(errors="surrogateescape"))  # the node's may be in another encoding
+            path.write_bytes(text.encode(errors="surrogateescape"))  # the node's may have another encoding
             path.chmod(0o644)
             os.chown(path, *self._owner)
         shm = self._folder / "shm"
@@ -297,7 +299,7 @@ class PodFiles:
             mount("shm", shm, "tmpfs", flags, f"mode=1777,size={_SHM_BYTES},uid={uid},gid={gid}")
 
     def mounts(self) -> dict[str, str]:
-        """Path in the container -> path on the host."""
+        """The mounts of the files: path in the container, path on the host."""
         sources = {inside: str(self._folder / name) for inside, name in _NODE_FILES.items()}
         sources[_SHM] = _SHM if self._options.ipc == pb.NODE else str(self._folder / "shm")
         return sources
@@ -308,13 +310,13 @@ class PodFiles:
             pass
 
     def remove(self) -> None:
-        """Remove the folder. Raises OSError; with something still mounted in it nothing is deleted."""
+        """Remove the folder. Raises OSError; if something is still mounted in it, nothing is deleted."""
         self.release()
         remove_tree(self._folder)
 
 
 def hosts_text(hostname: str, ips: Sequence[str]) -> str:
-    """The /etc/hosts of a pod with its own network. Pure."""
+    """The /etc/hosts of a pod with its own network."""
     rows = ["127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback"]
     if hostname:
         rows += [f"{ip}\t{hostname}" for ip in ips]
@@ -322,7 +324,7 @@ def hosts_text(hostname: str, ips: Sequence[str]) -> str:
 
 
 def resolv_text(dns: pb.DNSConfig) -> str:
-    """The /etc/resolv.conf of a pod with DNS settings; "" for one without. Pure."""
+    """The /etc/resolv.conf of a pod with DNS settings; "" without them."""
     rows = [f"nameserver {server}" for server in dns.servers]
     if dns.searches:
         rows.insert(0, f"search {' '.join(dns.searches)}")
@@ -335,38 +337,38 @@ def _read(path: str) -> str:
     try:
         return Path(path).read_text(errors="surrogateescape")
     except OSError:
-        return ""  # a node without one
+        return ""  # the node has no such file
 
 
 # --- the pause process ---
-# A program of some 190 bytes that waits, so that a pod needs neither an image nor a program of the node. It runs as a
+# A program of about 190 bytes that waits, so that a pod needs neither an image nor a program of the node. It runs as a
 # container of the OCI runtime in the pod's other namespaces. It ignores SIGCHLD, so that the kernel itself reaps
-# orphans of the pod, and it ends by SIGKILL alone.
+# orphans of the pod, and only SIGKILL ends it.
 
 PAUSE_PROGRAM = "/pause"
 _BASE, _HEADERS = 0x400000, 64 + 56
-#: The number of each machine in ELF, and the code: rt_sigaction(SIGCHLD, action, NULL, 8), and then to wait for ever.
-#: The action is behind the code: SIG_IGN, SA_NOCLDWAIT, and no more.
+#: ELF's number of each machine, and the code: rt_sigaction(SIGCHLD, action, NULL, 8), then wait forever. The action
+#: follows the code: SIG_IGN with SA_NOCLDWAIT.
 _CODE = {
     "x86_64": (62, bytes.fromhex(
         "b80d000000 bf11000000 488d3513000000 31d2 41ba08000000 0f05"  # rt_sigaction is 13, SIGCHLD 17
-        "b822000000 0f05 ebf7"  # pause is 34; and again
+        "b822000000 0f05 ebf7"  # pause is 34; loop
     )),
     "aarch64": (183, struct.pack(
         "<13I",
         0xD2800220, 0x10000181, 0xD2800002, 0xD2800103, 0xD28010C8, 0xD4000001,  # rt_sigaction is 134
         0xD2800000, 0xD2800001, 0xD2800002, 0xD2800003, 0xD2800928, 0xD4000001,  # ppoll of nothing, 73
-        0x17FFFFFA,  # and again
+        0x17FFFFFA,  # loop
     )),
 }  # fmt: skip
 _ACTION = struct.pack("<4Q", 1, 2, 0, 0)
 
 
 def pause_program(architecture: str = "") -> bytes:
-    """The program as an ELF file. Raises EngineError for an unsupported architecture."""
+    """The pause program as an ELF file. EngineError if the architecture is not supported."""
     architecture = architecture or platform.machine()
     if architecture not in _CODE:
-        raise EngineError(f"pods cannot share a process namespace on {architecture}: no program to hold one")
+        raise EngineError(f"pods cannot share a process namespace on {architecture}: there is no pause program for it")
     machine, code = _CODE[architecture]
     size = _HEADERS + len(code) + len(_ACTION)
     ident = b"\x7fELF" + bytes((2, 1, 1)) + bytes(9)
@@ -388,7 +390,7 @@ def pause_root(bundle: Path) -> Path:
 
 
 def pause_spec(spec: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
-    """The spec of a pause process in namespaces that are pinned already and have sysctls and host name set. Pure."""
+    """The spec of a pause process in pinned namespaces, which have their sysctls and host name already."""
     result = {**spec, "linux": {**spec["linux"]}}
     result.pop("hostname", None)
     result["linux"].pop("sysctl", None)

@@ -1,7 +1,4 @@
-"""StopPodSandbox and RemovePodSandbox. Neither fails for a pod that does not exist.
-
-Both take back the steps of :class:`nri.engine.calls.pod_creation.PodSteps`, in reverse order.
-"""
+"""StopPodSandbox and RemovePodSandbox, which undo the steps of `PodSteps`. Neither fails for a missing pod."""
 
 from __future__ import annotations
 
@@ -17,8 +14,6 @@ from nri.engine.lifecycle.undo import take_back
 from nri.engine.state import PodState
 from nri.engine.support.errors import EngineError, NotFound
 
-__all__ = ["PodRemoval"]
-
 
 class PodRemoval:
     """Stops and removes pods."""
@@ -28,17 +23,17 @@ class PodRemoval:
         self._steps, self._containers = steps, containers
 
     def stop_pod_sandbox(self, request: pb.StopPodSandboxRequest, call: Call) -> pb.StopPodSandboxResponse:
-        """Stop a pod with its containers; a pod that is stopped already is no error."""
+        """Stop a pod with its containers; no effect if it is stopped."""
         self.stop(request.pod_sandbox_id)
         return pb.StopPodSandboxResponse()
 
     def remove_pod_sandbox(self, request: pb.RemovePodSandboxRequest, call: Call) -> pb.RemovePodSandboxResponse:
-        """Remove a pod with its containers, stopped first."""
+        """Remove a pod with its containers; they are stopped first."""
         self.remove(request.pod_sandbox_id)
         return pb.RemovePodSandboxResponse()
 
     def stop(self, prefix: str) -> None:
-        """Stop a pod with all its containers, by force, and release its network. Calling it again has no effect."""
+        """Kill all containers of a pod, and release its network. Calling it again has no effect."""
         try:
             pod = self._inventory.pod(prefix)
         except NotFound:
@@ -47,7 +42,7 @@ class PodRemoval:
             self._stop(pod)
 
     def _stop(self, pod: PodEntry) -> None:
-        if pod.record.state in (PodState.STOPPED, PodState.REMOVING):  # kubelets stop before each try of a removal
+        if pod.record.state in (PodState.STOPPED, PodState.REMOVING):  # kubelets stop a pod before they remove it
             return
         was_ready = pod.record.state is PodState.READY
         self._inventory.move_pod(pod, "stop")
@@ -63,7 +58,7 @@ class PodRemoval:
             self._events.publish(pod, pb.CONTAINER_STOPPED_EVENT)
 
     def remove(self, prefix: str) -> None:
-        """Remove a pod with all its containers, stopped first by force. Calling it again has no effect."""
+        """Remove a pod with all its containers, killed first. Calling it again has no effect."""
         try:
             pod = self._inventory.pod(prefix)
         except NotFound:

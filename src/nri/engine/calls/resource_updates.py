@@ -1,8 +1,8 @@
 """UpdateContainerResources and UpdatePodSandboxResources.
 
-Without NRI, and if no plugin answers, a container gets the requested resources; a plugin's answer replaces them. What
-plugins want for other containers is done after it, and not at all if the update fails. The cgroup of a pod is the
-kubelet's: the engine only records the pod's resources and notifies plugins.
+A container gets the requested resources, unless a plugin replaces them. Plugins' changes to other containers are
+applied afterwards, and dropped if the update fails. The kubelet manages the cgroups of pods, so the engine only records
+their resources and notifies plugins.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ from nri.engine.lifecycle.resources import result_of
 from nri.engine.spec import container_resources
 from nri.engine.state.tables import next_container_state
 
-__all__ = ["ResourceUpdates"]
-
 _log = logging.getLogger(__name__)
 
 
 class ResourceUpdates:
-    """Changes the resources of containers and pods as clients request."""
+    """Changes the resources of containers and pods at the request of clients."""
 
     def __init__(self, parts: Parts) -> None:
         self._inventory, self._machinery = parts.inventory, parts.machinery
@@ -95,7 +93,7 @@ class ResourceUpdates:
         overhead: pb.LinuxContainerResources | None,
         resources: pb.LinuxContainerResources | None,
     ) -> None:
-        """Record the overhead and resources of a pod, once plugins have agreed. Raises NotFound, NriError."""
+        """Record the overhead and resources of a pod after plugins have accepted them. Raises NotFound, NriError."""
         pod = self._inventory.pod(prefix)
         with pod.request_lock, self._domain.block():
             self._domain.update_pod(pod, overhead, resources)

@@ -1,7 +1,4 @@
-"""Version, Status, UpdateRuntimeConfig and RuntimeConfig: the engine about itself.
-
-Only the range of addresses of UpdateRuntimeConfig is remembered; every answer is the state at that moment.
-"""
+"""Version, Status, UpdateRuntimeConfig and RuntimeConfig: calls about the engine itself."""
 
 from __future__ import annotations
 
@@ -13,21 +10,19 @@ from typing import Any, NamedTuple
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.calls.call import Call
 
-__all__ = ["Facts", "RuntimeInfoCalls"]
-
 NAME = "nri-engine"
-#: Of the CRI's messages, and of the kubelet's side of the call Version, which has not moved since 2016.
+#: The version of the CRI's messages, and of the kubelet's side of the call Version, unchanged since 2016.
 API_VERSION, KUBELET_VERSION = "v1", "0.1.0"
 
 
 class Facts(NamedTuple):
-    """The sources of the answers.
+    """The sources of the answers, called for each answer.
 
     Attributes:
-        conditions: asked at each Status; RuntimeReady and NetworkReady, which the kubelet asks for, among them.
-        handlers: the runtime handlers and what each can do; the default one also under "".
+        conditions: the conditions of Status, including RuntimeReady and NetworkReady, which the kubelet checks.
+        handlers: the runtime handlers and their features; the default handler also under "".
         cgroup_driver: ``cgroupfs`` or ``systemd``.
-        details: more for people who ask verbosely; JSON can be made of it.
+        details: additional values for verbose requests, which JSON can represent.
     """
 
     conditions: Callable[[], Sequence[pb.RuntimeCondition]]
@@ -44,7 +39,7 @@ class RuntimeInfoCalls:
         self._pod_cidr = ""
 
     def version(self, request: pb.VersionRequest, call: Call) -> pb.VersionResponse:
-        """Names and versions."""
+        """Names and versions of the engine and its API."""
         return pb.VersionResponse(
             version=KUBELET_VERSION,
             runtime_name=NAME,
@@ -68,11 +63,11 @@ class RuntimeInfoCalls:
     def update_runtime_config(
         self, request: pb.UpdateRuntimeConfigRequest, call: Call
     ) -> pb.UpdateRuntimeConfigResponse:
-        """Take note of the node's range of addresses: networks are CNI's, so nothing is made of it."""
+        """Record the node's address range. Nothing else uses it, because CNI configures networks."""
         self._pod_cidr = request.runtime_config.network_config.pod_cidr or self._pod_cidr
         return pb.UpdateRuntimeConfigResponse()
 
     def runtime_config(self, request: pb.RuntimeConfigRequest, call: Call) -> pb.RuntimeConfigResponse:
-        """The cgroup driver, which a kubelet takes over."""
+        """The cgroup driver, which a kubelet adopts."""
         driver = pb.SYSTEMD if self._facts.cgroup_driver == "systemd" else pb.CGROUPFS
         return pb.RuntimeConfigResponse(linux=pb.LinuxRuntimeConfiguration(cgroup_driver=driver))

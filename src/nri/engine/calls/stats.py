@@ -1,8 +1,6 @@
-"""The calls about statistics of containers and pods, and the readings that they and `metrics` report.
+"""Statistics of containers and pods, and the readings behind them, which `metrics` reports, too.
 
-What the kernel does not report is None, never 0. A rate is the difference of two readings at least half a second apart.
-A container that does not run has only the disk space that it has written, which is measured at most every ten seconds,
-because the cost grows with the number of files.
+A number that the kernel does not report is None, never 0.
 """
 
 from __future__ import annotations
@@ -28,14 +26,14 @@ from nri.engine.support.errors import EngineError
 from nri.files import Usage
 from nri.host.cgroups import expand_slice
 
-__all__ = ["Reading", "Readings", "StatsCalls"]
-
 _DEFAULT_INTERFACE = "eth0"
+#: The least time between two readings of a rate.
 _RATE_NS = 500_000_000
-_ROOM_NS = 10_000_000_000
-#: A container with many files, which take longer than the second, is walked more seldom: all of them together for this
-#: part of the time at most, in turn.
-_PATIENCE, _SLOW_NS = 20, 50_000_000
+#: The least time between two measurements of a container's disk space, whose cost grows with the number of files.
+_DISK_SPACE_NS = 10_000_000_000
+#: A container whose measurement takes longer than _SLOW_NS is measured more rarely: all slow ones take turns, and use
+#: at most one _SLOW_FACTOR-th of the time.
+_SLOW_FACTOR, _SLOW_NS = 20, 50_000_000
 _log = logging.getLogger(__name__)
 _V1 = ("cpuacct", "memory", "pids")
 _COUNTED = (
@@ -45,61 +43,61 @@ _COUNTED = (
 
 
 class StatsCalls:
-    """The calls that tell what is used."""
+    """The calls that report statistics."""
 
     def __init__(self, readings: Readings) -> None:
         self._readings = readings
 
     def container_stats(self, request: pb.ContainerStatsRequest, call: Call) -> pb.ContainerStatsResponse:
-        """One container's."""
+        """The statistics of a container."""
         container = self._readings.inventory.container(request.container_id)
         return pb.ContainerStatsResponse(stats=self._container(container.record))
 
     def list_container_stats(self, request: pb.ListContainerStatsRequest, call: Call) -> pb.ListContainerStatsResponse:
-        """Those of all containers, or of the filter's."""
+        """The statistics of all containers, or of those that match the filter."""
         return pb.ListContainerStatsResponse(stats=self._containers(request.filter))
 
     def stream_container_stats(
         self, request: pb.StreamContainerStatsRequest, call: Call
     ) -> Iterator[pb.StreamContainerStatsResponse]:
-        """The same in portions."""
+        """Stream the statistics of containers."""
         for stats in chunks(self._containers(request.filter)):
             yield pb.StreamContainerStatsResponse(container_stats=stats)
 
     def pod_sandbox_stats(self, request: pb.PodSandboxStatsRequest, call: Call) -> pb.PodSandboxStatsResponse:
-        """One pod's, with those of its containers."""
+        """The statistics of a pod, with those of its containers."""
         pod = self._readings.inventory.pod(request.pod_sandbox_id)
         return pb.PodSandboxStatsResponse(stats=self._pod(pod.record))
 
     def list_pod_sandbox_stats(
         self, request: pb.ListPodSandboxStatsRequest, call: Call
     ) -> pb.ListPodSandboxStatsResponse:
-        """Those of all pods, or of the filter's."""
+        """The statistics of all pods, or of those that match the filter."""
         return pb.ListPodSandboxStatsResponse(stats=self._pods(request.filter))
 
     def stream_pod_sandbox_stats(
         self, request: pb.StreamPodSandboxStatsRequest, call: Call
     ) -> Iterator[pb.StreamPodSandboxStatsResponse]:
-        """The same in portions."""
+        """Stream the statistics of pods."""
         for stats in chunks(self._pods(request.filter)):
             yield pb.StreamPodSandboxStatsResponse(pod_sandbox_stats=stats)
 
-    def _containers(self, wanted: pb.ContainerStatsFilter) -> list[pb.ContainerStats]:
+    def _containers(self, filter_: pb.ContainerStatsFilter) -> list[pb.ContainerStats]:
         self._readings.forget()
         return [
             self._container(container.record)
             for container in self._readings.inventory.containers()
-            if matches_id(container.id, wanted.id)
-            and matches_id(container.record.pod_id, wanted.pod_sandbox_id)
-            and has_labels(container.record.labels, wanted.label_selector)
+            if matches_id(container.id, filter_.id)
+            and matches_id(container.record.pod_id, filter_.pod_sandbox_id)
+            and has_labels(container.record.labels, filter_.label_selector)
         ]
 
-    def _pods(self, wanted: pb.PodSandboxStatsFilter) -> list[pb.PodSandboxStats]:
+    def _pods(self, filter_: pb.PodSandboxStatsFilter) -> list[pb.PodSandboxStats]:
         self._readings.forget()
         return [
             self._pod(pod.record)
             for pod in self._readings.inventory.pods()
-            if matches_id(pod.id, wanted.id) and has_labels(pod.record.labels, wanted.label_selector)
+            if matches_id(pod.id, filter_.id) and has_labels(pod.record.labels, filter_.label_selector)
         ]
 
     def _container(self, record: ContainerRecord, reading: Reading | None = None) -> pb.ContainerStats:
@@ -112,9 +110,9 @@ class StatsCalls:
                 annotations=record.annotations,
             )
         )
-        if room := self._readings.room(record.id):
-            message.writable_layer.CopyFrom(usage_message(self._readings.images, room[1]))
-            message.writable_layer.timestamp = room[0]
+        if space := self._readings.disk_space(record.id):
+            message.writable_layer.CopyFrom(usage_message(self._readings.images, space[1]))
+            message.writable_layer.timestamp = space[0]
         if reading.stats is not None:
             message.cpu.CopyFrom(cpu_message(reading))
             message.memory.CopyFrom(memory_message(reading.at_ns, reading.stats))
@@ -150,7 +148,7 @@ class StatsCalls:
 
 
 def cpu_message(reading: Reading) -> pb.CpuUsage:
-    """Processor time. Pure."""
+    """The CRI's message for the use of processors."""
     assert reading.stats is not None
     return pb.CpuUsage(
         timestamp=reading.at_ns,
@@ -160,11 +158,11 @@ def cpu_message(reading: Reading) -> pb.CpuUsage:
 
 
 def memory_message(at_ns: int, stats: ContainerStats) -> pb.MemoryUsage:
-    """Memory; what is available is the limit less the working set, if there is a limit. Pure."""
+    """The CRI's message for the use of memory; the available memory is known only with a limit."""
     return pb.MemoryUsage(
         timestamp=at_ns,
         working_set_bytes=_number(stats.working_set_bytes),
-        available_bytes=_number(_rest(stats.memory_limit_bytes, stats.working_set_bytes)),
+        available_bytes=_number(_remaining(stats.memory_limit_bytes, stats.working_set_bytes)),
         usage_bytes=_number(stats.memory_usage_bytes),
         rss_bytes=_number(stats.rss_bytes),
         page_faults=_number(stats.page_faults),
@@ -173,16 +171,16 @@ def memory_message(at_ns: int, stats: ContainerStats) -> pb.MemoryUsage:
 
 
 def swap_message(at_ns: int, stats: ContainerStats) -> pb.SwapUsage:
-    """Swap. Pure."""
+    """The CRI's message for the use of swap."""
     return pb.SwapUsage(
         timestamp=at_ns,
-        swap_available_bytes=_number(_rest(stats.swap_limit_bytes, stats.swap_usage_bytes)),
+        swap_available_bytes=_number(_remaining(stats.swap_limit_bytes, stats.swap_usage_bytes)),
         swap_usage_bytes=_number(stats.swap_usage_bytes),
     )
 
 
 def network_message(interfaces: list[InterfaceStats]) -> pb.NetworkUsage:
-    """A pod's network; loopback is no traffic. Pure."""
+    """The CRI's message for a pod's network; loopback is left out."""
     message = pb.NetworkUsage(timestamp=time.time_ns())
     for interface in interfaces:
         row = pb.NetworkInterfaceUsage(
@@ -203,12 +201,12 @@ def _number(value: int | None) -> pb.UInt64Value | None:
     return None if value is None else pb.UInt64Value(value=value)
 
 
-def _rest(whole: int | None, part: int | None) -> int | None:
-    return None if whole is None or part is None else max(whole - part, 0)
+def _remaining(limit: int | None, used: int | None) -> int | None:
+    return None if limit is None or used is None else max(limit - used, 0)
 
 
 class Reading(NamedTuple):
-    """One reading. `stats` is None if nothing runs; `cores` is the use of processors in billionths of one."""
+    """One reading. `stats` is None if nothing runs; `cores` is the use of processors in billionths of a core."""
 
     at_ns: int
     stats: ContainerStats | None
@@ -221,15 +219,15 @@ class _Rate(NamedTuple):
     cores: int | None
 
 
-class _Room(NamedTuple):
+class _DiskSpace(NamedTuple):
     at_ns: int
     until_ns: int
     usage: Usage
-    slow: bool
+    is_slow: bool
 
 
 class Readings:
-    """Reads, and keeps what rates need of what is still there."""
+    """Reads statistics, and keeps earlier readings for rates."""
 
     def __init__(
         self, inventory: Inventory, containers: RunningContainers, images: ImageStore, cgroups: Path = CGROUPS
@@ -239,34 +237,34 @@ class Readings:
         self._cgroups = cgroups
         self._lock = threading.Lock()
         self._rates: dict[str, _Rate] = {}
-        self._rooms: dict[str, _Room] = {}
+        self._disk_spaces: dict[str, _DiskSpace] = {}
         self._slow_until_ns = 0
 
     def container(self, record: ContainerRecord) -> Reading:
-        """A container's use."""
+        """A reading of a container."""
         stats = None
         if record.state is ContainerState.RUNNING:
             try:
                 stats = self._containers.stats(record.id)
             except (EngineError, OSError):
-                pass  # it has ended just now
+                pass  # it has just ended
         return self._reading(record.id, stats)
 
     def counters(self, record: ContainerRecord) -> Counters | None:
-        """All that is counted for a container; None if it has ended just now."""
+        """All counters of a container; None if it has just ended."""
         try:
             return read_counters(record.pid, self._cgroups, record.cgroup_path) if record.pid else None
         except OSError:
             return None
 
     def pod(self, record: PodRecord, containers: list[ContainerStats]) -> Reading:
-        """A pod's use: of its own cgroup if that is known, else the sum of its containers."""
+        """A reading of a pod: of its cgroup if that is known, otherwise the sum of its containers."""
         if record.state is not PodState.READY:
             return self._reading(record.id, None)
         return self._reading(record.id, self._own_cgroup(record) or total(containers))
 
     def interfaces(self, record: PodRecord) -> list[InterfaceStats]:
-        """The counters of a pod's network; none for a pod on the node's, or if nothing runs in it."""
+        """The counters of a pod's network; empty if the pod uses the node's network, or if nothing runs in it."""
         if not record.ips:
             return []
         for container in self.inventory.containers(record.id):
@@ -274,41 +272,41 @@ class Readings:
                 try:
                     return read_interfaces(container.record.pid)
                 except OSError:
-                    continue  # it has ended just now
+                    continue  # it has just ended
         return []
 
-    def room(self, container_id: str) -> tuple[int, Usage] | None:
-        """The room that a container takes on disk, and when that was found; None if it has no file system any more."""
+    def disk_space(self, container_id: str) -> tuple[int, Usage] | None:
+        """The time of the measurement, and the disk space of a container; None if it has no file system."""
         now = time.time_ns()
         with self._lock:
-            entry = self._rooms.get(container_id)
-            due = entry is None or now > (self._slow_until_ns if entry.slow else entry.until_ns)
-            if due and entry is not None and entry.slow:
-                due = entry.at_ns <= min(other.at_ns for other in self._rooms.values() if other.slow)
-        if due or entry is None:
+            entry = self._disk_spaces.get(container_id)
+            is_due = entry is None or now > (self._slow_until_ns if entry.is_slow else entry.until_ns)
+            if is_due and entry is not None and entry.is_slow:
+                is_due = entry.at_ns <= min(other.at_ns for other in self._disk_spaces.values() if other.is_slow)
+        if is_due or entry is None:
             try:
                 usage = self.images.snapshots.usage(container_id)
             except (OSError, ValueError):
                 with self._lock:
-                    self._rooms.pop(container_id, None)  # else the others would wait for its turn
+                    self._disk_spaces.pop(container_id, None)  # otherwise the slow ones would wait for its turn
                 return None
             if not usage.whole and (entry is None or entry.usage.whole):
-                _log.warning("container %s has more files than can be counted: it takes %d bytes or more",
+                _log.warning("container %s has too many files to count: it takes at least %d bytes",
                              container_id, usage.size_bytes)  # fmt: skip
             cost_ns = time.time_ns() - now
-            entry = _Room(now, now + max(_ROOM_NS, _PATIENCE * cost_ns), usage, cost_ns > _SLOW_NS)
+            entry = _DiskSpace(now, now + max(_DISK_SPACE_NS, _SLOW_FACTOR * cost_ns), usage, cost_ns > _SLOW_NS)
             with self._lock:
-                self._rooms[container_id] = entry
-                if entry.slow:
+                self._disk_spaces[container_id] = entry
+                if entry.is_slow:
                     self._slow_until_ns = entry.until_ns
         return entry.at_ns, entry.usage
 
     def forget(self) -> None:
-        """Let go of what is kept of pods and containers that are gone."""
+        """Drop what is kept for pods and containers that no longer exist."""
         present = {container.id for container in self.inventory.containers()}
         present |= {pod.id for pod in self.inventory.pods()}
         with self._lock:
-            for table in (self._rates, self._rooms):
+            for table in (self._rates, self._disk_spaces):
                 for identity in table.keys() - present:
                     del table[identity]
 
@@ -328,7 +326,7 @@ class Readings:
     def _own_cgroup(self, record: PodRecord) -> ContainerStats | None:
         try:
             path = expand_slice(record.cgroup_parent)
-        except ValueError:  # a name that systemd does not take
+        except ValueError:  # systemd rejects the name
             return None
         if (self._cgroups / "cgroup.controllers").exists():
             folder = self._cgroups / path
@@ -338,7 +336,7 @@ class Readings:
 
 
 def total(parts: list[ContainerStats]) -> ContainerStats:
-    """The sum of readings; None where no part has a value. Pure."""
+    """The sum of readings; a number that no part has stays None."""
     sums: dict[str, int] = {}
     for part in parts:
         for name in _COUNTED:

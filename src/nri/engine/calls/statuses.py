@@ -1,7 +1,4 @@
-"""PodSandboxStatus, ListPodSandbox, ContainerStatus, ListContainers, and the two lists as streams.
-
-The status of a pod or container that does not exist is NotFound.
-"""
+"""PodSandboxStatus, ListPodSandbox, ContainerStatus, ListContainers, and their streams."""
 
 from __future__ import annotations
 
@@ -17,8 +14,6 @@ from nri.engine.calls.call import Call, chunks, has_labels, matches_id
 from nri.engine.lifecycle.inventory import STATES, ContainerEntry, Inventory, PodEntry, container_status, pod_status
 from nri.engine.state import ContainerRecord, PodRecord, PodState
 
-__all__ = ["StatusCalls", "container_info", "container_item", "pod_info", "pod_item"]
-
 
 class StatusCalls:
     """Reports pods and containers."""
@@ -29,7 +24,7 @@ class StatusCalls:
     # --- pods ---
 
     def pod_sandbox_status(self, request: pb.PodSandboxStatusRequest, call: Call) -> pb.PodSandboxStatusResponse:
-        """A pod and its containers, as of `timestamp`."""
+        """The status of a pod and its containers, as of `timestamp`."""
         pod = self._inventory.pod(request.pod_sandbox_id)
         return pb.PodSandboxStatusResponse(
             status=pod_status(pod),
@@ -45,23 +40,23 @@ class StatusCalls:
     def stream_pod_sandboxes(
         self, request: pb.StreamPodSandboxesRequest, call: Call
     ) -> Iterator[pb.StreamPodSandboxesResponse]:
-        """The same list in portions."""
+        """Stream the pods that match the filter."""
         for items in chunks(self._pods(request.filter)):
             yield pb.StreamPodSandboxesResponse(pod_sandboxes=items)
 
-    def _pods(self, wanted: pb.PodSandboxFilter) -> list[pb.PodSandbox]:
+    def _pods(self, filter_: pb.PodSandboxFilter) -> list[pb.PodSandbox]:
         items = []
         for pod in self._inventory.pods():
-            if matches_id(pod.id, wanted.id) and has_labels(pod.record.labels, wanted.label_selector):
+            if matches_id(pod.id, filter_.id) and has_labels(pod.record.labels, filter_.label_selector):
                 item = pod_item(pod.record)
-                if not wanted.HasField("state") or item.state == wanted.state.state:
+                if not filter_.HasField("state") or item.state == filter_.state.state:
                     items.append(item)
         return items
 
     # --- containers ---
 
     def container_status(self, request: pb.ContainerStatusRequest, call: Call) -> pb.ContainerStatusResponse:
-        """A container."""
+        """The status of a container."""
         container = self._inventory.container(request.container_id)
         info = {"info": json.dumps(container_info(container))} if request.verbose else {}
         return pb.ContainerStatusResponse(status=container_status(container), info=info)
@@ -73,24 +68,24 @@ class StatusCalls:
     def stream_containers(
         self, request: pb.StreamContainersRequest, call: Call
     ) -> Iterator[pb.StreamContainersResponse]:
-        """The same list in portions."""
+        """Stream the containers that match the filter."""
         for items in chunks(self._containers(request.filter)):
             yield pb.StreamContainersResponse(containers=items)
 
-    def _containers(self, wanted: pb.ContainerFilter) -> list[pb.Container]:
+    def _containers(self, filter_: pb.ContainerFilter) -> list[pb.Container]:
         items = []
         for container in self._inventory.containers():
             record = container.record
-            matches = matches_id(record.id, wanted.id) and matches_id(record.pod_id, wanted.pod_sandbox_id)
-            if matches and has_labels(record.labels, wanted.label_selector):
+            matches = matches_id(record.id, filter_.id) and matches_id(record.pod_id, filter_.pod_sandbox_id)
+            if matches and has_labels(record.labels, filter_.label_selector):
                 item = container_item(record)
-                if not wanted.HasField("state") or item.state == wanted.state.state:
+                if not filter_.HasField("state") or item.state == filter_.state.state:
                     items.append(item)
         return items
 
 
 def pod_item(record: PodRecord) -> pb.PodSandbox:
-    """A pod as lists have it. Pure."""
+    """A pod's entry in lists."""
     name = record.config["metadata"]["name"]
     return pb.PodSandbox(
         id=record.id,
@@ -104,7 +99,7 @@ def pod_item(record: PodRecord) -> pb.PodSandbox:
 
 
 def pod_info(pod: PodEntry) -> dict[str, Any]:
-    """More of a pod for people and tools, named as containerd does where it has the same."""
+    """Details of a pod for verbose requests, with containerd's names where it has the same ones."""
     record = pod.record
     return {
         "pid": record.pid,
@@ -119,7 +114,7 @@ def pod_info(pod: PodEntry) -> dict[str, Any]:
 
 
 def container_item(record: ContainerRecord) -> pb.Container:
-    """A container as lists have it. Pure."""
+    """A container's entry in lists."""
     image = json_format.ParseDict(record.config["image"], pb.ImageSpec(), ignore_unknown_fields=True)
     return pb.Container(
         id=record.id,
@@ -136,7 +131,7 @@ def container_item(record: ContainerRecord) -> pb.Container:
 
 
 def container_info(container: ContainerEntry) -> dict[str, Any]:
-    """More of a container for people and tools, named as containerd does where it has the same."""
+    """Details of a container for verbose requests, with containerd's names where it has the same ones."""
     record = container.record
     return {
         "sandboxID": record.pod_id,

@@ -1,8 +1,4 @@
-"""The engine's configuration: one frozen value, and where each part of it came from.
-
-Rules: nothing here looks for programs or changes the machine. Every key of ``engine.toml`` is a field of the classes in
-`values`.
-"""
+"""The engine's configuration. Every key of ``engine.toml`` is a field of the classes in `values`."""
 
 from nri.engine.config.sources import ENGINE_SETTINGS
 from nri.engine.config.values import (

@@ -1,7 +1,7 @@
-"""Files of other runtimes as layers of the engine's settings: containerd's configuration and iSulad's daemon.json.
+"""Layers of engine settings from other runtimes' files: containerd's configuration and iSulad's daemon.json.
 
-Rules: only what they say about NRI counts, read by `nri.config.runtimes` as those runtimes read it. A mistake that
-takes a setting away is an error here, with line and suggestion; what is only odd is a note.
+Only their NRI settings count, as those runtimes read them. A mistake that loses a setting is an error; others are
+notes.
 """
 
 from __future__ import annotations
@@ -19,16 +19,14 @@ from nri.config.runtimes.remark_texts import texts_of
 from nri.config.settings import FileLayer
 from nri.errors import ConfigError
 
-__all__ = ["containerd_layer", "isulad_layer", "unpacked"]
-
-#: Remarks that take nothing away here: the engine understands what is meant, or it is about other programs.
+#: Remarks without consequences here: the engine understands the setting, or the remark is about other programs.
 _NOTES = {
     Kind.COMMENT, Kind.OLD_SPELLING, Kind.FIXED_SOCKET, Kind.NO_SECONDS, Kind.UNVERSIONED, Kind.OLD_TABLE,
-    Kind.NOT_IMPORTED, Kind.REPLACED,
+    Kind.NOT_IMPORTED, Kind.REPLACED, Kind.NEVER_RUNS,
 }  # fmt: skip
 _SILENT = {Kind.RELEASE_DECIDES}
 
-#: Fields of `RuntimeNri` by our keys, each with containerd's and iSulad's key for it.
+#: Fields of `RuntimeNri` by the engine's keys, with containerd's and iSulad's keys.
 _FIELDS = {
     "disable": ("enabled", "disable", "nri-support"),
     "disable_connections": ("connections", "disable_connections", "disable-connections"),
@@ -45,7 +43,7 @@ _OPPOSITE = {"disable", "disable_connections"}
 
 def containerd_layer(path: str) -> FileLayer:
     """The NRI table of containerd's file at `path`, with its imports. ConfigError for mistakes."""
-    return _layer(path, containerd.read(path=path), 1)
+    return _layer(path, containerd.read(release=containerd.NEWEST_RELEASE, path=path), 1)
 
 
 def isulad_layer(path: str) -> FileLayer:
@@ -54,24 +52,25 @@ def isulad_layer(path: str) -> FileLayer:
 
 
 def unpacked(source: Source, tree: dict[str, Any], layer: Layer) -> Layer:
-    """An engine's own file with containerd's table pasted into it: the keys of the table are those of ``nri``."""
+    """Move the keys of containerd's NRI table, pasted into an engine's file, to the engine's table ``nri``."""
     tables = tree.pop("plugins")
-    pasted, own = tables.pop(containerd.PLUGIN), tree.get("nri", {})
-    twice = sorted(set(own) & set(pasted)) if isinstance(own, dict) and isinstance(pasted, dict) else []
-    if twice:
-        raise ConfigError(layer.place(("nri", twice[0])), f"nri.{twice[0]}", "the key is given twice", "keep one")
-    if not isinstance(own, dict) or not isinstance(pasted, dict):
+    pasted, nri = tables.pop(containerd.PLUGIN), tree.get("nri", {})
+    duplicates = sorted(set(nri) & set(pasted)) if isinstance(nri, dict) and isinstance(pasted, dict) else []
+    if duplicates:
+        key = duplicates[0]
+        raise ConfigError(layer.place(("nri", key)), f"nri.{key}", "the key is given twice", "keep one")
+    if not isinstance(nri, dict) or not isinstance(pasted, dict):
         raise ConfigError(source.name, "nri", "expected a table of keys")
 
     def place(at: Path) -> str:
         moved = len(at) > 1 and at[0] == "nri" and at[1] in pasted
         return layer.place((*containerd.TABLE, *at[1:]) if moved else at)
 
-    return Layer({**tree, "nri": {**own, **pasted}}, place)
+    return Layer({**tree, "nri": {**nri, **pasted}}, place)
 
 
 def _layer(path: str, reading: Reading, column: int) -> FileLayer:
-    """Make a layer of a reading."""
+    """The layer of a runtime's configuration. ConfigError for mistakes."""
     errors = [_error(reading, remark) for remark in reading.remarks if remark.kind not in _NOTES | _SILENT]
     if errors:
         raise together(errors)
@@ -89,26 +88,26 @@ def _layer(path: str, reading: Reading, column: int) -> FileLayer:
     if nri.validator:
         keys["default_validator"] = dict(nri.validator)
     places |= {key: where for key, where in nri.origin.items() if key.startswith("default_validator.")}
-    if column == 2 and "disable" not in keys:  # iSulad's NRI is off without a word
+    if column == 2 and "disable" not in keys:  # iSulad's default
         keys["disable"] = True
     notes = [_note(reading, remark) for remark in reading.remarks if remark.kind in _NOTES]
     return FileLayer(Layer({"nri": keys}, lambda at: _place(path, places, at)), notes)
 
 
 def _place(path: str, places: Mapping[str, str], at: Path) -> str:
-    """The file and line of one of our keys; a reading's places have the key behind them, which is ours to say."""
+    """The file and line of one of the engine's keys, without the other runtime's key."""
     where = places.get(".".join(map(str, at[1:])), path)
     return where.partition(": ")[0]
 
 
 def _error(reading: Reading, remark: Remark) -> ConfigError:
-    words = texts_of(reading.runtime, remark)
+    text = texts_of(reading.runtime, remark)
     where, _, key = remark.where.partition(": ")
-    return ConfigError(where, key, words.what, words.next)
+    return ConfigError(where, key, text.what, text.next)
 
 
 def _note(reading: Reading, remark: Remark) -> str:
-    words = texts_of(reading.runtime, remark)
+    text = texts_of(reading.runtime, remark)
     if remark.kind is Kind.FIXED_SOCKET:
-        return f"{remark.where}: iSulad itself takes no other socket path"
-    return f"{remark.where}: {words.what}" + (f" ({words.next})" if words.next else "")
+        return f"{remark.where}: iSulad itself does not support another socket path"
+    return f"{remark.where}: {text.what}" + (f" ({text.next})" if text.next else "")

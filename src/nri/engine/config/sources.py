@@ -1,7 +1,7 @@
-"""The sources of the engine's settings: its file, the variables of the environment, and the keys that these set.
+"""The sources of the engine's settings: files in several formats, and environment variables.
 
-A file may also be containerd's configuration or iSulad's daemon.json, of which the settings of NRI count; containerd's
-NRI table may be pasted into the engine's own file as well.
+A file may be the engine's, with containerd's NRI table pasted into it or not, containerd's configuration, or iSulad's
+daemon.json.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ from nri.config.settings import FileLayer, SettingsLoader
 from nri.engine.config.foreign import containerd_layer, isulad_layer, unpacked
 from nri.engine.config.values import EngineConfig
 
-__all__ = ["ENGINE_SETTINGS"]
-
-#: Keys at the top of a file that make it containerd's.
+#: Top-level keys of which each one makes a file containerd's.
 _CONTAINERD = {
     "version", "imports", "grpc", "ttrpc", "debug", "metrics", "timeouts", "oom_score", "required_plugins",
     "disabled_plugins", "proxy_plugins", "stream_processors", "temp", "cgroup",
@@ -29,7 +27,7 @@ _JSON = re.compile(r"(\s|(#|//)[^\n]*)*\{")
 
 
 def _file_layer(name: str) -> FileLayer:
-    """The layer of one file, whosever it is."""
+    """The layer of a file in any of the formats."""
     source = read_file(name)
     if source.format != "toml" and _JSON.match(source.text):
         if _ISULAD.search(source.text) or os.path.basename(name) == "daemon.json":

@@ -1,7 +1,6 @@
-"""The settings of the engine as frozen values, each with its default, unit and meaning; they are the keys of the file.
+"""The engine's settings: a class is a table of ``engine.toml``, a field a key.
 
-Rules: pure; a class is a table of ``engine.toml``, a field a key. Settings that contradict each
-other are a ValueError that names both. Durations are seconds, written as a number or as "5s".
+Contradicting settings are a ValueError that names them. Durations are seconds, written as a number or like "5s".
 """
 
 from __future__ import annotations
@@ -17,43 +16,29 @@ from nri.config import Duration, check_timeouts
 from nri.policies.default_validator import ValidatorConfig
 from nri.service.settings import HttpSettings
 
-__all__ = [
-    "FIRST_DOMAIN",
-    "CgroupConfig",
-    "ContainerConfig",
-    "DomainConfig",
-    "EngineConfig",
-    "ImageConfig",
-    "NetworkConfig",
-    "NriConfig",
-    "OciRuntime",
-    "Registry",
-    "StreamingConfig",
-]
-
-_MOST_PORT = 65535
+_MAX_PORT = 65535
 #: The domain of the kubelet's pods.
 FIRST_DOMAIN = "k8s.io"
 _DOMAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-#: Bytes of a path that a unix socket can have.
-_MOST_PATH = 107
+#: The longest path of a unix socket, in bytes.
+_MAX_SOCKET_PATH_BYTES = 107
 
 
 def check_limits(settings: object, *names: str) -> None:
-    """ValueError for a limit below 0."""
+    """ValueError for a negative limit."""
     for name in names:
         if (value := getattr(settings, name)) < 0:
-            raise ValueError(f"{name} {value} is less than nothing; 0 is no limit")
+            raise ValueError(f"{name} {value} must not be negative; 0 means no limit")
 
 
 @dataclass(frozen=True, slots=True)
 class OciRuntime:
-    """An OCI runtime, which a pod asks for by the handler's name that its table has.
+    """An OCI runtime; pods select it by the name of its table, the runtime handler.
 
     Attributes:
-        path: the program: a path, or a name that is looked for in PATH.
-        arguments: words before each command, such as ``--systemd-cgroup``.
-        timeout: the longest that one command may take, in seconds.
+        path: the program: a path, or a name that is searched in PATH.
+        arguments: arguments before each command, for example ``--systemd-cgroup``.
+        timeout: the longest duration of a command, in seconds.
     """
 
     path: str = "runc"
@@ -69,10 +54,10 @@ class Registry:
     """The operator's settings for one registry.
 
     Attributes:
-        host: the registry as image names have it, such as ``docker.io`` or ``registry.example:5000``.
-        mirrors: hosts that are asked before it, in this order; ``http://`` before one allows plain HTTP.
-        certificates: the folder of its own CAs (``*.crt``) and client certificates; empty for the system's.
-        insecure: plain HTTP and unknown certificates are accepted.
+        host: the registry's host in image names, for example ``docker.io`` or ``registry.example:5000``.
+        mirrors: hosts that are tried before it, in order; the prefix ``http://`` allows plain HTTP.
+        certificates: the folder of its CAs (``*.crt``) and client certificates; empty for the system's.
+        insecure: accept plain HTTP and unknown certificates.
     """
 
     host: str
@@ -83,13 +68,13 @@ class Registry:
 
 @dataclass(frozen=True, slots=True)
 class ImageConfig:
-    """Images: the programs that bring and unpack them, and the registries.
+    """Images: the programs that pull and unpack them, and the registries.
 
     Attributes:
-        skopeo, umoci: the programs: a path, or a name that is looked for in PATH.
-        snapshots: how root file systems are made: ``overlay``, ``copy``, or ``auto`` for overlay where it works.
-        stall_timeout: a pull that brings nothing for so long is given up, in seconds.
-        size_limit: the most bytes that one image may take, unpacked; 0 for no limit.
+        skopeo, umoci: the programs: a path, or a name that is searched in PATH.
+        snapshots: how root file systems are created: ``overlay``, ``copy``, or ``auto`` for overlay where it works.
+        stall_timeout: cancel a pull that makes no progress for this long, in seconds.
+        size_limit: the most bytes of one image, unpacked; 0 for no limit.
         entries_limit: the most files and folders of one image; 0 for no limit.
         registries: registries with mirrors, certificates or plain HTTP; others need no entry.
     """
@@ -112,9 +97,9 @@ class NetworkConfig:
     """Networks of pods, by CNI.
 
     Attributes:
-        config_dir: where the first usable ``.conflist``, ``.conf`` or ``.json`` is the network.
-        plugin_dirs: where CNI plugins are looked for, in this order.
-        timeout: the longest that one plugin may take, in seconds.
+        config_dir: the folder of network configurations; the first usable ``.conflist``, ``.conf`` or ``.json`` counts.
+        plugin_dirs: the folders of CNI plugins, in search order.
+        timeout: the longest duration of a plugin's call, in seconds.
     """
 
     config_dir: Path = Path("/etc/cni/net.d")
@@ -130,9 +115,10 @@ class CgroupConfig:
     """Control groups of pods and containers.
 
     Attributes:
-        driver: who makes cgroups: the OCI runtime by itself (``cgroupfs``), or systemd. As the kubelet's.
-        parent: the cgroup of pods that name none: a path, or a slice with the driver ``systemd``.
-        conmon: the cgroup of the conmons: a path; ``pod`` for the pod's own.
+        driver: who creates cgroups: the OCI runtime itself (``cgroupfs``) or systemd. It has to be the kubelet's
+            driver.
+        parent: the parent cgroup of pods that request none: a path, or a slice with the driver ``systemd``.
+        conmon: the cgroup of conmon processes: a path, or ``pod`` for the pod's cgroup.
     """
 
     driver: Literal["cgroupfs", "systemd"] = "cgroupfs"
@@ -141,20 +127,20 @@ class CgroupConfig:
 
     def __post_init__(self) -> None:
         if ".." in self.parent.split("/"):
-            raise ValueError(f'parent "{self.parent}" leads out of its folder')
+            raise ValueError(f'parent "{self.parent}" must not contain ".."')
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerConfig:
-    """Settings of all containers, and the node's files that classes and devices are resolved by.
+    """Settings of all containers, and the node's files that define classes and devices.
 
     Attributes:
         pids_limit: the most processes of a container; 0 for no limit.
-        seccomp_root: the folder that ``localhost`` seccomp profiles must be in; a kubelet's, unless changed.
-        apparmor_profile: the AppArmor profile of those that ask for the runtime's default; empty for none.
+        seccomp_root: the folder of ``localhost`` seccomp profiles; the default is the kubelet's.
+        apparmor_profile: the AppArmor profile for requests of the runtime's default; empty for none.
         cdi_dirs: folders of CDI files, lowest rank first.
-        rdt_config: the file of RDT classes; empty: a class is the resctrl group of that name.
-        blockio_config: the file of block-I/O classes; empty: there are none.
+        rdt_config: the file of RDT classes; empty: each class is the resctrl group with its name.
+        blockio_config: the file of block-I/O classes; empty: there are no classes.
     """
 
     pids_limit: int = 0
@@ -170,13 +156,13 @@ class ContainerConfig:
 
 @dataclass(frozen=True, slots=True)
 class StreamingConfig:
-    """The server behind exec, attach and port forward.
+    """The server for exec, attach and port forward.
 
     Attributes:
-        address: where it listens. The kubelet is on this machine, so loopback will do.
-        port: 0 for any free one.
-        idle_timeout: a stream without traffic is closed after this time, in seconds.
-        token_timeout: how long an address that was given out can be used, in seconds.
+        address: the address to listen on. The kubelet is on this machine, so loopback is enough.
+        port: the port to listen on; 0 for any free one.
+        idle_timeout: close a stream without traffic after this time, in seconds.
+        token_timeout: how long an address that was handed out is valid, in seconds.
     """
 
     address: str = "127.0.0.1"
@@ -186,8 +172,8 @@ class StreamingConfig:
 
     def __post_init__(self) -> None:
         check_timeouts(self, "idle_timeout", "token_timeout")
-        if not 0 <= self.port <= _MOST_PORT:
-            raise ValueError(f"port {self.port} is none: 0 for any free one, or 1 to {_MOST_PORT}")
+        if not 0 <= self.port <= _MAX_PORT:
+            raise ValueError(f"port {self.port} must be 0, for any free port, or 1 to {_MAX_PORT}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +181,9 @@ class NriConfig(AdaptationSettings):
     """NRI inside the engine.
 
     Attributes:
-        disable: requests pass untouched, and no plugin can connect.
-        tell_refused: if a plugin refuses an update, tell all of them by PostUpdateContainer what the container has;
-            they hear of a refused creation in any case, by StopContainer and RemoveContainer.
+        disable: no plugin can connect, and requests are not changed.
+        tell_refused: if a plugin rejects an update, notify all plugins by PostUpdateContainer of the actual resources.
+            A rejected creation is always reported, by StopContainer and RemoveContainer.
     """
 
     disable: bool = False
@@ -206,10 +192,10 @@ class NriConfig(AdaptationSettings):
 
 @dataclass(frozen=True, slots=True)
 class DomainConfig:
-    """A further client's world beside the kubelet's: its own pods, containers and images, and the same plugins.
+    """A separate set of pods, containers and images for another client than the kubelet, with the same plugins.
 
     Attributes:
-        socket: the unix socket on which it has the CRI; empty for ``NAME.sock`` beside the engine's own.
+        socket: the unix socket of its CRI; empty for ``NAME.sock`` next to the engine's socket.
     """
 
     socket: str = ""
@@ -224,15 +210,15 @@ class EngineConfig:
     """All settings of an engine. `EngineConfig()` is an engine without a configuration file.
 
     Attributes:
-        socket: the unix socket of the CRI; its folder is made.
-        root: the folder of what outlives the machine's restart: images, records, snapshots. Mode 0700.
-        state: the folder of what does not: bundles, exit files, network namespaces. Mode 0700.
-        default_runtime: the table of `runtimes` for pods that ask for no handler.
+        socket: the unix socket of the CRI; its folder is created.
+        root: the folder of persistent data: images, records, snapshots. Its mode is 0700.
+        state: the folder of data until the next reboot: bundles, exit files, network namespaces. Its mode is 0700.
+        default_runtime: the table of `runtimes` for pods that request no handler.
         runtimes: OCI runtimes by the names of handlers.
-        conmon: the program: a path, or a name that is looked for in PATH.
-        log_level: the least that is logged.
-        dry: no processes, images and networks: every step is decided, written down and told, and none is done.
-        domains: further worlds of pods by their names, as containerd's ``moby`` is beside ``k8s.io``.
+        conmon: the program: a path, or a name that is searched in PATH.
+        log_level: the lowest level that is logged.
+        dry: run no processes, images and networks: every step is decided, recorded and reported, but not executed.
+        domains: further domains by name, like containerd's ``moby`` next to ``k8s.io``.
     """
 
     socket: Path = Path("/run/nri-engine/engine.sock")
@@ -256,26 +242,26 @@ class EngineConfig:
         sockets = {"socket": self.socket}
         for name in self.domains:
             if not _DOMAIN.fullmatch(name) or name == FIRST_DOMAIN:
-                raise ValueError(
-                    f'domains has "{name}", which is not the name of a further domain: letters, digits, "-._"'
-                )
+                raise ValueError(f'domains has "{name}", which is not a valid domain name: use letters, digits, "-._"')
             sockets[f"domains.{name}.socket"] = self._socket_of(name)
         for name, path in {**sockets, "root": self.root, "state": self.state}.items():
             if not path.is_absolute():
                 raise ValueError(f'{name} "{path}" must be an absolute path')
         for name, path in sockets.items():
-            if len(bytes(path)) > _MOST_PATH:
-                raise ValueError(f'{name} "{path}" is longer than the {_MOST_PATH} bytes that a socket may have')
+            if len(bytes(path)) > _MAX_SOCKET_PATH_BYTES:
+                raise ValueError(
+                    f'{name} "{path}" exceeds {_MAX_SOCKET_PATH_BYTES} bytes, the longest path of a socket'
+                )
         if len({*sockets.values()}) < len(sockets):
-            raise ValueError(f"{' and '.join(sockets)} have to be different")
+            raise ValueError(f"{' and '.join(sockets)} must be different")
         if self.default_runtime not in self.runtimes:
             names = ", ".join(self.runtimes) or "none"
             raise ValueError(
-                f'default_runtime "{self.default_runtime}" is not a table below runtimes; there is: {names}'
+                f'default_runtime "{self.default_runtime}" is not a table of runtimes; existing tables: {names}'
             )
 
     def of_domain(self, name: str) -> EngineConfig:
-        """The settings of a further domain: these, with its socket, and folders below these."""
+        """The settings of a further domain: these, with its socket, and with folders below these."""
         return replace(
             self,
             socket=self._socket_of(name),
@@ -286,6 +272,6 @@ class EngineConfig:
         )
 
     def _socket_of(self, domain: str) -> Path:
-        """The socket of a further domain; a dry engine has all of them in its folder."""
-        own = self.domains[domain].socket
-        return Path(own) if own and not self.dry else self.socket.with_name(f"{domain}.sock")
+        """The socket of a further domain; a dry engine has all sockets in its folder."""
+        socket = self.domains[domain].socket
+        return Path(socket) if socket and not self.dry else self.socket.with_name(f"{domain}.sock")

@@ -1,7 +1,6 @@
 """Images and root file systems: pulled by skopeo, unpacked by umoci, mounted for each container.
 
-Rules: knows no pod and no CRI message. Every image in the store is whole: a pull works in a folder of its own that
-is renamed at the end, and what a kill left is removed at the next start.
+Every image in the store is complete: a pull works in its own folder, which is renamed at the end.
 """
 
 from nri.engine.images.image import Image

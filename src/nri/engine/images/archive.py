@@ -1,4 +1,4 @@
-"""Recognize an archive of images by its content, and name it as skopeo does."""
+"""Detect the kind of an image archive by its content, and name it as skopeo does."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ import zlib
 from nri.errors import NriError
 from nri.files import open_regular
 
-__all__ = ["archive_source"]
-
-#: The kind of an archive is read from this many of its members at most.
+#: The most members of an archive that are read to detect its kind.
 _MAX_MEMBERS = 100_000
 _KINDS = ("docker-archive:", "oci-archive:", "oci:")
-#: By which member an archive is known; docker save's new ones have both, and either does.
+#: The members that mark each kind; new archives of docker save have both, and are of both kinds.
 _MARKS = {"manifest.json": "docker-archive:", "oci-layout": "oci-archive:"}
 
 
 def archive_source(archive: str) -> str:
-    """Return an archive with its kind in front, and its whole path; NriError if it is not an archive."""
+    """Return the absolute path of an archive, prefixed with its kind. NriError if it is not an archive."""
     for kind in _KINDS:
         if archive.startswith(kind):
             return kind + os.path.abspath(archive.removeprefix(kind))
@@ -33,10 +31,10 @@ def archive_source(archive: str) -> str:
             names = (member.name.removeprefix("./") for member in itertools.islice(members, _MAX_MEMBERS))
             kind = next((_MARKS[name] for name in names if name in _MARKS), "")
     except FileNotFoundError:
-        raise NriError(f"there is no {archive}") from None
+        raise NriError(f"{archive}: no such file") from None
     except (OSError, ValueError, EOFError, lzma.LZMAError, zlib.error, tarfile.TarError) as error:
-        reason = "it is no tar" if "\n" in str(error) else error  # tarfile lists every kind that it has tried
-        raise NriError(f"{archive} is no archive that can be read: {reason}. try: docker save, podman save") from None
+        reason = "not a tar archive" if "\n" in str(error) else error  # tarfile lists every kind that it has tried
+        raise NriError(f"{archive} is not a readable archive: {reason}. Create one: docker save, podman save") from None
     if not kind:
-        raise NriError(f"{archive} is no image: it has neither manifest.json nor oci-layout")
+        raise NriError(f"{archive} is not an image archive: neither manifest.json nor oci-layout found")
     return f"{kind}{path}"

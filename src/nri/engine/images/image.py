@@ -1,7 +1,7 @@
-"""One image on this node, as the store gives it out.
+"""An image on this node, and its account files.
 
-Rules: its files are opened below its root file system, and regular ones only, so no link shows us the node's, and no
-device or pipe of an image is touched.
+Only regular files below the image's root are read, so an image cannot show the node's files, or stop the engine with a
+pipe.
 """
 
 from __future__ import annotations
@@ -16,18 +16,16 @@ from typing import Any
 from nri.engine.support.errors import InvalidRequest
 from nri.host.root import open_below
 
-__all__ = ["Image", "account_file"]
-
-_LIMIT_BYTES = 4 << 20
+_MAX_ACCOUNT_FILE_BYTES = 4 << 20
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV)
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image on this node. `config` is the part of its configuration that containers take over.
+    """An image on this node. `config` is the part of its configuration that containers inherit.
 
     Attributes:
-        layers: how many it has; None where nobody wrote that down.
+        layers: the number of its layers; None if it is not recorded.
     """
 
     id: str
@@ -41,61 +39,61 @@ class Image:
 
     @property
     def user(self) -> str:
-        """The user that it runs as, as written: ``name``, ``uid`` or with a group."""
+        """The user of its process, as written: ``name``, ``uid``, or either with a group."""
         return str(self.config.get("User") or "")
 
     @property
     def entrypoint(self) -> list[str]:
-        """The first words of its command line."""
+        """The first part of its command line."""
         return list(self.config.get("Entrypoint") or ())
 
     @property
     def cmd(self) -> list[str]:
-        """The rest of its command line, unless a container has its own."""
+        """The second part of its command line, which containers may replace."""
         return list(self.config.get("Cmd") or ())
 
     @property
     def env(self) -> list[str]:
-        """Its environment, as ``KEY=value``."""
+        """The environment variables, as ``KEY=value``."""
         return list(self.config.get("Env") or ())
 
     @property
     def working_dir(self) -> str:
-        """The folder that it starts in."""
+        """The working directory."""
         return str(self.config.get("WorkingDir") or "")
 
     @property
     def stop_signal(self) -> str:
-        """The signal that asks it to end."""
+        """The signal that asks its process to end."""
         return str(self.config.get("StopSignal") or "")
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels that its maker gave it."""
+        """The image's labels."""
         return dict(self.config.get("Labels") or {})
 
 
 def account_file(rootfs: Path, path: str) -> str:
-    """The text of an image's /etc/passwd or /etc/group; "" if there is none, or something else in its place.
+    """The text of an image's /etc/passwd or /etc/group; "" if there is none, or not a regular file.
 
-    Raises InvalidRequest for one that is too long, half of which would show a user that is not there, or never ends.
+    InvalidRequest for a pipe or device, and for a file that is too long: half of it would define other users.
     """
     try:
-        found = open_below(rootfs, path, os.O_PATH)
+        descriptor = open_below(rootfs, path, os.O_PATH)
     except OSError as error:
         if error.errno in _ABSENT:
             return ""
         raise
     try:
-        status = os.fstat(found)
+        status = os.fstat(descriptor)
         if stat.S_ISFIFO(status.st_mode) or stat.S_ISCHR(status.st_mode):
-            raise InvalidRequest(f"the image's /{path} is a pipe or device, on which the OCI runtime would wait")
+            raise InvalidRequest(f"the image's /{path} is a pipe or device, which would block the OCI runtime")
         if not stat.S_ISREG(status.st_mode):
             return ""
-        with open(f"/proc/self/fd/{found}", "rb") as file:
-            data = file.read(_LIMIT_BYTES + 1)
+        with open(f"/proc/self/fd/{descriptor}", "rb") as file:
+            data = file.read(_MAX_ACCOUNT_FILE_BYTES + 1)
     finally:
-        os.close(found)
-    if len(data) > _LIMIT_BYTES:
-        raise InvalidRequest(f"the image's /{path} is longer than {_LIMIT_BYTES} bytes")
+        os.close(descriptor)
+    if len(data) > _MAX_ACCOUNT_FILE_BYTES:
+        raise InvalidRequest(f"the image's /{path} exceeds {_MAX_ACCOUNT_FILE_BYTES} bytes")
     return data.decode(errors="replace")

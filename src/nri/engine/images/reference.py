@@ -1,7 +1,7 @@
-"""Names of images, in the one form that all of the field's tools mean: ``docker.io/library/busybox:latest``.
+"""Names of images in their full form, as all tools understand them: ``docker.io/library/busybox:latest``.
 
-Rules: pure; the grammar is that of github.com/distribution/reference; a name without a registry is Docker Hub's, one
-without tag and digest has the tag ``latest``.
+The grammar is that of github.com/distribution/reference. The default registry is Docker Hub, the default tag
+``latest``.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ from typing import NamedTuple
 from nri.engine.support.errors import InvalidRequest
 from nri.text import cut
 
-__all__ = ["DIGEST", "Reference", "parse_reference"]
-
 HUB = "docker.io"
-_LIMIT, _LONGEST = 255, 512  # of registry and repository; with tag and digest
+_MAX_REPOSITORY_LENGTH, _MAX_LENGTH = 255, 512  # of registry and repository; including tag and digest
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _PATH = re.compile(rf"{_PART}(?:/{_PART})*")
 _LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
 _DOMAIN = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?")
 _TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
-#: Of a manifest or a configuration; others than SHA-256 are not in use anywhere.
+#: The digest of a manifest or a configuration; SHA-256 is the only algorithm in use.
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -35,12 +33,12 @@ class Reference(NamedTuple):
 
     @property
     def repository(self) -> str:
-        """Registry and path, such as ``docker.io/library/busybox``."""
+        """Registry and path, for example ``docker.io/library/busybox``."""
         return f"{self.domain}/{self.path}"
 
     @property
     def pullable(self) -> str:
-        """The name that a registry is asked for: by the digest if there is one, because a tag beside it says less."""
+        """The name for requests to a registry: with the digest if there is one, because it is more exact than a tag."""
         return f"{self.repository}@{self.digest}" if self.digest else f"{self.repository}:{self.tag}"
 
     def __str__(self) -> str:
@@ -49,35 +47,37 @@ class Reference(NamedTuple):
 
 
 def parse_reference(text: str) -> Reference:
-    """An image's name in its full form. Raises InvalidRequest with what is wrong."""
-    if len(text) > _LONGEST:
-        raise _invalid(text, f"it is longer than {_LONGEST} letters")
-    rest, at, digest = text.partition("@")
-    if at and not DIGEST.fullmatch(digest):
+    """Parse an image's name and complete it. InvalidRequest with the reason if it is invalid."""
+    if len(text) > _MAX_LENGTH:
+        raise _invalid(text, f"it exceeds {_MAX_LENGTH} characters")
+    before_digest, separator, digest = text.partition("@")
+    if separator and not DIGEST.fullmatch(digest):
         raise _invalid(text, f"{digest!r} is not a digest (sha256: and 64 hexadecimal digits)")
-    head, _, last = rest.rpartition("/")
+    head, _, last = before_digest.rpartition("/")
     last, colon, tag = last.partition(":")
     if colon and not _TAG.fullmatch(tag):
-        raise _invalid(text, f"{tag!r} is no tag (letters, digits, '_', '.' and '-', at most 128)")
+        raise _invalid(text, f"{tag!r} is not a tag (letters, digits, '_', '.' and '-', at most 128)")
     domain, path = _split(f"{head}/{last}" if head else last)
     if not _DOMAIN.fullmatch(domain):
-        raise _invalid(text, f"{domain!r} is no registry's name")
+        raise _invalid(text, f"{domain!r} is not a registry's name")
     if not _PATH.fullmatch(path):
-        raise _invalid(text, f"{path!r} is no repository (small letters, digits, and '.', '_', '-' between them)")
-    if len(f"{domain}/{path}") > _LIMIT:
-        raise _invalid(text, f"it is longer than {_LIMIT} letters")
+        raise _invalid(
+            text, f"{path!r} is not a repository (lowercase letters, digits, and '.', '_', '-' between them)"
+        )
+    if len(f"{domain}/{path}") > _MAX_REPOSITORY_LENGTH:
+        raise _invalid(text, f"it exceeds {_MAX_REPOSITORY_LENGTH} characters")
     return Reference(domain, path, tag or ("" if digest else "latest"), digest)
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Registry and path: the first part is a registry if it could be nothing else."""
-    first, slash, rest = name.partition("/")
+    """Registry and path: the first part is a registry if it cannot be a part of a path."""
+    first, slash, path_ = name.partition("/")
     is_domain = bool(slash) and ("." in first or ":" in first or first == "localhost" or first.lower() != first)
-    domain, path = (first, rest) if is_domain else (HUB, name)
+    domain, path = (first, path_) if is_domain else (HUB, name)
     if domain == "index.docker.io":
         domain = HUB
     return domain, f"library/{path}" if domain == HUB and "/" not in path else path
 
 
 def _invalid(text: str, reason: str) -> InvalidRequest:
-    return InvalidRequest(f"{cut(text)!r} names no image: {reason}")
+    return InvalidRequest(f"{cut(text)!r} is not an image name: {reason}")

@@ -1,7 +1,4 @@
-"""Registries as this node knows them: mirrors, certificates and credentials, in the files that skopeo reads.
-
-Rules: pure; a password is in no repr and on no command line.
-"""
+"""The node's registries in the files that skopeo reads: mirrors, certificates and credentials."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ __all__ = ["Credentials", "Registry", "auth_file", "registries_conf"]
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A login for a registry. `auth` is user:password in base64; a password is never shown."""
+    """A login for a registry. `auth` is user:password in base64; `repr` hides all secrets."""
 
     username: str = ""
     password: str = ""
@@ -32,7 +29,7 @@ class Credentials:
 
 
 def auth_file(host: str, credentials: Credentials) -> str:
-    """The text of an auth.json for one registry. Raises InvalidRequest for credentials that are none. Pure."""
+    """The text of an auth.json for one registry. InvalidRequest for invalid credentials."""
     entry: dict[str, str] = {}
     if credentials.username:
         entry["auth"] = base64.b64encode(f"{credentials.username}:{credentials.password}".encode()).decode()
@@ -40,7 +37,7 @@ def auth_file(host: str, credentials: Credentials) -> str:
         try:
             base64.b64decode(credentials.auth, validate=True)
         except ValueError:
-            raise InvalidRequest(f"the credentials for {host} are no base64") from None
+            raise InvalidRequest(f"the credentials for {host} are not valid base64") from None
         entry["auth"] = credentials.auth
     if credentials.identity_token:
         entry["identitytoken"] = credentials.identity_token
@@ -50,7 +47,7 @@ def auth_file(host: str, credentials: Credentials) -> str:
 
 
 def registries_conf(registries: Iterable[Registry]) -> str:
-    """The text of a registries.conf: no search by short names, and the mirrors of each registry. Pure."""
+    """The text of a registries.conf: short names are not searched, and each registry has its mirrors."""
     lines = ["unqualified-search-registries = []", 'short-name-mode = "disabled"']
     for registry in registries:
         lines += [

@@ -1,8 +1,7 @@
-"""Root file systems of containers: an image's files below, what the container writes above.
+"""Root file systems of containers: an image's files with a writable layer, by overlayfs or as a copy.
 
-Rules: overlayfs where the kernel mounts it on this folder, else a copy, decided once and said in `driver`; each
-container's folder carries its id, so that what a crash left is found by name; mounting twice is mounting once. Where
-ids are mapped, the image's files are mounted mapped; a file system that cannot do that has them copied.
+Each container's folder is named by its id, so that the remains of a crash can be found. With an ID mapping the image's
+files are mounted with mapped owners, or copied if the file system does not support that.
 """
 
 from __future__ import annotations
@@ -17,39 +16,36 @@ import time
 from pathlib import Path
 
 from nri.config.syntax import parse_json
-from nri.engine.images.mapping import Mapping, open_way
+from nri.engine.images.mapping import Mapping, allow_traversal
 from nri.engine.support.command import run
 from nri.engine.support.errors import EngineError, InvalidRequest
 from nri.engine.support.kernel import is_mount_point, mount, unmount
 from nri.files import Usage, private_folder, read_regular, remove_tree, usage, write_whole
 
-__all__ = ["Snapshots"]
-
-#: The longest record.
+#: The longest record of a root file system.
 _RECORD_BYTES = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _COPY_S = 1800.0
-#: Files of a container are counted up to so many and for so long, in seconds, and those of all for so long.
-_MOST_FILES, _COUNT_S, _COUNT_ALL_S = 1_000_000, 2.0, 10.0
-#: A count of all that takes more of a processor than the second is good for so many times what it took.
-_PATIENCE, _SLOW_S = 20, 0.05
+#: The most files of a container to count, and the longest times for a container and for all, in seconds.
+_MAX_FILES, _COUNT_S, _COUNT_ALL_S = 1_000_000, 2.0, 10.0
+#: If counting all takes more than _SLOW_S seconds of processor time, the result is kept for _SLOW_FACTOR times that.
+_SLOW_FACTOR, _SLOW_S = 20, 0.05
 
 
 class Snapshots:
-    """All containers' root file systems below `root`. `driver` is ``overlay``, ``copy``, or ``auto`` for the best."""
+    """The root file systems below `root`. `driver` is ``overlay``, ``copy``, or ``auto`` for overlay if it works."""
 
     def __init__(self, root: Path, driver: str = "auto") -> None:
         if re.search(r"[:,\\\s]", str(root)):
-            raise InvalidRequest(f"{root}: overlayfs takes no path with a colon, comma, backslash or blank")
+            raise InvalidRequest(f"{root}: overlayfs does not support paths with a colon, comma, backslash or blank")
         self.root = private_folder(root)
         self.driver = driver if driver != "auto" else "overlay" if overlay_works(self.root) else "copy"
         self._all, self._all_until = Usage(0, 0), 0.0
 
     def mount(self, lower: Path, container_id: str, image_id: str = "", mapping: Mapping | None = None) -> Path:
-        """The root file system of a container over an image's files; mounted again if it was there before.
+        """Mount the root file system of a container over an image's files; an existing one is mounted again.
 
-        With `mapping` the files belong to those that its user namespace maps their owners to. Raises EngineError;
-        nothing new is left then.
+        With `mapping` the files' owners are mapped by its user namespace. EngineError; everything new is removed then.
         """
         folder = self._folder(container_id)
         fresh = not folder.exists()
@@ -60,18 +56,18 @@ class Snapshots:
                 self.unmount(container_id)
             if isinstance(error, EngineError):
                 raise
-            raise EngineError(f"the root file system of {container_id} cannot be made: {error}") from error
+            raise EngineError(f"the root file system of {container_id} cannot be created: {error}") from error
 
     def _mount(self, folder: Path, lower: Path, image_id: str, mapping: Mapping | None) -> Path:
         record = folder / "snapshot.json"
         merged = folder / "merged"
         if mapping is not None:
-            open_way(folder, mapping.gid)
+            allow_traversal(folder, mapping.gid)
         if not record.exists():
             driver = self.driver
             if mapping is not None and driver == "overlay":
-                below = mapping.mount(lower, folder / "lower")
-                lower, driver = (below, driver) if below is not None else (lower, "copy")
+                mapped_lower = mapping.mount(lower, folder / "lower")
+                lower, driver = (mapped_lower, driver) if mapped_lower is not None else (lower, "copy")
             if driver == "copy":
                 _copy(lower, folder, mapping)
             else:
@@ -81,79 +77,86 @@ class Snapshots:
                 owner = lower.stat()
                 os.chown(folder / "upper", owner.st_uid, owner.st_gid)
             data = {"driver": driver, "image": image_id, "lower": str(lower)}
-            # Not synced: no mount outlives the machine's sudden end, after which no container is mounted again.
+            # Not synced: after a crash of the machine no container is mounted again.
             write_whole(record, json.dumps(data).encode(), sync=False)
-        kept = self._record(folder)
-        if kept["driver"] == "overlay" and not is_mount_point(merged):
-            options = f"lowerdir={kept['lower']},upperdir={folder / 'upper'},workdir={folder / 'work'}"
+        state = self._record(folder)
+        if state["driver"] == "overlay" and not is_mount_point(merged):
+            options = f"lowerdir={state['lower']},upperdir={folder / 'upper'},workdir={folder / 'work'}"
             mount("overlay", merged, "overlay", data=options)
         return merged
 
     def unmount(self, container_id: str) -> None:
-        """Take the root file system away with all that was written to it; one that is not there is no error."""
+        """Remove the root file system with everything written to it; no effect if there is none."""
         folder = self._folder(container_id)
         self.detach(container_id)
         remove_tree(folder)
 
     def detach(self, container_id: str) -> None:
-        """Unmount only: what was written stays, for logs and for a later :meth:`mount`. Raises EngineError."""
+        """Only unmount: written files stay for logs and for a later :meth:`mount`. Raises EngineError."""
         for name in ("merged", "lower"):
             path = self._folder(container_id) / name
             while unmount(path, lazily=True):
-                pass  # once for each time that it was mounted
+                pass  # it may have been mounted several times
             if is_mount_point(path):
-                raise EngineError(f"{path} is still mounted")  # and nothing below it may be deleted
+                raise EngineError(f"{path} is still mounted")  # so nothing below it may be deleted
 
     def images(self) -> dict[str, str]:
-        """The image that each container uses, by container: what must not be removed."""
-        found = {}
+        """The image that each container uses, by container; these images must not be removed."""
+        images = {}
         for folder in self.root.iterdir():
             try:
-                found[folder.name] = self._record(folder)["image"]
+                images[folder.name] = self._record(folder)["image"]
             except (OSError, KeyError):
-                continue  # half made; `mount` finishes it, or `unmount` takes it away
-        return found
+                continue  # half created; `mount` completes it, or `unmount` removes it
+        return images
 
     def usage(self, container_id: str, within_s: float = _COUNT_S) -> Usage:
-        """The room that a container takes besides its image. Raises FileNotFoundError if it has no root file system.
+        """The disk space of a container's writable layer. FileNotFoundError if it has no root file system.
 
-        Of one with more files than can be counted in time it is the least that it takes.
+        If it has too many files to count in time, the result is a lower bound.
         """
         folder = self._folder(container_id)
         driver = self._record(folder)["driver"]
         tree = folder / ("upper" if driver == "overlay" else "merged")
-        return usage(tree, most_entries=_MOST_FILES, within_s=within_s)
+        return usage(tree, most_entries=_MAX_FILES, within_s=within_s)
 
     def all_usage(self) -> Usage:
-        """The room that all containers take together, besides their images; if counting takes long, as it was."""
+        """The disk space of all writable layers together; an earlier result if counting takes long."""
         began, spent = time.monotonic(), time.thread_time()
         if began < self._all_until:
             return self._all
-        size, inodes, whole = 0, 0, True
+        size, inodes, is_complete = 0, 0, True
         end = began + _COUNT_ALL_S
         for name in self.images():
             try:
-                found = self.usage(name, min(max(end - time.monotonic(), 0), _COUNT_S))
+                container_usage = self.usage(name, min(max(end - time.monotonic(), 0), _COUNT_S))
             except OSError:
                 continue  # removed meanwhile
-            size, inodes, whole = size + found.size_bytes, inodes + found.inodes, whole and found.whole
+            size, inodes, is_complete = (
+                size + container_usage.size_bytes,
+                inodes + container_usage.inodes,
+                is_complete and container_usage.whole,
+            )
         spent = time.thread_time() - spent
-        self._all, self._all_until = Usage(size, inodes, whole), began + (_PATIENCE * spent if spent > _SLOW_S else 0)
+        self._all, self._all_until = (
+            Usage(size, inodes, is_complete),
+            began + (_SLOW_FACTOR * spent if spent > _SLOW_S else 0),
+        )
         return self._all
 
     def _folder(self, container_id: str) -> Path:
         if not _NAME.fullmatch(container_id):
-            raise InvalidRequest(f"{container_id!r} is no id")
+            raise InvalidRequest(f"{container_id!r} is not a valid id")
         return self.root / container_id
 
     @staticmethod
     def _record(folder: Path) -> dict[str, str]:
-        """Raises FileNotFoundError also for one that a machine's sudden end has emptied."""
+        """The record of a root file system. FileNotFoundError also if a crash of the machine has emptied it."""
         path = folder / "snapshot.json"
         try:
             return dict(parse_json(read_regular(path, _RECORD_BYTES)))
         except (ValueError, TypeError):
-            raise FileNotFoundError(errno.ENOENT, "half written", str(path)) from None
+            raise FileNotFoundError(errno.ENOENT, "half-written", str(path)) from None
 
 
 def _copy(lower: Path, folder: Path, mapping: Mapping | None) -> None:
@@ -161,12 +164,12 @@ def _copy(lower: Path, folder: Path, mapping: Mapping | None) -> None:
     remove_tree(partial)
     run(["cp", "-a", "--reflink=auto", str(lower), str(partial)], timeout_s=_COPY_S, action="copying the image")
     if mapping is not None:
-        mapping.give(partial)
+        mapping.chown_tree(partial)
     partial.rename(folder / "merged")
 
 
 def overlay_works(folder: Path) -> bool:
-    """Whether this process can mount overlayfs with its upper folder here: tried, not guessed."""
+    """Whether this process can mount overlayfs with its upper folder here; tested by a mount."""
     with tempfile.TemporaryDirectory(prefix=".try-", dir=folder) as place:
         top = Path(place)
         for name in ("lower", "upper", "work", "merged"):

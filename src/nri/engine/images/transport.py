@@ -1,7 +1,6 @@
-"""Images brought here by skopeo, from registries and from archives.
+"""Copy images from registries and archives by skopeo.
 
-Rules: credentials are in a file of mode 0600 that lives as long as the call, never on a command line; every call has
-a folder of its own for all that skopeo writes; a copy may take long, but not stand still.
+Credentials are passed in a file of mode 0600 that exists only during the call, never on a command line.
 """
 
 from __future__ import annotations
@@ -20,11 +19,9 @@ from nri.engine.support.command import run
 from nri.engine.support.errors import CommandFailed, CommandTimeout, NotFound
 from nri.files import walk
 
-__all__ = ["OnProgress", "Progress", "Transport", "fatal_words"]
-
 POLICY = Path("/etc/containers/policy.json")
 _TOTAL_S = 3600.0
-#: Layers of zstd become those of gzip, because umoci unpacks no others; the configuration, so the id, stays.
+#: Convert zstd layers to gzip, because umoci does not unpack others. The configuration, and so the id, stays the same.
 _AS_GZIP = ("--dest-compress-format=gzip",)
 _MANIFEST_LIMIT = 4 << 20
 _MISSING = (
@@ -34,13 +31,13 @@ _MISSING = (
     "requested access to the resource is denied",
 )
 _FATAL = re.compile(r'level=fatal msg="((?:[^"\\]|\\.)*)"')
-#: Go's escapes in a quoted text; a byte that is no UTF-8 is one of two hexadecimal digits.
+#: Go's escapes in quoted text; a byte that is not UTF-8 has two hexadecimal digits.
 _ESCAPE = re.compile(r"\\(u[0-9a-f]{4}|U[0-9a-f]{8}|.)", re.DOTALL)
 _LETTERS = dict(zip('abfnrtv"\\', '\a\b\f\n\r\t\v"\\', strict=True))
 
 
 class Progress(NamedTuple):
-    """The progress of a pull. `total_bytes` is 0 while it is not known."""
+    """The progress of a pull. `total_bytes` is 0 while it is unknown."""
 
     done_bytes: int
     total_bytes: int
@@ -50,23 +47,23 @@ OnProgress = Callable[[Progress], None]
 
 
 class Transport:
-    """skopeo with this node's registries. A copy that makes no progress for `stall_s` seconds is given up."""
+    """skopeo with the node's registries. A copy without progress for `stall_s` seconds is cancelled."""
 
     def __init__(self, skopeo: str = "skopeo", registries: Sequence[Registry] = (), *, stall_s: float = 60.0) -> None:
         self.skopeo = skopeo
-        self.registries: Mapping[str, Registry] = {each.host: each for each in registries}
+        self.registries: Mapping[str, Registry] = {registry.host: registry for registry in registries}
         self.stall_s = stall_s
 
     def manifest(
         self, name: str, folder: Path, credentials: Credentials | None = None, *, of_config: bool = False
     ) -> bytes:
-        """A manifest as the registry has it, byte for byte, or the configuration that it names.
+        """The unchanged manifest of a registry, or the configuration that it names.
 
         Raises NotFound, CommandFailed, CommandTimeout.
         """
         kind = ["--config"] if of_config else ["--no-tags"]
-        words = ["inspect", "--raw", *kind, *self._options(name, folder, credentials, ""), f"docker://{name}"]
-        return self._run(words, name, folder, timeout_s=self.stall_s, limit_bytes=_MANIFEST_LIMIT)
+        arguments = ["inspect", "--raw", *kind, *self._options(name, folder, credentials, ""), f"docker://{name}"]
+        return self._run(arguments, name, folder, timeout_s=self.stall_s, limit_bytes=_MANIFEST_LIMIT)
 
     def copy(
         self,
@@ -78,17 +75,17 @@ class Transport:
         total_bytes: int = 0,
         on_size: Callable[[int], None] | None = None,
     ) -> None:
-        """Copy an image into a new OCI layout, as the tag ``pull``.
+        """Copy an image into a new OCI layout, with the tag ``pull``.
 
-        `source` is a registry's name, or begins with a transport: ``oci-archive:``, ``docker-archive:``, ``oci:``.
-        `on_size` is told the bytes that are there, a few times a second, and may raise to end it.
+        `source` is an image name, or begins with a transport: ``oci-archive:``, ``docker-archive:``, ``oci:``.
+        `on_size` receives the copied bytes a few times a second, and may raise to cancel the copy.
         """
         local = source.startswith(("oci-archive:", "docker-archive:", "oci:"))
         options = [] if local else self._options(source, folder, credentials, "src-")
         origin = source if local else f"docker://{source}"
         watch = _Watch(source, folder, self.stall_s, progress, total_bytes, on_size)
-        words = ["copy", "--quiet", *_AS_GZIP, *options, origin, f"oci:{layout}:pull"]
-        self._run(words, source, folder, timeout_s=_TOTAL_S, on_tick=watch)
+        arguments = ["copy", "--quiet", *_AS_GZIP, *options, origin, f"oci:{layout}:pull"]
+        self._run(arguments, source, folder, timeout_s=_TOTAL_S, on_tick=watch)
         watch.finish()
 
     def _options(self, name: str, folder: Path, credentials: Credentials | None, prefix: str) -> list[str]:
@@ -106,13 +103,13 @@ class Transport:
         return [*options, f"--{prefix}authfile={path}" if prefix == "" else f"--authfile={path}"]
 
     def _run(
-        self, words: Sequence[str], name: str, folder: Path, *, timeout_s: float, limit_bytes: int = 1 << 20,
+        self, arguments: Sequence[str], name: str, folder: Path, *, timeout_s: float, limit_bytes: int = 1 << 20,
         on_tick: Callable[[int], None] | None = None,
     ) -> bytes:  # fmt: skip
         conf = folder / "registries.conf"
         conf.write_text(registries_conf(self.registries.values()))
         policy = [] if POLICY.exists() else ["--insecure-policy"]
-        argv = [self.skopeo, *policy, f"--tmpdir={folder}", f"--registries-conf={conf}", *words]
+        argv = [self.skopeo, *policy, f"--tmpdir={folder}", f"--registries-conf={conf}", *arguments]
         environment = {"TMPDIR": str(folder)}
         action = f"pulling {name}"
         try:
@@ -123,7 +120,7 @@ class Transport:
         finally:
             (folder / "auth.json").unlink(missing_ok=True)
         if output.code:
-            cause = fatal_words(output.stderr.decode(errors="replace"))
+            cause = fatal_message(output.stderr.decode(errors="replace"))
             if any(phrase in cause for phrase in _MISSING):
                 raise NotFound("image", f"{name} ({cause})")
             raise CommandFailed(action, output.code, cause)
@@ -131,7 +128,7 @@ class Transport:
 
 
 class _Watch:
-    """The size of a pull's folder: what progress is made of, and what has to grow."""
+    """Watches the size of a pull's folder, which has to grow, and reports it as progress."""
 
     def __init__(
         self, source: str, folder: Path, stall_s: float, progress: OnProgress | None, total_bytes: int,
@@ -147,39 +144,39 @@ class _Watch:
             self._on_size(present)
         if present != self._bytes:
             self._bytes, self._grown_at = present, now
-            self._tell(present)
+            self._report(present)
         elif now - self._grown_at > self._stall_s:
             raise CommandTimeout(f"pulling {self._source} without progress", self._stall_s)
 
     def finish(self) -> None:
-        """Tell the end, however fast it came."""
-        self._tell(self._total or folder_bytes(self._folder))
+        """Report the end."""
+        self._report(self._total or folder_bytes(self._folder))
 
-    def _tell(self, present: int) -> None:
+    def _report(self, present: int) -> None:
         if self._progress is not None:
             self._progress(Progress(min(present, self._total) if self._total else present, self._total))
 
 
 def folder_bytes(folder: Path) -> int:
-    """The size of all files below a folder; what vanishes meanwhile counts nothing."""
+    """The size of all files below a folder; files that vanish meanwhile are ignored."""
     total = 0
     with suppress(OSError):
-        for seen in walk(folder):
-            total += 0 if stat.S_ISDIR(seen.found.st_mode) else seen.found.st_size
+        for entry in walk(folder):
+            total += 0 if stat.S_ISDIR(entry.found.st_mode) else entry.found.st_size
     return total
 
 
-def fatal_words(text: str) -> str:
-    """The own sentence of skopeo out of its last log line, or the line."""
-    found = _FATAL.findall(text)
-    if found:
-        return _unquoted(found[-1])
+def fatal_message(text: str) -> str:
+    """The message of skopeo's last fatal log line, or its last line."""
+    messages = _FATAL.findall(text)
+    if messages:
+        return _unquoted(messages[-1])
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""
 
 
 def _unquoted(text: str) -> str:
-    """A text as it was before Go quoted it; an escape that means no character, or a byte alone, stays."""
+    """Undo Go's quoting of a text; an escape that is not a character, for example a single byte, stays."""
 
     def character(escape: re.Match[str]) -> str:
         if len(escape[1]) == 1:

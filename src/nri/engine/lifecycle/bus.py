@@ -1,7 +1,4 @@
-"""Publish the finished steps of pods and containers: a line of the log each, and the CRI's event for all listeners.
-
-A slow listener loses the oldest events, and holds up no other.
-"""
+"""Publish the life cycle of pods and containers: a log line for each step, and an event of the CRI for listeners."""
 
 from __future__ import annotations
 
@@ -15,14 +12,12 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry, container_status, pod_status
 from nri.engine.support.errors import NotFound
 
-__all__ = ["EventBus", "Subscription"]
-
 _log = logging.getLogger(__name__)
 
-#: How many events wait for one listener, and bytes of them: each has all of its pod's statuses.
-KEPT, KEPT_BYTES = 1000, 32 << 20
+#: The most pending events of a listener, and their bytes: each has the statuses of a whole pod.
+MAX_EVENTS, MAX_EVENT_BYTES = 1000, 32 << 20
 _DONE = {
-    pb.CONTAINER_CREATED_EVENT: "made",
+    pb.CONTAINER_CREATED_EVENT: "created",
     pb.CONTAINER_STARTED_EVENT: "started",
     pb.CONTAINER_STOPPED_EVENT: "ended",
     pb.CONTAINER_DELETED_EVENT: "removed",
@@ -30,39 +25,39 @@ _DONE = {
 
 
 class Subscription:
-    """The events since it was made. A context manager; :meth:`get` waits for the next one."""
+    """The events since its creation; a slow listener loses the oldest. Use it as a context manager."""
 
     def __init__(self, bus: EventBus) -> None:
         self._bus = bus
-        self._waiting: deque[tuple[int, pb.ContainerEventResponse | None]] = deque()
+        self._pending: deque[tuple[int, pb.ContainerEventResponse | None]] = deque()
         self._bytes = 0
-        self._come = threading.Condition()
+        self._changed = threading.Condition()
         self.lost = 0
 
     def get(self, timeout_s: float | None = None) -> pb.ContainerEventResponse | None:
-        """The next event; None if none came in time, or if the engine has stopped."""
-        with self._come:
-            self._come.wait_for(lambda: self._waiting, timeout_s)
-            return self._take() if self._waiting else None
+        """The next event; None after the timeout, or if the engine has stopped."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._pending, timeout_s)
+            return self._take() if self._pending else None
 
     def put(self, event: pb.ContainerEventResponse | None, size: int = 0) -> None:
-        """Take an event of so many bytes in; the oldest ones go if none is read."""
-        with self._come:
-            self._waiting.append((size, event))
+        """Add an event of `size` bytes; drop the oldest ones if there are too many."""
+        with self._changed:
+            self._pending.append((size, event))
             self._bytes += size
-            while len(self._waiting) > 1 and (len(self._waiting) > KEPT or self._bytes > KEPT_BYTES):
+            while len(self._pending) > 1 and (len(self._pending) > MAX_EVENTS or self._bytes > MAX_EVENT_BYTES):
                 self._take()
                 self.lost += 1
-            self._come.notify()
+            self._changed.notify()
 
     def _take(self) -> pb.ContainerEventResponse | None:
-        size, event = self._waiting.popleft()
+        size, event = self._pending.popleft()
         self._bytes -= size
         return event
 
     def close(self) -> None:
-        """Get no more events."""
-        self._bus.leave(self)
+        """Receive no more events."""
+        self._bus.unsubscribe(self)
 
     def __enter__(self) -> Self:
         return self
@@ -72,7 +67,7 @@ class Subscription:
 
 
 class EventBus:
-    """Passes events on, each with the statuses of its pod and of that one's containers."""
+    """Publishes events, each with the statuses of a pod and its containers."""
 
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
@@ -80,21 +75,21 @@ class EventBus:
         self._listeners: list[Subscription] = []
 
     def subscribe(self) -> Subscription:
-        """Listen from now on."""
-        made = Subscription(self)
+        """Receive all events from now on."""
+        subscription = Subscription(self)
         with self._lock:
-            self._listeners.append(made)
-        return made
+            self._listeners.append(subscription)
+        return subscription
 
-    def leave(self, listener: Subscription) -> None:
-        """Send nothing more to a listener."""
+    def unsubscribe(self, listener: Subscription) -> None:
+        """Send no more events to a listener, and end its wait."""
         with self._lock:
-            self._listeners = [each for each in self._listeners if each is not listener]
+            self._listeners = [other for other in self._listeners if other is not listener]
         listener.put(None)
 
     def publish(self, entry: PodEntry | ContainerEntry, kind: pb.ContainerEventType.ValueType) -> None:
-        """Tell the log and all listeners what has happened to a container or pod."""
-        _log.info("%s %s%s", entry, _DONE[kind], _how(entry) if kind == pb.CONTAINER_STOPPED_EVENT else "")
+        """Log a step of a container or pod, and send its event to all listeners."""
+        _log.info("%s %s%s", entry, _DONE[kind], _ending(entry) if kind == pb.CONTAINER_STOPPED_EVENT else "")
         with self._lock:
             listeners = [*self._listeners]
         if not listeners:
@@ -102,27 +97,27 @@ class EventBus:
         event = pb.ContainerEventResponse(container_id=entry.id, container_event_type=kind, created_at=time.time_ns())
         self._describe(event, entry.id if isinstance(entry, PodEntry) else entry.record.pod_id)
         size = event.ByteSize()
-        for each in listeners:
-            each.put(event, size)
+        for listener in listeners:
+            listener.put(event, size)
 
     def _describe(self, event: pb.ContainerEventResponse, pod_id: str) -> None:
         """Add the statuses of a pod and its containers to an event."""
         try:
             event.pod_sandbox_status.CopyFrom(pod_status(self._inventory.pod(pod_id)))
         except NotFound:
-            return  # it is removed
+            return  # it was removed
         event.containers_statuses.extend(map(container_status, self._inventory.containers(pod_id)))
 
     def close(self) -> None:
-        """Let all listeners end."""
+        """End all subscriptions."""
         with self._lock:
             listeners, self._listeners = self._listeners, []
-        for each in listeners:
-            each.put(None)
+        for listener in listeners:
+            listener.put(None)
 
 
-def _how(entry: PodEntry | ContainerEntry) -> str:
-    """Say for the log how a container ended."""
+def _ending(entry: PodEntry | ContainerEntry) -> str:
+    """The exit code and reason of a container, for the log."""
     if isinstance(entry, PodEntry):
         return ""
     record = entry.record

@@ -1,9 +1,6 @@
-"""The cgroups that the engine itself creates: those of pods that name none, and those of conmons.
+"""The cgroups that the engine itself creates: those of pods without a parent cgroup, and those of conmon processes.
 
-Cgroups of containers are the OCI runtime's; a cgroup that a client names is the client's to remove. On cgroup v1 a
-conmon is placed where something is counted or limited, in each hierarchy alike. A cgroup that is busy for a moment
-after its last process is tried again; one that is still in use stays, unless all in it is to be ended. A path with ".."
-is refused, because it leads out of the hierarchies.
+The OCI runtime manages the cgroups of containers; a client that names a cgroup removes it.
 """
 
 from __future__ import annotations
@@ -15,55 +12,54 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from nri.engine.support.command import readable
+from nri.engine.support.command import wait_readable
 from nri.engine.support.errors import EngineError
 from nri.files import Seen, remove_tree, walk
 
-__all__ = ["Cgroups"]
-
 _ROOT = Path("/sys/fs/cgroup")
+#: The hierarchies of cgroup v1 in which a conmon is counted or limited.
 _COUNTED = ("memory", "cpu", "cpuacct", "pids")
-#: How long a process that was killed has to end, in seconds.
+#: How long a killed process gets to end, in seconds.
 _END_S = 2.0
-#: Processes that an error names.
+#: The most pids in an error.
 _MAX_NAMED_PIDS = 8
-#: Processes that are killed at a time; each takes a descriptor.
+#: The most processes that are killed at a time; each takes a descriptor.
 _BATCH = 256
 
 
 class Cgroups:
-    """The hierarchies below `root`: one of cgroup v2, or those of v1."""
+    """The cgroup hierarchies below `root`: one of cgroup v2, or those of v1."""
 
     def __init__(self, *, v2: bool, root: Path = _ROOT) -> None:
         self._v2, self._root = v2, root
 
     def place(self, path: str) -> Callable[[int], None]:
-        """Return a function that makes this cgroup and puts a process into it; it raises OSError."""
+        """Return a function that creates this cgroup and moves a process into it; it raises OSError."""
 
         def put(pid: int) -> None:
-            seen = set()
+            written = set()
             for top in self._tops(_COUNTED):
                 folder = _below(top, path)
                 folder.mkdir(parents=True, exist_ok=True)
                 number = folder.stat().st_ino, folder.stat().st_dev
-                if number not in seen:  # cpu and cpuacct may be one hierarchy
+                if number not in written:  # cpu and cpuacct may be one hierarchy
                     (folder / "cgroup.procs").write_text(str(pid))
-                    seen.add(number)
+                    written.add(number)
 
         return put
 
     def remove(self, path: str) -> None:
-        """Take a cgroup away with all below it, in all hierarchies, where nothing runs in it."""
+        """Remove a cgroup and those below it in all hierarchies, except for those that are in use."""
         if not path.strip("/."):
             return
         for top in self._tops(()):
-            with suppress(OSError):  # it is in use below
+            with suppress(OSError):  # a cgroup below it is in use
                 remove_tree(_below(top, path), files=False)
 
     def end(self, path: str) -> None:
-        """Kill all processes in a cgroup and below it, and wait for their end. Raises EngineError if one remains."""
+        """Kill all processes in a cgroup and below it, and wait for their end. EngineError if one remains."""
         if not path.strip("/."):
-            return  # a hierarchy's top is not a container's cgroup
+            return  # the root of a hierarchy is not a container's cgroup
         killed: set[int] = set()
         deadline = time.monotonic() + _END_S
         remaining: list[int] = []
@@ -76,9 +72,9 @@ class Cgroups:
             raise EngineError(f"cgroup {path}: {len(remaining)} processes remain {_END_S:g} s after SIGKILL: {pids}")
 
     def find(self, identity: str) -> list[str]:
-        """The cgroups of a container or pod and of its conmon, by their names, wherever they are.
+        """The cgroups of a container or pod and of its conmon, found by name, because its record is lost.
 
-        For one whose record is lost. A cgroup that is below another one of the result is left out.
+        Cgroups below another one of the result are left out.
         """
         names, paths = {identity, f"conmon-{identity}"}, set[str]()
         for top in self._tops(()):
@@ -97,57 +93,63 @@ class Cgroups:
         return sorted(paths)
 
     def _kill(self, pids: list[int], path: str, deadline: float) -> list[int]:
-        """Kill processes of a cgroup; returns those that have not ended at the deadline, in monotonic seconds."""
+        """Kill processes of a cgroup; returns those that have not ended at the deadline (monotonic)."""
         descriptors: dict[int, int] = {}
         try:
             for pid in pids:
                 with suppress(OSError):  # it has ended
                     descriptors[pid] = os.pidfd_open(pid)
-            present = self._processes(path)  # else the pid is another process's by now
+            present = self._processes(path)  # the pid of any other process was reused
             ending = {pid: descriptor for pid, descriptor in descriptors.items() if pid in present}
             for descriptor in ending.values():
                 with suppress(ProcessLookupError):
                     signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            return [pid for pid, descriptor in ending.items() if not readable(descriptor, deadline - time.monotonic())]
+            return [
+                pid for pid, descriptor in ending.items() if not wait_readable(descriptor, deadline - time.monotonic())
+            ]
         finally:
             for descriptor in descriptors.values():
                 os.close(descriptor)
 
     def _thaw(self, path: str) -> None:
-        words = {"cgroup.freeze": "0", "freezer.state": "THAWED"}
-        for seen in self._files(path, words):
-            with suppress(OSError), open(_opened(seen, os.O_WRONLY), "w", encoding="ascii") as file:
-                file.write(words[seen.name])
+        values = {"cgroup.freeze": "0", "freezer.state": "THAWED"}
+        for entry in self._files(path, values):
+            with suppress(OSError), open(_opened(entry, os.O_WRONLY), "w", encoding="ascii") as file:
+                file.write(values[entry.name])
 
     def _processes(self, path: str) -> set[int]:
         """The pids in a cgroup and below it, in all hierarchies."""
         pids: set[int] = set()
-        for seen in self._files(path, ("cgroup.procs",)):
-            with suppress(OSError), open(_opened(seen, os.O_RDONLY), encoding="ascii") as file:
+        for entry in self._files(path, ("cgroup.procs",)):
+            with suppress(OSError), open(_opened(entry, os.O_RDONLY), encoding="ascii") as file:
                 pids.update(map(int, file.read().split()))
-        return pids - {0}  # of a process that cannot be seen from here
+        return pids - {0}  # 0 is a process in another pid namespace
 
     def _files(self, path: str, names: Collection[str]) -> Iterator[Seen]:
-        """The files of these names in a cgroup and below it, in all hierarchies; none of a cgroup that is missing."""
+        """Yield the files of these names in a cgroup and below it, in all hierarchies; none if it is missing."""
         for top in self._tops(()):
             with suppress(OSError):
-                yield from (seen for seen in walk(_below(top, path)) if seen.name in names)
+                yield from (entry for entry in walk(_below(top, path)) if entry.name in names)
 
-    def _tops(self, wanted: tuple[str, ...]) -> Iterator[Path]:
+    def _tops(self, controllers: tuple[str, ...]) -> Iterator[Path]:
         if self._v2:
             yield self._root
             return
         for top in sorted(self._root.iterdir()):
-            if top.is_dir() and not top.is_symlink() and (not wanted or set(top.name.split(",")) & set(wanted)):
+            if (
+                top.is_dir()
+                and not top.is_symlink()
+                and (not controllers or set(top.name.split(",")) & set(controllers))
+            ):
                 yield top
 
 
 def _below(top: Path, path: str) -> Path:
-    """A cgroup's folder below the top of a hierarchy. Raises EngineError for a path that leads out of it."""
+    """A cgroup's folder in a hierarchy. EngineError for a path that leads out of it."""
     if ".." in path.split("/"):
-        raise EngineError(f"cgroup {path}: leads out of the hierarchy")
+        raise EngineError(f"cgroup {path}: the path must not contain '..'")
     return top / path.lstrip("/")
 
 
-def _opened(seen: Seen, flags: int) -> int:
-    return os.open(seen.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=seen.folder)
+def _opened(entry: Seen, flags: int) -> int:
+    return os.open(entry.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=entry.folder)

@@ -1,9 +1,6 @@
-"""NRI for the pods and containers of the CRI: the only place that calls plugins.
+"""NRI for the pods and containers of the CRI: the only module that calls plugins.
 
-:class:`Domain` has a method for each moment at which plugins get an event. An event before a change raises the error
-that the request fails with; an event after a change is logged if it fails. Stop and remove are reported once in the
-life of a pod or container, also over restarts, because the record has the last reported event. What plugins want for
-other containers goes to `Resources`, which notifies no plugin.
+An event before a change raises the error that the request fails with; failures of events after a change are logged.
 """
 
 from __future__ import annotations
@@ -26,16 +23,14 @@ from nri.engine.state import ContainerState
 from nri.engine.support.errors import NotFound
 from nri.errors import NriError
 
-__all__ = ["Domain", "Messages"]
-
-#: The key in a record of the last state that was reported to plugins, and those states.
+#: The key in a record of the last state that was reported to plugins (its name is part of the format), and the states.
 _REPORTED, _CREATED, _STOPPED, _REMOVED = "told", "created", "stopped", "removed"
 _LISTED = (ContainerState.CREATED, ContainerState.STARTING, ContainerState.RUNNING, ContainerState.UNKNOWN)
 _log = logging.getLogger(__name__)
 
 
 class Messages(NamedTuple):
-    """A pod and a container in a creation as plugins see them. `spec` is the one that `container` was made from."""
+    """The messages of a pod and a container in a creation. `container` was built from `spec`."""
 
     pod: m.PodSandbox
     container: m.Container
@@ -43,7 +38,11 @@ class Messages(NamedTuple):
 
 
 class Domain:
-    """The pods and containers of one domain of the engine, as plugins know them."""
+    """The pods and containers of one domain of the engine, as plugins see them.
+
+    Stop and remove are reported once for each pod or container, also across restarts, because the record has the last
+    reported state.
+    """
 
     def __init__(
         self, name: str, hub: NriHub, inventory: Inventory, resources: Resources, processes: Processes
@@ -53,14 +52,14 @@ class Domain:
         hub.register(self)
 
     def block(self, *, urgent: bool = False) -> AbstractContextManager[object]:
-        """Keep plugins from joining during a request; `urgent` for those that stop or remove."""
+        """Keep plugins from joining during a request; `urgent` is for requests that stop or remove."""
         adaptation = self._hub.adaptation
         return nullcontext() if adaptation is None else adaptation.block_sync(urgent=urgent)
 
     # --- pods ---
 
     def run_pod(self, pod: PodEntry) -> None:
-        """Ask plugins about a pod that is created and not ready yet. Raises NriError, which refuses it."""
+        """Send a pod that is not ready yet to plugins. NriError if one rejects it."""
         message = self.pod_message(pod)
         pod.record.nri[_REPORTED] = _CREATED
         if self._hub.adaptation is not None:
@@ -69,7 +68,7 @@ class Domain:
     def update_pod(
         self, pod: PodEntry, overhead: pb.LinuxContainerResources | None, resources: pb.LinuxContainerResources | None
     ) -> None:
-        """Ask plugins about new resources of a pod. Raises NriError, which refuses them."""
+        """Send new resources of a pod to plugins. NriError if one rejects them."""
         if self._hub.adaptation is not None:
             parts = [None if part is None else convert.to_nri(part).value for part in (overhead, resources)]
             self._hub.adaptation.update_pod_sandbox(self.pod_message(pod), *parts)
@@ -93,25 +92,25 @@ class Domain:
     # --- containers ---
 
     def messages(self, pod: PodEntry, container: ContainerEntry) -> Messages | None:
-        """The pod and the container of a creation as plugins see them; None without NRI."""
+        """The messages of a pod and a container in a creation; None without NRI."""
         if self._hub.adaptation is None:
             return None
         return Messages(self.pod_message(pod), self.container_message(container), container.spec)
 
     def create(self, container: ContainerEntry, messages: Messages | None) -> CreateReply | None:
-        """Ask plugins about a container to be created; None without NRI. Raises NriError, which refuses it."""
+        """Request the adjustment of a container from plugins; None without NRI. NriError if one rejects it."""
         container.record.nri[_REPORTED] = _CREATED
         if self._hub.adaptation is None or messages is None:
             return None
         return self._hub.adaptation.create_container(messages.pod, messages.container)
 
     def undo_create(self, container: ContainerEntry) -> None:
-        """Notify the plugins that were asked that a container is not created after all."""
+        """Notify plugins that a container is not created after all."""
         self.stop(container)
         self.remove(container)
 
     def post_create(self, container: ContainerEntry, messages: Messages | None) -> None:
-        """Notify plugins that a container is created. `messages` are those of the question to plugins."""
+        """Notify plugins that a container was created. `messages` are those of `create`."""
         if messages is None:
             return
         if container.spec == messages.spec:
@@ -119,12 +118,12 @@ class Domain:
             message.CopyFrom(messages.container)
             record = container.record
             message.pid, message.created_at, message.status_message = record.pid, record.created_at_ns, record.message
-        else:  # plugins have changed it
+        else:  # plugins have adjusted it
             message = self.container_message(container)
         self._logged("post_create_container", messages.pod, message)
 
     def start(self, container: ContainerEntry) -> None:
-        """Ask plugins about a container that is about to start. Raises NriError, which refuses the start."""
+        """Notify plugins that a container is about to start. NriError if one rejects the start."""
         if self._hub.adaptation is not None:
             self._hub.adaptation.start_container(*self._pair(container))
 
@@ -137,7 +136,7 @@ class Domain:
         return self._resources.apply(updates)
 
     def update_container(self, container: ContainerEntry, resources: m.LinuxResources) -> UpdateReply | None:
-        """Ask plugins about new resources; None without NRI. Raises NriError, which refuses them."""
+        """Send new resources to plugins; None without NRI. NriError if one rejects them."""
         if self._hub.adaptation is None:
             return None
         try:
@@ -167,30 +166,30 @@ class Domain:
 
     # --- updates and evictions that plugins request ---
 
-    def follow(self, reply: CreateReply | UpdateReply | StopReply, own: Sequence[UpdateResult] = ()) -> None:
+    def follow(self, reply: CreateReply | UpdateReply | StopReply, results: Sequence[UpdateResult] = ()) -> None:
         """Apply the updates of other containers and the evictions in a reply.
 
-        `own` is the result of the container's own update, which the provenance keeps.
+        `results` are those of the container's own update, for the audit.
         """
-        reply.commit([*own, *self._hub.update(reply.updates)])
+        reply.commit([*results, *self._hub.update(reply.updates)])
         self._hub.evict(list(getattr(reply, "evictions", ())))
 
     def has(self, container_id: str) -> bool:
-        """Whether a container of this id exists here. The beginning of an id does not count."""
+        """Whether this domain has a container with exactly this id."""
         try:
             return self._inventory.container(container_id).id == container_id
         except NriError:
             return False
 
     def evict(self, evictions: list[m.ContainerEviction]) -> None:
-        """Begin to stop containers that plugins evict."""
+        """Start to stop containers that plugins evict."""
         for eviction in evictions:
             self._processes.evict(eviction.container_id, eviction.reason)
 
     # --- messages ---
 
     def snapshot(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
-        """All pods that are ready and containers that have not ended, or whose end was not reported yet."""
+        """All ready pods and running containers, and those whose end was not reported yet."""
         pods = [pod for pod in self._inventory.pods() if pod.record.nri.get(_REPORTED) == _CREATED]
         containers = [
             container for container in self._inventory.containers()
@@ -199,7 +198,7 @@ class Domain:
         return [*map(self.pod_message, pods)], [*map(self.container_message, containers)]
 
     def pod_message(self, pod: PodEntry) -> m.PodSandbox:
-        """A pod as plugins see it; namespaces that are gone are left out."""
+        """The message of a pod; namespaces that no longer exist are left out."""
         record = pod.record
         paths = {kind: path for kind, path in record.namespace_paths.items() if os.path.exists(path)}
         part = {
@@ -211,7 +210,7 @@ class Domain:
         return convert.pod_sandbox(pod_status(pod), pod.config, part, pid=record.pid).value
 
     def container_message(self, container: ContainerEntry) -> m.Container:
-        """A container as plugins see it."""
+        """The message of a container."""
         record = container.record
         status = progress(container)
         return convert.container(
@@ -221,14 +220,14 @@ class Domain:
     def _pair(self, container: ContainerEntry) -> tuple[m.PodSandbox, m.Container]:
         try:
             pod = self.pod_message(self._inventory.pod(container.record.pod_id))
-        except NotFound:  # its record was lost; the event is for the container
+        except NotFound:  # its record was lost; the event is about the container
             pod = m.PodSandbox(id=container.record.pod_id)
         return pod, self.container_message(container)
 
-    # --- inside ---
+    # --- implementation ---
 
     def _advance(self, entry: PodEntry | ContainerEntry, state: str, before: tuple[str, ...]) -> bool:
-        """Record the next reported state; False unless the present one is in `before`."""
+        """Record the next reported state; False unless the current one is in `before`."""
         with entry.record_lock:
             if entry.record.nri.get(_REPORTED) not in before:
                 return False
@@ -239,7 +238,7 @@ class Domain:
         return None if self._hub.adaptation is None else self._logged(event, *self._pair(container))
 
     def _logged(self, event: str, *messages: Any) -> Any:
-        """Send an event; its failure is only logged."""
+        """Send an event, and only log its failure."""
         if self._hub.adaptation is None:
             return None
         try:

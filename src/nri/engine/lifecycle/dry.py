@@ -1,7 +1,7 @@
-"""The parts of an engine that runs nothing: decisions, records, events and specs are the real ones.
+"""The parts of an engine that runs nothing, for demos and tests without root or an OCI runtime.
 
-For demos and tests without root or an OCI runtime. No process, mount, cgroup, namespace or network is made. An image
-exists as soon as it is named; it has no files, and a placeholder instead of its command. Pods have no network.
+Decisions, records, events and specs are real, but no process, mount, cgroup, namespace or network is created. Every
+image exists, without files and with a placeholder as its command. Pods have no network.
 """
 
 from __future__ import annotations
@@ -26,15 +26,12 @@ from nri.engine.spec import Machine
 from nri.engine.support.errors import NotFound
 from nri.files import private_folder, remove_tree
 
-__all__ = ["DryMachinery"]
-
-
-#: The value of process.args for a container whose manifest names no command: nobody has looked into its image.
+#: process.args of a container without a command in its request; the image, which might have one, is not read.
 _COMMAND = "(the command of the image)"
 
 
 class DryMachinery(Machinery):
-    """The same parts, none of which does anything to the machine. The machine counts as whole."""
+    """Parts that do nothing to the machine. The machine counts as fully featured."""
 
     dry = True
 
@@ -42,16 +39,16 @@ class DryMachinery(Machinery):
         super().__init__(config, places)
         self.machine = Machine(architecture=self.machine.architecture, hostname=self.machine.hostname)
         self.images = _Images(places.images)
-        # They have the calls of the real ones, and no type of theirs.
+        # These have the methods of the real parts, but not their types.
         self.conmon = cast(Conmon, DryConmon())
         self.namespaces = cast(PodNamespaces, _Namespaces())
 
     def missing_programs(self) -> list[str]:
-        """None: no program is run."""
+        """None, because no program is run."""
         return []
 
     def exits(self, on_exit: Callable[[Exit], None]) -> Exits:
-        """The thread that ends a container reports it."""
+        """Report the exits that a dry engine's own threads cause."""
         return cast(Exits, DryExits(on_exit))
 
     def exec_sync(
@@ -60,23 +57,23 @@ class DryMachinery(Machinery):
         container_id: str,
         process: dict[str, Any],
         timeout_s: float | None,
-        gone: threading.Event | None = None,
+        client_gone: threading.Event | None = None,
     ) -> ExecResult:
-        """Run nothing, in a container that counts as running."""
+        """Pretend to run a program in a container."""
         return dry_exec_sync(cast(DryRuntime, runtime), container_id, process, timeout_s=timeout_s)
 
     def _features(self, runtime: Runtime) -> Mapping[str, Any]:
         return {"mountOptions": ["rro"]}
 
-    def _make_runtime(self, handler: str, found: OciRuntime) -> Runtime:
-        return cast(Runtime, DryRuntime(Path(found.path).name))
+    def _make_runtime(self, handler: str, settings: OciRuntime) -> Runtime:
+        return cast(Runtime, DryRuntime(Path(settings.path).name))
 
 
 class _Images(ImageStore):
-    """A store in which every image is, by its name, without files."""
+    """A store in which every image exists, without files."""
 
     def get(self, name: str) -> Image:
-        """The image of this name or id."""
+        """The image of a name or id."""
         try:
             return super().get(name)
         except NotFound:
@@ -84,28 +81,28 @@ class _Images(ImageStore):
             return Image(f"sha256:{digest}", (name,), config={"Cmd": [_COMMAND]}, pulled_at_ns=time.time_ns())
 
     def pull(self, reference: str, credentials: Credentials | None = None, progress: OnProgress | None = None) -> Image:
-        """The same: nothing is brought here."""
+        """The image of a name; nothing is pulled."""
         return self.get(reference)
 
     def load(self, source: str, reference: str, progress: OnProgress | None = None) -> Image:
-        """The same: no archive is read."""
+        """The image of a name; no archive is read."""
         return self.get(reference)
 
     def accounts(self, image: Image) -> tuple[str, str]:
-        """None: there are no files."""
+        """No accounts, because there are no files."""
         return "", ""
 
     def mount(self, image: Image, container_id: str, mapping: Ids | None = None) -> Path:
-        """An empty folder."""
+        """An empty folder for the root file system."""
         return private_folder(self.root / "dry" / container_id)
 
     def unmount(self, container_id: str) -> None:
-        """Take the folder away."""
+        """Remove the folder of :meth:`mount`."""
         remove_tree(self.root / "dry" / container_id)
 
 
 class _Namespaces:
-    """The paths of namespaces, and none at them."""
+    """The paths of namespaces that do not exist."""
 
     def make(
         self, pod_id: str, folder: Path, kinds: set[str], hostname: str, sysctls: object, id_mappings: object = None
@@ -116,4 +113,4 @@ class _Namespaces:
         return str(folder / kind)
 
     def remove(self, pod_id: str, folder: Path) -> None:
-        """Nothing is there."""
+        """Remove nothing, because nothing exists."""

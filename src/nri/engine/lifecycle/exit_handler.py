@@ -1,7 +1,7 @@
-"""The end of a container, whether by itself, by force or by a failed start: recorded once, reported to plugins once.
+"""Handle the ends of containers: kill leftovers, record each end once, and report it to plugins once.
 
-What is left of the container's processes is killed before it counts as ended. Each end has a thread, because plugins
-take their time. Ends that came while no engine ran are reported when the plugins of before are back.
+Each end has a thread, because plugins may be slow. Ends from before the start of the engine are reported once the
+earlier plugins have reconnected.
 """
 
 from __future__ import annotations
@@ -21,14 +21,12 @@ from nri.engine.state import ContainerState, PodState
 from nri.engine.support.errors import EngineError, NotFound
 from nri.errors import describe
 
-__all__ = ["ExitHandler"]
-
 _log = logging.getLogger(__name__)
-_OVER = (ContainerState.EXITED, ContainerState.REMOVING, ContainerState.CREATING)
+_ENDED = (ContainerState.EXITED, ContainerState.REMOVING, ContainerState.CREATING)
 
 
 class ExitHandler:
-    """Takes up the ends of containers, once what OCI runtime and conmon still have of one is taken away."""
+    """Handles the ends of containers and of pause processes."""
 
     def __init__(
         self, inventory: Inventory, machinery: Machinery, domain: Domain, processes: Processes, bus: EventBus
@@ -39,20 +37,20 @@ class ExitHandler:
         self._open = threading.Event()
         self._closing = threading.Event()
         self._threads: set[threading.Thread] = set()
-        #: Ends that came before that, when no thread could be started to wait with them.
+        #: Exits that arrived before `open` when no thread could be started to wait for it.
         self._early: list[Exit] = []
         self._lock = threading.Lock()
 
     def open(self) -> None:
-        """Tell plugins of ends from now on; those that came earlier wait here."""
+        """Report ends to plugins from now on, including those that arrived earlier."""
         with self._lock:
             self._open.set()
             early, self._early = self._early, []
-        for found in early:
-            self._on_exit(found)
+        for exit_ in early:
+            self._on_exit(exit_)
 
     def close(self) -> None:
-        """Watch no more; what is under way is brought to its end."""
+        """Stop watching, and finish what is under way."""
         self._closing.set()
         self._open.set()
         self._exits.close()
@@ -60,47 +58,47 @@ class ExitHandler:
             thread.join()
 
     def watch(self, container: ContainerEntry | PodEntry) -> None:
-        """Have the end of a container, or of what holds a pod, told when it comes, also if it has come already."""
+        """Watch for the end of a container or pause process, which may already have ended."""
         record, machinery = container.record, self._machinery
         handler = record.runtime_handler
         if handler not in machinery.config.runtimes:
-            _log.warning("%s: the runtime handler %r is not configured any more", container, handler)
+            _log.warning("%s: the runtime handler %r is no longer configured", container, handler)
             handler = machinery.config.default_runtime
         self._exits.watch(container.id, machinery.places.bundle(container.id), machinery.runtime(handler))
 
-    def later(self, container: ContainerEntry) -> None:
-        """Tell of an end that an earlier engine recorded, if that did not come to tell it."""
+    def report_later(self, container: ContainerEntry) -> None:
+        """Report an end that an earlier engine recorded, unless that engine has reported it."""
         container.exited.set()
-        self._on_thread(lambda: self._tell_when_open(container), container.id)
+        self._on_thread(lambda: self._report_when_open(container), container.id)
 
     def forget(self, identity: str) -> None:
-        """Have an end told no more: the caller brings it about."""
+        """Do not report an end, because the caller causes it."""
         self._exits.forget(identity)
 
-    def _on_exit(self, found: Exit) -> None:
+    def _on_exit(self, exit_: Exit) -> None:
         if self._closing.is_set():
-            return  # the next engine finds it
+            return  # the next engine will find it
         try:
-            self._on_thread(lambda: self._take(found), found.container_id)
-        except RuntimeError:  # no threads are left for now: other ends wait behind this one
-            if self._is_early(found):
+            self._on_thread(lambda: self._take(exit_), exit_.container_id)
+        except RuntimeError:  # no thread can be started now, so other ends wait for this one
+            if self._is_early(exit_):
                 return
-            self._take(found)
+            self._take(exit_)
 
-    def _is_early(self, found: Exit) -> bool:
-        """Whether plugins are not told of ends yet; the end is taken up when they are."""
+    def _is_early(self, exit_: Exit) -> bool:
+        """Whether plugins are not notified of ends yet; then the end is kept for later."""
         with self._lock:
             early = not self._open.is_set()
             if early:
-                self._early.append(found)
+                self._early.append(exit_)
             return early
 
     def _on_thread(self, work: Callable[[], object], identity: str) -> None:
         def go() -> None:
             try:
                 work()
-            except Exception:  # noqa: BLE001  `tell` has kept it for the caller that waits
-                _log.exception("the end of %s could not be taken up", identity)
+            except Exception:  # noqa: BLE001  `report` has kept it for the waiting caller
+                _log.exception("the end of %s could not be handled", identity)
             finally:
                 with self._lock:
                     self._threads.discard(threading.current_thread())
@@ -110,50 +108,50 @@ class ExitHandler:
             thread.start()
             self._threads.add(thread)
 
-    def _take(self, found: Exit) -> None:
+    def _take(self, exit_: Exit) -> None:
         try:
-            container = self._inventory.container(found.container_id)
+            container = self._inventory.container(exit_.container_id)
         except NotFound:
-            self._pause_process_ended(found)
+            self._pause_process_ended(exit_)
         else:
-            self.take(container, found)
+            self.take(container, exit_)
 
-    def take(self, container: ContainerEntry, found: Exit, message: str = "") -> None:
-        """Take up an end: the first call for a container does it, and returns when plugins know."""
-        with container.starting:  # an OCI runtime does not expect a deletion in the middle of its start
-            if not self._record(container, found, message):
+    def take(self, container: ContainerEntry, exit_: Exit, message: str = "") -> None:
+        """Handle an end once, by the first call for a container; returns when plugins are notified."""
+        with container.starting:  # an OCI runtime must not delete a container while it starts it
+            if not self._record(container, exit_, message):
                 return
         container.exited.set()
         try:
             self._bus.publish(container, pb.CONTAINER_STOPPED_EVENT)
         finally:
-            self._tell_when_open(container)
+            self._report_when_open(container)
 
-    def _record(self, container: ContainerEntry, found: Exit, message: str) -> bool:
-        """Have what is left cleared away, and write the end down; False if that was done before."""
-        if container.record.state in _OVER:
+    def _record(self, container: ContainerEntry, exit_: Exit, message: str) -> bool:
+        """Clear what is left of a container, and record its end; False if it was recorded before."""
+        if container.record.state in _ENDED:
             return False
-        done = [CLEARED] if self._clear(container) else []
+        steps = [CLEARED] if self._clear(container) else []
         self._inventory.note(
             container,
             state=ContainerState.EXITED,
-            done=done,
-            exit_code=found.code,
-            finished_at_ns=found.finished_at_ns,
-            reason=found.reason,
+            done=steps,
+            exit_code=exit_.code,
+            finished_at_ns=exit_.finished_at_ns,
+            reason=exit_.reason,
             message=message or container.record.message,
             pid=0,
             conmon_pid=0,
         )
         return True
 
-    def _tell_when_open(self, container: ContainerEntry) -> None:
+    def _report_when_open(self, container: ContainerEntry) -> None:
         self._open.wait()
         if not self._closing.is_set():
-            self.tell(container)
+            self.report(container)
 
-    def tell(self, container: ContainerEntry) -> None:
-        """Tell plugins of an end that is recorded, unless they know it."""
+    def report(self, container: ContainerEntry) -> None:
+        """Report a recorded end to plugins, unless they know it."""
         try:
             with self._domain.block(urgent=True):
                 self._domain.stop(container)
@@ -164,25 +162,25 @@ class ExitHandler:
             container.ended.set()
 
     def _clear(self, container: ContainerEntry) -> bool:
-        """Have what is left killed and forgotten; False if that failed, and its removal is to try again."""
+        """Kill and delete what is left of a container; False if that failed, and its removal has to try again."""
         try:
             self._exits.forget(container.id)
             self._processes.remove(container)
-        except Exception as error:  # noqa: BLE001  whatever it is, the end has to be recorded
+        except Exception as error:  # noqa: BLE001  the end has to be recorded in any case
             trace = None if isinstance(error, (EngineError, OSError)) else error
-            text = "container %s has ended, and could not be cleared away: %s"
+            text = "container %s has ended, but its remains could not be removed: %s"
             _log.warning(text, container.id, error, exc_info=trace)
             return False
         return True
 
-    def _pause_process_ended(self, found: Exit) -> None:
-        """A pod whose process namespace ended is not ready any more; it is stopped when it is asked for."""
+    def _pause_process_ended(self, exit_: Exit) -> None:
+        """Mark a pod whose pause process has ended as not ready; a client has to stop it."""
         try:
-            container = self._inventory.pod(found.container_id)
+            pod = self._inventory.pod(exit_.container_id)
         except NotFound:
             return
-        with container.record_lock:
-            if container.record.state is PodState.READY:
-                _log.warning("what holds pod %s has ended: code %d", container.id, found.code)
-                self._inventory.note(container, state=PodState.STOPPING, pid=0)
-                self._bus.publish(container, pb.CONTAINER_STOPPED_EVENT)
+        with pod.record_lock:
+            if pod.record.state is PodState.READY:
+                _log.warning("the pause process of pod %s has ended: code %d", pod.id, exit_.code)
+                self._inventory.note(pod, state=PodState.STOPPING, pid=0)
+                self._bus.publish(pod, pb.CONTAINER_STOPPED_EVENT)

@@ -1,10 +1,9 @@
-"""The pods and containers of an engine, in memory as on disk, and their statuses in the CRI's words.
+"""The pods and containers of an engine, in memory and on disk, and their statuses for the CRI.
 
-Every change of a record goes through :class:`Inventory`. A change is written before it counts, or nothing is changed;
-the records that pods and containers exist are synced to the disk. Locks are always taken in this order: the
-`request_lock` of a pod or container (one request at a time changes it), then its `record_lock` (for the moment of a
-change; nothing waits inside), then the tables' own. So an update by a plugin of another container needs the
-`record_lock` alone and waits for no request.
+All changes of records go through :class:`Inventory`, and are written before they take effect. Locks are taken in this
+order: the `request_lock` of a pod or container (one request at a time changes it), its `record_lock` (for the moment of
+a change; nothing waits inside), the locks of tables. So a plugin's update of another container only needs the
+`record_lock`, and does not wait for a request.
 """
 
 from __future__ import annotations
@@ -26,11 +25,9 @@ from nri.engine.state.tables import next_container_state, next_pod_state
 from nri.engine.support.errors import EngineError, NotFound
 from nri.files import read_regular, write_whole
 
-__all__ = ["STATES", "ContainerEntry", "Inventory", "PodEntry", "container_status", "pod_status", "progress", "to_json"]
-
 _log = logging.getLogger(__name__)
 
-#: States of containers in the CRI's words.
+#: The CRI's states of containers.
 STATES = {
     ContainerState.CREATING: pb.CONTAINER_CREATED,
     ContainerState.CREATED: pb.CONTAINER_CREATED,
@@ -40,21 +37,21 @@ STATES = {
     ContainerState.REMOVING: pb.CONTAINER_EXITED,
     ContainerState.UNKNOWN: pb.CONTAINER_UNKNOWN,
 }
-#: The steps that give room on the disk back, and must not fail for the want of it.
-_TAKES_AWAY = ("stop", "finish stop", "remove")
-#: So much of an id is shown to people, as `nri pod ps` does.
-_SHORT = 13
-#: The longest spec: a request of 4 MiB, escaped, with what plugins have put in.
+#: The steps that free disk space, and so must not fail on a full disk.
+_FREEING_STEPS = ("stop", "finish stop", "remove")
+#: The length of an id in the log, as in `nri pod ps`.
+_SHORT_ID_LENGTH = 13
+#: The longest spec: a request of 4 MiB, escaped, with the plugins' adjustment.
 _SPEC_BYTES = 1 << 26
 
 
 def to_json(message: Any) -> dict[str, Any]:
-    """A message of the CRI as the record keeps it."""
+    """A message of the CRI as JSON values for records."""
     return json_format.MessageToDict(message, preserving_proto_field_name=True)
 
 
 class PodEntry:
-    """A pod: its record, and the configuration in it as a message."""
+    """A pod: its record, and its configuration as a message."""
 
     def __init__(self, record: PodRecord) -> None:
         self.id, self.record = record.id, record
@@ -63,20 +60,20 @@ class PodEntry:
         self.record_lock = threading.RLock()
 
     def __str__(self) -> str:
-        """As the log has it: `pod 1f2e3d4c5b6a7 default/web`."""
-        return f"pod {self.id[:_SHORT]} {self.record.namespace}/{self.config.metadata.name}"
+        """The name in logs: `pod 1f2e3d4c5b6a7 default/web`."""
+        return f"pod {self.id[:_SHORT_ID_LENGTH]} {self.record.namespace}/{self.config.metadata.name}"
 
 
 class ContainerEntry:
-    """A container: its record, its configuration as a message, and the OCI spec in force.
+    """A container: its record, its configuration as a message, and its current OCI spec.
 
     Attributes:
-        exited: its process is gone.
-        ended: its end is taken up: recorded, and told to plugins.
-        log_lock: held while its log is opened anew.
-        failure: why plugins could not be notified of its end, for the next caller that waits for that; "" without.
-        starting: held during a start, and to take up an end: that of a program that is over at once comes after it.
-        order: by which answers of plugins its resources were set last.
+        exited: set when its process has ended.
+        ended: set when its end was handled: recorded, and reported to plugins.
+        log_lock: held while its log is reopened.
+        failure: why plugins could not be notified of its end, for the next caller that waits for it; otherwise "".
+        starting: held during a start and while an end is handled, so that the end comes after the start.
+        order: the answers of plugins that set its resources last.
     """
 
     def __init__(self, record: ContainerRecord, spec: dict[str, Any]) -> None:
@@ -93,10 +90,10 @@ class ContainerEntry:
         self.order = FieldOrder()
 
     def __str__(self) -> str:
-        """As the log has it: `container 1f2e3d4c5b6a7 default/web/app`."""
+        """The name in logs: `container 1f2e3d4c5b6a7 default/web/app`."""
         name = self.config.metadata.name
         pod, namespace, *_ = [*self.record.name.removeprefix(f"{name}_").rsplit("_", 4), ""]  # `names.container_name`
-        return f"container {self.id[:_SHORT]} {namespace}/{pod}/{name}"
+        return f"container {self.id[:_SHORT_ID_LENGTH]} {namespace}/{pod}/{name}"
 
 
 Entry = PodEntry | ContainerEntry
@@ -113,56 +110,56 @@ class Inventory:
         self._containers: dict[str, ContainerEntry] = {}
         self._lock = threading.Lock()
 
-    # --- finding ---
+    # --- queries ---
 
     def pod(self, prefix: str) -> PodEntry:
-        """The pod of an id or its beginning. Raises NotFound, also for one that is still being made."""
+        """The pod with a prefix of its id. NotFound, also while it is being created."""
         return self._pod(self._pod_ids.resolve(prefix), prefix)
 
-    def _pod(self, identity: str, asked: str) -> PodEntry:
+    def _pod(self, identity: str, prefix: str) -> PodEntry:
         with self._lock:
-            found = self._pods.get(identity)
-        if found is None or found.record.state is PodState.CREATING:
-            raise NotFound("pod", asked)
-        return found
+            pod = self._pods.get(identity)
+        if pod is None or pod.record.state is PodState.CREATING:
+            raise NotFound("pod", prefix)
+        return pod
 
     def container(self, prefix: str) -> ContainerEntry:
-        """The container of an id or its beginning. Raises NotFound, also for one that is still being made."""
+        """The container with a prefix of its id. NotFound, also while it is being created."""
         identity = self._container_ids.resolve(prefix)
         with self._lock:
-            found = self._containers.get(identity)
-        if found is None or found.record.state is ContainerState.CREATING:
+            container = self._containers.get(identity)
+        if container is None or container.record.state is ContainerState.CREATING:
             raise NotFound("container", prefix)
-        return found
+        return container
 
     def pods(self) -> list[PodEntry]:
-        """All pods that are made, the oldest first."""
+        """All created pods, the oldest first."""
         with self._lock:
-            found = [*self._pods.values()]
-        return [each for each in found if each.record.state is not PodState.CREATING]
+            pods = [*self._pods.values()]
+        return [pod for pod in pods if pod.record.state is not PodState.CREATING]
 
     def containers(self, pod_id: str = "") -> list[ContainerEntry]:
-        """All containers that are made, or those of one pod, the oldest first."""
+        """All created containers, or those of one pod, the oldest first."""
         with self._lock:
-            found = [*self._containers.values()]
+            containers = [*self._containers.values()]
         return [
-            each for each in found
-            if each.record.state is not ContainerState.CREATING and pod_id in ("", each.record.pod_id)
+            container for container in containers
+            if container.record.state is not ContainerState.CREATING and pod_id in ("", container.record.pod_id)
         ]  # fmt: skip
 
-    # --- changing ---
+    # --- changes ---
 
     def add(self, entry: Entry) -> None:
-        """Take in a pod or container that is about to be made, with its name; its record is on the disk then.
+        """Add a pod or container that is about to be created, and write its record.
 
-        Raises AlreadyExists if another one has the name.
+        AlreadyExists if another one has its name.
         """
         self._names(entry).reserve(entry.record.name, entry.id)
         self.put(entry)
         self._enter(entry)
 
     def take_in(self, entry: Entry) -> None:
-        """Take in a pod or container that the disk has. Raises AlreadyExists if another one has its name."""
+        """Add a pod or container from the disk. AlreadyExists if another one has its name."""
         self._names(entry).reserve(entry.record.name, entry.id)
         self._enter(entry)
 
@@ -178,7 +175,7 @@ class Inventory:
         (self._pod_ids if isinstance(entry, PodEntry) else self._container_ids).add(entry.id)
 
     def drop(self, entry: Entry) -> None:
-        """Forget a pod or container, on the disk as well; its name is free then."""
+        """Remove a pod or container, also from the disk, and release its name."""
         try:
             self.store.remove(entry.id, sync=False)
         except OSError as error:
@@ -190,9 +187,9 @@ class Inventory:
         self._names(entry).release(entry.id)
 
     def put(self, entry: Entry, *, sync: bool = False, **changes: Any) -> None:
-        """Change fields of a record, written first. Raises EngineError, and changes nothing, if that fails.
+        """Change fields of a record after writing it. EngineError if that fails; nothing is changed then.
 
-        With `sync` also the machine's sudden end does not lose it.
+        With `sync` the change also survives a crash of the machine.
         """
         with entry.record_lock:
             before = {name: getattr(entry.record, name) for name in changes}
@@ -204,46 +201,46 @@ class Inventory:
                 raise EngineError(f"the record of {entry.id} cannot be written: {error}") from error
 
     def note(self, entry: Entry, **changes: Any) -> None:
-        """Change fields for what has happened, or has to: a disk that does not take it is only told of."""
+        """Change fields to record what has happened; if writing fails, only log that."""
         try:
             self.put(entry, **changes)
         except EngineError as error:
-            _log.warning("%s; the restarted engine will have to find out", error)
+            _log.warning("%s; a restarted engine will have to detect the change", error)
             with entry.record_lock:
                 _set(entry, changes)
 
     def move_pod(self, entry: PodEntry, step: str, *, sync: bool = False, **changes: Any) -> None:
-        """Go on to the state after a step. Raises WrongState where the step may not begin."""
+        """Move to the state after a step. WrongState if the step is not allowed."""
         with entry.record_lock:
             self._move(entry, step, next_pod_state(entry.id, entry.record.state, step), sync, changes)
 
     def move_container(self, entry: ContainerEntry, step: str, *, sync: bool = False, **changes: Any) -> None:
-        """Go on to the state after a step. Raises WrongState where the step may not begin."""
+        """Move to the state after a step. WrongState if the step is not allowed."""
         with entry.record_lock:
             self._move(entry, step, next_container_state(entry.id, entry.record.state, step), sync, changes)
 
     def _move(
         self, entry: Entry, step: str, state: PodState | ContainerState, sync: bool, changes: dict[str, Any]
     ) -> None:
-        if step in _TAKES_AWAY:
+        if step in _FREEING_STEPS:
             self.note(entry, state=state, **changes)
         else:
             self.put(entry, sync=sync, state=state, **changes)
 
 
 def write_spec(bundle: Path, spec: dict[str, Any]) -> None:
-    """Put a spec into force, for the OCI runtime and for the engine's restart. Raises OSError."""
+    """Write the spec of a bundle, for the OCI runtime and for a restarted engine. Raises OSError."""
     write_whole(bundle / "config.json", json.dumps(spec).encode(), sync=False)
 
 
 def read_spec(bundle: Path) -> dict[str, Any]:
-    """The spec of a bundle; {} if it is gone, with the machine's restart. Raises OSError, ValueError."""
+    """The spec of a bundle; {} if there is none, as after a reboot. Raises OSError, ValueError."""
     try:
         spec = parse_json(read_regular(bundle / "config.json", _SPEC_BYTES))
     except FileNotFoundError:
         return {}
     if not isinstance(spec, dict):
-        raise ValueError("it is not a table of keys and values")  # noqa: TRY004  one kind of error for the caller
+        raise ValueError("not a JSON object")  # noqa: TRY004  one kind of error for the caller
     return spec
 
 
@@ -252,7 +249,7 @@ def _set(entry: Entry, values: dict[str, Any]) -> None:
         setattr(entry.record, name, value)
 
 
-# --- statuses: the CRI has two states of a pod and four of a container; pure ---
+# --- statuses of the CRI ---
 
 
 def pod_status(entry: PodEntry) -> pb.PodSandboxStatus:
@@ -274,9 +271,9 @@ def pod_status(entry: PodEntry) -> pb.PodSandboxStatus:
 
 
 def progress(entry: ContainerEntry) -> pb.ContainerStatus:
-    """The part of a container's status that plugins get: how far it has come, and its image.
+    """The part of a container's status that plugins receive: state, times and image.
 
-    All of it, with its mounts and resources out of JSON, takes several times as long.
+    The complete status, with mounts and resources parsed from JSON, takes several times as long.
     """
     record = entry.record
     return pb.ContainerStatus(

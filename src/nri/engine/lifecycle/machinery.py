@@ -1,7 +1,4 @@
-"""The real parts that pods and containers are made with, built from the engine's configuration.
-
-:class:`Machinery` has the OCI runtimes by handler, conmon, images, networks, generators, and the machine's abilities.
-"""
+"""The real parts that create pods and containers, built from the engine's configuration."""
 
 from __future__ import annotations
 
@@ -18,10 +15,10 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import EngineConfig, OciRuntime
 from nri.engine.images import ImageStore, Transport
 from nri.engine.images import Registry as ImageRegistry
-from nri.engine.images.room import Limits
+from nri.engine.images.space_budget import Limits
 from nri.engine.lifecycle.places import Places
 from nri.engine.lifecycle.pod_namespaces import PodNamespaces
-from nri.engine.machine import look, with_features
+from nri.engine.machine import detect_machine, with_features
 from nri.engine.network import Cni, NetworkNamespaces
 from nri.engine.process import Conmon, ExecResult, Exit, Exits, Runtime, exec_sync
 from nri.engine.spec import Machine, localhost_profile
@@ -30,8 +27,6 @@ from nri.engine.support.errors import EngineError, MissingTool
 from nri.errors import RequestError
 from nri.files import open_regular
 from nri.oci import BlockIoClasses, CdiDevices, Generator, RdtClasses
-
-__all__ = ["Machinery", "fit"]
 
 _log = logging.getLogger(__name__)
 _PROFILE_BYTES = 4 << 20
@@ -43,17 +38,19 @@ _NO_HUGETLB, _NO_SWAP, _NO_V2 = (
 
 
 class Machinery:
-    """The parts of one engine. Raises EngineError, ConfigError if a part cannot be made.
+    """The parts of one engine: OCI runtimes, conmon, images, networks, and the machine's features.
+
+    Raises EngineError or ConfigError if a part cannot be created.
 
     Attributes:
-        dry: nothing is done to the machine, see `nri.engine.lifecycle.dry`.
+        dry: whether nothing is done to the machine, see `nri.engine.lifecycle.dry`.
     """
 
     dry = False
 
     def __init__(self, config: EngineConfig, places: Places) -> None:
         self.config, self.places = config, places
-        self.machine = look()
+        self.machine = detect_machine()
         registries = [
             ImageRegistry(row.host, row.mirrors, row.certificates, row.insecure) for row in config.images.registries
         ]
@@ -72,7 +69,7 @@ class Machinery:
         self._blockio = BlockIoClasses.read(blockio) if blockio else None
 
     def exits(self, on_exit: Callable[[Exit], None]) -> Exits:
-        """Make the part that tells ends of containers."""
+        """Create the part that reports the ends of containers."""
         return Exits(on_exit)
 
     def exec_sync(
@@ -81,53 +78,53 @@ class Machinery:
         container_id: str,
         process: dict[str, Any],
         timeout_s: float | None,
-        gone: threading.Event | None = None,
+        client_gone: threading.Event | None = None,
     ) -> ExecResult:
-        """Run a program in a container to its end. Raises CommandTimeout, CommandFailed."""
-        return exec_sync(runtime, container_id, process, timeout_s=timeout_s, gone=gone)
+        """Run a program in a container and wait for its end. Raises CommandTimeout, CommandFailed."""
+        return exec_sync(runtime, container_id, process, timeout_s=timeout_s, client_gone=client_gone)
 
-    def handler(self, asked: str) -> str:
-        """The runtime handler of a request; "" is the default. Before anything is made with it.
+    def handler(self, requested: str) -> str:
+        """Check the runtime handler of a request; "" is the default.
 
-        Raises RequestError for one that there is not, MissingTool for one whose program is not on this machine.
+        RequestError for an unknown one, MissingTool for one whose program is missing.
         """
-        handler = asked or self.config.default_runtime
+        handler = requested or self.config.default_runtime
         if handler not in self.config.runtimes:
-            known = ", ".join(self.config.runtimes)
-            raise RequestError("runtime_handler", asked, f"is none of this engine's: {known}")
+            names = ", ".join(self.config.runtimes)
+            raise RequestError("runtime_handler", requested, f"is not a runtime handler of this engine; known: {names}")
         path = self.config.runtimes[handler].path
         if not self.dry and shutil.which(path) is None:
             raise MissingTool(path)
         return handler
 
     def runtime(self, handler: str) -> Runtime:
-        """The OCI runtime of a handler. Raises EngineError for one that is not configured any more."""
+        """The OCI runtime of a handler. EngineError if it is no longer configured."""
         if handler not in self._runtimes:
-            found = self.config.runtimes.get(handler)
-            if found is None:
-                raise EngineError(f"the runtime handler {handler!r} is not configured any more")
-            self._runtimes[handler] = self._make_runtime(handler, found)
+            settings = self.config.runtimes.get(handler)
+            if settings is None:
+                raise EngineError(f"the runtime handler {handler!r} is no longer configured")
+            self._runtimes[handler] = self._make_runtime(handler, settings)
         return self._runtimes[handler]
 
-    def _make_runtime(self, handler: str, found: OciRuntime) -> Runtime:
-        binary = shutil.which(found.path) or found.path
-        arguments = [*found.arguments]
+    def _make_runtime(self, handler: str, settings: OciRuntime) -> Runtime:
+        binary = shutil.which(settings.path) or settings.path
+        arguments = [*settings.arguments]
         if self.systemd_cgroup and "--systemd-cgroup" not in arguments:
             arguments.append("--systemd-cgroup")
-        return Runtime(binary, self.places.runtime(handler), arguments=arguments, timeout_s=found.timeout)
+        return Runtime(binary, self.places.runtime(handler), arguments=arguments, timeout_s=settings.timeout)
 
     @functools.cache  # noqa: B019  an engine lasts as long as its process
     def machine_of(self, handler: str) -> Machine:
-        """The abilities of the machine with the OCI runtime of this handler."""
+        """The features of the machine together with the OCI runtime of a handler."""
         return with_features(self.machine, self._features(self.runtime(handler)))
 
     def _features(self, runtime: Runtime) -> Mapping[str, Any]:
-        """The abilities that an OCI runtime claims."""
+        """The features that an OCI runtime reports."""
         try:
             output = run([runtime.binary, "features"], timeout_s=runtime.timeout_s, check=False)
             features = parse_json(output.stdout) if output.code == 0 else {}
         except (EngineError, ValueError):
-            return {}  # it is missing, and said so when it is needed; or it has no such command
+            return {}  # it is missing, which is reported when it is used, or it has no such command
         return features if isinstance(features, dict) else {}
 
     @property
@@ -136,25 +133,25 @@ class Machinery:
         return self.config.cgroups.driver == "systemd"
 
     def missing_programs(self) -> list[str]:
-        """The programs without which no container can be made, as far as they are not there."""
+        """The missing programs of those that every container needs."""
         default = self.config.runtimes[self.config.default_runtime]
-        return [each for each in (self.config.conmon, default.path) if shutil.which(each) is None]
+        return [program for program in (self.config.conmon, default.path) if shutil.which(program) is None]
 
     def pod_cgroup(self, pod_id: str) -> str:
-        """The cgroup of a pod that names none: its own, or the slice of all, where cgroups are systemd's."""
+        """The cgroup of a pod that names none: a separate one, or with systemd the common slice."""
         default = self.config.cgroups.parent
         return default if self.systemd_cgroup else f"{default.rstrip('/')}/pod{pod_id}"
 
     def generator(self, spec: Mapping[str, Any], left_out: Callable[[str], object] | None = None) -> Generator:
-        """Make the generator that applies plugins' answers to a spec, with this node's classes and devices.
+        """Create a generator that applies plugins' adjustments to a spec, with this node's classes and devices.
 
-        `left_out` gets a line for each resource that this machine cannot limit; without it the log does.
+        `left_out` receives a line for each resource that this machine cannot limit; without it, it is logged.
         """
 
         def check(resources: dict[str, Any]) -> None:
             for line in fit(resources, self.machine):
                 if left_out is None:
-                    _log.info("a plugin's adjustment is left out: %s", line)
+                    _log.info("a plugin's adjustment is not applied: %s", line)
                 else:
                     left_out(line)
 
@@ -170,7 +167,7 @@ class Machinery:
     def seccomp(
         self, security: pb.LinuxContainerSecurityContext | pb.LinuxSandboxSecurityContext
     ) -> dict[str, Any] | None:
-        """The profile of the node that is asked for, read from the operator's folder; None for none of those.
+        """The requested ``localhost`` seccomp profile, read from the operator's folder; None if none is requested.
 
         Raises RequestError.
         """
@@ -181,23 +178,23 @@ class Machinery:
         field = "linux.security_context.seccomp.localhost_ref"
         real = os.path.realpath(path)
         if os.path.commonpath([root, real]) != root:
-            raise RequestError(field, path, f"is not below {root}")
+            raise RequestError(field, path, f"must be below {root}")
         try:
             with open(real, "rb", opener=open_regular) as file:
-                found = parse_json(file.read(_PROFILE_BYTES))
+                profile = parse_json(file.read(_PROFILE_BYTES))
         except (OSError, ValueError) as error:
             raise RequestError(field, path, f"cannot be read: {error}") from error
-        if not isinstance(found, dict):
-            raise RequestError(field, path, "is no profile")
-        return found
+        if not isinstance(profile, dict):
+            raise RequestError(field, path, "is not a seccomp profile")
+        return profile
 
     def with_devices(self, spec: dict[str, Any], names: list[str]) -> dict[str, Any]:
-        """The spec with CDI devices in it. Raises SpecError for one that there is not."""
+        """The spec with CDI devices injected. SpecError for an unknown device."""
         return self._cdi.inject(spec, names) if names else spec
 
 
 def fit(resources: dict[str, Any], machine: Machine) -> list[str]:
-    """Take out of a spec's ``linux.resources`` what this machine cannot do; returns a line for each. Pure."""
+    """Remove the parts of a spec's ``linux.resources`` that this machine does not support; returns a line for each."""
     lines = []
     if resources.get("unified") and not machine.cgroup_v2:
         lines.append(f"unified ({', '.join(sorted(resources.pop('unified')))}): {_NO_V2}")

@@ -12,19 +12,17 @@ from nri.engine.lifecycle.machinery import Machinery
 from nri.engine.lifecycle.processes import Processes
 from nri.engine.lifecycle.resources import Resources
 
-__all__ = ["Parts"]
-
 
 class Parts(NamedTuple):
-    """What the engine hands to each of its calls.
+    """The parts of the engine that each of its calls receives.
 
     Attributes:
         inventory: the pods and containers.
-        machinery: OCI runtimes, conmon, images, networks, and the machine's abilities.
+        machinery: OCI runtimes, conmon, images, networks, and the machine's features.
         processes: starts and ends processes; calls no plugin.
         resources: changes the resources of containers; calls no plugin.
         domain: calls plugins.
-        exit_handler: records each end of a container once, and notifies plugins of it once.
+        exit_handler: records each end of a container once, and reports it to plugins once.
         events: publishes the CRI's container events.
     """
 

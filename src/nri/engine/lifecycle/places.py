@@ -1,7 +1,4 @@
-"""The folders of an engine, by pod and container, and the bundles of containers. All are private to root.
-
-What a restart of the machine may delete is below `state`, what has to outlive it below `root`.
-"""
+"""The folders of an engine, and the bundles of containers. All are accessible to root only."""
 
 from __future__ import annotations
 
@@ -16,19 +13,17 @@ from nri.engine.support.errors import EngineError
 from nri.engine.support.kernel import mount, unmount
 from nri.files import private_folder, remove_tree
 
-__all__ = ["Places", "lock_folders", "make_bundle", "remove_bundle"]
-
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
-#: Enough for the files of conmon: two with the exit code, each under another name first, and a mark of an OOM kill.
+#: Enough for conmon's files: two with the exit code, each renamed after writing, and a mark of an OOM kill.
 _EXITS_OPTIONS = "mode=700,size=64k,nr_inodes=32"
 _log = logging.getLogger(__name__)
 
 
 def lock_folders(root: Path, state: Path) -> ExitStack:
-    """Take both folders of an engine for this process, until the result is closed, and change nothing else in them.
+    """Lock both folders of an engine for this process until the result is closed; missing ones are created.
 
-    The folders themselves are locked, so no file in them can be in the way. Those that are missing are made.
-    Raises EngineError if another engine has one of them, or if one cannot be made.
+    The folders themselves are locked, so no file in them can be in the way. EngineError if another engine has locked
+    one of them, or if one cannot be created.
     """
     with ExitStack() as locks:
         for folder in dict.fromkeys((root, state)):
@@ -39,15 +34,18 @@ def lock_folders(root: Path, state: Path) -> ExitStack:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise EngineError(
-                    f"another engine has {folder}: stop it, or configure another folder for this one"
+                    f"another engine uses {folder}. Stop it, or configure another folder for this one"
                 ) from None
             except OSError as error:
-                raise EngineError(f"the engine's folder {folder} cannot be made and locked: {error}") from error
+                raise EngineError(f"the engine's folder {folder} cannot be created and locked: {error}") from error
         return locks.pop_all()
 
 
 class Places:
-    """The paths below an engine's two folders, which are made. Raises EngineError if that cannot be."""
+    """The paths below an engine's two folders, which are created. EngineError if that fails.
+
+    Data below `state` may be lost by a reboot, data below `root` has to survive it.
+    """
 
     def __init__(self, root: Path, state: Path) -> None:
         try:
@@ -57,12 +55,12 @@ class Places:
             self.pods = private_folder(state / "pods")
             self._runtimes = private_folder(state / "runtimes")
         except OSError as error:
-            raise EngineError(f"the engine's folders cannot be made: {error}") from error
+            raise EngineError(f"the engine's folders cannot be created: {error}") from error
         self.records, self.images, self.networks = root / "records", root / "images", root / "networks"
         self.namespaces = state / "netns"
 
     def bundle(self, identity: str) -> Path:
-        """The bundle of a container, or of what holds a pod."""
+        """The bundle of a container or of a pause process."""
         return self.bundles / identity
 
     def pod(self, identity: str) -> Path:
@@ -70,15 +68,15 @@ class Places:
         return self.pods / identity
 
     def runtime(self, handler: str) -> Path:
-        """The folder in which an OCI runtime keeps its own state."""
+        """The folder of an OCI runtime's state."""
         return self._runtimes / handler
 
 
 def make_bundle(bundle: Path, *, dry: bool = False) -> None:
     """Create the folder of a container, with a small file system in memory for the exit code. Raises OSError.
 
-    conmon writes the exit code when the container ends; on a full disk it could not, and the container would count as
-    killed. A machine that refuses the mount keeps the exit code on the disk.
+    conmon writes the exit code when the container ends. On a full disk that would fail, and the container would count
+    as killed. If the mount fails, the exit code is written to the disk.
     """
     persist = private_folder(private_folder(bundle) / PERSIST)
     if dry:
@@ -86,11 +84,11 @@ def make_bundle(bundle: Path, *, dry: bool = False) -> None:
     try:
         mount("exits", persist, "tmpfs", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, _EXITS_OPTIONS)
     except OSError as error:
-        _log.warning("%s stays on the disk, and no exit code can be kept when that is full: %s", persist, error)
+        _log.warning("%s stays on the disk; exit codes are lost when the disk is full: %s", persist, error)
 
 
 def remove_bundle(bundle: Path) -> None:
-    """Remove the folder; one that is missing is not an error. Raises OSError."""
+    """Remove a bundle; no effect if it is missing. Raises OSError."""
     persist = bundle / PERSIST
     while os.path.ismount(persist) and unmount(persist, lazily=True):
         pass

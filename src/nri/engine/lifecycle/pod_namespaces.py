@@ -1,7 +1,7 @@
-"""The pinned namespaces of pods, and the process that a pod's mapped ids come from.
+"""The pinned namespaces of pods, including user namespaces.
 
-A process with threads cannot create a user namespace, so a program of util-linux does, and ends as soon as all is
-pinned; the pod's other namespaces belong to that user namespace.
+A process with threads cannot create a user namespace, so a program of util-linux does, until everything is pinned. The
+pod's other namespaces belong to that user namespace.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from nri.files import remove_tree
 from nri.service.systemd import environment_of_child
 from nri.threads import run_on_new_thread
 
-__all__ = ["IdMappings", "PodNamespaces", "mapped_process"]
-
 #: ``uidMappings`` and ``gidMappings`` of a spec.
 IdMappings = Mapping[str, Sequence[Mapping[str, int]]]
 
@@ -35,7 +33,7 @@ _FILES = {"uidMappings": "uid_map", "gidMappings": "gid_map"}
 
 @contextmanager
 def mapped_process(kinds: set[str], mappings: IdMappings) -> Iterator[int]:
-    """A process in new namespaces of these kinds and of users, with these ids mapped, for as long as the context.
+    """A process in new namespaces of these kinds and a new user namespace with these IDs, for the time of the context.
 
     Raises EngineError.
     """
@@ -50,17 +48,19 @@ def mapped_process(kinds: set[str], mappings: IdMappings) -> Iterator[int]:
         assert process.stdout is not None
         assert process.stderr is not None
         try:
-            # The answer comes from the program that is started when all namespaces are there.
-            with suppress(BrokenPipeError):  # it has ended already, and says why
-                os.write(process.stdin.fileno(), b"\n")  # past the buffer, which would try again at its end
+            # The program after unshare answers when all namespaces exist.
+            with suppress(BrokenPipeError):  # it has ended, and stderr has the reason
+                os.write(process.stdin.fileno(), b"\n")  # unbuffered: a buffer would be written again at the end
             if process.stdout.read(1) != b"\n":
-                raise EngineError(f"no user namespace: {process.stderr.read(1000).decode(errors='replace').strip()}")
+                raise EngineError(
+                    f"cannot create a user namespace: {process.stderr.read(1000).decode(errors='replace').strip()}"
+                )
             for key, name in _FILES.items():
                 text = "".join(f"{row['containerID']} {row['hostID']} {row['size']}\n" for row in mappings[key])
                 Path(f"/proc/{process.pid}/{name}").write_text(text)
             yield process.pid
         except OSError as error:
-            raise EngineError(f"no user namespace: {error}") from error
+            raise EngineError(f"cannot create a user namespace: {error}") from error
         finally:
             process.kill()
 
@@ -72,7 +72,7 @@ _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class PodNamespaces:
-    """Pinned namespaces: networks by `networks`, the others in a pod's folder. Below `sysctls` is what they can set."""
+    """Pinned namespaces: networks by `networks`, others in a pod's folder. `sysctls` is the path of /proc/sys."""
 
     def __init__(self, networks: NetworkNamespaces, sysctls: Path = _SYSCTLS) -> None:
         self._networks, self._sysctls = networks, sysctls
@@ -86,9 +86,9 @@ class PodNamespaces:
         sysctls: Sequence[Sysctl],
         id_mappings: IdMappings | None = None,
     ) -> dict[str, str]:
-        """Make the namespaces of these kinds (network, ipc, uts); returns their paths. EngineError, RequestError.
+        """Create namespaces of these kinds (network, ipc, uts); returns their paths. Raises EngineError, RequestError.
 
-        With `id_mappings`, as a spec has them, there is one of users as well, to which the others belong.
+        With `id_mappings`, in the form of a spec, there is also a user namespace, to which the others belong.
         """
         if not id_mappings:
             return self._make(pod_id, folder, kinds, hostname, sysctls, 0)
@@ -99,16 +99,16 @@ class PodNamespaces:
     def _make(
         self, pod_id: str, folder: Path, kinds: set[str], hostname: str, sysctls: Sequence[Sysctl], of: int
     ) -> dict[str, str]:
-        """Make new ones, or take those of the process `of`."""
+        """Create new namespaces, or pin those of the process `of`."""
         paths: dict[str, str] = {}
         if "network" in kinds:
             paths["network"] = str(self._networks.create(pod_id, of))
-        own = [kind for kind in _FLAGS if kind in kinds]
-        for kind in own:
+        own_kinds = [kind for kind in _FLAGS if kind in kinds]
+        for kind in own_kinds:
             paths[kind] = str(folder / kind)
             (folder / kind).touch(0o400)
 
-        def make_others() -> None:
+        def create_others() -> None:
             if "network" in paths:
                 descriptor = os.open(paths["network"], os.O_RDONLY | os.O_CLOEXEC)
                 try:
@@ -116,19 +116,19 @@ class PodNamespaces:
                 finally:
                     os.close(descriptor)
             if of:
-                for kind in own:
+                for kind in own_kinds:
                     enter(of, kind, _FLAGS[kind])
-            elif own:
-                unshare(sum(_FLAGS[kind] for kind in own))
-            if "uts" in own and hostname:
+            elif own_kinds:
+                unshare(sum(_FLAGS[kind] for kind in own_kinds))
+            if "uts" in own_kinds and hostname:
                 socket.sethostname(hostname)
             for sysctl in sysctls:
                 _write_sysctl(self._sysctls, sysctl)
-            for kind in own:
+            for kind in own_kinds:
                 mount(f"/proc/thread-self/ns/{kind}", Path(paths[kind]), flags=MS_BIND)
 
-        if own or sysctls:
-            _on_thread(make_others, f"namespaces of pod {pod_id}")
+        if own_kinds or sysctls:
+            _on_thread(create_others, f"namespaces of pod {pod_id}")
         return paths
 
     def pin(self, folder: Path, kind: str, pid: int) -> str:
@@ -139,7 +139,7 @@ class PodNamespaces:
         return str(path)
 
     def remove(self, pod_id: str, folder: Path) -> None:
-        """Let all namespaces of a pod go; those that are not there are no error."""
+        """Remove all namespaces of a pod, as far as they exist."""
         self._networks.remove(pod_id)
         for kind in (*_FLAGS, "pid", "user"):
             path = folder / kind
@@ -149,7 +149,7 @@ class PodNamespaces:
 
 
 def _on_thread(work: Callable[[], None], what: str) -> None:
-    """Do something on a new thread, which leaves the host's namespaces for good. Raises EngineError, RequestError."""
+    """Run on a new thread, which leaves the host's namespaces for good. Raises EngineError, RequestError."""
     try:
         run_on_new_thread(work, "nri-engine-namespaces")
     except OSError as error:
@@ -157,20 +157,20 @@ def _on_thread(work: Callable[[], None], what: str) -> None:
 
 
 def _write_sysctl(root: Path, sysctl: Sysctl) -> None:
-    """Set a sysctl of the thread's namespaces. Raises RequestError with what the kernel has against it.
+    """Set a sysctl of the thread's namespaces. RequestError with the kernel's reason if that fails.
 
-    Each folder is opened below the one before it, so whatever the name, nothing above `root` is come to.
+    Each folder is opened relative to its parent, so no name leads out of `root`.
     """
     *folders, file = sysctl.path
-    opened = [os.open(root, _FOLDER)]
+    descriptors = [os.open(root, _FOLDER)]
     try:
         for name in folders:
-            opened.append(os.open(name, _FOLDER, dir_fd=opened[-1]))
-        opened.append(os.open(file, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=opened[-1]))
-        os.write(opened[-1], sysctl.value.encode())
+            descriptors.append(os.open(name, _FOLDER, dir_fd=descriptors[-1]))
+        descriptors.append(os.open(file, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptors[-1]))
+        os.write(descriptors[-1], sysctl.value.encode())
     except OSError as error:
         reason = "the pod's namespaces have no such setting" if error.errno == errno.ENOENT else error.strerror
         raise RequestError(sysctl.field, sysctl.value, str(reason)) from error
     finally:
-        for descriptor in opened:
+        for descriptor in descriptors:
             os.close(descriptor)

@@ -1,7 +1,7 @@
-"""The processes of containers and of pods: created by conmon and the OCI runtime, stopped, removed.
+"""The processes of containers and pods: create them by conmon and the OCI runtime, stop and remove them.
 
-Plugins are neither asked nor notified here. A removal takes away what exists, also what a killed engine has left. Where
-the OCI runtime cannot read its own state of a container, all processes in the container's cgroups are killed instead.
+No plugin is called here. A removal also removes what a killed engine left. If the OCI runtime cannot read its state of
+a container, all processes in the container's cgroups are killed instead.
 """
 
 from __future__ import annotations
@@ -20,32 +20,30 @@ from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry, 
 from nri.engine.lifecycle.machinery import Machinery
 from nri.engine.process import send
 from nri.engine.state import ContainerRecord, ContainerState
-from nri.engine.support.command import end_left
+from nri.engine.support.command import end_leftovers
 from nri.engine.support.errors import CommandTimeout, EngineError, NotFound
 from nri.files import remove_tree
 from nri.text import plain
 
-__all__ = ["CLEARED", "EVICTED", "Processes"]
-
-#: In a record's `done`: neither OCI runtime nor conmon has anything of the container any more.
+#: In a record's `done`: OCI runtime and conmon have removed everything of the container.
 CLEARED = "cleared"
-#: How long the kernel has for SIGKILL, and plugins for the event of an end, in seconds.
-KILL_S, _TOLD_S = 30.0, 120.0
-#: How long SIGKILL alone is waited for, in seconds, before the OCI runtime is asked to kill what may be frozen.
+#: How long SIGKILL may take, and how long plugins may take for the event of an end, in seconds.
+KILL_S, _REPORT_S = 30.0, 120.0
+#: How long to wait after SIGKILL, in seconds, before the OCI runtime has to kill a process that may be frozen.
 FROZEN_S = 2.0
-#: How the message of a container begins that plugins want gone.
+#: The start of the message of an evicted container.
 EVICTED = "evicted by a plugin"
-#: How long such a container has to end, in seconds.
+#: How long an evicted container has to end, in seconds.
 _EVICTION_S = 10.0
-#: A client may ask for any number of seconds; a wait takes no more than some centuries.
-_LONGEST_STOP_S = 10 * 365 * 86400.0
-#: How often a wait looks whether somebody still wants it, in seconds.
-_GLANCE_S = 0.5
+#: The longest timeout of a stop: clients may request any number of seconds, but waits have a limit.
+_MAX_STOP_S = 10 * 365 * 86400.0
+#: How often a wait checks whether the client is still there, in seconds.
+_CLIENT_CHECK_S = 0.5
 _log = logging.getLogger(__name__)
 
 
 class Processes:
-    """Makes and ends them. `cgroups` are those of the engine's own making."""
+    """Creates and ends processes. `cgroups` are those that the engine itself creates."""
 
     def __init__(self, inventory: Inventory, machinery: Machinery) -> None:
         self._inventory, self._machinery = inventory, machinery
@@ -72,27 +70,27 @@ class Processes:
         )
 
     def remove(self, container: ContainerEntry) -> None:
-        """Take away what OCI runtime and conmon have of a container, as far as it is there. Raises EngineError."""
+        """Remove everything that OCI runtime and conmon have of a container. Raises EngineError."""
         record = container.record
         self.clear(container.id, record.runtime_handler, self._pod_cgroup(record), record.cgroup_path)
 
     def clear(self, identity: str, handler: str, parent: str, cgroup: str) -> None:
-        """Take away all processes and cgroups of a container, or of what holds a pod.
+        """Remove all processes and cgroups of a container or of a pause process.
 
         Args:
-            identity: of the container or pod.
+            identity: the id of the container or pod.
             handler: the name of its OCI runtime in the configuration.
             parent: the cgroup of the pod.
-            cgroup: the container's own cgroup.
+            cgroup: the container's cgroup.
 
         Raises:
             EngineError: the OCI runtime failed, or a process remains.
         """
         try:
             self._remove_by_runtime(identity, handler)
-        finally:  # also where the runtime's program is missing, so that nothing can have been made by it
+        finally:  # also if the runtime's program is missing
             self.unplace(parent, identity)
-            # A cgroup that a plugin has named may have existed before, and others may be in it or below it.
+            # A cgroup that a plugin named may have existed before, and others may use it or one below it.
             if not self._machinery.systemd_cgroup and posixpath.basename(cgroup) == identity:
                 self.cgroups.end(cgroup)
                 self.cgroups.remove(cgroup)
@@ -104,19 +102,19 @@ class Processes:
         except EngineError as error:
             if handler in self._machinery.config.runtimes and not self._machinery.runtime(handler).is_damaged(identity):
                 raise
-            _log.warning("%s is ended without its OCI runtime, and its hooks are not run: %s", identity, error)
+            _log.warning("%s is killed without its OCI runtime, so its hooks do not run: %s", identity, error)
             self.end_stray(identity)
 
     def end_stray(self, identity: str, handler: str = "") -> None:
-        """End all processes of a container that are found by its cgroups and its bundle, and forget its state.
+        """End all processes of a container, found by its cgroups and its bundle, and delete its state.
 
-        The OCI runtime of a handler is asked first. Raises EngineError if a process remains.
+        With a handler, its OCI runtime is tried first. EngineError if a process remains.
         """
         if handler:
             self.clear(identity, handler, "", "")
         if self._machinery.dry:
             return
-        end_left(self._machinery.places.bundle(identity))
+        end_leftovers(self._machinery.places.bundle(identity))
         for cgroup in self.cgroups.find(identity):
             self.cgroups.end(cgroup)
             self.cgroups.remove(cgroup)
@@ -124,7 +122,7 @@ class Processes:
             remove_tree(self._machinery.places.runtime(name) / identity)
 
     def _pod_cgroup(self, record: ContainerRecord) -> str:
-        """The cgroup of a container's pod; plugins may have given the container itself another one."""
+        """The cgroup of a container's pod; plugins may have moved the container elsewhere."""
         try:
             return self._inventory.pod(record.pod_id).record.cgroup_parent
         except NotFound:
@@ -132,59 +130,61 @@ class Processes:
 
     # --- stopping ---
 
-    def stop(self, container: ContainerEntry, timeout_s: float = 0.0, gone: threading.Event | None = None) -> None:
+    def stop(
+        self, container: ContainerEntry, timeout_s: float = 0.0, client_gone: threading.Event | None = None
+    ) -> None:
         """Stop a container: its stop signal, then, after `timeout_s` seconds, SIGKILL. Raises EngineError.
 
-        A caller that is `gone` by then wants no SIGKILL; a wait for nobody would keep others out.
+        If the caller is `client_gone`, nothing is killed: waiting on would only block others.
         """
-        over = container.record.state in (ContainerState.EXITED, ContainerState.REMOVING)
-        # A process that waits for its start would not understand a signal.
-        if not over and timeout_s > 0 and container.record.state is not ContainerState.CREATED:
+        ended = container.record.state in (ContainerState.EXITED, ContainerState.REMOVING)
+        # A process that waits for its start does not handle signals.
+        if not ended and timeout_s > 0 and container.record.state is not ContainerState.CREATED:
             sent = self._send(container, container.record.stop_signal or "TERM")
-            over = _ends(container, min(timeout_s, _LONGEST_STOP_S) if sent else KILL_S, gone)
-        if not over:
+            ended = _wait_ended(container, min(timeout_s, _MAX_STOP_S) if sent else KILL_S, client_gone)
+        if not ended:
             # A frozen process dies only when its runtime thaws it.
             self._send(container, "KILL")
-            over = container.exited.wait(FROZEN_S)
-        if not over:
+            ended = container.exited.wait(FROZEN_S)
+        if not ended:
             if not self._kill(container, "KILL"):
                 self._end_by_cgroup(container)
             if not container.exited.wait(KILL_S):
                 raise CommandTimeout(f"stop of container {container.id}", KILL_S)
         if CLEARED not in container.record.done and container.record.state is ContainerState.EXITED:
             self._end_by_cgroup(container)
-        container.ended.wait(_TOLD_S)
+        container.ended.wait(_REPORT_S)
         if failure := container.failure:
             container.failure = ""
-            raise EngineError(f"container {container.id} has ended, and plugins could not be notified of it: {failure}")
+            raise EngineError(f"container {container.id} has ended, but plugins could not be notified: {failure}")
 
     def _end_by_cgroup(self, container: ContainerEntry) -> None:
-        """End all processes in the container's own cgroup; conmon records it. Raises EngineError if one remains."""
+        """Kill all processes in the container's own cgroup; conmon reports its end. EngineError if one remains."""
         if not self._machinery.dry:
             for cgroup in self.cgroups.find(container.id):
                 if not posixpath.basename(cgroup).startswith("conmon-"):
                     self.cgroups.end(cgroup)
 
-    def _send(self, container: ContainerEntry, word: str) -> bool:
-        """Send a signal to the first process; False if it has ended already, or only its cgroup is known."""
+    def _send(self, container: ContainerEntry, signal_name: str) -> bool:
+        """Send a signal to the main process; False if it has ended, or if only its cgroup is known."""
         record = container.record
-        return send(Path(record.bundle), container.id, record.pid, word) or self._kill(container, word)
+        return send(Path(record.bundle), container.id, record.pid, signal_name) or self._kill(container, signal_name)
 
-    def _kill(self, container: ContainerEntry, word: str) -> bool:
-        """Have the OCI runtime send a signal; False if it does not know the container. Raises EngineError."""
+    def _kill(self, container: ContainerEntry, signal_name: str) -> bool:
+        """Send a signal by the OCI runtime; False if it does not know the container. Raises EngineError."""
         handler = container.record.runtime_handler
         try:
-            return self._machinery.runtime(handler).kill(container.id, word)
+            return self._machinery.runtime(handler).kill(container.id, signal_name)
         except EngineError as error:
             if handler in self._machinery.config.runtimes and not self._machinery.runtime(handler).is_damaged(
                 container.id
             ):
                 raise
-            _log.warning("%s gets no SIG%s from its OCI runtime: %s", container, word, error)
+            _log.warning("%s: its OCI runtime cannot send SIG%s: %s", container, signal_name, error)
             return False
 
     def evict(self, identity: str, reason: str) -> None:
-        """Begin to stop a container that plugins want gone, and return; its message says why."""
+        """Start to stop a container that plugins evict; its message has the reason."""
         self._evictions.begin(identity, reason, partial(self._evict, identity, reason))
 
     def _evict(self, identity: str, reason: str) -> None:
@@ -195,28 +195,28 @@ class Processes:
     # --- conmon's cgroup ---
 
     def place(self, parent: str, identity: str) -> Callable[[int], None] | None:
-        """Return a function that puts a conmon into its cgroup; None where systemd does that."""
+        """Return a function that moves a conmon into its cgroup; None if systemd does that."""
         path = self._conmon_cgroup(parent, identity)
         return self.cgroups.place(path) if path else None
 
     def unplace(self, parent: str, identity: str) -> None:
-        """Take a conmon's cgroup away, after its end."""
+        """Remove the cgroup of a conmon that has ended."""
         if path := self._conmon_cgroup(parent, identity):
             self.cgroups.remove(path)
 
     def _conmon_cgroup(self, parent: str, identity: str) -> str:
         if self._machinery.systemd_cgroup:
             return ""
-        where = self._machinery.config.cgroups.conmon
-        return f"{parent if where == 'pod' else where}/conmon-{identity}"
+        setting = self._machinery.config.cgroups.conmon
+        return f"{parent if setting == 'pod' else setting}/conmon-{identity}"
 
 
-def _ends(container: ContainerEntry, within_s: float, gone: threading.Event | None) -> bool:
-    """Wait for the end of a container; False if it has not ended in time. Raises EngineError if nobody waits."""
+def _wait_ended(container: ContainerEntry, within_s: float, client_gone: threading.Event | None) -> bool:
+    """Wait for the end of a container; False if it has not ended in time. EngineError if the client has gone."""
     until = time.monotonic() + within_s
-    while not container.exited.wait(min(_GLANCE_S, left := max(until - time.monotonic(), 0))):
-        if not left:
+    while not container.exited.wait(min(_CLIENT_CHECK_S, remaining_s := max(until - time.monotonic(), 0))):
+        if not remaining_s:
             return False
-        if gone and gone.is_set():
-            raise EngineError(f"stop of container {container.id}: the client has gone, and it is not killed")
+        if client_gone and client_gone.is_set():
+            raise EngineError(f"stop of container {container.id}: the client has gone, so it is not killed")
     return True

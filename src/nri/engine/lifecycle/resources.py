@@ -1,8 +1,7 @@
-"""Resources of existing containers: put into force by the OCI runtime, and kept in spec and record.
+"""Change the resources of existing containers by the OCI runtime, and keep them in spec and record.
 
-Used for updates of clients and of plugins; plugins are not asked here, so an update by a plugin never comes back to
-one. Only the container's `record_lock` is held. What this machine or this runtime cannot do is left out and reported by
-the field's name; spec and record change only after the runtime has accepted it.
+Updates of clients and of plugins come here. No plugin is called, so an update never returns to its plugin, and only the
+container's `record_lock` is held. Unsupported fields are left out and reported by name.
 """
 
 from __future__ import annotations
@@ -28,11 +27,9 @@ from nri.engine.support.errors import EngineError, NotFound, WrongState
 from nri.errors import NriError
 from nri.oci import Generator, without_unset
 
-__all__ = ["Resources", "in_force", "mark_unsupported", "merged", "reasons_of", "result_of"]
-
 _log = logging.getLogger(__name__)
 
-#: Fields of an update that no OCI runtime changes in a container that exists; runc 1.1 reads fewer than crun.
+#: Fields that no OCI runtime changes in an existing container; runc 1.1 supports fewer than crun.
 _NOT_IN_UPDATES = ("rdt_class",)
 _NOT_IN_RUNC = (
     "hugepage_limits", "blockio_class", "memory.swappiness", "memory.disable_oom_killer", "memory.use_hierarchy",
@@ -41,7 +38,7 @@ _NOT_IN_RUNC = (
 
 
 class Resources:
-    """Changes resources. `runtime` gives the OCI runtime of a handler, `generator` a Generator over a spec."""
+    """Changes resources. `runtime` returns the OCI runtime of a handler, `generator` a Generator for a spec."""
 
     def __init__(
         self,
@@ -54,7 +51,7 @@ class Resources:
         self._runtime, self._generator = runtime, generator
 
     def apply(self, updates: OrderedUpdates) -> list[UpdateResult]:
-        """Apply plugins' updates of containers; one result for each, never an error. Later answers' values stay."""
+        """Apply plugins' updates of containers; one result for each, never an error. Values of later answers win."""
         return [self._apply(update, updates.numbers(update)) for update in updates]
 
     def _apply(self, update: m.ContainerUpdate, numbers: Numbers) -> UpdateResult:
@@ -72,16 +69,16 @@ class Resources:
     def change(
         self,
         container: ContainerEntry,
-        wanted: m.LinuxResources,
+        resources: m.LinuxResources,
         result: UpdateResult,
-        told: dict[str, Any] | None = None,
+        oci_resources: dict[str, Any] | None = None,
         numbers: Numbers | None = None,
     ) -> None:
-        """Put resources into force. Raises WrongState, SpecError, EngineError; nothing is changed then.
+        """Change resources. WrongState, SpecError or EngineError if that fails; nothing is changed then.
 
         Args:
-            told: the resources in the runtime's own words, if they are known already.
-            numbers: the places of the resources in the order of plugins' answers; None where no plugin is asked.
+            oci_resources: the resources in the runtime's form, if they are known already.
+            numbers: the positions of the resources in the order of plugins' answers; None if no plugin was called.
         """
         with container.record_lock:
             record = container.record
@@ -89,20 +86,20 @@ class Resources:
             runtime = self._runtime(record.runtime_handler)
             generator = self._generator(container.spec)
             if numbers is not None:
-                newest = container.order.newest(wanted, numbers, result)
-                told = told if newest is wanted else None
-                wanted = newest
-            from_plugins = generator.update(wanted)
-            told = _with_swap(from_plugins, generator.spec) if told is None else copy.deepcopy(told)
-            _leave_out(told, self._machine, runtime.program, result, container.spec)
+                newest = container.order.newest(resources, numbers, result)
+                oci_resources = oci_resources if newest is resources else None
+                resources = newest
+            update = generator.update(resources)
+            update = copy.deepcopy(oci_resources) if oci_resources is not None else _with_swap(update, generator.spec)
+            _remove_unsupported(update, self._machine, runtime.program, result, container.spec)
             spec = copy.deepcopy(generator.spec)
             if container.spec.get("linux", {}).get("resources") is not None:
-                spec["linux"]["resources"] = merged(container.spec["linux"]["resources"], told)
-            if told:
-                runtime.update(container.id, told)
+                spec["linux"]["resources"] = merged(container.spec["linux"]["resources"], update)
+            if update:
+                runtime.update(container.id, update)
             self._keep(container, spec)
             if numbers is not None:
-                container.order.set(_set_by(wanted), numbers)
+                container.order.set(_set_fields(resources), numbers)
 
     def _keep(self, container: ContainerEntry, spec: dict[str, Any]) -> None:
         try:
@@ -113,78 +110,78 @@ class Resources:
         self._inventory.put(container, resources=in_force(spec, container.record.resources))
 
 
-def in_force(spec: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The resources of a spec in the CRI's words, over those that were asked for. Pure."""
-    base = json_format.ParseDict(dict(asked), pb.LinuxContainerResources(), ignore_unknown_fields=True)
-    found = convert.from_oci((spec.get("linux") or {}).get("resources") or {}).value
-    return to_json(convert.to_cri(found, base).value)
+def in_force(spec: Mapping[str, Any], requested: Mapping[str, Any]) -> dict[str, Any]:
+    """The resources of a spec in the CRI's form, merged over the requested ones."""
+    base = json_format.ParseDict(dict(requested), pb.LinuxContainerResources(), ignore_unknown_fields=True)
+    resources = convert.from_oci((spec.get("linux") or {}).get("resources") or {}).value
+    return to_json(convert.to_cri(resources, base).value)
 
 
 def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Resources with others over them, key by key; lists of huge pages by their size. Pure."""
-    made = dict(old)
+    """Merge two resources by key, and lists of huge pages by size; `new` wins."""
+    result = dict(old)
     for key, value in new.items():
-        if isinstance(value, Mapping) and isinstance(made.get(key), Mapping):
-            made[key] = {**made[key], **value}
+        if isinstance(value, Mapping) and isinstance(result.get(key), Mapping):
+            result[key] = {**result[key], **value}
         elif key == "hugepageLimits":
-            rows = {row["pageSize"]: row for row in [*(made.get(key) or ()), *value]}
-            made[key] = [*rows.values()]
+            rows = {row["pageSize"]: row for row in [*(result.get(key) or ()), *value]}
+            result[key] = [*rows.values()]
         else:
-            made[key] = value
-    return made
+            result[key] = value
+    return result
 
 
-def _set_by(wanted: m.LinuxResources) -> list[str]:
-    """The names of the fields that resources set; a zero that means "not set" sets none. Pure."""
-    return [row.field for row in result_of("", without_unset(wanted)).fields]
+def _set_fields(resources: m.LinuxResources) -> list[str]:
+    """The names of the fields that are set, except for zeros that mean "not set"."""
+    return [row.field for row in result_of("", without_unset(resources)).fields]
 
 
-def _with_swap(told: dict[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an update in which a new memory limit is one for swap as well, if the container has such a limit. Pure."""
-    made = copy.deepcopy(told)
-    memory = made.get("memory") or {}
+def _with_swap(update: dict[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an update in which a new memory limit also limits swap, if the container has a limit of swap."""
+    result = copy.deepcopy(update)
+    memory = result.get("memory") or {}
     swap = spec["linux"]["resources"].get("memory", {}).get("swap")
     if "limit" in memory and "swap" not in memory and swap is not None:
         memory["swap"] = swap
-    return made
+    return result
 
 
-def _leave_out(
-    told: dict[str, Any], machine: Machine, runtime: str, result: UpdateResult, before: Mapping[str, Any]
+def _remove_unsupported(
+    update: dict[str, Any], machine: Machine, runtime: str, result: UpdateResult, before: Mapping[str, Any]
 ) -> None:
-    """Leave out what the runtime or the machine cannot do, and say so in the result."""
-    reasons = reasons_of(fit(told, machine))
+    """Remove what the runtime or the machine does not support, and record the reasons in the result."""
+    reasons = reasons_of(fit(update, machine))
     for field in _NOT_IN_UPDATES:
-        reasons[field] = "no OCI runtime changes it in a container that exists"
+        reasons[field] = "no OCI runtime changes it in an existing container"
     if runtime == "runc":
-        reasons |= dict.fromkeys(_NOT_IN_RUNC, "runc does not change it in a container that exists")
+        reasons |= dict.fromkeys(_NOT_IN_RUNC, "runc does not change it in an existing container")
         for key in ("hugepageLimits", "blockIO", "devices"):
-            told.pop(key, None)
+            update.pop(key, None)
         for key in ("swappiness", "disableOOMKiller", "useHierarchy", "kernelTCP"):
-            told.get("memory", {}).pop(key, None)
-    memory = told.get("memory", {})
+            update.get("memory", {}).pop(key, None)
+    memory = update.get("memory", {})
     if runtime == "crun" and memory.get("disableOOMKiller") is False and _without_oom_killer(before):
         del memory["disableOOMKiller"]
-        reasons["memory.disable_oom_killer"] = "crun does not switch it on again"
-    if told.get("memory") == {}:
-        del told["memory"]
+        reasons["memory.disable_oom_killer"] = "crun does not enable it again"
+    if update.get("memory") == {}:
+        del update["memory"]
     mark_unsupported(result, reasons)
 
 
-def result_of(container_id: str, wanted: m.LinuxResources) -> UpdateResult:
-    """The result of an update of one container, in which everything still counts as done."""
+def result_of(container_id: str, resources: m.LinuxResources) -> UpdateResult:
+    """The result of an update of one container, with every field marked as applied."""
     update = m.ContainerUpdate(container_id=container_id)
-    update.linux.resources.CopyFrom(wanted)
+    update.linux.resources.CopyFrom(resources)
     return UpdateResult(update)
 
 
 def reasons_of(lines: Iterable[str]) -> dict[str, str]:
-    """The reasons by field of what `machinery.fit` has left out."""
+    """The reasons by field, from the lines of `machinery.fit`."""
     return {line.partition(" ")[0].rstrip(":"): line.rpartition(": ")[2] for line in lines}
 
 
 def mark_unsupported(result: UpdateResult, reasons: Mapping[str, str]) -> None:
-    """Say of the fields that a result has why they are not done; a reason for a map is one for each of its keys."""
+    """Mark the fields of a result that were not applied; a reason for a map counts for each of its keys."""
     for field in [row.field for row in result.fields]:
         if reason := reasons.get(field.partition("[")[0]):
             result.mark_unsupported(field, reason)

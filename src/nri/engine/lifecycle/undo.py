@@ -1,9 +1,4 @@
-"""Steps that change the machine, each with its undo next to it.
-
-An undo is noted before its step begins, so that a step that fails half way is taken back, too; therefore every undo
-treats a missing object as done. All undos are tried, in reverse order. One that fails is reported with the error that
-made it necessary, and never instead of it.
-"""
+"""Steps that change the machine, each with its undo next to it."""
 
 from __future__ import annotations
 
@@ -15,14 +10,12 @@ from typing import NamedTuple, Self, TypeVar
 from nri.engine.support.errors import EngineError
 from nri.errors import NriError, describe
 
-__all__ = ["Step", "Undo", "take_back"]
-
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
 class Step(NamedTuple):
-    """A change of the machine by name, and the call that takes it back, also what a killed engine left of it."""
+    """A change of the machine, and the function that undoes it, also after a killed engine."""
 
     name: str
     do: Callable[[], object]
@@ -30,10 +23,10 @@ class Step(NamedTuple):
 
 
 class Undo:
-    """The undos of all steps so far; leaving the block by an error runs them. `thing` is what errors speak of.
+    """Undoes all steps if the block is left by an error. `thing` names the object in errors.
 
     Attributes:
-        reason: the error's words, while undos run.
+        reason: the error's text, while undos run.
     """
 
     def __init__(self, thing: str) -> None:
@@ -42,7 +35,8 @@ class Undo:
         self._undos: list[Step] = []
 
     def step(self, name: str, do: Callable[[], T], undo: Callable[[], object]) -> T:
-        """Do a step. An OSError becomes an EngineError that names the step."""
+        """Run a step. An OSError becomes an EngineError that names the step."""
+        # Before the step runs, so that one that fails halfway is undone, too; so undos accept missing objects.
         self._undos.append(Step(name, do, undo))
         try:
             return do()
@@ -64,12 +58,12 @@ class Undo:
 
 
 def take_back(steps: Iterable[Step]) -> list[str]:
-    """Run the undos of steps, the last one first, whatever becomes of each; returns a line for each that failed."""
+    """Run the undos of all steps in reverse order, even if some fail; returns a line for each failure."""
     complaints = []
     for step in reversed([*steps]):
         try:
             step.undo()
-        except Exception as error:  # noqa: BLE001  the other steps are taken back all the same
+        except Exception as error:  # noqa: BLE001  the other steps have to be undone, too
             if not isinstance(error, (NriError, OSError)):
                 _log.exception("%s could not be undone", step.name)
                 complaints.append(f"{step.name}: {describe(error)}")

@@ -1,8 +1,4 @@
-"""Networks of pods: pinned namespaces, and CNI plugins called in them.
-
-Rules: knows no pod and no CRI message; what ADD has begun, DEL takes back, also after a restart, because the answer of
-each ADD is kept on disk.
-"""
+"""Networks of pods: pinned network namespaces, and CNI plugins."""
 
 from nri.engine.network.cni import Cni
 from nri.engine.network.configuration import Network, find_network

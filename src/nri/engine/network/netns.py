@@ -1,8 +1,4 @@
-"""Network namespaces that live without a process, pinned as files.
-
-Rules: a namespace is made by a thread that ends with it, and is never entered by another one; its loopback is up;
-removing one that is gone is no error.
-"""
+"""Network namespaces that exist without a process, pinned as files."""
 
 from __future__ import annotations
 
@@ -18,8 +14,6 @@ from nri.engine.support.kernel import CLONE_NEWNET, MS_BIND, enter, is_mount_poi
 from nri.files import private_folder, remove_tree
 from nri.threads import run_on_new_thread
 
-__all__ = ["NetworkNamespaces"]
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 
@@ -31,34 +25,34 @@ class NetworkNamespaces:
         self.root = private_folder(root)
 
     def create(self, name: str, of: int = 0) -> Path:
-        """A new namespace with its loopback up, or that of process `of`. Raises EngineError; nothing is left then."""
+        """Pin a new namespace with its loopback up, or that of process `of`. EngineError; nothing is left then."""
         path = self._path(name)
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDONLY | os.O_CLOEXEC, 0o400))
         except FileExistsError:
-            raise EngineError(f"there is a network namespace {path} already") from None
+            raise EngineError(f"the network namespace {path} already exists") from None
         try:
             run_on_new_thread(lambda: _make(path, of), "nri-engine-netns")
         except BaseException as error:
             self.remove(name)
             if isinstance(error, OSError):
-                raise EngineError(f"no network namespace {path}: {error}") from error
+                raise EngineError(f"cannot create the network namespace {path}: {error}") from error
             raise
         return path
 
     def remove(self, name: str) -> None:
-        """Let a namespace go; it ends with the last process in it."""
+        """Unpin a namespace, which ends with the last process in it; no effect if there is none."""
         path = self._path(name)
         while unmount(path, lazily=True):
             pass
         remove_tree(path)
 
     def exists(self, name: str) -> bool:
-        """Whether the namespace is there: after a restart of the machine its file alone is."""
+        """Whether the namespace exists: a reboot leaves only its file."""
         return is_mount_point(self._path(name))
 
     def names(self) -> list[str]:
-        """All that have a file, those of a lost machine included."""
+        """The names of all files, including those from before a reboot."""
         return sorted(path.name for path in self.root.iterdir())
 
     def _path(self, name: str) -> Path:
@@ -68,7 +62,7 @@ class NetworkNamespaces:
 
 
 def _make(path: Path, of: int) -> None:
-    """Leave the host's network for good, and pin the namespace of this thread, which ends then. Raises OSError."""
+    """Leave the host's network for good, and pin the namespace of this thread, which then ends. Raises OSError."""
     if of:
         enter(of, "net", CLONE_NEWNET)
     else:

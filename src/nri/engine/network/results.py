@@ -1,7 +1,4 @@
-"""The values that CNI plugins are given, and those that they answer with.
-
-Rules: pure; a value of a wrong type is an error, and an address is one: it becomes a line of /etc/hosts.
-"""
+"""The inputs and results of CNI plugins. Results are checked: addresses become lines of /etc/hosts."""
 
 from __future__ import annotations
 
@@ -9,11 +6,9 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Attached", "PortMapping", "capability_arguments", "parse_result", "plugin_error"]
-
 
 class PortMapping(NamedTuple):
-    """A port of the host that leads to one of the pod."""
+    """A port of the host that is forwarded to the pod."""
 
     host_port: int
     container_port: int
@@ -22,7 +17,7 @@ class PortMapping(NamedTuple):
 
 
 class Attached(NamedTuple):
-    """A pod's place in a network: its addresses, the first is the pod's own, and the plugins' whole answer."""
+    """A pod's attachment to a network: its addresses, of which the first is the primary one, and the whole result."""
 
     addresses: tuple[str, ...]
     gateways: tuple[str, ...]
@@ -31,16 +26,16 @@ class Attached(NamedTuple):
 
 
 def parse_result(result: Mapping[str, Any], interface: str) -> Attached:
-    """The addresses that a result gives to the pod's interface. Raises ValueError. Pure.
+    """The addresses of a result for the pod's interface. Raises ValueError.
 
-    An address without an interface, or of one inside the namespace, is the pod's; one of the host's side is not.
+    An address without an interface, or of an interface inside the namespace, is the pod's; others are the host's.
     """
     interfaces, ips = _rows(result, "interfaces"), _rows(result, "ips")
     addresses, gateways = [], []
     for row in ips:
         number = row.number("interface")
         if number is not None and 0 <= number < len(interfaces) and not interfaces[number].text("sandbox"):
-            continue  # the host's side
+            continue  # the host's end
         addresses.append(row.address("address"))
         gateways.append(row.address("gateway"))
     macs = [row.text("mac") for row in interfaces if row.text("name") == interface and row.text("sandbox")]
@@ -55,11 +50,11 @@ def _rows(result: Mapping[str, Any], key: str) -> list[_Row]:
 
 
 class _Row:
-    """A table of one of a result's lists, whose values are of their types. Raises ValueError."""
+    """An object in a list of a result, with typed access to its values. Raises ValueError."""
 
     def __init__(self, name: str, row: object) -> None:
         if not isinstance(row, dict):
-            raise ValueError(f"{name} is not a table")  # noqa: TRY004
+            raise ValueError(f"{name} is not an object")  # noqa: TRY004
         self._name, self._row = name, row
 
     def number(self, key: str) -> int | None:
@@ -90,8 +85,8 @@ def capability_arguments(
     cgroup_path: str = "",
     pod_annotations: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The ``runtimeConfig`` of one plugin: those of our values that it says it takes. Pure."""
-    known: dict[str, Any] = {
+    """The ``runtimeConfig`` of a plugin: the values of the capabilities that it declares."""
+    values: dict[str, Any] = {
         "portMappings": [
             {"hostPort": row.host_port, "containerPort": row.container_port, "protocol": row.protocol.lower(),
              **({"hostIP": row.host_ip} if row.host_ip else {})}
@@ -101,11 +96,11 @@ def capability_arguments(
         "cgroupPath": cgroup_path,
         "io.kubernetes.cri.pod-annotations": dict(pod_annotations or {}),
     }  # fmt: skip
-    wanted = plugin.get("capabilities") or {}
-    return {name: value for name, value in known.items() if value and wanted.get(name)}
+    declared = plugin.get("capabilities") or {}
+    return {name: value for name, value in values.items() if value and declared.get(name)}
 
 
 def plugin_error(answer: Mapping[str, Any]) -> str:
-    """The sentence of a plugin's error. Pure."""
+    """The message of a plugin's error."""
     text = "; ".join(str(answer[key]) for key in ("msg", "details") if answer.get(key))
     return text or f"error {answer.get('code', 'without a number')}"

@@ -1,7 +1,6 @@
-"""Processes of containers: made by an OCI runtime, watched by conmon, and known again after the engine's restart.
+"""Processes of containers: created by an OCI runtime, monitored by conmon, and found again after a restart.
 
-Rules: knows ids, bundles and OCI dictionaries, and neither CRI nor NRI nor records. Every wait has a deadline; an error
-names the cause, also where only the runtime's own log has it.
+Every wait has a deadline. An error names the cause, even if only the OCI runtime's log has it.
 """
 
 from nri.engine.process.attach import Attachment

@@ -1,7 +1,7 @@
-"""The attach socket: a container's terminal or streams, for as many as want to watch and type.
+"""conmon's attach socket: a container's terminal or streams, for any number of clients.
 
-Rules: conmon sends one packet for each piece of output, its first byte says which stream; what is written goes to the
-container's stdin. The socket is opened through its folder's descriptor, so that a long path does not matter.
+conmon sends a packet for each piece of output, whose first byte is the stream. Bytes from clients go to the container's
+stdin.
 """
 
 from __future__ import annotations
@@ -11,24 +11,23 @@ import socket
 from pathlib import Path
 from typing import Self
 
-from nri.engine.support.command import readable
+from nri.engine.support.command import wait_readable
 from nri.engine.support.errors import EngineError
-
-__all__ = ["STDERR", "STDOUT", "Attachment"]
 
 STDOUT, STDERR = 2, 3
 _PACKET = 1 << 16
-#: conmon reads this much at a time, and cuts what is longer.
-_CHUNK = 8192
+#: conmon reads this many bytes at a time, and cuts longer packets.
+_CHUNK_BYTES = 8192
 
 
 class Attachment:
-    """A connection to a container's streams. Raises EngineError if its conmon does not listen."""
+    """A connection to a container's streams. EngineError if its conmon does not listen."""
 
     def __init__(self, bundle: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         folder = -1
         try:
+            # Connect relative to the folder, because the path of a socket is limited to about 100 bytes.
             folder = os.open(bundle, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             self._socket.connect(f"/proc/self/fd/{folder}/attach")
         except OSError as error:
@@ -39,15 +38,15 @@ class Attachment:
                 os.close(folder)
 
     def fileno(self) -> int:
-        """The socket, for select."""
+        """The socket's descriptor, for select."""
         return self._socket.fileno()
 
     def read(self, timeout_s: float | None = None) -> tuple[int, bytes] | None:
-        """The next piece: which stream, and the bytes; None when the container has ended.
+        """The next output as stream and bytes; None when the container has ended.
 
-        Raises TimeoutError if none comes in time.
+        TimeoutError if there is none in time.
         """
-        ready = readable(self._socket.fileno(), timeout_s)
+        ready = wait_readable(self._socket.fileno(), timeout_s)
         if not ready:
             raise TimeoutError(f"the container wrote nothing for {timeout_s:g} s")
         try:
@@ -57,26 +56,26 @@ class Attachment:
         return (packet[0], packet[1:]) if packet else None
 
     def write(self, data: bytes) -> None:
-        """Send bytes to the container's stdin. Raises BrokenPipeError when it has ended."""
-        for begin in range(0, len(data), _CHUNK):
-            self._socket.sendall(data[begin : begin + _CHUNK])
+        """Send bytes to the container's stdin. BrokenPipeError if it has ended."""
+        for begin in range(0, len(data), _CHUNK_BYTES):
+            self._socket.sendall(data[begin : begin + _CHUNK_BYTES])
 
     def send(self, data: bytes) -> int:
-        """Send as much of the bytes as goes without waiting; returns how many. Raises OSError when it has ended."""
+        """Send as many bytes as possible without waiting; returns the number. OSError if it has ended."""
         try:
-            return self._socket.send(data[:_CHUNK], socket.MSG_DONTWAIT)
+            return self._socket.send(data[:_CHUNK_BYTES], socket.MSG_DONTWAIT)
         except BlockingIOError:
             return 0
 
     def close_stdin(self) -> None:
-        """Say that no more input comes; the container reads an end if its stdin is open for one client only."""
+        """End the input; the container sees the end if its stdin is for one client only."""
         try:
             self._socket.shutdown(socket.SHUT_WR)
         except OSError:
             pass  # the container has ended
 
     def close(self) -> None:
-        """Leave; the container runs on."""
+        """Disconnect; the container continues to run."""
         self._socket.close()
 
     def __enter__(self) -> Self:

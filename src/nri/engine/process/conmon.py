@@ -1,9 +1,7 @@
-"""conmon: the parent of a container, which outlives the engine, writes the container's log and keeps its exit code.
+"""conmon: a container's monitor, which outlives the engine, writes the log and keeps the exit code.
 
-One job: start one conmon for each container, and speak to it. Rules: conmon creates the container through the OCI
-runtime and says the pid, or the error, on the sync pipe; a creation that fails leaves neither conmon nor container; the
-folder of the bundle holds all of conmon's files (attach socket, control pipe, pid files, exit code), so that nothing is
-left of one that is killed in the middle of writing it.
+conmon creates the container by the OCI runtime, and reports the pid or the error on its sync pipe. All of its files are
+in the bundle's folder.
 """
 
 from __future__ import annotations
@@ -21,29 +19,27 @@ from typing import NamedTuple
 from nri.config.syntax import parse_json
 from nri.engine.process.runtime import Runtime, process_id
 from nri.engine.process.runtime_log import cause_of
-from nri.engine.support.command import end_left, readable, start, wait_ended
+from nri.engine.support.command import end_leftovers, start, wait_ended, wait_readable
 from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError
 from nri.errors import RequestError
 from nri.files import open_regular, private_folder, read_regular
 from nri.host.process import command_line
 from nri.host.root import MACHINE
 
-__all__ = ["NUMBER_BYTES", "PERSIST", "Conmon", "Created", "conmon_argv", "find_conmon", "parse_sync"]
-
 TIMEOUT_S = 60.0
-_SYNC_LIMIT = 1 << 20
+_MAX_SYNC_BYTES = 1 << 20
 _POLL_S = 0.002
-#: The folder of a bundle in which conmon notes the end: a file with the container's id has the exit code.
+#: The subfolder of a bundle for the exit code, in a file with the container's id.
 PERSIST = "persist"
-#: Words on conmon's control pipe: the size of the terminal, and that the log was renamed.
+#: Commands on conmon's control pipe: set the terminal's size, reopen the log.
 _RESIZE, _REOPEN = 1, 2
-#: The longest file of a number.
+#: The longest file that contains a number.
 NUMBER_BYTES = 4096
 _KINDS = {stat.S_IFLNK: "link", stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
 
 
 class Created(NamedTuple):
-    """A container that waits for its start: its first process, and conmon's."""
+    """A container that waits for its start: the pids of its main process and of conmon."""
 
     pid: int
     conmon_pid: int
@@ -58,7 +54,7 @@ def conmon_argv(
     log_path: Path,
     flags: Sequence[str],
 ) -> list[str]:
-    """The command line of conmon for one container. `flags` are those about stdin and the terminal."""
+    """Conmon's command line for a container. `flags` are those for stdin and the terminal."""
     argv = [
         binary, "--api-version", "1", "-c", container_id, "-u", container_id, "-n", container_id,
         "-r", runtime.binary, "-b", str(bundle), "-p", str(bundle / "pid"), "-P", str(bundle / "conmon.pid"),
@@ -71,7 +67,7 @@ def conmon_argv(
 
 
 class Conmon:
-    """Starts conmons."""
+    """Starts conmon processes, and controls them."""
 
     def __init__(self, binary: str, *, timeout_s: float = TIMEOUT_S) -> None:
         self.binary = binary
@@ -89,16 +85,16 @@ class Conmon:
         tty: bool = False,
         place: Callable[[int], None] | None = None,
     ) -> Created:
-        """Create the container of a bundle; :meth:`Runtime.start` has it run.
+        """Create the container of a bundle; :meth:`Runtime.start` starts it.
 
-        `place` gets conmon's pid before it does anything, to put it into a cgroup. Raises CommandFailed with the
-        runtime's words, CommandTimeout, MissingTool, RequestError; nothing is left of the container then.
+        `place` receives conmon's pid before conmon does anything, to move it into a cgroup. Raises CommandFailed with
+        the runtime's error, CommandTimeout, MissingTool, RequestError; nothing is left of the container then.
         """
         flags = [*(["-i"] if stdin else []), *(["--leave-stdin-open"] if stdin and not stdin_once else []),
                  *(["-t"] if tty else [])]  # fmt: skip
         _check_log(log_path)
-        for left in (private_folder(bundle / PERSIST) / container_id, bundle / "conmon.pid", bundle / "runtime.log"):
-            left.unlink(missing_ok=True)
+        for path in (private_folder(bundle / PERSIST) / container_id, bundle / "conmon.pid", bundle / "runtime.log"):
+            path.unlink(missing_ok=True)
         argv = conmon_argv(self.binary, runtime, container_id, bundle, log_path=log_path, flags=flags)
         action = f"{runtime.name} create {container_id}"
         try:
@@ -106,14 +102,14 @@ class Conmon:
             _check_opened(log_path, created.conmon_pid)
             return created
         except BaseException:
-            with contextlib.suppress(EngineError):  # the first error is the one to tell
+            with contextlib.suppress(EngineError):  # report the first error
                 self.remove(runtime, container_id, bundle)
             raise
 
     def remove(self, runtime: Runtime, container_id: str, bundle: Path) -> None:
-        """Take away all that :meth:`create` makes but for files in the bundle, also what a killed engine had half made.
+        """Undo :meth:`create`, except for files in the bundle; also for what a killed engine has half created.
 
-        The undo of a creation; the end of a container that lives is its runtime's kill.
+        A running container has to be killed by its runtime first.
         """
         _end_conmon(bundle, container_id)
         runtime.delete(container_id)
@@ -123,30 +119,30 @@ class Conmon:
         sync_read, sync_write = os.pipe()
         start_read, start_write = os.pipe()
         names = {"_OCI_SYNCPIPE": str(sync_write), "_OCI_STARTPIPE": str(start_read)}
-        said = os.open(bundle / "conmon.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        log = os.open(bundle / "conmon.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             try:
-                first = start(argv, stderr=said, env=names, pass_fds=(sync_write, start_read))
+                first = start(argv, stderr=log, env=names, pass_fds=(sync_write, start_read))
             finally:
-                for descriptor in (sync_write, start_read, said):
+                for descriptor in (sync_write, start_read, log):
                     os.close(descriptor)
-            code = self._let_go(first, start_write, place, action)
+            code = self._release(first, start_write, place, action)
             return self._read_sync(sync_read, deadline, action, bundle, code)
         finally:
             os.close(start_write)
             os.close(sync_read)
 
-    def _let_go(
-        self, first: subprocess.Popen[bytes], word: int, place: Callable[[int], None] | None, action: str
+    def _release(
+        self, first: subprocess.Popen[bytes], start_pipe: int, place: Callable[[int], None] | None, action: str
     ) -> int:
-        """Let the waiting conmon begin once it is in its place; it forks the conmon that stays, and ends."""
+        """Move the waiting conmon to its cgroup and let it continue; it forks the monitor, and ends."""
         try:
             if place is not None:
                 place(first.pid)
             try:
-                os.write(word, b"0")
+                os.write(start_pipe, b"0")
             except BrokenPipeError:
-                pass  # it does not like its arguments, and has said why
+                pass  # its arguments are invalid, which its log explains
             if not wait_ended(first, self.timeout_s):
                 raise CommandTimeout(action, self.timeout_s)
             return first.returncode
@@ -156,10 +152,10 @@ class Conmon:
                 first.wait()
 
     def _read_sync(self, pipe: int, deadline: float, action: str, bundle: Path, code: int) -> Created:
-        """The one line of conmon: the container's pid, or -1 and what the runtime printed."""
+        """Read conmon's answer: the container's pid, or -1 and the runtime's output."""
         line = b""
-        while b"\n" not in line and len(line) < _SYNC_LIMIT:
-            if not readable(pipe, deadline - time.monotonic()):
+        while b"\n" not in line and len(line) < _MAX_SYNC_BYTES:
+            if not wait_readable(pipe, deadline - time.monotonic()):
                 raise CommandTimeout(action, self.timeout_s)
             chunk = os.read(pipe, 1 << 16)
             if not chunk:
@@ -170,15 +166,15 @@ class Conmon:
             pid, message = parse_sync(line)
         except ValueError:
             with open(bundle / "conmon.log", "rb", opener=open_regular) as file:
-                why = cause_of(file.read(_SYNC_LIMIT), log)
-            raise CommandFailed(action, code or 1, why or f"{self.binary} or the runtime was killed") from None
+                cause = cause_of(file.read(_MAX_SYNC_BYTES), log)
+            raise CommandFailed(action, code or 1, cause or f"{self.binary} or the runtime was killed") from None
         if pid <= 0:
-            said = message.encode() or b"the runtime ended without a word"
-            raise CommandFailed(action, 1, cause_of(said, log))
+            output = message.encode() or b"the runtime ended without an error message"
+            raise CommandFailed(action, 1, cause_of(output, log))
         return Created(pid, _written_pid(bundle))
 
     def reopen_log(self, bundle: Path, log_path: Path) -> None:
-        """Have conmon write a new log file, after the present one was renamed; returns when it is there.
+        """Open a new log file, after the old one was renamed; returns when it exists.
 
         Raises RequestError, EngineError.
         """
@@ -186,7 +182,7 @@ class Conmon:
         try:
             self._reopen(bundle, log_path)
         except RequestError:
-            # Conmon has followed a link, and would write to a file of the node's until it opens another one.
+            # conmon has followed a link, and would write to a file of the node until it opens another one.
             with contextlib.suppress(OSError, EngineError, RequestError):
                 log_path.unlink()
                 self._reopen(bundle, log_path)
@@ -207,65 +203,65 @@ class Conmon:
         """Set the size of the container's terminal, in characters."""
         self._control(bundle, f"{_RESIZE} {height} {width}\n")
 
-    def _control(self, bundle: Path, word: str) -> None:
+    def _control(self, bundle: Path, command: str) -> None:
         try:
             pipe = os.open(bundle / "ctl", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             raise EngineError(f"conmon of {bundle} does not listen: {error.strerror}") from error
         try:
-            os.write(pipe, word.encode())
+            os.write(pipe, command.encode())
         finally:
             os.close(pipe)
 
 
 def _check_log(path: Path) -> None:
-    """Refuse a log, or conmon's new one beside it, that is no file. Raises RequestError.
+    """Check that a log, and conmon's temporary one next to it, are regular files. Raises RequestError.
 
-    Through a link conmon would write to the node's files, a pipe would hold it up, and for a folder it would end.
+    conmon would follow a link to the node's files, wait on a pipe, and fail for a folder.
     """
-    for each in (path, Path(f"{path}.tmp")):
+    for candidate in (path, Path(f"{path}.tmp")):
         with contextlib.suppress(FileNotFoundError):
-            mode = os.lstat(each).st_mode
-            if not stat.S_ISREG(mode) and str(each) != os.devnull:
+            mode = os.lstat(candidate).st_mode
+            if not stat.S_ISREG(mode) and str(candidate) != os.devnull:
                 kind = _KINDS.get(stat.S_IFMT(mode), "device")
-                raise RequestError("log_path", str(each), f"is a {kind}, and no file")
+                raise RequestError("log_path", str(candidate), f"is a {kind}, not a file")
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """What tells a file, or a link, from the next one at the path; None if there is none."""
+    """The identity of the file or link at a path; None if there is none."""
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _check_opened(path: Path, pid: int) -> None:
-    """Refuse a log in whose place something else was when conmon opened it. Raises RequestError.
+    """Check that conmon has opened this log and nothing else in its place. Raises RequestError.
 
-    Conmon opens it by its path, and writes nothing before the container runs.
+    conmon opens it by its path, and writes nothing before the container runs.
     """
-    opened = f"/proc/{pid}/fd"
+    folder = f"/proc/{pid}/fd"
     try:
-        wanted, names = os.lstat(path), os.listdir(opened)
+        status, names = os.lstat(path), os.listdir(folder)
     except OSError:
-        return  # conmon is gone, or nothing was opened there
+        return  # conmon has gone, or has no log
     for name in names:
         with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(wanted, os.stat(f"{opened}/{name}")):
+            if os.path.samestat(status, os.stat(f"{folder}/{name}")):
                 return
     if not names:
-        return  # it has ended just now, with its container, and is not waited for yet
-    raise RequestError("log_path", str(path), "was another file a moment ago")
+        return  # conmon has just ended, with its container
+    raise RequestError("log_path", str(path), "was replaced while it was opened")
 
 
 def parse_sync(line: bytes) -> tuple[int, str]:
-    """Conmon's one line: the container's pid and no message, or no pid and the runtime's. Raises ValueError. Pure."""
-    word = parse_json(line)
-    if not isinstance(word, dict):
-        raise ValueError("no table")  # noqa: TRY004  one kind of error for the caller
-    message = word.get("message", "")
-    return process_id(word.get("data")), message if isinstance(message, str) else ""
+    """Parse conmon's answer: the container's pid, or no pid and the runtime's error. Raises ValueError."""
+    answer = parse_json(line)
+    if not isinstance(answer, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004  one kind of error for the caller
+    message = answer.get("message", "")
+    return process_id(answer.get("data")), message if isinstance(message, str) else ""
 
 
 def _written_pid(bundle: Path) -> int:
@@ -277,16 +273,16 @@ def _written_pid(bundle: Path) -> int:
 
 
 def find_conmon(bundle: Path, container_id: str) -> int:
-    """The pid of the conmon of this container, as its pid file says; 0 if that process is gone or another one."""
+    """The pid of a container's conmon from its pid file; 0 if it has gone or its pid was reused."""
     pid = _written_pid(bundle)
     words = command_line(MACHINE, pid)
     return pid if container_id in words and str(bundle) in words else 0
 
 
 def _end_conmon(bundle: Path, container_id: str) -> None:
-    """Kill a conmon whose container could not be made, with the runtime that it waits for."""
+    """Kill a conmon whose container could not be created, together with its OCI runtime."""
     if not _written_pid(bundle) and bundle.exists():
-        end_left(bundle)  # the file is lost or damaged; the command line names the bundle
+        end_leftovers(bundle)  # the pid file is lost or damaged, but the command line names the bundle
     elif pid := find_conmon(bundle, container_id):
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)  # it leads a session of its own, in which the runtime is
+            os.killpg(pid, signal.SIGKILL)  # it leads a session, which includes the runtime

@@ -1,7 +1,7 @@
-"""All that the kernel counts for a container, for metrics: more than the few numbers that statistics have.
+"""The kernel's counters of a container, for metrics.
 
-Rules: both cgroup versions give the same names; what a kernel does not count is left out, never 0; a limit that is none
-is 0. Pure parsers under one function that reads.
+Both cgroup versions have the same names. A counter that the kernel does not have is left out, never 0; a missing limit
+is 0.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ from typing import NamedTuple
 
 from nri.engine.process.stats import CGROUPS, cgroups_of
 
-__all__ = ["MOST_DESCRIPTORS", "Counters", "Transfer", "counters_v1", "counters_v2", "read_counters"]
-
 _NS_PER_TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+#: cgroup v1 writes a huge number for "no limit".
 _NO_LIMIT = 1 << 62
 _NONE = Path("/nonexistent")
-#: So many descriptors of a container are counted, and so many of its cgroups looked into.
-MOST_DESCRIPTORS, _MOST_CGROUPS = 50_000, 1000
+#: The most descriptors that are counted, and the most cgroups of a container that are read.
+MAX_DESCRIPTORS, _MAX_CGROUPS = 50_000, 1000
 
 
 class Transfer(NamedTuple):
-    """Bytes and operations between a container and one block device, given as ``major:minor``."""
+    """Bytes and operations of a container on a block device, which is given as ``major:minor``."""
 
     device: str
     read_bytes: int = 0
@@ -35,36 +34,36 @@ class Transfer(NamedTuple):
 
 
 class Counters(NamedTuple):
-    """One reading. `numbers` by name: times in nanoseconds unless the name says otherwise, sizes in bytes."""
+    """One reading. `numbers` by name: times in nanoseconds unless the name has a unit, sizes in bytes."""
 
     numbers: dict[str, int]
     transfers: list[Transfer]
 
 
-def read_counters(pid: int, root: Path = CGROUPS, own: str = "") -> Counters:
-    """Read what is counted for a container; the words, and the error, are those of `cgroups_of`.
+def read_counters(pid: int, root: Path = CGROUPS, cgroup: str = "") -> Counters:
+    """Read the counters of a container. Arguments and errors are those of `cgroups_of`.
 
-    Of one with more descriptors than can be counted at each reading there are at least as many as it says.
+    With too many descriptors to count, their number is a lower bound.
     """
-    folders = cgroups_of(pid, root, own)
-    found = counters_v1(folders) if "memory" in folders else counters_v2(folders[""])
+    folders = cgroups_of(pid, root, cgroup)
+    counters = counters_v1(folders) if "memory" in folders else counters_v2(folders[""])
     pids = _processes(folders["memory"] if "memory" in folders else folders[""])
     descriptors = sockets = 0
-    for target in islice((target for each in pids for target in _descriptors(each)), MOST_DESCRIPTORS):
+    for target in islice((target for process in pids for target in _descriptors(process)), MAX_DESCRIPTORS):
         descriptors += 1
         sockets += target.startswith("socket:")
-    found.numbers.update(processes=len(pids), file_descriptors=descriptors, sockets=sockets)
-    return found
+    counters.numbers.update(processes=len(pids), file_descriptors=descriptors, sockets=sockets)
+    return counters
 
 
 def counters_v1(paths: Mapping[str, Path]) -> Counters:
-    """A reading of cgroup v1; `paths` are the folders of the controllers."""
+    """Read the counters of cgroup v1; `paths` are the folders of the controllers."""
     cpu, memory = paths.get("cpu", _NONE), paths.get("memory", _NONE)
     ticks, quota = _table(paths.get("cpuacct", _NONE) / "cpuacct.stat"), _table(cpu / "cpu.stat")
     table = _table(memory / "memory.stat")
     numbers = {
-        "cpu_user": _times(ticks.get("user"), _NS_PER_TICK),
-        "cpu_system": _times(ticks.get("system"), _NS_PER_TICK),
+        "cpu_user": _scaled(ticks.get("user"), _NS_PER_TICK),
+        "cpu_system": _scaled(ticks.get("system"), _NS_PER_TICK),
         "periods": quota.get("nr_periods"),
         "throttled_periods": quota.get("nr_throttled"),
         "throttled": quota.get("throttled_time"),
@@ -82,21 +81,21 @@ def counters_v1(paths: Mapping[str, Path]) -> Counters:
         "major_page_faults": table.get("total_pgmajfault"),
         **_threads(paths.get("pids", _NONE)),
     }
-    return Counters(_there(numbers), _transfers_v1(paths.get("blkio", _NONE)))
+    return Counters(_without_none(numbers), _transfers_v1(paths.get("blkio", _NONE)))
 
 
 def counters_v2(folder: Path) -> Counters:
-    """A reading of cgroup v2."""
+    """Read the counters of cgroup v2."""
     cpu, table, events = (_table(folder / name) for name in ("cpu.stat", "memory.stat", "memory.events"))
     weight = _number(folder / "cpu.weight")
     period = _text(folder / "cpu.max").split()
     numbers = {
-        "cpu_user": _times(cpu.get("user_usec"), 1000),
-        "cpu_system": _times(cpu.get("system_usec"), 1000),
+        "cpu_user": _scaled(cpu.get("user_usec"), 1000),
+        "cpu_system": _scaled(cpu.get("system_usec"), 1000),
         "periods": cpu.get("nr_periods"),
         "throttled_periods": cpu.get("nr_throttled"),
-        "throttled": _times(cpu.get("throttled_usec"), 1000),
-        # The same line that runtimes draw between the two scales: shares 2 to 262144, weights 1 to 10000.
+        "throttled": _scaled(cpu.get("throttled_usec"), 1000),
+        # The linear scale that runtimes use: shares from 2 to 262144, weights from 1 to 10000.
         "cpu_shares": None if weight is None else (weight - 1) * 262142 // 9999 + 2,
         "cpu_period_us": int(period[1]) if len(period) == 2 else None,
         "cache": table.get("file"),
@@ -111,7 +110,7 @@ def counters_v2(folder: Path) -> Counters:
         "major_page_faults": table.get("pgmajfault"),
         **_threads(folder),
     }
-    return Counters(_there(numbers), _transfers_v2(_text(folder / "io.stat").splitlines()))
+    return Counters(_without_none(numbers), _transfers_v2(_text(folder / "io.stat").splitlines()))
 
 
 def _threads(folder: Path) -> dict[str, int | None]:
@@ -132,47 +131,50 @@ def _transfers_v1(folder: Path) -> list[Transfer]:
 
 
 def _transfers_v2(lines: Iterable[str]) -> list[Transfer]:
-    found = []
+    transfers = []
     for device, *pairs in (line.split() for line in lines if line.strip()):
         row = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
         numbers = (int(row.get(name, 0)) for name in ("rbytes", "rios", "wbytes", "wios"))
-        found.append(Transfer(device, *numbers))
-    return found
+        transfers.append(Transfer(device, *numbers))
+    return transfers
 
 
 def _processes(folder: Path) -> list[str]:
-    """The processes of a cgroup and of those below it, of which a container may have made any number."""
-    found, waiting, looked = list[str](), [folder], 0
-    while waiting and looked < _MOST_CGROUPS:
-        below, looked = waiting.pop(), looked + 1
-        found += _text(below / "cgroup.procs").split()
-        with suppress(OSError), os.scandir(below) as entries:
-            waiting += [Path(each.path) for each in entries if each.is_dir(follow_symlinks=False)]
-    return found
+    """The processes of a cgroup and of those below it. A container may have created any number of cgroups."""
+    pids, pending, count = list[str](), [folder], 0
+    while pending and count < _MAX_CGROUPS:
+        cgroup, count = pending.pop(), count + 1
+        pids += _text(cgroup / "cgroup.procs").split()
+        with suppress(OSError), os.scandir(cgroup) as entries:
+            pending += [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return pids
 
 
 def _descriptors(pid: str) -> Iterator[str]:
-    """The targets of a process's open descriptors; none if it is gone."""
-    with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:  # it may end just now
+    """Yield the targets of a process's open descriptors; none if it has gone."""
+    with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:  # it may end meanwhile
         for entry in entries:
-            with suppress(OSError):  # closed just now
+            with suppress(OSError):  # it was closed meanwhile
                 yield os.readlink(entry.path)
 
 
-def _there(numbers: Mapping[str, int | None]) -> dict[str, int]:
+def _without_none(numbers: Mapping[str, int | None]) -> dict[str, int]:
     return {name: value for name, value in numbers.items() if value is not None}
 
 
-def _times(value: int | None, factor: int) -> int | None:
+def _scaled(value: int | None, factor: int) -> int | None:
     return None if value is None else value * factor
 
 
 def _number(path: Path) -> int | None:
-    """The number in a file; 0 for a limit that is none."""
+    """The number in a file; 0 for a missing limit."""
     text = _text(path).strip()
     if text == "max":
         return 0
-    return None if not text.isdecimal() else int(text) if int(text) < _NO_LIMIT else 0
+    if not text.isdecimal():
+        return None
+    number = int(text)
+    return number if number < _NO_LIMIT else 0
 
 
 def _table(path: Path) -> dict[str, int]:

@@ -1,7 +1,7 @@
-"""Containers without processes: the same calls and the same answers, for a machine without root or an OCI runtime.
+"""Containers without processes, for a machine without root or an OCI runtime.
 
-Rules: what the real parts refuse is refused here, too (a start without a creation, an exec in what does not run, a
-bundle without configuration); nothing is touched but the bundle's folder; a container runs until it is killed.
+Invalid calls fail as with the real parts: a start without a creation, for example. Only the bundle's folder is changed.
+A container runs until it is killed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ from nri.engine.process.exits import Exit
 from nri.engine.process.runtime import RuntimeState
 from nri.engine.support.errors import CommandFailed, NotFound
 
-__all__ = ["FIRST_PID", "DryConmon", "DryExits", "DryRuntime", "dry_exec_sync"]
-
-#: Beyond every pid that Linux gives out, so that no real process can be meant.
+#: Larger than every pid of Linux, so that no real process can be affected.
 FIRST_PID = 1 << 30
 
 
@@ -38,7 +36,7 @@ class _Container:
 
 
 class DryRuntime:
-    """The calls of :class:`nri.engine.process.runtime.Runtime`, answered from memory."""
+    """The methods of :class:`nri.engine.process.runtime.Runtime`, answered from memory."""
 
     def __init__(self, name: str = "dry") -> None:
         self.name = self.binary = self.program = name
@@ -48,11 +46,11 @@ class DryRuntime:
         self._on_end: Callable[[Exit], None] | None = None
 
     def report_ends(self, on_end: Callable[[Exit], None]) -> None:
-        """Have a function called with each end from now on, by the thread that causes it."""
+        """Call a function with each end from now on, in the thread that causes it."""
         self._on_end = on_end
 
     def make(self, container_id: str, bundle: Path) -> Created:
-        """Take note of a new container, as conmon has a real runtime do."""
+        """Record a new container, which conmon has a real runtime create."""
         action = f"{self.name} create {container_id}"
         try:
             arguments = parse_json((bundle / "config.json").read_bytes())["process"]["args"]
@@ -63,41 +61,43 @@ class DryRuntime:
         with self._lock:
             if container_id in self._containers:
                 raise CommandFailed(action, 1, "container with given ID already exists")
-            made = self._containers[container_id] = _Container("created", next(self._pids), bundle)
-        return Created(made.pid, next(self._pids))
+            container = self._containers[container_id] = _Container("created", next(self._pids), bundle)
+        return Created(container.pid, next(self._pids))
 
     def start(self, container_id: str) -> None:
-        """Let a created container count as running."""
+        """Mark a created container as running."""
         self._change(container_id, "start", ("created",), "running")
 
     def state(self, container_id: str) -> RuntimeState:
         """The state of a container."""
-        found = self._find(container_id)
-        return RuntimeState(found.status, found.pid if found.status != "stopped" else 0, str(found.bundle))
+        container = self._find(container_id)
+        return RuntimeState(
+            container.status, container.pid if container.status != "stopped" else 0, str(container.bundle)
+        )
 
     def kill(self, container_id: str, number: int | str) -> bool:
-        """End a container, as the default of every signal does but for those that do nothing."""
+        """End a container, unless the signal's default action is to ignore it."""
         with self._lock:
-            found = self._containers.get(container_id)
-            if found is None or found.status == "stopped":
+            container = self._containers.get(container_id)
+            if container is None or container.status == "stopped":
                 return False
             code = number if isinstance(number, int) else _number(number)
             if code in (0, signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH):
                 return True
-            found.status = "stopped"
-            found.exit = Exit(container_id, 128 + code, time.time_ns(), "Error")
+            container.status = "stopped"
+            container.exit = Exit(container_id, 128 + code, time.time_ns(), "Error")
         if self._on_end is not None:
-            self._on_end(found.exit)
+            self._on_end(container.exit)
         return True
 
     def delete(self, container_id: str) -> None:
-        """Forget a container, ended first if it runs."""
+        """Forget a container, killed first."""
         self.kill(container_id, signal.SIGKILL)
         with self._lock:
             self._containers.pop(container_id, None)
 
     def update(self, container_id: str, resources: Mapping[str, Any]) -> None:
-        """Merge resources into the bundle's configuration, where they can be read back."""
+        """Merge resources into the bundle's configuration, where they can be read."""
         path = self._find(container_id).bundle / "config.json"
         spec = parse_json(path.read_bytes())
         target = spec.setdefault("linux", {}).setdefault("resources", {})
@@ -113,17 +113,17 @@ class DryRuntime:
         return sorted(self._containers)
 
     def is_damaged(self, container_id: str) -> bool:  # noqa: ARG002
-        """No state is on the disk."""
+        """No container is damaged, because no state is on the disk."""
         return False
 
     def version(self) -> str:
-        """The version: none, because there is no program."""
+        """No version, because there is no program."""
         return ""
 
     def ended(self, container_id: str) -> Exit | None:
-        """The end of a container; None while it lives. One that is not known ended with an earlier engine."""
-        found = self._containers.get(container_id)
-        return found.exit if found else Exit(container_id, 255, time.time_ns(), "Unknown")
+        """The end of a container; None while it runs. An unknown one has ended with an earlier engine."""
+        container = self._containers.get(container_id)
+        return container.exit if container else Exit(container_id, 255, time.time_ns(), "Unknown")
 
     def _find(self, container_id: str) -> _Container:
         try:
@@ -133,15 +133,15 @@ class DryRuntime:
 
     def _change(self, container_id: str, command: str, before: tuple[str, ...], after: str) -> None:
         with self._lock:
-            found = self._find(container_id)
-            if found.status not in before:
+            container = self._find(container_id)
+            if container.status not in before:
                 action = f"{self.name} {command} {container_id}"
-                raise CommandFailed(action, 1, f"cannot {command} a container in the {found.status} state")
-            found.status = after
+                raise CommandFailed(action, 1, f"cannot {command} a container in the {container.status} state")
+            container.status = after
 
 
 class DryConmon:
-    """The calls of :class:`nri.engine.process.conmon.Conmon`, without a process. The log is an empty file."""
+    """The methods of :class:`nri.engine.process.conmon.Conmon`, without a process. The log is an empty file."""
 
     def create(
         self,
@@ -150,7 +150,7 @@ class DryConmon:
         bundle: Path,
         *,
         log_path: Path = Path("/dev/null"),
-        stdin: bool = False,  # noqa: ARG002 no person types
+        stdin: bool = False,  # noqa: ARG002 nobody types
         stdin_once: bool = False,  # noqa: ARG002
         tty: bool = False,  # noqa: ARG002
         place: Callable[[int], None] | None = None,  # noqa: ARG002  there is no process to place
@@ -161,11 +161,11 @@ class DryConmon:
         return created
 
     def remove(self, runtime: DryRuntime, container_id: str, bundle: Path) -> None:  # noqa: ARG002
-        """Take the container away, as far as it is there."""
+        """Remove a container; no effect if there is none."""
         runtime.delete(container_id)
 
     def reopen_log(self, bundle: Path, log_path: Path) -> None:  # noqa: ARG002
-        """Make the log again."""
+        """Create an empty log."""
         log_path.touch()
 
     def resize(self, bundle: Path, width: int, height: int) -> None:
@@ -173,32 +173,32 @@ class DryConmon:
 
 
 class DryExits:
-    """The calls of :class:`nri.engine.process.exits.Exits`: each end is reported once, by the thread that caused it."""
+    """The methods of :class:`nri.engine.process.exits.Exits`; ends are reported by the threads that cause them."""
 
     def __init__(self, on_exit: Callable[[Exit], None]) -> None:
         self._on_exit = on_exit
         self._watched: set[str] = set()
 
     def watch(self, container_id: str, bundle: Path, runtime: DryRuntime) -> None:  # noqa: ARG002
-        """Tell this container's end when it comes, or at once if it has come already."""
+        """Report a container's end when it comes, or at once if it has already ended."""
         self._watched.add(container_id)
         runtime.report_ends(self._ended)
-        found = runtime.ended(container_id)
-        if found is not None:
-            self._ended(found)
+        exit_ = runtime.ended(container_id)
+        if exit_ is not None:
+            self._ended(exit_)
 
     def forget(self, container_id: str) -> None:
-        """Tell this container's end no more."""
+        """Do not report a container's end."""
         self._watched.discard(container_id)
 
     def close(self) -> None:
-        """Stop watching."""
+        """Stop watching all containers."""
         self._watched.clear()
 
-    def _ended(self, found: Exit) -> None:
-        if found.container_id in self._watched:
-            self._watched.discard(found.container_id)
-            self._on_exit(found)
+    def _ended(self, exit_: Exit) -> None:
+        if exit_.container_id in self._watched:
+            self._watched.discard(exit_.container_id)
+            self._on_exit(exit_)
 
 
 def dry_exec_sync(
@@ -208,7 +208,7 @@ def dry_exec_sync(
     *,
     timeout_s: float | None = None,  # noqa: ARG001
 ) -> ExecResult:
-    """Run nothing, successfully, in a container that runs."""
+    """Pretend to run a program successfully in a running container."""
     if runtime.state(container_id).status != "running":
         raise CommandFailed(f"exec in {container_id}", 255, "cannot exec in a container that does not run")
     return ExecResult(b"", b"", 0)

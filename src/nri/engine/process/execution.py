@@ -1,16 +1,14 @@
-"""Programs run inside a running container: to their end with their output, or with streams to talk through.
+"""Run programs inside a running container: to their end with their output, or connected to streams.
 
-Rules: the OCI runtime stays as the parent and carries the exit code; what was started is killed with all of its
-children at its deadline, when its client goes, and never merely abandoned. A program that could not be started is an
-error, one that ended with a code is a result.
+The OCI runtime stays as the parent and passes the exit code on. A program is killed with all of its children at its
+deadline and when its client goes. A program that could not be started is an error; an exit code is a result.
 
-A program's own terminal is handed over by crun alone, which loses the last output of a program that ends at once when
-it copies it (seen with 1.8.1 in three of ten runs). runc copies all of it, and hands a terminal over only to callers
-that do not wait for the program.
+With crun the program's terminal is received from crun, because crun 1.8.1 loses the last output of short programs when
+it copies it. runc copies everything, and hands a terminal over only to callers that do not wait for the program.
 
-A stranger is never killed: a number alone may be another process by now, so the runtime that started a program has to
-be above it. Each process is stopped before its children are looked for, because it could start another one in between,
-which would go unnoticed. How deep they go is the container's choice, so nothing here calls itself.
+To kill only processes that belong to the program, a pid counts only while the runtime that started it is its ancestor.
+Each process is stopped before its children are listed, because it could start others meanwhile. There is no recursion,
+because containers choose the depth.
 """
 
 from __future__ import annotations
@@ -33,30 +31,28 @@ from typing import Any, NamedTuple
 
 from nri.engine.process.runtime import Runtime
 from nri.engine.process.runtime_log import cause_of
-from nri.engine.support.command import readable, run, start
+from nri.engine.support.command import run, start, wait_readable
 from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError
 from nri.host.process import Process, children, find, read_stat, thread_states
 from nri.host.root import MACHINE
 
-__all__ = ["ExecResult", "Execution", "exec_process", "exec_sync", "kill_started", "kill_tree", "start_with_terminal"]
-
-#: The longest output of ExecSync that CRI allows (cri-api: 16 MiB).
-LIMIT_BYTES = 16 << 20
-#: How long a runtime has to take away its program that was killed. Were it killed with it, the program would stay as a
-#: zombie of the container's first process, which seldom looks after strangers.
+#: The longest output of ExecSync that the CRI allows.
+MAX_OUTPUT_BYTES = 16 << 20
+#: How long a runtime gets to reap its killed program, in seconds. Were it killed as well, the program would stay as a
+#: zombie of the container's main process, which rarely reaps orphans.
 REAP_S = 2.0
-#: How long a runtime has to hand over a terminal, in seconds.
-TERMINAL_S, _GLANCE_S = 30.0, 0.05
-#: How far above a program its runtime may be: a wrapper or two.
-_ANCESTORS = 4
-#: How long a process, and all of them, have to stop; one that waits for a disk, or is frozen, does not, and starts
-#: nothing either.
-_STOP_S, _STOP_ALL_S, _LOOK_S = 0.5, 2.0, 0.001
+#: How long a runtime gets to hand over a terminal, and how often that is checked, in seconds.
+TERMINAL_S, _CHECK_S = 30.0, 0.05
+#: The most processes between a program and its runtime, for example wrappers.
+_MAX_ANCESTORS = 4
+#: How long one process, and all of them together, get to stop, and how often that is checked, in seconds. A process
+#: that waits for a disk or is frozen does not stop, but starts no others either.
+_STOP_S, _STOP_ALL_S, _STOP_CHECK_S = 0.5, 2.0, 0.001
 _FOREVER_S = 10 * 365 * 86400.0
 
 
 class ExecResult(NamedTuple):
-    """The outcome of a program that ended; output over 16 MiB is cut."""
+    """The result of a program; output beyond `MAX_OUTPUT_BYTES` is cut."""
 
     stdout: bytes
     stderr: bytes
@@ -64,11 +60,11 @@ class ExecResult(NamedTuple):
 
 
 def exec_process(container: Mapping[str, Any], argv: Sequence[str], *, tty: bool = False) -> dict[str, Any]:
-    """The ``process`` of the OCI spec for one more program: the container's own, with these arguments. Pure."""
+    """The OCI ``process`` of another program: the container's, with these arguments."""
     process = copy.deepcopy(dict(container))
     process.update(args=list(argv), terminal=tty)
     process.pop("consoleSize", None)
-    process.pop("oomScoreAdj", None)  # runc would set it again, which needs a capability that a node may lack
+    process.pop("oomScoreAdj", None)  # runc would set it, which requires a capability that some nodes lack
     return process
 
 
@@ -78,12 +74,12 @@ def exec_sync(
     process: Mapping[str, Any],
     *,
     timeout_s: float | None = None,
-    gone: threading.Event | None = None,
+    client_gone: threading.Event | None = None,
 ) -> ExecResult:
-    """Run a program in the container to its end.
+    """Run a program in a container to its end.
 
-    Raises CommandTimeout after `timeout_s`, and EngineError once the caller is `gone`, with the program and its
-    children killed; CommandFailed if the runtime could not start it.
+    CommandTimeout after `timeout_s`, EngineError once the client has gone: the program and its children are killed
+    then. CommandFailed if the runtime could not start it.
     """
     began = time.monotonic()
     with tempfile.TemporaryDirectory(dir=runtime.calls) as folder:
@@ -93,22 +89,22 @@ def exec_sync(
 
         def tick(pid: int) -> None:
             nonlocal late_since
-            late = timeout_s and time.monotonic() - began >= timeout_s
-            if late_since is None and not late and not (gone and gone.is_set()):
+            is_late = timeout_s and time.monotonic() - began >= timeout_s
+            if late_since is None and not is_late and not (client_gone and client_gone.is_set()):
                 return
             if late_since is None:
                 kill_started(pid, pid_file)
-                late_since = time.monotonic()  # not the deadline, which a machine that stood still is long past
+                late_since = time.monotonic()  # not the deadline, which a suspended machine may have missed by far
             elif time.monotonic() - late_since >= REAP_S:
                 kill_tree(pid)
                 raise ended_early()
 
         def ended_early() -> EngineError:
-            if gone and gone.is_set():
+            if client_gone and client_gone.is_set():
                 return EngineError(f"{action}: the client has gone")
             return CommandTimeout(action, timeout_s or 0)
 
-        output = run(argv, timeout_s=_FOREVER_S, action=action, limit_bytes=LIMIT_BYTES, check=False, on_tick=tick)
+        output = run(argv, timeout_s=_FOREVER_S, action=action, limit_bytes=MAX_OUTPUT_BYTES, check=False, on_tick=tick)
         if late_since is not None:
             raise ended_early()
         if not _pid_of(pid_file):
@@ -117,11 +113,11 @@ def exec_sync(
 
 
 class Execution:
-    """A program in a container with its streams open.
+    """A program in a container, connected to its streams.
 
     Attributes:
-        stdin: where to write its input, or None.
-        stdout, stderr: where to read its output; with a terminal both are one, and `stderr` is None.
+        stdin: the descriptor of its input, or None.
+        stdout, stderr: the descriptors of its output; with a terminal `stderr` is None.
     """
 
     def __init__(self, runtime: Runtime, container_id: str, process: Mapping[str, Any], *, stdin: bool = False) -> None:
@@ -131,9 +127,9 @@ class Execution:
         self.stdin: int | None = None
         self.stderr: int | None = None
         self._terminal = bool(process.get("terminal"))
-        self._inner = self._terminal and runtime.program == "crun"
+        self._owns_terminal = self._terminal and runtime.program == "crun"
         try:
-            if self._inner:
+            if self._owns_terminal:
                 self._process, master = start_with_terminal(argv, container_id, Path(self._folder.name))
                 self.stdin = self.stdout = master
             else:
@@ -169,7 +165,7 @@ class Execution:
 
     @property
     def pid(self) -> int:
-        """The OCI runtime's process, which ends with the program."""
+        """The pid of the OCI runtime's process, which ends with the program."""
         return self._process.pid
 
     def resize(self, width: int, height: int) -> None:
@@ -177,11 +173,11 @@ class Execution:
         if self._terminal and self.stdin is not None:
             size = struct.pack("HHHH", height, width, 0, 0)
             fcntl.ioctl(self.stdin, termios.TIOCSWINSZ, size)
-            if not self._inner and self._process.poll() is None:
-                self._process.send_signal(signal.SIGWINCH)  # it does not lead this terminal's session
+            if not self._owns_terminal and self._process.poll() is None:
+                self._process.send_signal(signal.SIGWINCH)  # the kernel sends it only to a terminal's session
 
     def close_stdin(self) -> None:
-        """Say that no more input comes."""
+        """End the input."""
         if self.stdin is not None and not self._terminal:
             os.close(self.stdin)
             self.stdin = None
@@ -204,7 +200,7 @@ class Execution:
                 self._process.wait(REAP_S)
             except subprocess.TimeoutExpired:
                 kill_tree(self._process.pid)
-                self._process.kill()  # needs no file, of which there may be too many
+                self._process.kill()  # works even if no descriptor is free
                 self._process.wait()
         for descriptor in {self.stdin, self.stdout, self.stderr} - {None}:
             assert descriptor is not None
@@ -216,7 +212,7 @@ class Execution:
 def _argv(
     runtime: Runtime, container_id: str, process: Mapping[str, Any], folder: Path
 ) -> tuple[list[str], Path, Path]:
-    """The runtime's command line, and the files of the program's pid and of the runtime's log."""
+    """The runtime's command line, and the files for the program's pid and for the runtime's log."""
     spec, pid_file, log = folder / "process.json", folder / "pid", folder / "log"
     spec.write_text(json.dumps(process))
     argv = [runtime.binary, *runtime.options(log), "exec", "--pid-file", str(pid_file), "--process", str(spec)]
@@ -224,25 +220,25 @@ def _argv(
 
 
 def _code(code: int) -> int:
-    """The exit code as a shell counts: 128 + number if a signal ended the program."""
+    """The exit code as in shells: 128 + number if a signal ended the program."""
     return 128 - code if code < 0 else code
 
 
 def start_with_terminal(argv: Sequence[str], container_id: str, folder: Path) -> tuple[subprocess.Popen[bytes], int]:
     """Start ``exec`` and receive the program's terminal.
 
-    A program that could not be started has one that is at its end; the exit code says the rest. Raises CommandTimeout.
+    If the program could not be started, its terminal is at its end, and the exit code tells why. Raises CommandTimeout.
     """
-    held = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    folder_fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        listener.bind(f"/proc/self/fd/{held}/console")  # however long the folder's path is
+        listener.bind(f"/proc/self/fd/{folder_fd}/console")  # independent of the length of the folder's path
         listener.listen(1)
-        words = [*argv[:-1], f"--console-socket={folder}/console", argv[-1]]
+        exec_argv = [*argv[:-1], f"--console-socket={folder}/console", argv[-1]]
         null = subprocess.DEVNULL
-        process = start(words, stdin=null, stdout=null, stderr=null)
+        process = start(exec_argv, stdin=null, stdout=null, stderr=null)
         try:
-            return process, _received_terminal(listener, process, container_id)
+            return process, _receive_terminal(listener, process, container_id)
         except BaseException:
             kill_tree(process.pid)
             process.kill()
@@ -250,14 +246,14 @@ def start_with_terminal(argv: Sequence[str], container_id: str, folder: Path) ->
             raise
     finally:
         listener.close()
-        os.close(held)
+        os.close(folder_fd)
 
 
-def _received_terminal(listener: socket.socket, process: subprocess.Popen[bytes], container_id: str) -> int:
+def _receive_terminal(listener: socket.socket, process: subprocess.Popen[bytes], container_id: str) -> int:
     deadline = time.monotonic() + TERMINAL_S
     while time.monotonic() < deadline:
-        over = process.poll() is not None
-        if readable(listener.fileno(), 0 if over else _GLANCE_S):
+        has_ended = process.poll() is not None
+        if wait_readable(listener.fileno(), 0 if has_ended else _CHECK_S):
             connection, _ = listener.accept()
             with connection:
                 connection.settimeout(TERMINAL_S)
@@ -265,23 +261,22 @@ def _received_terminal(listener: socket.socket, process: subprocess.Popen[bytes]
             if descriptors:
                 os.set_inheritable(descriptors[0], False)
                 return descriptors[0]
-        elif over:
+        elif has_ended:
             return _ended_terminal()
     raise CommandTimeout(f"the terminal for exec in {container_id}", TERMINAL_S)
 
 
 def _ended_terminal() -> int:
-    """A terminal whose other side is closed."""
+    """A terminal whose other end is closed."""
     master, slave = os.openpty()
     os.close(slave)
     return master
 
 
 def kill_started(runtime: int, pid_file: Path) -> None:
-    """Kill the program that an OCI runtime, our child by this number, has started, with all that came of it.
+    """Kill the program that an OCI runtime, a child of this process, has started, and all of its descendants.
 
-    Only while that runtime is above it. A runtime writes the number down after the program's start, so until then the
-    runtime is killed with all that came of it.
+    The runtime writes the pid after the program has started; until then the runtime is killed with its descendants.
     """
     pid = _pid_of(pid_file)
     if pid:
@@ -291,30 +286,30 @@ def kill_started(runtime: int, pid_file: Path) -> None:
 
 
 def _pid_of(path: Path) -> int:
-    """The number in a pid file; 0 if there is none."""
+    """The pid in a file; 0 if there is none."""
     try:
         return int(path.read_text() or 0)
     except (OSError, ValueError):
         return 0
 
 
-def kill_tree(pid: int, above: int = 0) -> None:
-    """Kill a process with all that came of it, if it came of the process `above` itself: of us, if none is given."""
-    first = _send(pid, signal.SIGSTOP, lambda process: _is_above(above or os.getpid(), process.pid))
+def kill_tree(pid: int, ancestor: int = 0) -> None:
+    """Kill a process and its descendants, if it descends from `ancestor`, which is this process by default."""
+    first = _send(pid, signal.SIGSTOP, lambda process: _is_ancestor(ancestor or os.getpid(), process.pid))
     stopped = {} if first is None else {pid: first}
     new, wait_until = list(stopped), time.monotonic() + _STOP_ALL_S
     while new:
-        for number in new:  # grows meanwhile
+        for number in new:  # `new` grows meanwhile
             _wait_stopped(number, min(wait_until, time.monotonic() + _STOP_S))
             new += _stop_children(number, stopped)
-        # A runtime's first child makes others that are the runtime's, after the runtime's own were looked at.
+        # A runtime's child may have started others as the runtime's children after those were listed.
         new = [child for number in list(stopped) for child in _stop_children(number, stopped)]
     for number, process in reversed(stopped.items()):
         _send(number, signal.SIGKILL, process.__eq__)
 
 
 def _stop_children(pid: int, stopped: dict[int, Process]) -> list[int]:
-    """Stop those children of a stopped process that run, whose numbers are theirs until it can wait for them."""
+    """Stop the running children of a stopped process, whose pids cannot be reused until it reaps them."""
     new = []
     for child in children(MACHINE, pid):
         if child not in stopped and (process := _send(child, signal.SIGSTOP)) is not None:
@@ -323,15 +318,15 @@ def _stop_children(pid: int, stopped: dict[int, Process]) -> list[int]:
     return new
 
 
-def _send(pid: int, number: int, wanted: Callable[[Process], bool] = lambda _: True) -> Process | None:
-    """Send a signal to a process if it is wanted; None if it was not, or has ended."""
+def _send(pid: int, number: int, is_right: Callable[[Process], bool] = lambda _: True) -> Process | None:
+    """Send a signal to a process if it is the right one; None if it is not, or has ended."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:
         return None
     try:
         process = find(MACHINE, pid)
-        if process is None or not wanted(process):
+        if process is None or not is_right(process):
             return None
         signal.pidfd_send_signal(descriptor, number)
     except OSError:
@@ -343,16 +338,16 @@ def _send(pid: int, number: int, wanted: Callable[[Process], bool] = lambda _: T
 
 def _wait_stopped(pid: int, until: float) -> None:
     while any(state not in "TtZX" for state in thread_states(MACHINE, pid)) and time.monotonic() < until:
-        time.sleep(_LOOK_S)
+        time.sleep(_STOP_CHECK_S)
 
 
-def _is_above(above: int, pid: int) -> bool:
-    """Whether a process came of another, by a wrapper or two."""
-    for _ in range(_ANCESTORS):
+def _is_ancestor(ancestor: int, pid: int) -> bool:
+    """Whether a process is an ancestor of another one, with at most a few wrappers between them."""
+    for _ in range(_MAX_ANCESTORS):
         stat = read_stat(MACHINE, pid)
         if stat is None:
             return False
         pid = stat.parent
-        if pid == above:
+        if pid == ancestor:
             return True
     return False

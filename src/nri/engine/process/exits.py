@@ -1,8 +1,7 @@
-"""The ends of containers, each told once: also those that came while no engine ran, and those whose conmon was killed.
+"""Report the end of each container once, also of those that ended while no engine ran.
 
-One job: one thread that waits for conmons. Rules: conmon writes the exit code before it ends, so its end is all that
-has to be waited for (a pidfd, which cannot mean another process); a conmon that ends without leaving a code was killed:
-its container has neither log nor exit code any more, so it is killed, and said to have ended with 137 and that reason.
+conmon writes the exit code before it ends, so one thread waits for the ends of conmon processes. A conmon that ends
+without an exit code was killed: its container is killed, too, and reported with the exit code 137 and MonitorLost.
 """
 
 from __future__ import annotations
@@ -22,19 +21,17 @@ from nri.engine.process.runtime import Runtime
 from nri.engine.support.errors import EngineError, NotFound
 from nri.files import read_regular
 
-__all__ = ["MONITOR_LOST", "Exit", "Exits", "read_exit"]
-
-#: The reason of an end of which conmon could not tell the code.
+#: The reason of an end without an exit code from conmon.
 MONITOR_LOST = "MonitorLost"
 OOM_KILLED = "OOMKilled"
-_MOST_CODE = 255
+_MAX_CODE = 255
 KILLED = 128 + signal.SIGKILL
 _WAIT_S = 10.0
 _log = logging.getLogger(__name__)
 
 
 class Exit(NamedTuple):
-    """The end of a container. `reason` is Completed, Error, OOMKilled, or MonitorLost (its conmon was killed)."""
+    """The end of a container. `reason` is Completed, Error, OOMKilled, or MonitorLost (conmon was killed)."""
 
     container_id: str
     code: int
@@ -43,14 +40,14 @@ class Exit(NamedTuple):
 
 
 def read_exit(container_id: str, bundle: Path) -> Exit | None:
-    """Read what conmon left of a container that ended; None if it left nothing. Pure but for the files."""
+    """Read the exit code that conmon has left; None if there is none."""
     path = bundle / PERSIST / container_id
     try:
         code, finished_at_ns = int(read_regular(path, NUMBER_BYTES)), path.stat().st_mtime_ns
     except (OSError, ValueError):
         return None
-    if not 0 <= code <= _MOST_CODE:
-        return None  # as good as none: no process ends with it
+    if not 0 <= code <= _MAX_CODE:
+        return None  # damaged: no process ends with such a code
     oom = any((folder / "oom").exists() for folder in (bundle, path.parent))
     reason = OOM_KILLED if oom and code else "Error" if code else "Completed"
     return Exit(container_id, code, finished_at_ns, reason)
@@ -63,9 +60,9 @@ class _Watched(NamedTuple):
 
 
 class Exits:
-    """Watches conmons and calls `on_exit` once for each container, on a thread of its own.
+    """Watches conmon processes, and calls `on_exit` once for each container, on its own thread.
 
-    `on_exit` may be called before :meth:`watch` returns, and must not wait long: the other ends wait behind it.
+    `on_exit` may be called before :meth:`watch` returns, and must not wait long, because other ends wait for it.
     """
 
     def __init__(self, on_exit: Callable[[Exit], None]) -> None:
@@ -80,11 +77,11 @@ class Exits:
         self._thread.start()
 
     def watch(self, container_id: str, bundle: Path, runtime: Runtime) -> None:
-        """Tell this container's end when it comes, or at once if it has come already."""
+        """Report a container's end when it comes, or at once if it has already ended."""
         watched = _Watched(container_id, bundle, runtime)
         descriptor = _open(bundle, container_id)
         if descriptor < 0:
-            self._tell(watched)
+            self._report(watched)
             return
         with self._lock:
             self._selector.register(descriptor, selectors.EVENT_READ, watched)
@@ -92,7 +89,7 @@ class Exits:
         os.write(self._wake_write, b"0")
 
     def forget(self, container_id: str) -> None:
-        """Do not report this container's end, because the caller brings it about; no error if it was reported."""
+        """Do not report a container's end, because the caller causes it; no effect if it was reported."""
         with self._lock:
             descriptor = self._descriptors.pop(container_id, -1)
             if descriptor >= 0:
@@ -100,7 +97,7 @@ class Exits:
                 os.close(descriptor)
 
     def close(self) -> None:
-        """Stop watching; conmons and containers run on."""
+        """Stop watching; conmon processes and containers continue to run."""
         self._closing.set()
         os.write(self._wake_write, b"0")
         self._thread.join()
@@ -117,42 +114,42 @@ class Exits:
                     continue
                 with self._lock:
                     if self._descriptors.get(key.data.container_id) != key.fd:
-                        continue  # forgotten just now
+                        continue  # `forget` was called meanwhile
                     del self._descriptors[key.data.container_id]
                     self._selector.unregister(key.fd)
                 os.close(key.fd)
                 try:
-                    self._tell(key.data)
-                except Exception:  # noqa: BLE001  the ends of all other containers come through this thread
+                    self._report(key.data)
+                except Exception:  # noqa: BLE001  the thread reports the ends of all other containers
                     _log.exception("the end of container %s could not be read", key.data.container_id)
 
-    def _tell(self, watched: _Watched) -> None:
-        found = read_exit(watched.container_id, watched.bundle)
-        if found is not None:
-            self._call(found)
+    def _report(self, watched: _Watched) -> None:
+        exit_ = read_exit(watched.container_id, watched.bundle)
+        if exit_ is not None:
+            self._call(exit_)
             return
-        # Killing and waiting take their time, and the ends of other containers do not wait for that if they need not.
+        # On another thread, because killing takes time, and other ends would wait for it.
         try:
             threading.Thread(target=self._lost, args=(watched,), name="nri-engine-lost", daemon=True).start()
-        except RuntimeError:  # no threads are left for now
+        except RuntimeError:  # no thread can be started now
             self._lost(watched)
 
     def _lost(self, watched: _Watched) -> None:
         try:
             end_lost(watched.runtime, watched.container_id)
-        except Exception as error:  # noqa: BLE001  whoever waits for the end gets it, and ends what is left
+        except Exception as error:  # noqa: BLE001  whoever waits for the end has to receive it
             _log.warning("container %s lost its conmon and could not be killed: %s", watched.container_id, error)
         self._call(Exit(watched.container_id, KILLED, time.time_ns(), MONITOR_LOST))
 
-    def _call(self, found: Exit) -> None:
+    def _call(self, exit_: Exit) -> None:
         try:
-            self._on_exit(found)
-        except Exception:  # noqa: BLE001  the ends of all other containers come through this thread
-            _log.exception("the end of container %s could not be taken up", found.container_id)
+            self._on_exit(exit_)
+        except Exception:  # noqa: BLE001  the thread reports the ends of all other containers
+            _log.exception("the end of container %s could not be handled", exit_.container_id)
 
 
 def end_lost(runtime: Runtime, container_id: str) -> None:
-    """Kill a container without conmon, and wait until its first process is gone."""
+    """Kill a container without conmon, and wait until its main process has ended."""
     try:
         pid = runtime.state(container_id).pid
     except NotFound:
@@ -168,13 +165,13 @@ def end_lost(runtime: Runtime, container_id: str) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(descriptor, selectors.EVENT_READ)
             if not selector.select(_WAIT_S):
-                raise EngineError(f"it is still there {_WAIT_S:g} s after SIGKILL")
+                raise EngineError(f"it still runs {_WAIT_S:g} s after SIGKILL")
     finally:
         os.close(descriptor)
 
 
 def _open(bundle: Path, container_id: str) -> int:
-    """A pidfd of the container's conmon, -1 if that is gone: opened first, then looked at, so it is no other's."""
+    """A pidfd of the container's conmon, -1 if it has gone. Checked again after opening, because pids are reused."""
     pid = find_conmon(bundle, container_id)
     if not pid:
         return -1

@@ -1,7 +1,7 @@
-"""The cause of an OCI runtime's failure, out of what it printed and what it wrote into its log.
+"""The cause of an OCI runtime's failure, from its output and its log.
 
-Rules: pure but for reading the log file. The runtime's last words are first, then what only its log has: runc prints
-"can't get final child's PID from pipe: EOF" and writes "write /proc/self/oom_score_adj: permission denied" there.
+runc prints "can't get final child's PID from pipe: EOF", for example, and the cause is only in its log: "write
+/proc/self/oom_score_adj: permission denied".
 """
 
 from __future__ import annotations
@@ -9,44 +9,42 @@ from __future__ import annotations
 from pathlib import Path
 
 from nri.config.syntax import parse_json
-from nri.engine.support.command import last_words
+from nri.engine.support.command import last_lines
 from nri.files import open_regular
 
-__all__ = ["STDERR", "cause_of", "complaints"]
-
-#: The log of a call for which there is no room on the disk.
+#: The log of a call if the disk has no space for a file.
 STDERR = Path("/dev/stderr")
-_LIMIT_BYTES = 1 << 20
+_MAX_LOG_BYTES = 1 << 20
 _LEVELS = ("warning", "error", "fatal", "panic")
 
 
 def cause_of(stderr: bytes, log: Path) -> str:
-    """One line that says why: what was printed, then what the log has besides."""
+    """The cause in one line: the end of the output, then what only the log has."""
     if log == STDERR and (mixed := complaints(stderr)):
         return "; ".join(mixed)
     try:
         with open(log, "rb", opener=open_regular) as file:
-            logged = complaints(file.read(_LIMIT_BYTES)) if log != STDERR else []
+            logged = complaints(file.read(_MAX_LOG_BYTES)) if log != STDERR else []
     except OSError:
-        logged = []  # it failed before it wrote one
-    said = _plain(last_words(stderr))
-    return "; ".join(dict.fromkeys([*filter(None, [said]), *(text for text in logged if text not in said)]))
+        logged = []  # it failed before it wrote a log
+    output = _plain(last_lines(stderr))
+    return "; ".join(dict.fromkeys([*filter(None, [output]), *(text for text in logged if text not in output)]))
 
 
 def complaints(log: bytes) -> list[str]:
-    """The warnings and errors of a log in JSON lines, each once, in order; lines of another form are left out."""
-    found = []
+    """The warnings and errors of a log in JSON lines, without duplicates; other lines are ignored."""
+    messages = []
     for line in log.splitlines():
         try:
             row = parse_json(line)
         except ValueError:
             continue
         if isinstance(row, dict) and row.get("level") in _LEVELS and row.get("msg"):
-            found.append(str(row["msg"]).strip())
-    return list(dict.fromkeys(found))
+            messages.append(str(row["msg"]).strip())
+    return list(dict.fromkeys(messages))
 
 
 def _plain(text: str) -> str:
-    """The message alone, where runc printed a log line: ``time="..." level=error msg="..."``."""
+    """The message of a log line that runc printed: ``time="..." level=error msg="..."``."""
     _, mark, message = text.rpartition('level=error msg="')
     return message.removesuffix('"').replace('\\"', '"') if mark else text

@@ -1,8 +1,7 @@
-"""Signals to a container's first process, sent by the kernel's own call.
+"""Send signals to a container's main process by the kernel, which is faster than the OCI runtime's command.
 
-An OCI runtime's kill is a program of ten milliseconds for one system call. Rules: the process has to be the child of
-the conmon of this very container, looked at after a pidfd of it was opened, so that it is never another one of the same
-number; where that cannot be shown, or the signal has no common name, nothing is sent, and the OCI runtime has to.
+The process has to be a child of this container's conmon, which is checked after its pidfd was opened, because pids are
+reused. Otherwise, and for signals without a common name, the OCI runtime has to send it.
 """
 
 from __future__ import annotations
@@ -12,19 +11,17 @@ import signal
 from pathlib import Path
 
 from nri.engine.process.conmon import find_conmon
-from nri.engine.support.command import readable
+from nri.engine.support.command import wait_readable
 from nri.host.process import read_stat
 from nri.host.root import MACHINE
 
-__all__ = ["number_of", "send"]
 
-
-def send(bundle: Path, container_id: str, pid: int, word: str, wait_s: float = 0.0) -> bool:
-    """Send a signal, such as ``TERM``, to the container's first process; False if the OCI runtime has to.
+def send(bundle: Path, container_id: str, pid: int, signal_name: str, wait_s: float = 0.0) -> bool:
+    """Send a signal, for example ``TERM``, to the container's main process; False if the OCI runtime has to.
 
     Returns once the process has ended, or after `wait_s` seconds.
     """
-    number = number_of(word)
+    number = number_of(signal_name)
     conmon = find_conmon(bundle, container_id) if pid > 0 and number else 0
     if not conmon:
         return False
@@ -38,7 +35,7 @@ def send(bundle: Path, container_id: str, pid: int, word: str, wait_s: float = 0
             return False
         signal.pidfd_send_signal(descriptor, number)
         if wait_s:
-            readable(descriptor, wait_s)
+            wait_readable(descriptor, wait_s)
     except OSError:
         return False
     finally:
@@ -46,10 +43,10 @@ def send(bundle: Path, container_id: str, pid: int, word: str, wait_s: float = 0
     return True
 
 
-def number_of(word: str) -> int:
-    """The number of a signal by its name, with or without SIG, or by its digits; 0 for another word. Pure."""
-    if word.isdecimal():
-        return int(word) if int(word) in {*signal.Signals} else 0
-    name = word.upper()
-    found = signal.Signals.__members__.get(name if name.startswith("SIG") else f"SIG{name}")
-    return 0 if found is None else int(found)
+def number_of(signal_name: str) -> int:
+    """The number of a signal, given by its name with or without SIG, or by digits; 0 if it is unknown."""
+    if signal_name.isdecimal():
+        return int(signal_name) if int(signal_name) in {*signal.Signals} else 0
+    name = signal_name.upper()
+    number = signal.Signals.__members__.get(name if name.startswith("SIG") else f"SIG{name}")
+    return 0 if number is None else int(number)

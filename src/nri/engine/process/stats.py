@@ -1,7 +1,7 @@
 """The resources that a container uses: processor time, memory, processes, network, from its cgroup and /proc.
 
-Rules: both cgroup versions, and a value that a kernel does not have is None, never 0; working set is usage less what
-the kernel can drop first (inactive file pages), as the kubelet counts; pure parsers under two functions that read.
+A value that the kernel does not have is None, never 0. The working set is the usage without inactive file pages, as the
+kubelet counts.
 """
 
 from __future__ import annotations
@@ -18,24 +18,14 @@ from nri.host.process import cgroups
 from nri.host.root import MACHINE
 from nri.text import plain
 
-__all__ = [
-    "ContainerStats",
-    "InterfaceStats",
-    "parse_interfaces",
-    "read_interfaces",
-    "read_stats",
-    "stats_v1",
-    "stats_v2",
-]
-
 CGROUPS = Path("/sys/fs/cgroup")
-#: A limit of this size is none: the largest page-aligned number, as cgroup v1 writes "no limit".
+#: cgroup v1 writes the largest page-aligned number for "no limit".
 _NO_LIMIT = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerStats:
-    """One reading. None: this kernel does not say."""
+    """One reading. None: the kernel does not have this value."""
 
     cpu_usage_ns: int | None = None
     memory_usage_bytes: int | None = None
@@ -64,58 +54,60 @@ class InterfaceStats:
     tx_dropped: int = 0
 
 
-def read_stats(pid: int, root: Path = CGROUPS, own: str = "") -> ContainerStats:
-    """Read what the cgroup of a container uses, whose first process this is. Raises FileNotFoundError if that is gone.
+def read_stats(pid: int, root: Path = CGROUPS, cgroup: str = "") -> ContainerStats:
+    """Read the statistics of a container. FileNotFoundError if its main process has gone.
 
     Args:
-        pid: of the process.
-        root: where cgroups are mounted.
-        own: as of `cgroups_of`.
+        pid: the main process.
+        root: the mount point of cgroups.
+        cgroup: see `cgroups_of`.
     """
-    folders = cgroups_of(pid, root, own)
+    folders = cgroups_of(pid, root, cgroup)
     return stats_v1(folders) if "memory" in folders else stats_v2(folders[""])
 
 
 def read_interfaces(pid: int) -> list[InterfaceStats]:
-    """The network interfaces that this process sees. Raises FileNotFoundError if it is gone."""
+    """The network interfaces that a process sees. FileNotFoundError if it has gone."""
     return parse_interfaces(MACHINE.read(f"/proc/{pid}/net/dev"))
 
 
-def cgroups_of(pid: int, root: Path = CGROUPS, own: str = "") -> dict[str, Path]:
-    """The folders of a container's cgroups by controller, with cgroup v2 that of "" alone.
+def cgroups_of(pid: int, root: Path = CGROUPS, cgroup: str = "") -> dict[str, Path]:
+    """The folders of a container's cgroups by controller; with cgroup v2 only the key "".
 
     Args:
-        pid: of its first process, which may have moved below the container's own cgroup, as systemd does.
-        root: where cgroups are mounted.
-        own: the container's cgroup, as the OCI runtime was given it.
+        pid: the main process, which may have moved below the container's cgroup, as systemd does.
+        root: the mount point of cgroups.
+        cgroup: the container's cgroup, as the OCI runtime received it.
 
     Raises:
-        FileNotFoundError: the process is gone.
+        FileNotFoundError: the process has gone.
     """
-    found = cgroups(MACHINE, pid)
-    if found is None:
+    paths = cgroups(MACHINE, pid)
+    if paths is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"/proc/{pid}")
-    with suppress(ValueError):  # none that can be compared
-        top = f"/{expand(own)}/"
-        found = {name: top if f"{path}/".startswith(top) else path for name, path in found.items()}
-    if "memory" not in found:
-        return {"": root / found.get("", "").strip("/")}
-    return {name: root / name / path.strip("/") for name, path in found.items() if name}
+    with suppress(ValueError):  # it cannot be compared
+        top = f"/{expand(cgroup)}/"
+        paths = {name: top if f"{path}/".startswith(top) else path for name, path in paths.items()}
+    if "memory" not in paths:
+        return {"": root / paths.get("", "").strip("/")}
+    return {name: root / name / path.strip("/") for name, path in paths.items() if name}
 
 
 def parse_interfaces(text: str) -> list[InterfaceStats]:
-    """/proc/PID/net/dev, two lines of heading first."""
-    found = []
+    """Parse /proc/PID/net/dev, which starts with two heading lines."""
+    interfaces = []
     for line in text.split("\n")[2:]:
-        name, _, numbers = plain(line).partition(":")  # a container may have named it
+        name, _, numbers = plain(line).partition(":")  # containers choose the names
         row = [int(word) for word in numbers.split()]
         if len(row) >= 12:
-            found.append(InterfaceStats(name.strip(), row[0], row[2], row[8], row[10], row[1], row[3], row[9], row[11]))
-    return found
+            interfaces.append(
+                InterfaceStats(name.strip(), row[0], row[2], row[8], row[10], row[1], row[3], row[9], row[11])
+            )
+    return interfaces
 
 
 def stats_v1(paths: Mapping[str, Path]) -> ContainerStats:
-    """A reading of cgroup v1; `paths` are the folders of the controllers."""
+    """Read the statistics of cgroup v1; `paths` are the folders of the controllers."""
     memory = paths.get("memory", Path("/nonexistent"))
     table = _table(memory / "memory.stat")
     usage = _number(memory / "memory.usage_in_bytes")
@@ -125,18 +117,18 @@ def stats_v1(paths: Mapping[str, Path]) -> ContainerStats:
         cpu_usage_ns=_number(paths.get("cpuacct", Path("/nonexistent")) / "cpuacct.usage"),
         memory_usage_bytes=usage,
         memory_limit_bytes=limit,
-        working_set_bytes=_less(usage, table.get("total_inactive_file", 0)),
+        working_set_bytes=_difference(usage, table.get("total_inactive_file", 0)),
         rss_bytes=table.get("total_rss"),
         page_faults=table.get("total_pgfault"),
         major_page_faults=table.get("total_pgmajfault"),
-        swap_usage_bytes=_less(with_swap, usage),
-        swap_limit_bytes=_less(swap_limit, limit),
+        swap_usage_bytes=_difference(with_swap, usage),
+        swap_limit_bytes=_difference(swap_limit, limit),
         processes=_number(paths.get("pids", Path("/nonexistent")) / "pids.current"),
     )
 
 
 def stats_v2(folder: Path) -> ContainerStats:
-    """A reading of cgroup v2."""
+    """Read the statistics of cgroup v2."""
     table = _table(folder / "memory.stat")
     usage = _number(folder / "memory.current")
     micros = _table(folder / "cpu.stat").get("usage_usec")
@@ -144,7 +136,7 @@ def stats_v2(folder: Path) -> ContainerStats:
         cpu_usage_ns=None if micros is None else micros * 1000,
         memory_usage_bytes=usage,
         memory_limit_bytes=_limit(folder / "memory.max"),
-        working_set_bytes=_less(usage, table.get("inactive_file", 0)),
+        working_set_bytes=_difference(usage, table.get("inactive_file", 0)),
         rss_bytes=table.get("anon"),
         page_faults=table.get("pgfault"),
         major_page_faults=table.get("pgmajfault"),
@@ -162,16 +154,16 @@ def _number(path: Path) -> int | None:
 
 
 def _limit(path: Path) -> int | None:
-    found = _number(path)
-    return None if found is None or found >= _NO_LIMIT else found
+    limit = _number(path)
+    return None if limit is None or limit >= _NO_LIMIT else limit
 
 
-def _less(whole: int | None, part: int | None) -> int | None:
-    return None if whole is None or part is None else max(whole - part, 0)
+def _difference(total: int | None, part: int | None) -> int | None:
+    return None if total is None or part is None else max(total - part, 0)
 
 
 def _table(path: Path) -> dict[str, int]:
-    """A file of words and numbers; empty if it is not there."""
+    """Parse a file of names and numbers; empty if it does not exist."""
     try:
         rows = [line.split() for line in path.read_text().splitlines()]
     except OSError:

@@ -1,7 +1,6 @@
 """The CRI over gRPC on a unix socket.
 
-The only part of the engine that knows gRPC (extra ``engine``). The calls are read from the messages' descriptors, and
-answered by the objects of `nri.engine.calls`; a call that none of them answers is Unimplemented.
+It is the only part of the engine that uses gRPC (extra ``engine``); `nri.engine.calls` answers the calls.
 """
 
 from nri.engine.server.server import Server, cri_server

@@ -1,11 +1,7 @@
-"""The calls of a service, read from its descriptor, the methods that answer them, and the statuses of errors.
+"""gRPC handlers for the methods that answer a service's calls, request validation, and the statuses of errors.
 
-Rules: the call ``RunPodSandbox`` is answered by the first group with a method ``run_pod_sandbox``; without one gRPC
-itself answers Unimplemented, which is what the CRI wants for calls that are newer than a runtime. A method gets the
-request and the `Call`; that of a stream gives an iterable. A request is checked before: a zero byte ends a path or a
-word for the kernel and not for us, so no text has one; a value of an enumeration that is not known is refused, never
-taken for another. It is gone through without recursion. Rows of errors are as in `nri.cri.codes`, around the
-engine's own.
+The first group with a method ``run_pod_sandbox`` answers the call ``RunPodSandbox``. Without one gRPC answers
+Unimplemented, as the CRI demands for calls that are newer than a runtime.
 """
 
 from __future__ import annotations
@@ -33,10 +29,9 @@ from nri.engine.support.errors import (
 )
 from nri.errors import NriError, RequestError
 
-__all__ = ["LIMIT_BYTES", "LIMIT_VALUES", "ROWS", "Methods", "check_request", "snake", "status_of"]
-
 Code = grpc.StatusCode
 
+#: The table of statuses, as in `nri.cri.codes`, with rows for the engine's errors.
 ROWS = (
     codes.ROWS[0],
     Row(InvalidRequest, Code.INVALID_ARGUMENT),
@@ -45,65 +40,68 @@ ROWS = (
     Row(WrongState, Code.FAILED_PRECONDITION),
     Row(TooMany, Code.RESOURCE_EXHAUSTED),
     Row(MissingTool, Code.FAILED_PRECONDITION),
-    Row(CommandTimeout, Code.DEADLINE_EXCEEDED),  # the kubelet tells a probe that took too long by this code
+    Row(CommandTimeout, Code.DEADLINE_EXCEEDED),  # the kubelet recognizes the timeout of a probe by this code
     *codes.ROWS[1:],
 )
 
 
 def status_of(error: BaseException) -> tuple[grpc.StatusCode, str]:
-    """The code and the text that a client gets for an error. An error without a text gives its class."""
+    """The code and the text that a client receives for an error; without a text, the name of the error's class."""
     return codes.status_of(error, ROWS)
 
 
-#: Of a request: what plugins can be asked about, and more than a kubelet ever sends.
-LIMIT_BYTES = 4 << 20
-#: Values in it, counted with those of lists and maps: each takes far more memory here than its few bytes.
-LIMIT_VALUES = 1 << 17
+#: The longest request: it has to fit into the requests to plugins, and exceeds what a kubelet ever sends.
+MAX_REQUEST_BYTES = 4 << 20
+#: The most values of a request, counted with those of lists and maps: each takes far more memory than its few bytes.
+MAX_REQUEST_VALUES = 1 << 17
 
 
 def check_request(request: Message) -> None:
-    """Refuse a request by the field that cannot be. Raises RequestError."""
+    """Reject a request with an invalid field: text with a zero byte, or an unknown enum value. Raises RequestError.
+
+    The kernel takes a zero byte for the end of a path or argument, so a text with one would mean something else there.
+    """
     size = request.ByteSize()
-    if size > LIMIT_BYTES:
-        raise RequestError("the request", f"{size} bytes", f"is longer than {LIMIT_BYTES}")
-    waiting, count = [("", request)], 0
-    while waiting:
-        above, message = waiting.pop()
+    if size > MAX_REQUEST_BYTES:
+        raise RequestError("the request", f"{size} bytes", f"exceeds {MAX_REQUEST_BYTES} bytes")
+    pending, count = [("", request)], 0  # no recursion: messages may be nested deeply
+    while pending:
+        above, message = pending.pop()
         for field, value in message.ListFields():
-            for path, one in _values(f"{above}.{field.name}" if above else field.name, field, value):
+            for path, item in _values(f"{above}.{field.name}" if above else field.name, field, value):
                 count += 1
-                if count > LIMIT_VALUES:
-                    raise RequestError(path, count, f"a request has at most {LIMIT_VALUES} values")
-                if isinstance(one, Message):
-                    waiting.append((path, one))
-                elif isinstance(one, str):
-                    if "\0" in one:
-                        raise RequestError(path, one, "has a zero byte in it")
-                elif field.enum_type is not None and one not in field.enum_type.values_by_number:
-                    raise RequestError(path, one, "is not known")
+                if count > MAX_REQUEST_VALUES:
+                    raise RequestError(path, count, f"a request has at most {MAX_REQUEST_VALUES} values")
+                if isinstance(item, Message):
+                    pending.append((path, item))
+                elif isinstance(item, str):
+                    if "\0" in item:
+                        raise RequestError(path, item, "contains a zero byte")
+                elif field.enum_type is not None and item not in field.enum_type.values_by_number:
+                    raise RequestError(path, item, "is unknown")
 
 
 def _values(path: str, field: FieldDescriptor, value: Any) -> Iterator[tuple[str, Any]]:
-    """The values of a field, each with its path: of a list all, of a map keys and values."""
+    """Yield the values of a field with their paths: all of a list, keys and values of a map."""
     if not field.is_repeated:
         yield path, value
     elif field.message_type is not None and field.message_type.GetOptions().map_entry:
-        for key, one in value.items():
+        for key, item in value.items():
             yield path, key
-            yield f"{path}[{key}]", one
+            yield f"{path}[{key}]", item
     else:
-        for index, one in enumerate(value):
-            yield f"{path}[{index}]", one
+        for index, item in enumerate(value):
+            yield f"{path}[{index}]", item
 
 
-#: A deadline so far away is none: grpcio has no other way to say so.
+#: A longer deadline means that there is none, which grpcio cannot express otherwise.
 _ENDLESS_S = 10 * 365 * 86400.0
 
 log = logging.getLogger("nri.engine.server")
 
 
 class Methods:
-    """The methods of one service among groups.
+    """The methods of several objects, the groups, that answer the calls of one service.
 
     Attributes:
         service: the full name of the service.
@@ -115,18 +113,18 @@ class Methods:
         self.service: str = service.full_name
         self.handlers: Mapping[str, Any] = {}
         self.missing: list[str] = []
-        made = {}
+        handlers = {}
         for method in service.methods:
             answer = next(filter(None, (getattr(group, snake(method.name), None) for group in groups)), None)
             if answer is None:
                 self.missing.append(method.name)
             else:
-                made[method.name] = _handler(method, answer)
-        self.handlers = made
+                handlers[method.name] = _handler(method, answer)
+        self.handlers = handlers
 
 
 def snake(name: str) -> str:
-    """The name of the method that answers a call: ``CreateContainer`` is ``create_container``. Pure."""
+    """The name of the method that answers a call: ``create_container`` for ``CreateContainer``."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
@@ -170,7 +168,7 @@ def _abort(name: str, context: grpc.ServicerContext, error: Exception) -> NoRetu
     if isinstance(error, (NriError, OSError, NotImplementedError)):
         log.info("%s: %s: %s", name, code.name, text)
     else:
-        log.error("%s failed", name, exc_info=error)  # a fault of ours: whoever mends it needs the place
+        log.error("%s failed", name, exc_info=error)  # a fault of the engine, to be fixed with the trace
     context.abort(code, text)
     raise AssertionError("abort always raises")
 
@@ -182,12 +180,12 @@ class _Call:
         self._context = context
 
     def time_left(self) -> float | None:
-        left = self._context.time_remaining()
-        return None if left is None or left > _ENDLESS_S else float(left)
+        remaining_s = self._context.time_remaining()
+        return None if remaining_s is None or remaining_s > _ENDLESS_S else float(remaining_s)
 
     def metadata(self, key: str) -> bytes:
-        sent = self._context.invocation_metadata() or ()
-        return next((value for name, value in sent if name == key and isinstance(value, bytes)), b"")
+        metadata = self._context.invocation_metadata() or ()
+        return next((value for name, value in metadata if name == key and isinstance(value, bytes)), b"")
 
     def on_end(self, callback: Callable[[], None]) -> None:
         if not self._context.add_callback(callback):

@@ -1,7 +1,4 @@
-"""A threaded gRPC server for the CRI's two services.
-
-`nri.cri.server` decides who may connect. Every error goes through the table in `nri.engine.server.methods`.
-"""
+"""A threaded gRPC server for the CRI's two services."""
 
 from __future__ import annotations
 
@@ -26,43 +23,44 @@ from nri.engine.server.methods import Methods
 from nri.engine.support.errors import EngineError
 from nri.thread_pool import ThreadPool
 
-__all__ = ["Server", "cri_server"]
-
-#: Calls that run at a time: a node of 110 pods with a stop, a pull or a probe in each. Threads come when needed.
-CALLS = 256
-#: And of one connection; all may hold 240 of calls that do not only read. Clients that end none leave the rest.
-CALLS_OF_ONE = 224
+#: Calls at a time: a node of 110 pods with a stop, a pull or a probe in each. Threads are created on demand.
+MAX_CALLS = 256
+#: Calls of one connection at a time. All together may have 240 calls that do not only read, which leaves threads to
+#: reads, even if clients never end their calls.
+MAX_CALLS_PER_CONNECTION = 224
 _SERVICES = ("RuntimeService", "ImageService")
 
 log = logging.getLogger("nri.engine.server")
 
 
 class Server:
-    """The CRI at a unix socket, whose folder is made with mode 0700 if it is not there.
+    """The CRI at a unix socket, whose folder is created with mode 0700.
 
-    `groups` answer the calls, the first one that has a method for a call; `before_stop` is called when no more calls
-    are taken, and ends what would run on.
+    `groups` answer the calls, the first one with a method for a call. `before_stop` is called after the last call was
+    accepted, and ends calls that would run forever.
     """
 
     def __init__(self, path: Path, groups: Iterable[object], before_stop: Callable[[], None] | None = None) -> None:
         self.path = path
         self._groups = [*groups]
         self._before_stop = before_stop
-        self._pool = ThreadPool(CALLS, thread_name_prefix="cri")
+        self._pool = ThreadPool(MAX_CALLS, thread_name_prefix="cri")
         self._server: SocketServer | None = None
 
     def start(self) -> None:
-        """Listen and answer. Raises EngineError if the socket cannot be had."""
+        """Listen and answer. EngineError if the socket cannot be created."""
         path = str(self.path)
         try:
-            self._server = bind(path, self._pool, _handlers(self._groups), most_of_one=CALLS_OF_ONE)
+            self._server = bind(
+                path, self._pool, _handlers(self._groups), max_calls_per_connection=MAX_CALLS_PER_CONNECTION
+            )
         except (OSError, RuntimeError) as error:
             raise EngineError(f"cannot listen at {path}: {error}") from error
         self._server.start()
-        log.info("the CRI is served at %s", path)
+        log.info("CRI served at %s", path)
 
     def stop(self, grace_s: float = 2.0) -> None:
-        """Take no more calls, let those that run end for so many seconds, and remove the socket."""
+        """Accept no more calls, give running ones `grace_s` seconds to end, and remove the socket."""
         if self._server is None:
             return
         stopped = self._server.stop(grace_s)
@@ -74,18 +72,18 @@ class Server:
 
 
 def _handlers(groups: Sequence[object]) -> list[grpc.GenericRpcHandler]:
-    """The handlers of both services, with the methods of the groups."""
-    made = []
+    """The handlers of both services."""
+    handlers = []
     for name in _SERVICES:
         methods = Methods(pb.DESCRIPTOR.services_by_name[name], groups)
-        made.append(grpc.method_handlers_generic_handler(methods.service, methods.handlers))
+        handlers.append(grpc.method_handlers_generic_handler(methods.service, methods.handlers))
         if methods.missing:
             log.debug("%s answers Unimplemented to %s", methods.service, ", ".join(methods.missing))
-    return made
+    return handlers
 
 
 def cri_server(engine: Engine, streaming: Streaming) -> Server:
-    """The CRI of an engine, at the socket of its configuration; `streaming` gives addresses for exec and the like."""
+    """The CRI server of an engine, at the configured socket; `streaming` hands out addresses for exec and the like."""
     readings = Readings(engine.inventory, engine.running_containers, engine.images)
     groups = [
         RuntimeInfoCalls(_facts(engine)),
@@ -110,17 +108,17 @@ def _facts(engine: Engine) -> Facts:
 
     def conditions() -> list[pb.RuntimeCondition]:
         return [
-            pb.RuntimeCondition(type=each.kind, status=each.holds, reason=each.reason, message=each.message)
-            for each in engine.conditions
+            pb.RuntimeCondition(type=row.kind, status=row.holds, reason=row.reason, message=row.message)
+            for row in engine.conditions
         ]
 
     def handlers() -> Mapping[str, pb.RuntimeHandlerFeatures]:
-        made = {}
+        features = {}
         for name in config.runtimes:
             machine = engine.machinery.machine_of(name)
-            made[name] = pb.RuntimeHandlerFeatures(
+            features[name] = pb.RuntimeHandlerFeatures(
                 recursive_read_only_mounts=machine.recursive_read_only, user_namespaces=machine.idmapped_mounts
             )
-        return {"": made[config.default_runtime], **made}
+        return {"": features[config.default_runtime], **features}
 
     return Facts(conditions, handlers, config.cgroups.driver, lambda: {"config": dataclasses.asdict(config)})

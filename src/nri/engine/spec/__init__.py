@@ -1,10 +1,9 @@
-"""CRI configurations and an image's configuration become OCI specs: plain dicts, as config.json has them.
+"""Build OCI specs, plain dicts as in config.json, from the CRI's and an image's configuration.
 
-Rules: pure functions. The machine's abilities, the account of a user name, the device of a path: all of it comes in as
-values (`inputs`), found out by others. A value that cannot be used is a `nri.errors.RequestError` with field and value;
-what is left out for a good reason is in the result's notes. CDI devices are not resolved here but by `nri.oci`.
-Modules: `container` and `pod` put the parts together, which are `process`, `user`, `mounts`, `devices`,
-`capabilities`, `limits`, `namespaces`, `security`, `seccomp`, `sysctls` and `resources`.
+The functions have no side effects: features of the machine, accounts and devices are their inputs (`inputs`). An
+    invalid
+value is a `nri.errors.RequestError` with field and value; what is left out deliberately is in the result's notes. CDI
+devices are injected by `nri.oci`.
 """
 
 from nri.engine.spec.container import container_spec
@@ -15,7 +14,7 @@ from nri.engine.spec.process import stop_signal
 from nri.engine.spec.resources import container_resources
 from nri.engine.spec.security import localhost_profile
 from nri.engine.spec.sysctls import Sysctl, pod_sysctls
-from nri.engine.spec.user import WantedUser, find_account, parse_id, wanted_user
+from nri.engine.spec.user import RequestedUser, find_account, parse_id, requested_user
 
 __all__ = [
     "Account",
@@ -24,9 +23,9 @@ __all__ = [
     "Machine",
     "Options",
     "Pod",
+    "RequestedUser",
     "Result",
     "Sysctl",
-    "WantedUser",
     "check_path",
     "check_pod",
     "container_resources",
@@ -36,6 +35,6 @@ __all__ = [
     "parse_id",
     "pod_spec",
     "pod_sysctls",
+    "requested_user",
     "stop_signal",
-    "wanted_user",
 ]

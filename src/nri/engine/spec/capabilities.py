@@ -1,8 +1,7 @@
-"""Capabilities of a container's process: the default ones, added and dropped ones.
+"""Capabilities of a container's process: the default ones with additions and removals.
 
-Rules: names with or without CAP_, in any case, and ALL. ALL is settled first, then single ones are added, then
-dropped: adding NET_ADMIN and dropping ALL leaves NET_ADMIN alone, as in the field. ALL is all that the engine has.
-Inheritable ones are none, and ambient ones only where they are asked for.
+Names may lack CAP_, and have any case. ALL, which means all of the engine's, is applied first, then names are added,
+then dropped: adding NET_ADMIN and dropping ALL leaves only NET_ADMIN, as in other runtimes.
 """
 
 from __future__ import annotations
@@ -12,9 +11,7 @@ from collections.abc import Iterable, Sequence
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import RequestError
 
-__all__ = ["DEFAULT", "KNOWN", "capabilities", "sets"]
-
-#: In the kernel's order, so the place of each is its number (linux/capability.h, Linux 5.9).
+#: In the kernel's order, so that the index is the number (linux/capability.h, Linux 5.9).
 KNOWN = tuple(
     f"CAP_{name}"
     for name in (
@@ -26,7 +23,7 @@ KNOWN = tuple(
         "CHECKPOINT_RESTORE",
     )
 )  # fmt: skip
-#: The capabilities of a container that asks for nothing: the set that containers have had since the first Docker.
+#: The capabilities of a container that requests none: the traditional set since the first Docker.
 DEFAULT = tuple(
     f"CAP_{name}"
     for name in (
@@ -42,23 +39,23 @@ def capabilities(security: pb.LinuxContainerSecurityContext, available: Sequence
     """The ``process.capabilities`` of a container.
 
     Raises:
-        RequestError: a name is no capability, or one is asked for by name that the engine itself does not have.
+        RequestError: a name is not a capability, or the engine itself lacks a requested capability.
     """
     if security.privileged:
         return sets(available)
-    asked = security.capabilities
-    add = _names(asked.add_capabilities, "add_capabilities")
-    drop = _names(asked.drop_capabilities, "drop_capabilities")
-    ambient = _names(asked.add_ambient_capabilities, "add_ambient_capabilities")
+    requested = security.capabilities
+    add = _names(requested.add_capabilities, "add_capabilities")
+    drop = _names(requested.drop_capabilities, "drop_capabilities")
+    ambient = _names(requested.add_ambient_capabilities, "add_ambient_capabilities")
     chosen = {name for name in DEFAULT if name in available}
     if _ALL in add:
         chosen = set(available)
     if _ALL in drop:
         chosen = set()
-    for field, wanted in (("add_capabilities", add), ("add_ambient_capabilities", ambient)):
-        for name in wanted:
+    for field, names in (("add_capabilities", add), ("add_ambient_capabilities", ambient)):
+        for name in names:
             if name != _ALL and name not in available:
-                raise RequestError(f"{_FIELD}.{field}", name, "the engine itself does not have it")
+                raise RequestError(f"{_FIELD}.{field}", name, "is not among the engine's own capabilities")
     raised = {name for name in ambient if name != _ALL} | (set(available) if _ALL in ambient else set())
     chosen |= {name for name in add if name != _ALL} | raised
     chosen -= set(drop)
@@ -66,18 +63,18 @@ def capabilities(security: pb.LinuxContainerSecurityContext, available: Sequence
 
 
 def sets(chosen: Iterable[str], ambient: Sequence[str] = ()) -> dict[str, list[str]]:
-    """The capability sets of a process. An ambient one has to be inheritable too, else the kernel refuses it."""
-    held = list(chosen)
-    made = {"bounding": held, "effective": list(held), "permitted": list(held)}
-    return made | ({"inheritable": list(ambient), "ambient": list(ambient)} if ambient else {})
+    """The capability sets of a process. Ambient ones have to be inheritable, too; otherwise the kernel rejects them."""
+    names = list(chosen)
+    result = {"bounding": names, "effective": list(names), "permitted": list(names)}
+    return result | ({"inheritable": list(ambient), "ambient": list(ambient)} if ambient else {})
 
 
-def _names(given: Iterable[str], field: str) -> list[str]:
-    """The names as the kernel's header has them."""
-    made = []
-    for name in given:
+def _names(requested: Iterable[str], field: str) -> list[str]:
+    """The full names of capabilities."""
+    names = []
+    for name in requested:
         full = name.upper() if name.upper().startswith("CAP_") else f"CAP_{name.upper()}"
         if full != _ALL and full not in KNOWN:
-            raise RequestError(f"{_FIELD}.{field}", name, "is no capability")
-        made.append(full)
-    return made
+            raise RequestError(f"{_FIELD}.{field}", name, "is not a capability")
+        names.append(full)
+    return names

@@ -1,7 +1,4 @@
-"""A container's OCI spec, put together.
-
-`container_spec` reads from top to bottom: each part of the spec comes from one module of this room.
-"""
+"""A container's OCI spec, composed of the parts of the other modules."""
 
 from __future__ import annotations
 
@@ -19,32 +16,30 @@ from nri.engine.spec.user import user
 from nri.errors import RequestError
 from nri.text import plain
 
-__all__ = ["OCI_VERSION", "container_spec"]
-
-OCI_VERSION = "1.0.2"  # the newest that runc 1.1 and crun 1.8 take
+OCI_VERSION = "1.0.2"  # the newest version that runc 1.1 and crun 1.8 support
 
 
 def container_spec(pod: Pod, config: pb.ContainerConfig, image: ImageConfig, options: Options) -> Result:
     """The spec of a container, before plugins adjust it and CDI devices are added.
 
     Raises:
-        RequestError: the request cannot be fulfilled; says which field, which value, and why.
+        RequestError: the request is invalid or cannot be fulfilled; the error names field, value and reason.
     """
     context = config.linux.security_context
     notes: list[str] = []
     if context.privileged and not pod.config.linux.security_context.privileged:
-        raise RequestError("linux.security_context.privileged", "true", "its pod is not privileged")
+        raise RequestError("linux.security_context.privileged", "true", "requires a privileged pod")
     if config.HasField("windows"):
-        notes.append("windows: is left out: this is Linux")
+        notes.append("windows: is ignored on Linux")
     security.check_selinux(
         context.selinux_options, any(mount.selinux_relabel for mount in config.mounts), options.machine, notes
     )
-    found, propagation = mounts(config, pod, options)
+    mount_rows, propagation = mounts(config, pod, options)
     spec: dict[str, Any] = {
         "ociVersion": OCI_VERSION,
         "root": {"path": options.rootfs, "readonly": context.readonly_rootfs},
         "process": _process(pod, config, image, options, notes),
-        "mounts": found,
+        "mounts": mount_rows,
         "annotations": {**_annotations(pod, config), **options.annotations},
         "linux": _linux(pod, config, options, notes),
     }
@@ -54,9 +49,9 @@ def container_spec(pod: Pod, config: pb.ContainerConfig, image: ImageConfig, opt
 
 
 def _annotations(pod: Pod, config: pb.ContainerConfig) -> dict[str, str]:
-    """The spec's own annotations, under containerd's keys: plugins and runtimes look for those."""
+    """The spec's annotations, under containerd's keys, which plugins and runtimes expect."""
     metadata = pod.config.metadata
-    named = {
+    values = {
         "container-type": "container",
         "container-name": config.metadata.name,
         "image-name": config.image.user_specified_image or config.image.image,
@@ -65,14 +60,14 @@ def _annotations(pod: Pod, config: pb.ContainerConfig) -> dict[str, str]:
         "sandbox-namespace": metadata.namespace,
         "sandbox-uid": metadata.uid,
     }
-    return {f"io.kubernetes.cri.{key}": value for key, value in named.items()}
+    return {f"io.kubernetes.cri.{key}": value for key, value in values.items()}
 
 
 def _process(
     pod: Pod, config: pb.ContainerConfig, image: ImageConfig, options: Options, notes: list[str]
 ) -> dict[str, Any]:
     context = config.linux.security_context
-    made: dict[str, Any] = {
+    spec: dict[str, Any] = {
         "terminal": config.tty,
         "user": user(config, options.account),
         "args": process.args(config, image),
@@ -83,8 +78,8 @@ def _process(
         "oomScoreAdj": oom_score(config.linux.resources.oom_score_adj, options.machine, notes),
     }
     if profile := security.apparmor(context, options.machine, options.apparmor_default, notes):
-        made["apparmorProfile"] = profile
-    return made
+        spec["apparmorProfile"] = profile
+    return spec
 
 
 def _linux(pod: Pod, config: pb.ContainerConfig, options: Options, notes: list[str]) -> dict[str, Any]:
@@ -93,7 +88,7 @@ def _linux(pod: Pod, config: pb.ContainerConfig, options: Options, notes: list[s
     resources = {"devices": rules, **container_resources(config.linux.resources, options.machine, notes)}
     if options.pids_limit > 0:
         resources["pids"] = {"limit": options.pids_limit}
-    made: dict[str, Any] = {
+    spec: dict[str, Any] = {
         "namespaces": namespaces(config, pod, options),
         "cgroupsPath": cgroups_path(
             pod.config.linux.cgroup_parent, options.container_id, systemd=options.systemd_cgroup
@@ -103,7 +98,7 @@ def _linux(pod: Pod, config: pb.ContainerConfig, options: Options, notes: list[s
         **id_mappings(options_of(config, pod)),
         **security.paths(context),
     }
-    held = capabilities(context, options.machine.capabilities)["bounding"]
-    if profile := security.seccomp(context, options.machine, held, options.localhost_seccomp):
-        made["seccomp"] = profile
-    return made
+    bounding = capabilities(context, options.machine.capabilities)["bounding"]
+    if profile := security.seccomp(context, options.machine, bounding, options.localhost_seccomp):
+        spec["seccomp"] = profile
+    return spec

@@ -1,8 +1,7 @@
-"""The device nodes of a container, and what its device cgroup allows.
+"""The device nodes of a container, and the rules of its device cgroup.
 
-Rules: everything is forbidden, then the harmless devices are allowed, then those of the request. OCI runtimes make the
-harmless nodes by themselves; the rules are written out, because not all of them add these too. A privileged container
-has all devices of the host, and may use any.
+Everything is forbidden, then harmless and requested devices are allowed. OCI runtimes create the harmless nodes, but
+not all of them add their rules. A privileged container has all devices of the host, and may use any.
 """
 
 from __future__ import annotations
@@ -14,13 +13,11 @@ from nri.engine.spec.inputs import Device, Options
 from nri.engine.spec.limits import check_path
 from nri.errors import RequestError
 
-__all__ = ["devices"]
-
 _FORBID_ALL = {"allow": False, "access": "rwm"}
 _ALLOW_ALL = {"allow": True, "access": "rwm"}
-#: type, major, minor (None: all of them), access.
+#: Type, major, minor (None: all), access.
 _HARMLESS = (
-    ("c", None, None, "m"),  # making a node is no use of it
+    ("c", None, None, "m"),  # creating a node does not allow using it
     ("b", None, None, "m"),
     ("c", 1, 3, "rwm"),  # /dev/null
     ("c", 1, 5, "rwm"),  # /dev/zero
@@ -32,25 +29,25 @@ _HARMLESS = (
     ("c", 5, 2, "rwm"),  # /dev/ptmx
     ("c", 136, None, "rwm"),  # /dev/pts/*
 )
-#: Devices that runtimes make by themselves, or that must not be the host's.
-_OWN = ("/dev/pts", "/dev/shm", "/dev/mqueue", "/dev/console", "/dev/ptmx", "/dev/tty")  # noqa: S108
+#: Devices that runtimes create, or that must not be the host's.
+_RUNTIME_DEVICES = ("/dev/pts", "/dev/shm", "/dev/mqueue", "/dev/console", "/dev/ptmx", "/dev/tty")  # noqa: S108
 
 
 def devices(config: pb.ContainerConfig, options: Options) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The ``linux.devices`` and the ``linux.resources.devices`` of a container.
 
     Raises:
-        RequestError: a device that is not there, or permissions that are none.
+        RequestError: a device does not exist, or its permissions are invalid.
     """
     rules: list[dict[str, Any]] = [dict(_FORBID_ALL), *(_rule(*row) for row in _HARMLESS)]
     nodes: dict[str, dict[str, Any]] = {}
     privileged = config.linux.security_context.privileged
     if privileged:
-        every = (node for node in options.devices.get("/dev", ()) if not _is_own(node.path))
-        nodes = {node.path: _node(node, node.path) for node in every}
+        host_devices = (node for node in options.devices.get("/dev", ()) if not _is_runtime_device(node.path))
+        nodes = {node.path: _node(node, node.path) for node in host_devices}
     for index, device in enumerate(config.devices):
         access = _access(device.permissions, f"devices[{index}].permissions")
-        for node in _found(device, f"devices[{index}]", options):
+        for node in _host_devices(device, f"devices[{index}]", options):
             inside = device.container_path or device.host_path
             path = inside.rstrip("/") + node.path.removeprefix(device.host_path.rstrip("/"))
             nodes[path] = _node(node, path)
@@ -58,8 +55,8 @@ def devices(config: pb.ContainerConfig, options: Options) -> tuple[list[dict[str
     return list(nodes.values()), [dict(_ALLOW_ALL)] if privileged else rules
 
 
-def _found(device: pb.Device, field: str, options: Options) -> list[Device]:
-    """The nodes at a path of the host: one, or all of a folder."""
+def _host_devices(device: pb.Device, field: str, options: Options) -> list[Device]:
+    """The devices at a path of the host: one, or all in a folder."""
     for name in ("container_path", "host_path"):
         path = getattr(device, name)
         if not path.startswith("/") and (path or name == "host_path"):
@@ -67,19 +64,19 @@ def _found(device: pb.Device, field: str, options: Options) -> list[Device]:
         check_path(f"{field}.{name}", path)
     nodes = list(options.devices.get(device.host_path, ()))
     if not nodes:
-        raise RequestError(f"{field}.host_path", device.host_path, "there is no device")
+        raise RequestError(f"{field}.host_path", device.host_path, "is not a device, and has none below it")
     return nodes
 
 
 def _access(permissions: str, field: str) -> str:
-    """Any of r, w and m. Nothing said means all, as in the field."""
+    """A combination of r, w and m. An empty one means all, as in other runtimes."""
     if set(permissions) - set("rwm"):
-        raise RequestError(field, permissions, "permissions are r, w and m")
+        raise RequestError(field, permissions, "must be a combination of r, w and m")
     return permissions or "rwm"
 
 
-def _is_own(path: str) -> bool:
-    return path in _OWN or path.startswith(("/dev/pts/", "/dev/shm/", "/dev/mqueue/"))  # noqa: S108
+def _is_runtime_device(path: str) -> bool:
+    return path in _RUNTIME_DEVICES or path.startswith(("/dev/pts/", "/dev/shm/", "/dev/mqueue/"))  # noqa: S108
 
 
 def _node(device: Device, path: str) -> dict[str, Any]:
@@ -96,5 +93,5 @@ def _node(device: Device, path: str) -> dict[str, Any]:
 
 def _rule(kind: str, major: int | None, minor: int | None, access: str) -> dict[str, Any]:
     numbers = {"major": major, "minor": minor}
-    given = {name: number for name, number in numbers.items() if number is not None}
-    return {"allow": True, "type": kind, **given, "access": access}
+    known_numbers = {name: number for name, number in numbers.items() if number is not None}
+    return {"allow": True, "type": kind, **known_numbers, "access": access}

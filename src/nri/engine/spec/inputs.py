@@ -1,7 +1,4 @@
-"""The values that a spec is made of, besides the CRI's own messages, and the result.
-
-One job: say what the caller has to find out first, because the functions of this room look at nothing.
-"""
+"""The inputs of a spec, besides the CRI's messages, and the result. Callers have to gather them first."""
 
 from __future__ import annotations
 
@@ -12,14 +9,12 @@ from typing import Any, NamedTuple
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.spec.capabilities import KNOWN
 
-__all__ = ["Account", "Device", "ImageConfig", "Machine", "Options", "Pod", "Result", "Spec"]
-
 #: An OCI runtime spec, or a part of one.
 Spec = dict[str, Any]
 
 
 class Result(NamedTuple):
-    """A spec, and what of the request is not in it and why, as lines for people."""
+    """A spec, and lines for people about what of the request was left out, and why."""
 
     spec: Spec
     notes: tuple[str, ...]
@@ -27,7 +22,7 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ImageConfig:
-    """An image's settings for its process, named as in the OCI image's configuration. `user` is ``user[:group]``."""
+    """An image's settings for its process, named as in the OCI image specification. `user` is ``user[:group]``."""
 
     entrypoint: Sequence[str] = ()
     cmd: Sequence[str] = ()
@@ -39,10 +34,10 @@ class ImageConfig:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The user that a process runs as, looked up in the root file system.
+    """The user of a process, looked up in the root file system.
 
     Attributes:
-        groups: the groups that /etc/group has this user in, without the primary one.
+        groups: the user's groups in /etc/group, without the primary one.
     """
 
     uid: int = 0
@@ -65,21 +60,21 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The abilities of kernel, engine and OCI runtime. The defaults are those of a whole machine.
+    """The features of kernel, engine and OCI runtime. The defaults are those of a fully featured machine.
 
     Attributes:
-        architecture: as ``uname -m`` has it.
+        architecture: the architecture, as ``uname -m`` prints it.
         hostname: the node's name, for pods on the node's network.
-        cgroup_v2: the unified hierarchy alone; a hybrid one is v1.
-        hugetlb: the cgroups have the controller that limits huge pages.
-        swap_limit: the cgroups can limit swap.
-        capabilities: those that the engine itself may hand on.
-        oom_score_floor: the lowest OOM score that the engine may set: its own, if it has not CAP_SYS_RESOURCE.
-        seccomp: kernel and runtime filter system calls.
-        apparmor: AppArmor is on.
-        selinux: SELinux is on.
-        recursive_read_only: the runtime knows the mount option ``rro``.
-        idmapped_mounts: the runtime maps the ids of mounts.
+        cgroup_v2: whether there is only the unified hierarchy; a hybrid machine counts as v1.
+        hugetlb: whether cgroups can limit huge pages.
+        swap_limit: whether cgroups can limit swap.
+        capabilities: the capabilities that the engine itself has.
+        oom_score_floor: the lowest OOM score that the engine may set: its own, if it lacks CAP_SYS_RESOURCE.
+        seccomp: whether kernel and runtime filter system calls.
+        apparmor: whether AppArmor is enabled.
+        selinux: whether SELinux is enabled.
+        recursive_read_only: whether the runtime supports the mount option ``rro``.
+        idmapped_mounts: whether the runtime supports ID-mapped mounts.
     """
 
     architecture: str = "x86_64"
@@ -98,11 +93,11 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """The pod that a container goes into.
+    """The pod of a container.
 
     Attributes:
         namespaces: the paths of the pod's namespaces by their names in the OCI spec: network, ipc, uts, pid, user.
-        files: what every container of the pod has mounted: path in the container -> path on the host, as
+        files: the mounts of every container of the pod: path in the container, path on the host; for example
             ``/etc/hosts`` and ``/dev/shm``.
     """
 
@@ -114,24 +109,24 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The caller's findings for one container, and the settings of this engine.
+    """The caller's inputs for one container, and the engine's settings.
 
     Attributes:
-        container_id: its id.
-        rootfs: path of its root file system.
-        account: the numbers of `wanted_user` in that root file system.
-        machine: what the machine can do.
-        devices: the device nodes at and below each host path that the request names; for a privileged container all
-            of the host's under "/dev".
-        image_folders: the folder of each image that is mounted, by the mount's place in the request.
+        container_id: the container's id.
+        rootfs: the path of its root file system.
+        account: the ids of `requested_user` in that root file system.
+        machine: the features of the machine.
+        devices: the device nodes at and below each requested host path; for a privileged container all of the host's
+            under "/dev".
+        image_folders: the folder of each mounted image, by the index of the mount in the request.
         target_pid_namespace: the path of the process namespace of the container that `target_id` names.
-        localhost_seccomp: the profile that `localhost_profile` names, read and parsed.
-        propagation: how the mount under a host path spreads: ``rshared``, ``rslave`` or "" for private. Without it
-            nothing is checked.
-        systemd_cgroup: the OCI runtime asks systemd for cgroups.
+        localhost_seccomp: the parsed profile that `localhost_profile` names.
+        propagation: returns the propagation of the mount at a host path: ``rshared``, ``rslave`` or "" for private.
+            Without it propagation is not checked.
+        systemd_cgroup: whether the OCI runtime uses systemd for cgroups.
         pids_limit: the most processes of a container; 0 for no limit.
-        apparmor_default: the AppArmor profile of those that ask for the runtime's default; "" for none.
-        annotations: more for the spec's own annotations.
+        apparmor_default: the AppArmor profile for requests of the runtime's default; "" for none.
+        annotations: additional annotations of the spec.
     """
 
     container_id: str

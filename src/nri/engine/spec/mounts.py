@@ -1,8 +1,7 @@
-"""The mounts of a container: those that every one has, those of its pod, and those of the request.
+"""The mounts of a container: defaults, those of its pod, and those of the request.
 
-Rules: a mount of the request takes the place of one of ours with its destination. They are sorted by depth, so that one
-below another comes after it; mounts of equal depth keep the request's order. A mount that is to pass mounts on, or to
-take them in, needs a source that does.
+A requested mount replaces a default one with the same destination. Mounts are sorted by depth, so that none hides
+another; mounts of equal depth keep the request's order.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ from nri.engine.spec.inputs import Machine, Options, Pod
 from nri.engine.spec.limits import check_path
 from nri.errors import RequestError
 
-__all__ = ["mounts"]
-
 Mount = dict[str, Any]
 
 _PROPAGATION = {
@@ -25,9 +22,9 @@ _PROPAGATION = {
     pb.PROPAGATION_BIDIRECTIONAL: "rshared",
 }
 _SHM = "/dev/shm"  # noqa: S108
-#: The propagation that the source must have for it.
+#: The propagations that a mount's source may have for each propagation of the mount.
 _NEEDS = {"rprivate": None, "rslave": ("rshared", "rslave"), "rshared": ("rshared",)}
-#: Options that `mount_options` may ask for: those that a bind mount can have of its own and that no other field sets.
+#: The supported `mount_options`: those that bind mounts have, and that no other field sets.
 _OPTIONS = {
     "noexec", "nosuid", "nodev", "noatime", "nodiratime", "relatime", "strictatime", "nosymfollow", "exec", "suid",
     "dev",
@@ -38,21 +35,23 @@ def mounts(config: pb.ContainerConfig, pod: Pod, options: Options) -> tuple[list
     """The ``mounts`` of a container, and its ``linux.rootfsPropagation``.
 
     Raises:
-        RequestError: a mount cannot be made as it is asked for.
+        RequestError: a mount is invalid or not possible.
     """
     privileged = config.linux.security_context.privileged
     requested = [_requested_mount(index, mount, options) for index, mount in enumerate(config.mounts)]
-    others = {mount["destination"]: mount for mount in [*_default_mounts(privileged), *_pod_mounts(config, pod)]}
+    default_mounts = {
+        mount["destination"]: mount for mount in [*_default_mounts(privileged), *_pod_mounts(config, pod)]
+    }
     for mount in requested:
-        others.pop(mount["destination"], None)
+        default_mounts.pop(mount["destination"], None)
     propagation = ""
     for mount in requested:
-        # The root file system has to take part: bidirectional is more than host to container.
+        # The root file system needs the strongest propagation: bidirectional includes host to container.
         if "rshared" in mount["options"]:
             propagation = "rshared"
         elif "rslave" in mount["options"] and not propagation:
             propagation = "rslave"
-    return sorted([*others.values(), *requested], key=_depth), propagation
+    return sorted([*default_mounts.values(), *requested], key=_depth), propagation
 
 
 def _depth(mount: Mount) -> int:
@@ -61,7 +60,7 @@ def _depth(mount: Mount) -> int:
 
 
 def _default_mounts(privileged: bool) -> list[Mount]:
-    """The mounts that every container has: processes, devices, terminals, queues, the system, control groups."""
+    """The mounts of every container: /proc, /dev, terminals, message queues, /sys and cgroups."""
     safe = ["nosuid", "noexec", "nodev"]
     access = "rw" if privileged else "ro"
     return [
@@ -80,7 +79,7 @@ def _default_mounts(privileged: bool) -> list[Mount]:
 
 
 def _pod_mounts(config: pb.ContainerConfig, pod: Pod) -> list[Mount]:
-    """The mounts that the containers of a pod share: /etc/hosts and the like, and shared memory."""
+    """The mounts that the containers of a pod share: /etc/hosts and similar files, and shared memory."""
     files = "ro" if config.linux.security_context.readonly_rootfs else "rw"
     shm = ["nosuid", "noexec", "nodev", "rw"]
     return [
@@ -90,7 +89,7 @@ def _pod_mounts(config: pb.ContainerConfig, pod: Pod) -> list[Mount]:
 
 
 def _requested_mount(index: int, mount: pb.Mount, options: Options) -> Mount:
-    """One mount of the request."""
+    """A mount of the request."""
     field = f"mounts[{index}]"
     destination = _destination(mount, field)
     source = _source(index, mount, field, options)
@@ -114,22 +113,22 @@ def _destination(mount: pb.Mount, field: str) -> str:
     check_path(f"{field}.container_path", path)
     clean = posixpath.normpath(path).replace("//", "/")
     if clean == "/":
-        raise RequestError(f"{field}.container_path", path, "the root file system itself cannot be mounted over")
+        raise RequestError(f"{field}.container_path", path, "must not be the root of the container")
     return clean
 
 
 def _source(index: int, mount: pb.Mount, field: str, options: Options) -> str:
-    """The path on the host, also of an image, which is mounted for reading only."""
+    """The path on the host; that of an image is read-only."""
     if mount.HasField("image") and (mount.image.image or mount.image.image_ref):
         if mount.host_path:
-            raise RequestError(f"{field}.host_path", mount.host_path, "cannot be given beside an image")
+            raise RequestError(f"{field}.host_path", mount.host_path, "must not be given together with an image")
         if not mount.readonly:
-            raise RequestError(f"{field}.readonly", "false", "an image is mounted for reading only")
+            raise RequestError(f"{field}.readonly", "false", "must be set for an image, which is mounted read-only")
         if index not in options.image_folders:
-            raise RequestError(f"{field}.image", mount.image.image, "is not there: pull it first")
+            raise RequestError(f"{field}.image", mount.image.image, "is not on this node; pull it first")
         return options.image_folders[index]
     if mount.image_sub_path:
-        raise RequestError(f"{field}.image_sub_path", mount.image_sub_path, "needs an image beside it")
+        raise RequestError(f"{field}.image_sub_path", mount.image_sub_path, "requires an image")
     if not mount.host_path.startswith("/"):
         raise RequestError(f"{field}.host_path", mount.host_path, "must be an absolute path")
     check_path(f"{field}.host_path", mount.host_path)
@@ -137,25 +136,25 @@ def _source(index: int, mount: pb.Mount, field: str, options: Options) -> str:
 
 
 def _propagation(mount: pb.Mount, source: str, field: str, options: Options) -> str:
-    """The option that says how mounts below it spread."""
+    """The option for the mount's propagation."""
     requested = _PROPAGATION.get(mount.propagation)
     if requested is None:
-        raise RequestError(f"{field}.propagation", mount.propagation, "is not known")
+        raise RequestError(f"{field}.propagation", mount.propagation, "is unknown")
     needed = _NEEDS[requested]
     if needed and options.propagation is not None and options.propagation(source) not in needed:
         name = pb.MountPropagation.Name(mount.propagation)
-        raise RequestError(f"{field}.propagation", name, f"{source} is not on a mount that is {' or '.join(needed)}")
+        raise RequestError(f"{field}.propagation", name, f"{source} must be on a mount that is {' or '.join(needed)}")
     return requested
 
 
 def _access(mount: pb.Mount, propagation: str, field: str, machine: Machine) -> str:
-    """The option that says who may write: ``rw``, ``ro``, or ``rro`` with all mounts below."""
+    """The option for write access: ``rw``, ``ro``, or ``rro`` for all mounts below, too."""
     if not mount.recursive_read_only:
         return "ro" if mount.readonly else "rw"
     for problem, reason in (
-        (not mount.readonly, "needs readonly beside it"),
-        (propagation != "rprivate", "needs PROPAGATION_PRIVATE beside it"),
-        (not machine.recursive_read_only, "the OCI runtime cannot do it"),
+        (not mount.readonly, "requires readonly"),
+        (propagation != "rprivate", "requires PROPAGATION_PRIVATE"),
+        (not machine.recursive_read_only, "is not supported by the OCI runtime"),
     ):
         if problem:
             raise RequestError(f"{field}.recursive_read_only", "true", reason)
@@ -163,14 +162,16 @@ def _access(mount: pb.Mount, propagation: str, field: str, machine: Machine) -> 
 
 
 def _map_ids(oci_mount: Mount, mount: pb.Mount, field: str, machine: Machine) -> None:
-    """Have the files of a mount belong to other ids inside."""
+    """Map the owners of a mount's files."""
     if not machine.idmapped_mounts:
-        raise RequestError(f"{field}.uidMappings", len(mount.uidMappings), "the OCI runtime cannot map ids of mounts")
+        raise RequestError(
+            f"{field}.uidMappings", len(mount.uidMappings), "ID-mapped mounts are not supported by the OCI runtime"
+        )
     for key, mappings in (("uidMappings", mount.uidMappings), ("gidMappings", mount.gidMappings)):
         if not mappings:
-            raise RequestError(f"{field}.{key}", "", "both have to be there")
+            raise RequestError(f"{field}.{key}", "", "both uidMappings and gidMappings are required")
         oci_mount[key] = [
-            {"containerID": one.container_id, "hostID": one.host_id, "size": one.length} for one in mappings
+            {"containerID": row.container_id, "hostID": row.host_id, "size": row.length} for row in mappings
         ]
 
 

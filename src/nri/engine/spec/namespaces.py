@@ -1,8 +1,7 @@
-"""The namespaces of a container: which it joins, which it gets for itself, which it shares with the node.
+"""The namespaces of a container: joined ones, new ones, and those shared with the node.
 
-A table of modes: POD joins the pod's, CONTAINER makes a new one, NODE is the host's (no entry in the spec), TARGET
-joins another container's. A container that says nothing is as its pod. The host name belongs to the network: a pod on
-the node's network has the node's name.
+The mode POD joins the pod's, CONTAINER creates a new one, NODE uses the host's (without an entry in the spec), TARGET
+joins another container's. The host name belongs to the network: a pod on the node's network has the node's name.
 """
 
 from __future__ import annotations
@@ -11,11 +10,9 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.spec.inputs import Machine, Options, Pod
 from nri.errors import RequestError
 
-__all__ = ["FIELD", "id_mappings", "namespaces", "of_pod", "options_of", "uses_user_namespace"]
-
 FIELD = "linux.security_context.namespace_options"
-_MOST_IDS = 2**32 - 1  # the last is none
-#: Field of the CRI's message, the spec's type, and the modes that there are for a container.
+_MAX_IDS = 2**32 - 1  # the last number means "no id"
+#: Field of the CRI's message, the spec's type, and the allowed modes for a container.
 _KINDS = (
     ("network", "network", (pb.POD, pb.NODE)),
     ("ipc", "ipc", (pb.POD, pb.NODE)),
@@ -27,104 +24,110 @@ def namespaces(config: pb.ContainerConfig, pod: Pod, options: Options) -> list[d
     """The ``linux.namespaces`` of a container.
 
     Raises:
-        RequestError: a mode that there is not, or a namespace that the pod does not have.
+        RequestError: the mode is not allowed, or the pod has no such namespace.
     """
-    asked = options_of(config, pod)
-    made: list[dict[str, str]] = []
+    requested = options_of(config, pod)
+    rows: list[dict[str, str]] = []
     for field, kind, modes in _KINDS:
-        mode = getattr(asked, field)
+        mode = getattr(requested, field)
         if mode not in modes:
-            raise RequestError(f"{FIELD}.{field}", _mode_name(mode), f"a container's {field} namespace is none of that")
+            raise RequestError(
+                f"{FIELD}.{field}", _mode_name(mode), f"is not a mode of a container's {field} namespace"
+            )
         if mode == pb.POD:
-            made.append({"type": kind, "path": _of_pod(pod, kind, f"{FIELD}.{field}")})
+            rows.append({"type": kind, "path": _pod_namespace(pod, kind, f"{FIELD}.{field}")})
         elif mode == pb.CONTAINER:
-            made.append({"type": kind})
+            rows.append({"type": kind})
         elif mode == pb.TARGET:
-            made.append({"type": kind, "path": _target(asked, options)})
-    if asked.network == pb.POD and "uts" in pod.namespaces:
-        made.append({"type": "uts", "path": pod.namespaces["uts"]})
-    made.append({"type": "mount"})
+            rows.append({"type": kind, "path": _target(requested, options)})
+    if requested.network == pb.POD and "uts" in pod.namespaces:
+        rows.append({"type": "uts", "path": pod.namespaces["uts"]})
+    rows.append({"type": "mount"})
     if _has_own_cgroups(config.linux.security_context.privileged, options.machine):
-        made.append({"type": "cgroup"})
-    if uses_user_namespace(asked):
-        made.append({"type": "user", "path": _of_pod(pod, "user", f"{FIELD}.userns_options.mode")})
-    return made
+        rows.append({"type": "cgroup"})
+    if uses_user_namespace(requested):
+        rows.append({"type": "user", "path": _pod_namespace(pod, "user", f"{FIELD}.userns_options.mode")})
+    return rows
 
 
 def options_of(config: pb.ContainerConfig, pod: Pod) -> pb.NamespaceOption:
-    """The namespace options that a container asks for; its pod's, if it asks for nothing."""
+    """The namespace options of a container, or its pod's if it has none."""
     security = config.linux.security_context
     if security.HasField("namespace_options"):
         return security.namespace_options
     return pod.config.linux.security_context.namespace_options
 
 
-def of_pod(config: pb.PodSandboxConfig, machine: Machine) -> list[dict[str, str]]:
-    """The ``linux.namespaces`` of what holds a pod: all that its containers are going to share is new."""
+def pod_namespaces(config: pb.PodSandboxConfig, machine: Machine) -> list[dict[str, str]]:
+    """The ``linux.namespaces`` of a pause process: everything that its containers share is new."""
     security = config.linux.security_context
-    asked = security.namespace_options
-    made = []
+    requested = security.namespace_options
+    rows = []
     for field, kind, _ in _KINDS:
-        mode = getattr(asked, field)
+        mode = getattr(requested, field)
         if mode == pb.TARGET:
-            raise RequestError(f"{FIELD}.{field}", _mode_name(mode), "is a mode for containers")
+            raise RequestError(f"{FIELD}.{field}", _mode_name(mode), "is only allowed for containers")
         if mode != pb.NODE:
-            made.append({"type": kind})
-    if asked.network != pb.NODE:
-        made.append({"type": "uts"})
-    made.append({"type": "mount"})
+            rows.append({"type": kind})
+    if requested.network != pb.NODE:
+        rows.append({"type": "uts"})
+    rows.append({"type": "mount"})
     if _has_own_cgroups(security.privileged, machine):
-        made.append({"type": "cgroup"})
-    if uses_user_namespace(asked):
-        made.append({"type": "user"})
-    return made
+        rows.append({"type": "cgroup"})
+    if uses_user_namespace(requested):
+        rows.append({"type": "user"})
+    return rows
 
 
-def uses_user_namespace(asked: pb.NamespaceOption) -> bool:
-    """Whether ids are mapped. RequestError: a mode other than POD and NODE."""
-    if not asked.HasField("userns_options"):
+def uses_user_namespace(options: pb.NamespaceOption) -> bool:
+    """Whether IDs are mapped. RequestError for a mode other than POD and NODE."""
+    if not options.HasField("userns_options"):
         return False
-    mode = asked.userns_options.mode
+    mode = options.userns_options.mode
     if mode not in (pb.POD, pb.NODE):
-        raise RequestError(f"{FIELD}.userns_options.mode", _mode_name(mode), "is POD or NODE")
+        raise RequestError(f"{FIELD}.userns_options.mode", _mode_name(mode), "must be POD or NODE")
     return mode == pb.POD
 
 
-def id_mappings(asked: pb.NamespaceOption) -> dict[str, list[dict[str, int]]]:
-    """The ``linux.uidMappings`` and ``linux.gidMappings``; nothing without a user namespace.
+def id_mappings(options: pb.NamespaceOption) -> dict[str, list[dict[str, int]]]:
+    """The ``linux.uidMappings`` and ``linux.gidMappings``; empty without a user namespace.
 
     Raises:
-        RequestError: there is not exactly one row for users and one for groups, or it maps nothing.
+        RequestError: there is not exactly one mapping of users and one of groups, or it is empty.
     """
-    if not uses_user_namespace(asked):
+    if not uses_user_namespace(options):
         return {}
-    made = {}
+    mappings = {}
     for key, field in (("uidMappings", "uids"), ("gidMappings", "gids")):
-        rows = getattr(asked.userns_options, field)
+        rows = getattr(options.userns_options, field)
         if len(rows) != 1 or not rows[0].length:
-            raise RequestError(f"{FIELD}.userns_options.{field}", len(rows), "needs one row that maps something")
+            raise RequestError(
+                f"{FIELD}.userns_options.{field}", len(rows), "must be exactly one mapping that is not empty"
+            )
         if rows[0].container_id:
-            raise RequestError(f"{FIELD}.userns_options.{field}", rows[0].container_id, "has to begin with id 0")
-        if rows[0].host_id + rows[0].length > _MOST_IDS:
-            raise RequestError(f"{FIELD}.userns_options.{field}", rows[0].length, f"there are {_MOST_IDS} ids")
-        made[key] = [{"containerID": row.container_id, "hostID": row.host_id, "size": row.length} for row in rows]
-    return made
+            raise RequestError(f"{FIELD}.userns_options.{field}", rows[0].container_id, "must start at id 0")
+        if rows[0].host_id + rows[0].length > _MAX_IDS:
+            raise RequestError(
+                f"{FIELD}.userns_options.{field}", rows[0].length, f"exceeds the {_MAX_IDS} existing IDs"
+            )
+        mappings[key] = [{"containerID": row.container_id, "hostID": row.host_id, "size": row.length} for row in rows]
+    return mappings
 
 
-def _of_pod(pod: Pod, kind: str, field: str) -> str:
+def _pod_namespace(pod: Pod, kind: str, field: str) -> str:
     if kind not in pod.namespaces:
-        raise RequestError(field, "POD", f"pod {pod.id} has no {kind} namespace of its own")
+        raise RequestError(field, "POD", f"pod {pod.id} has no separate {kind} namespace")
     return pod.namespaces[kind]
 
 
-def _target(asked: pb.NamespaceOption, options: Options) -> str:
-    if not asked.target_id or not options.target_pid_namespace:
-        raise RequestError(f"{FIELD}.target_id", asked.target_id, "there is no such container that runs in this pod")
+def _target(requested: pb.NamespaceOption, options: Options) -> str:
+    if not requested.target_id or not options.target_pid_namespace:
+        raise RequestError(f"{FIELD}.target_id", requested.target_id, "no running container of this pod has this id")
     return options.target_pid_namespace
 
 
 def _has_own_cgroups(privileged: bool, machine: Machine) -> bool:
-    """Whether a cgroup namespace is made: on v1 it would show one controller; a privileged container has the host's."""
+    """Whether to create a cgroup namespace: not on v1, where it shows one controller, nor for privileged containers."""
     return machine.cgroup_v2 and not privileged
 
 

@@ -1,8 +1,4 @@
-"""The OCI spec of a pod's pause container.
-
-Rules: as little as possible. It has no capabilities, a read-only root file system, no devices of its own, and the
-pod's user.
-"""
+"""The OCI spec of a pod's pause process, with as few rights as possible."""
 
 from __future__ import annotations
 
@@ -21,11 +17,9 @@ from nri.engine.spec.user import checked_id, supplemental_groups
 from nri.errors import RequestError
 from nri.text import plain
 
-__all__ = ["OOM_SCORE", "pod_spec"]
-
-#: Of what holds a pod: nearly never the one to be killed, as the kubelet's own rule has it.
+#: The OOM score of a pause process, as set by the kubelet, so that it is nearly never killed.
 OOM_SCORE = -998
-_SHARES = 2  # the least there is
+_SHARES = 2  # the minimum
 _MASKED = (
     "/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
     "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
@@ -34,15 +28,15 @@ _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-tr
 
 
 def pod_spec(pod_id: str, config: pb.PodSandboxConfig, args: Sequence[str], options: Options) -> Result:
-    """The spec of the process that holds a pod's namespaces. `options.container_id` is what its cgroup is called.
+    """The spec of a pause process. `options.container_id` names its cgroup.
 
     Raises:
-        RequestError: the request cannot be fulfilled; says which field, which value, and why.
+        RequestError: the request is invalid or cannot be fulfilled; the error names field, value and reason.
     """
     context = config.linux.security_context
     notes: list[str] = []
     if config.HasField("windows"):
-        notes.append("windows: is left out: this is Linux")
+        notes.append("windows: is ignored on Linux")
     security.check_selinux(context.selinux_options, False, options.machine, notes)
     spec: dict[str, Any] = {
         "ociVersion": OCI_VERSION,
@@ -72,7 +66,7 @@ def _process(config: pb.PodSandboxConfig, args: Sequence[str], options: Options,
     context = config.linux.security_context
     if context.HasField("run_as_group") and not context.HasField("run_as_user"):
         value = context.run_as_group.value
-        raise RequestError("linux.security_context.run_as_group", value, "needs run_as_user beside it")
+        raise RequestError("linux.security_context.run_as_group", value, "requires run_as_user")
     gid = checked_id(context.run_as_group.value, "run_as_group")
     nothing: list[str] = []
     return {
@@ -87,7 +81,7 @@ def _process(config: pb.PodSandboxConfig, args: Sequence[str], options: Options,
         "cwd": "/",
         "capabilities": {"bounding": nothing, "effective": nothing, "permitted": nothing},
         "noNewPrivileges": True,
-        # That it cannot be so low on some machines is no news for the author of a pod.
+        # Raised here, because a note about it would not help the author of a pod.
         "oomScoreAdj": oom_score(max(OOM_SCORE, options.machine.oom_score_floor), options.machine, notes),
     }
 
@@ -96,10 +90,10 @@ def _linux(config: pb.PodSandboxConfig, options: Options) -> dict[str, Any]:
     _, rules = devices(pb.ContainerConfig(), options)
     parent = config.linux.cgroup_parent
     return {
-        "namespaces": namespaces.of_pod(config, options.machine),
+        "namespaces": namespaces.pod_namespaces(config, options.machine),
         "cgroupsPath": cgroups_path(parent, options.container_id, systemd=options.systemd_cgroup),
         "resources": {"devices": rules, "cpu": {"shares": _SHARES}},
-        "sysctl": {each.name: each.value for each in pod_sysctls(config)},
+        "sysctl": {sysctl.name: sysctl.value for sysctl in pod_sysctls(config)},
         "maskedPaths": list(_MASKED),
         "readonlyPaths": list(_READ_ONLY),
         **namespaces.id_mappings(config.linux.security_context.namespace_options),
@@ -108,7 +102,7 @@ def _linux(config: pb.PodSandboxConfig, options: Options) -> dict[str, Any]:
 
 def _annotations(pod_id: str, config: pb.PodSandboxConfig) -> dict[str, str]:
     metadata = config.metadata
-    named = {
+    values = {
         "container-type": "sandbox",
         "sandbox-id": pod_id,
         "sandbox-name": metadata.name,
@@ -116,4 +110,4 @@ def _annotations(pod_id: str, config: pb.PodSandboxConfig) -> dict[str, str]:
         "sandbox-uid": metadata.uid,
         "sandbox-log-directory": config.log_directory,
     }
-    return {f"io.kubernetes.cri.{key}": value for key, value in named.items()}
+    return {f"io.kubernetes.cri.{key}": value for key, value in values.items()}

@@ -1,24 +1,20 @@
-"""The seccomp profile of containers that ask for the runtime's default.
+"""The default seccomp profile of containers.
 
-A call is allowed, or refused by name with EPERM, or unknown: that gets ENOSYS, so that programs that try a newer call
-first fall back to the older one. Calls that a capability makes useful are allowed with it. Three calls depend on their
-arguments: `clone` must not make namespaces, `socket` must not reach the hypervisor, `personality` must not undo the
-protection of memory. `clone3` hides its flags in memory, where no filter sees them: it gets ENOSYS, and C libraries use
-`clone`.
+A system call is allowed, rejected with EPERM, or unknown, which means ENOSYS, so that programs fall back to an older
+call. Three calls depend on their arguments: `clone` must not create namespaces, `socket` must not reach the hypervisor,
+`personality` must not disable memory protection. `clone3` passes its flags in memory, where no filter sees them, so it
+gets ENOSYS, and C libraries use `clone`.
 
-The calls are our own choice, made from the manual pages. In `ALLOWED` is what a program does to itself, its files, its
-sockets and its children. In `BY_CAPABILITY` is what is of use only with that capability, so a container that lacks it
-does not need the call. In `REFUSED` is what no ordinary container needs and what has been a way out of containers
-before: keys are not namespaced, io_uring and userfaultfd keep handing attackers of the kernel what they need. A name
-that an architecture does not have does no harm: OCI runtimes pass it over.
+The lists were made from the manual pages. `ALLOWED` has calls about a program itself, its files, sockets and children;
+`BY_CAPABILITY` has calls that are only useful with a capability; `REFUSED` has calls that ordinary containers do not
+need, and that attackers have used to escape: keys have no namespaces, io_uring and userfaultfd have had many exploits.
+OCI runtimes ignore names that an architecture lacks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Any
-
-__all__ = ["ALLOWED", "BY_CAPABILITY", "REFUSED", "default_profile"]
 
 ALLOWED: dict[str, str] = {
     "files": """
@@ -66,7 +62,7 @@ ALLOWED: dict[str, str] = {
         getresuid32 getuid getuid32 setfsgid setfsgid32 setfsuid setfsuid32 setgid setgid32 setgroups setgroups32
         setregid setregid32 setresgid setresgid32 setresuid setresuid32 setreuid setreuid32 setuid setuid32
     """,
-    # The kernel refuses calls that set the node's clock without CAP_SYS_TIME; these can also read it.
+    # The kernel rejects setting the node's clock without CAP_SYS_TIME; these calls can also read it.
     "time": """
         adjtimex alarm clock_adjtime clock_adjtime64 clock_getres clock_getres_time64 clock_gettime clock_gettime64
         clock_nanosleep clock_nanosleep_time64 getitimer gettimeofday nanosleep setitimer time timer_create timer_delete
@@ -114,9 +110,9 @@ _EPERM, _ENOSYS = 1, 38
 #: All CLONE_NEW flags: mount, cgroup, UTS, IPC, user, process and network namespaces.
 _NEW_NAMESPACES = 0x7E020000
 _AF_VSOCK = 40
-#: Linux; Linux with 32 bits; both as they named themselves before 3.0; and the question which one it is.
+#: Linux; 32-bit Linux; both with the version number of before 3.0; and the query of the current value.
 _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
-#: The machine's architecture as uname has it, and those that its kernel runs programs of.
+#: The machine's architecture as in uname, and those whose programs its kernel runs.
 _ARCHITECTURES = {
     "x86_64": ("X86_64", "X86", "X32"),
     "aarch64": ("AARCH64", "ARM"),
@@ -131,7 +127,7 @@ _ARCHITECTURES = {
 def default_profile(architecture: str, capabilities: Collection[str]) -> dict[str, Any]:
     """The ``linux.seccomp`` of a container with these capabilities.
 
-    An architecture that is not in the table gets the profile without a list: the runtime then takes its own.
+    For an unknown architecture the profile has no list of architectures, and the runtime uses its own.
     """
     allowed = {name for names in ALLOWED.values() for name in names.split()}
     gated = {name for names in BY_CAPABILITY.values() for name in names.split()}
@@ -149,18 +145,18 @@ def default_profile(architecture: str, capabilities: Collection[str]) -> dict[st
     rules += [_allow("personality", 0, value, "SCMP_CMP_EQ") for value in _PERSONALITIES]
     refused = sorted((gated | set(REFUSED.split())) - allowed)
     rules.append({"names": refused, "action": "SCMP_ACT_ERRNO", "errnoRet": _EPERM})
-    made: dict[str, Any] = {
+    profile: dict[str, Any] = {
         "defaultAction": "SCMP_ACT_ERRNO",
         "defaultErrnoRet": _ENOSYS,
         "syscalls": rules,
     }
     if architecture in _ARCHITECTURES:
-        made["architectures"] = [f"SCMP_ARCH_{name}" for name in _ARCHITECTURES[architecture]]
-    return made
+        profile["architectures"] = [f"SCMP_ARCH_{name}" for name in _ARCHITECTURES[architecture]]
+    return profile
 
 
 def _allow(name: str, index: int, value: int, comparison: str) -> dict[str, Any]:
-    """A rule for one argument. Of a masked comparison the value is the mask, and 0 what has to be left of it."""
+    """A rule for one argument. In a masked comparison the value is the mask, and the masked bits have to be 0."""
     argument = {"index": index, "value": value, "op": comparison}
     if comparison == "SCMP_CMP_MASKED_EQ":
         argument["valueTwo"] = 0

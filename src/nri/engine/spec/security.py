@@ -1,8 +1,7 @@
 """The confinement of a container: seccomp, AppArmor, SELinux, masked and read-only paths.
 
-Rules: a privileged container is not confined by any of them. The deprecated text fields count where the newer ones are
-absent. A profile that was asked for and cannot be had is an error, and the runtime's default of something that this
-machine does not have is a note. SELinux labels are not managed: asked for on a machine with SELinux they are an error.
+A privileged container is not confined. Deprecated text fields count if the newer fields are absent. A requested profile
+that is not available is an error; a missing default is only a note. SELinux labels are not supported.
 """
 
 from __future__ import annotations
@@ -16,9 +15,7 @@ from nri.engine.spec.limits import check_path
 from nri.engine.spec.seccomp import default_profile
 from nri.errors import RequestError
 
-__all__ = ["Security", "apparmor", "check_selinux", "localhost_profile", "paths", "seccomp"]
-
-#: Containers and sandboxes have the same fields here.
+#: Containers and sandboxes have the same fields for this.
 Security = pb.LinuxContainerSecurityContext | pb.LinuxSandboxSecurityContext
 _FIELD = "linux.security_context"
 _DEFAULT, _UNCONFINED, _LOCALHOST = (
@@ -30,10 +27,10 @@ _TEXTS = {"runtime/default": _DEFAULT, "docker/default": _DEFAULT, "unconfined":
 
 
 def localhost_profile(security: Security) -> str:
-    """The path of the seccomp profile on this host that is asked for, to be read and parsed; "" for none."""
+    """The host's path of the requested seccomp profile; "" if none is requested."""
     if security.privileged:
         return ""
-    kind, ref = _wanted_seccomp(security)
+    kind, ref = _requested_seccomp(security)
     if kind != _LOCALHOST:
         return ""
     if not ref.startswith("/"):
@@ -45,47 +42,47 @@ def localhost_profile(security: Security) -> str:
 def seccomp(
     security: Security, machine: Machine, capabilities: Collection[str], localhost: Mapping[str, Any] | None
 ) -> dict[str, Any] | None:
-    """The ``linux.seccomp``, or None for no filter: unconfined, privileged, or nothing said.
+    """The ``linux.seccomp``, or None for no filter: unconfined, privileged, or not requested.
 
     Raises:
-        RequestError: the machine does not filter system calls, or the profile of the host is none.
+        RequestError: the machine does not filter system calls, or the host's profile is invalid.
     """
-    kind, ref = _wanted_seccomp(security)
+    kind, ref = _requested_seccomp(security)
     if security.privileged or kind == _UNCONFINED:
         return None
     if kind not in (_DEFAULT, _LOCALHOST):
-        raise RequestError(f"{_FIELD}.seccomp.profile_type", kind, "is not known")
+        raise RequestError(f"{_FIELD}.seccomp.profile_type", kind, "is unknown")
     if not machine.seccomp:
         name = "RuntimeDefault" if kind == _DEFAULT else "Localhost"
         raise RequestError(f"{_FIELD}.seccomp.profile_type", name, "this machine does not filter system calls")
     if kind == _DEFAULT:
         return default_profile(machine.architecture, capabilities)
     if localhost is None or not isinstance(localhost.get("defaultAction"), str):
-        raise RequestError(f"{_FIELD}.seccomp.localhost_ref", ref, "is no seccomp profile: it has no defaultAction")
+        raise RequestError(f"{_FIELD}.seccomp.localhost_ref", ref, "is not a seccomp profile: defaultAction is missing")
     return dict(localhost)
 
 
-def _wanted_seccomp(security: Security) -> tuple[int, str]:
+def _requested_seccomp(security: Security) -> tuple[int, str]:
     if security.HasField("seccomp"):
         return security.seccomp.profile_type, security.seccomp.localhost_ref
-    return _of_text(security.seccomp_profile_path, "seccomp_profile_path")
+    return _parse_profile(security.seccomp_profile_path, "seccomp_profile_path")
 
 
-def _of_text(text: str, field: str) -> tuple[int, str]:
-    """A profile as the deprecated fields name it: ``runtime/default``, ``unconfined``, ``localhost/NAME``."""
+def _parse_profile(text: str, field: str) -> tuple[int, str]:
+    """Parse the deprecated text of a profile: ``runtime/default``, ``unconfined``, ``localhost/NAME``."""
     if text in _TEXTS:
         return _TEXTS[text], ""
     if text.startswith("localhost/"):
         return _LOCALHOST, text.removeprefix("localhost/")
-    raise RequestError(f"{_FIELD}.{field}", text, "is none of runtime/default, unconfined and localhost/NAME")
+    raise RequestError(f"{_FIELD}.{field}", text, "must be runtime/default, unconfined or localhost/NAME")
 
 
 def apparmor(security: pb.LinuxContainerSecurityContext, machine: Machine, default: str, notes: list[str]) -> str:
-    """The ``process.apparmorProfile``; "" for none. RequestError: one of the host on a machine without AppArmor."""
+    """The ``process.apparmorProfile``; "" for none. RequestError for a host's profile on a machine without AppArmor."""
     if security.HasField("apparmor"):
         kind, ref = int(security.apparmor.profile_type), security.apparmor.localhost_ref
     else:
-        kind, ref = _of_text(security.apparmor_profile, "apparmor_profile")
+        kind, ref = _parse_profile(security.apparmor_profile, "apparmor_profile")
     if security.privileged or kind == _UNCONFINED:
         return ""
     if kind == _LOCALHOST:
@@ -93,40 +90,40 @@ def apparmor(security: pb.LinuxContainerSecurityContext, machine: Machine, defau
             raise RequestError(f"{_FIELD}.apparmor.localhost_ref", ref, "this machine has no AppArmor")
         return ref
     if kind != _DEFAULT:
-        raise RequestError(f"{_FIELD}.apparmor.profile_type", kind, "is not known")
+        raise RequestError(f"{_FIELD}.apparmor.profile_type", kind, "is unknown")
     if not machine.apparmor:
-        notes.append(f"{_FIELD}.apparmor: RuntimeDefault is left out: this machine has no AppArmor")
+        notes.append(f"{_FIELD}.apparmor: RuntimeDefault is ignored: this machine has no AppArmor")
     elif not default:
-        notes.append(f"{_FIELD}.apparmor: RuntimeDefault is left out: the engine is set to no profile of its own")
+        notes.append(f"{_FIELD}.apparmor: RuntimeDefault is ignored: no default profile is configured")
     return default if machine.apparmor else ""
 
 
 def check_selinux(options: pb.SELinuxOption, relabel: bool, machine: Machine, notes: list[str]) -> None:
-    """Refuse labels where they would count, and note them where they do not. RequestError: SELinux is on."""
+    """RequestError for SELinux labels on a machine with SELinux; a note without it."""
     label = ":".join(part for part in (options.user, options.role, options.type, options.level) if part)
     if label and machine.selinux:
         raise RequestError(f"{_FIELD}.selinux_options", label, "SELinux labels are not supported by this engine")
     if label:
-        notes.append(f"{_FIELD}.selinux_options: {label} is left out: this machine has no SELinux")
+        notes.append(f"{_FIELD}.selinux_options: {label} is ignored: this machine has no SELinux")
     if relabel and machine.selinux:
-        notes.append("mounts: selinux_relabel is left out: SELinux labels are not supported by this engine")
+        notes.append("mounts: selinux_relabel is ignored: SELinux labels are not supported by this engine")
 
 
 def paths(security: pb.LinuxContainerSecurityContext) -> dict[str, list[str]]:
-    """The ``linux.maskedPaths`` and ``linux.readonlyPaths``: those of the request, and no others.
+    """The requested ``linux.maskedPaths`` and ``linux.readonlyPaths``.
 
-    The kubelet sends the usual ones, or none where a pod asks for an unmasked /proc.
+    The kubelet sends the usual ones, or none if a pod requests an unmasked /proc.
 
     Raises:
         RequestError: a path is not absolute.
     """
     if security.privileged:
         return {}
-    made: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for field, key in (("masked_paths", "maskedPaths"), ("readonly_paths", "readonlyPaths")):
         for index, path in enumerate(getattr(security, field)):
             if not path.startswith("/"):
                 raise RequestError(f"{_FIELD}.{field}[{index}]", path, "must be an absolute path")
             check_path(f"{_FIELD}.{field}[{index}]", path)
-            made.setdefault(key, []).append(path)
-    return made
+            result.setdefault(key, []).append(path)
+    return result

@@ -1,7 +1,4 @@
-"""Pods and containers as they are on disk, so that a restarted engine knows what it has.
-
-Rules: owns its folder and nothing else; knows no process, mount or message. Records are replaced whole.
-"""
+"""The records of pods and containers on disk, by which a restarted engine knows them."""
 
 from nri.engine.state.names import Ids, Names
 from nri.engine.state.records import ContainerRecord, PodRecord

@@ -1,7 +1,6 @@
-"""The records that the engine keeps of pods and containers.
+"""The engine's records of pods and containers: plain values, and the CRI's messages as JSON.
 
-Rules: plain values only, and CRI's own messages as the dictionaries that they are in JSON, because nothing here knows
-CRI; a key that this version does not know is kept and written again, so that going back a version loses nothing.
+Unknown keys are kept and written again, so that a downgrade and a later upgrade lose nothing.
 """
 
 from __future__ import annotations
@@ -12,20 +11,18 @@ from typing import Any, Self
 
 from nri.engine.state.tables import ContainerState, PodState
 
-__all__ = ["ContainerRecord", "PodRecord", "Record"]
-
 Json = dict[str, Any]
 
 
 @dataclass(slots=True)
 class Record:
-    """The fields that pods and containers share. Times are nanoseconds since 1970, 0 for not yet.
+    """The fields that pods and containers share. Times are nanoseconds since 1970, 0 if unset.
 
     Attributes:
-        config: CRI's configuration as it came, in JSON.
-        done: the steps that have changed the machine and are not undone, in order: what a restart has to take up.
-        nri: what the NRI side keeps: which events were sent, the plugins' adjustment.
-        unknown: keys of a newer version.
+        config: the CRI's configuration as received, in JSON.
+        done: the steps that changed the machine and are not undone, in order, for a restart.
+        nri: the state for NRI: which events were sent, the plugins' adjustment.
+        unknown: the keys of a newer version.
     """
 
     id: str
@@ -40,16 +37,16 @@ class Record:
     unknown: Json = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """This record as JSON knows it."""
-        row = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "unknown"}
+        """This record as JSON values."""
+        row = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "unknown"}
         return {**self.unknown, **row}
 
     @classmethod
     def from_json(cls, data: object) -> Self:
-        """A record from its JSON. Raises ValueError with the key for a value that is none of its type."""
+        """Parse a record. ValueError with the key for a value of the wrong type."""
         if not isinstance(data, Mapping):
-            raise ValueError("it is not a table of keys and values")  # noqa: TRY004  one kind of complaint for the reader
-        known = {each.name: each for each in fields(cls) if each.name != "unknown"}
+            raise ValueError("not a JSON object")  # noqa: TRY004  one kind of complaint for the reader
+        known = {entry.name: entry for entry in fields(cls) if entry.name != "unknown"}
         values: Json = {}
         for key, value in data.items():
             if key in known:
@@ -64,9 +61,9 @@ class PodRecord(Record):
     """A pod sandbox.
 
     Attributes:
-        resources: those of the last UpdatePodSandboxResources, and the overhead, in JSON.
-        namespace_paths: where the pod's pinned namespaces are, by their name in the OCI spec.
-        network: what CNI answered, in JSON; empty for a pod on the host's network.
+        resources: the overhead and resources of the last UpdatePodSandboxResources, in JSON.
+        namespace_paths: the paths of the pod's pinned namespaces, by their name in the OCI spec.
+        network: the CNI result, in JSON; empty for a pod on the host's network.
     """
 
     namespace: str = ""
@@ -92,10 +89,10 @@ class ContainerRecord(Record):
     """A container.
 
     Attributes:
-        image: the name that the request had; `image_id` is what it meant.
-        resources: those in force, in JSON: the request's, as plugins and updates have changed them.
-        exit_code: of its first process; 128 + number for a signal; meaningless before `exited`.
-        reason: one word for how it ended, as CRI has it: Completed, Error, OOMKilled.
+        image: the image's name in the request; `image_id` is what it resolved to.
+        resources: the current ones, in JSON: the request's, as changed by plugins and updates.
+        exit_code: the exit code of its main process; 128 + number for a signal; meaningless before `exited`.
+        reason: the CRI's reason for its end: Completed, Error, OOMKilled.
     """
 
     pod_id: str = ""
@@ -125,25 +122,25 @@ _TYPES: Mapping[str, type] = {"str": str, "int": int, "Json": dict, "dict[str, s
                               "list[Json]": list}  # fmt: skip
 _ENUMS: Mapping[str, type[PodState | ContainerState]] = {"PodState": PodState, "ContainerState": ContainerState}
 
-#: Keys whose numbers end below those of the CRI's times: what is not given here is less than 1 << 63.
+#: Keys with smaller limits than 1 << 63, the limit of the CRI's times.
 _LIMITS: Mapping[str, int] = {"pid": 1 << 31, "conmon_pid": 1 << 31, "exit_code": 1 << 31, "attempt": 1 << 32}
 _PATHS = ("cgroup_path", "cgroup_parent", "bundle", "rootfs", "log_path", "log_directory")
 
 
 def _typed(key: str, value: object, kind: str) -> object:
-    """The value of a key, checked against the field's type as it is written above."""
+    """Check the value of a key against the field's type, given as in its annotation above."""
     if kind in _ENUMS:
         try:
             return _ENUMS[kind](str(value))
         except ValueError:
-            raise ValueError(f"{key!r} is {value!r}, which is none of {', '.join(_ENUMS[kind])}") from None
-    wanted = _TYPES[kind]
-    if not isinstance(value, wanted) or isinstance(value, bool):
-        raise ValueError(f"{key!r} is {value!r}, and has to be of the kind {kind}")  # noqa: TRY004  as above
+            raise ValueError(f"{key!r} is {value!r}; it must be one of {', '.join(_ENUMS[kind])}") from None
+    expected = _TYPES[kind]
+    if not isinstance(value, expected) or isinstance(value, bool):
+        raise ValueError(f"{key!r} is {value!r}; it must be of the type {kind}")  # noqa: TRY004  as above
     if isinstance(value, int) and not 0 <= value < _LIMITS.get(key, 1 << 63):
-        raise ValueError(f"{key!r} is {value}, and has to be at least 0 and less than {_LIMITS.get(key, 1 << 63)}")
+        raise ValueError(f"{key!r} is {value}; it must be at least 0 and less than {_LIMITS.get(key, 1 << 63)}")
     if kind == "dict[str, str]" and not all(isinstance(text, str) for text in value.values()):  # type: ignore[attr-defined]
         raise ValueError(f"{key!r} has a value that is not text")
     if key in _PATHS and (".." in str(value).split("/") or "\0" in str(value)):
-        raise ValueError(f"{key!r} is {value!r}: a path in a record has neither '..' nor a zero byte")
+        raise ValueError(f"{key!r} is {value!r}: a path must not contain '..' or a zero byte")
     return value

@@ -1,7 +1,6 @@
-"""Records on disk: one JSON file for each pod and each container, replaced whole.
+"""Records on disk: one JSON file for each pod and each container, replaced atomically.
 
-Rules: a call that returned is on the disk, unless it says that it need not be; a file that cannot be read is set aside
-under ``broken`` and named, and the rest is loaded; the folder belongs to one engine at a time, which has locked it.
+An unreadable file is set aside in the folder ``broken``, and the others are loaded.
 """
 
 from __future__ import annotations
@@ -14,9 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from nri.engine.state.records import ContainerRecord, PodRecord, Record
 from nri.files import Records, Unreadable, private_folder
 
-__all__ = ["Loaded", "Store"]
-
-#: The form of what is written; a file of a higher one is set aside, not guessed at.
+#: The version of the format; a file with a higher one is set aside.
 VERSION = 1
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
@@ -24,10 +21,10 @@ R = TypeVar("R", bound=Record)
 
 
 class Loaded(NamedTuple):
-    """All that was on disk, by id.
+    """All records on disk, by id.
 
     Attributes:
-        lost_pods, lost_containers: one line about each record that cannot be read, and where its file is now.
+        lost_pods, lost_containers: a line for each unreadable record, with the new path of its file.
         complaints: those lines, and one for each other file that was set aside.
     """
 
@@ -39,7 +36,7 @@ class Loaded(NamedTuple):
 
 
 class Store:
-    """The records of one engine, below `root`."""
+    """The records of one engine, below `root`, which this engine has locked."""
 
     def __init__(self, root: Path) -> None:
         self.root = private_folder(root)
@@ -48,19 +45,19 @@ class Store:
         self._containers = Records(root / "containers", aside, version=VERSION)
 
     def put(self, record: PodRecord | ContainerRecord, *, sync: bool = True) -> None:
-        """Write a record. Raises OSError, and leaves the earlier one in force, if the disk does not take it.
+        """Write a record. OSError, with the earlier one still valid, if writing fails.
 
-        Without `sync` it outlives the engine, and perhaps not the machine's sudden end.
+        Without `sync` the record survives the engine, but perhaps not a crash of the machine.
         """
         self._of(record).put(_checked(record.id), record.to_json(), sync=sync)
 
     def remove(self, identity: str, *, sync: bool = True) -> None:
-        """Forget the pod or container of this id; one that is not there is no error."""
+        """Remove the record of a pod or container; no effect if there is none."""
         for records in (self._pods, self._containers):
             records.remove(_checked(identity), sync=sync)
 
     def load(self) -> Loaded:
-        """Read all that is there. Half written files are deleted, broken ones set aside."""
+        """Read all records. Half-written files are deleted, invalid ones set aside."""
         pods, bad_pods = self._pods.load(partial(_read, PodRecord))
         containers, bad_containers = self._containers.load(partial(_read, ContainerRecord))
         return Loaded(
@@ -72,7 +69,7 @@ class Store:
         )
 
     def set_aside(self, record: PodRecord | ContainerRecord) -> str:
-        """Move a record that cannot be used out of the way; returns a text about its place."""
+        """Set a record aside; returns a text with its new path."""
         return self._of(record).set_aside(_checked(record.id))
 
     def _of(self, record: PodRecord | ContainerRecord) -> Records:
@@ -82,16 +79,16 @@ class Store:
 def _read(kind: type[R], name: str, row: dict[str, Any]) -> R:
     record = kind.from_json(row)
     if record.id != name:
-        raise ValueError(f"it holds the record of {record.id!r}")
+        raise ValueError(f"it contains the record of {record.id!r}")
     return record
 
 
 def _lost(rows: list[Unreadable]) -> dict[str, str]:
-    """The lines about unreadable records by id; a file whose name is not an id was never a record."""
+    """The lines about unreadable records by id; a file whose name is not an id was not a record."""
     return {row.name: row.complaint for row in rows if _ID.fullmatch(row.name)}
 
 
 def _checked(identity: str) -> str:
     if not _ID.fullmatch(identity):
-        raise ValueError(f"{identity!r} is no id")
+        raise ValueError(f"{identity!r} is not a valid id")
     return identity

@@ -1,7 +1,6 @@
-"""The lives of pods and containers, as two tables: in which state which step is possible, and where it leads.
+"""The life cycles of pods and containers as tables: which step is possible in which state, and where it leads.
 
-Rules: what is not in a table is refused with the state and the step by name; a step that finds its work done leads to
-the same state, because CRI's Stop and Remove calls come more than once.
+Repeated steps lead to the same state, because clients repeat the CRI's Stop and Remove calls.
 """
 
 from __future__ import annotations
@@ -11,18 +10,9 @@ from enum import StrEnum
 
 from nri.engine.support.errors import WrongState
 
-__all__ = [
-    "CONTAINER_STEPS",
-    "POD_STEPS",
-    "ContainerState",
-    "PodState",
-    "next_container_state",
-    "next_pod_state",
-]
-
 
 class PodState(StrEnum):
-    """The states in the life of a pod. CRI knows two of these: `ready`, and all others as not ready."""
+    """The states of a pod. The CRI knows `ready`, and all others as not ready."""
 
     CREATING = "creating"
     READY = "ready"
@@ -32,7 +22,7 @@ class PodState(StrEnum):
 
 
 class ContainerState(StrEnum):
-    """The states in the life of a container. CRI knows created, running, exited, and all others as unknown."""
+    """The states of a container. The CRI knows created, running, exited, and all others as unknown."""
 
     CREATING = "creating"
     CREATED = "created"
@@ -45,7 +35,7 @@ class ContainerState(StrEnum):
 
 _P, _C = PodState, ContainerState
 
-#: Step of a pod: where it may begin, and where it leads.
+#: Step of a pod: for each state in which it is allowed, the next state.
 POD_STEPS: Mapping[str, Mapping[PodState, PodState]] = {
     "finish creation": {_P.CREATING: _P.READY},
     "create a container": {_P.READY: _P.READY},
@@ -55,7 +45,7 @@ POD_STEPS: Mapping[str, Mapping[PodState, PodState]] = {
     "remove": {_P.CREATING: _P.REMOVING, _P.STOPPED: _P.REMOVING, _P.REMOVING: _P.REMOVING},
 }
 
-#: Step of a container: where it may begin, and where it leads.
+#: Step of a container: for each state in which it is allowed, the next state.
 CONTAINER_STEPS: Mapping[str, Mapping[ContainerState, ContainerState]] = {
     "finish creation": {_C.CREATING: _C.CREATED},
     "start": {_C.CREATED: _C.STARTING},
@@ -79,7 +69,7 @@ CONTAINER_STEPS: Mapping[str, Mapping[ContainerState, ContainerState]] = {
 
 
 def next_pod_state(pod: str, state: PodState, step: str) -> PodState:
-    """The state after a step. Raises WrongState, which names the pod, where it may not begin."""
+    """The state after a step. WrongState if the step is not allowed."""
     try:
         return POD_STEPS[step][state]
     except KeyError:
@@ -87,7 +77,7 @@ def next_pod_state(pod: str, state: PodState, step: str) -> PodState:
 
 
 def next_container_state(container: str, state: ContainerState, step: str) -> ContainerState:
-    """The state after a step. Raises WrongState, which names the container, where it may not begin."""
+    """The state after a step. WrongState if the step is not allowed."""
     try:
         return CONTAINER_STEPS[step][state]
     except KeyError:

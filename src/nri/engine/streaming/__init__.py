@@ -1,8 +1,8 @@
-"""Exec, attach and port forward for kubelet and crictl: a server of streams next to the CRI's gRPC.
+"""Exec, attach and port forward for kubelet and crictl, served next to the CRI's gRPC.
 
-A client comes with a token that the CRI gave it, and uses SPDY/3.1 or a WebSocket with one of Kubernetes's protocols.
-The bytes on the wire are taken apart without sockets, in `http`, `websocket`, `spdy` and `spdy_channels`; the sessions
-`command` and `forward` carry bytes, one thread each. Every length, number and wait that a client decides has a bound.
+A client comes with a token from the CRI, and uses SPDY/3.1 or a WebSocket with one of Kubernetes's protocols. `http`,
+`websocket`, `spdy` and `spdy_channels` parse bytes without sockets; the sessions in `command` and `forward` transfer
+them, with one thread each. Every length, number and wait that a client controls is bounded.
 """
 
 from nri.engine.streaming.forward import connect_port

@@ -1,7 +1,4 @@
-"""Events of clients of exec, attach and port forward, and the interfaces of the transports that bring them.
-
-The outcome of a program is a metav1.Status as JSON, or a text in old protocols. Pure.
-"""
+"""The events of clients of exec, attach and port forward, and the interfaces of their transports."""
 
 from __future__ import annotations
 
@@ -26,18 +23,18 @@ class Input(NamedTuple):
 
 
 class InputEnd(NamedTuple):
-    """No more input comes."""
+    """The end of the input."""
 
 
 class Resize(NamedTuple):
-    """The client's terminal has this size now, in characters."""
+    """The current size of the client's terminal, in characters."""
 
     width: int
     height: int
 
 
 class ClientGone(NamedTuple):
-    """The client has left in order."""
+    """The client has disconnected properly."""
 
 
 CommandEvent = Input | InputEnd | Resize | ClientGone
@@ -47,63 +44,63 @@ class CommandChannels(Protocol):
     """The client's side of one exec or attach.
 
     Attributes:
-        ready: all that the client must open first is open.
+        ready: whether the client has opened everything that it has to open first.
     """
 
     ready: bool
 
     def receive(self, data: bytes) -> Iterator[CommandEvent]:
-        """Take bytes of the client. Raises RemoteProtocolError, then it is over."""
+        """Receive bytes of the client. RemoteProtocolError ends the session."""
         ...
 
     def consumed(self, size: int) -> None:
-        """So many bytes of input are done with."""
+        """Report that the program has taken `size` bytes of input."""
         ...
 
-    def room(self, stream: int) -> int:
+    def send_window(self, stream: int) -> int:
         """The number of bytes of STDOUT or STDERR that may be sent now."""
         ...
 
     def write(self, stream: int, data: bytes) -> None:
-        """Send output; of a stream that the client does not want, it is dropped."""
+        """Send output; drop it if the client does not want this stream."""
         ...
 
     def finish(self, status: Status) -> None:
-        """Send the outcome, and say that all was said."""
+        """Send the outcome, and end the channels."""
         ...
 
     def take(self) -> bytes:
-        """Take out the bytes that are to be sent."""
+        """Take out the bytes to send."""
         ...
 
 
 class SizeReader:
-    """Reads the sizes that come on the channel for them: JSON objects, one after the other, in any pieces.
+    """Reads terminal sizes: a sequence of JSON objects, in pieces of any length.
 
-    JSON that is not a size is passed over, as other servers do; text that is no JSON ends the channel.
+    JSON that is not a size is ignored, as by other servers; invalid JSON ends the channel.
     """
 
-    LIMIT: Final = 4096
+    MAX_BYTES: Final = 4096
 
     def __init__(self) -> None:
-        self._kept = ""
+        self._pending = ""
         self._ended = False
         self._decoder = json.JSONDecoder()
 
     def receive(self, data: bytes) -> Iterator[Resize]:
-        """Take bytes; yields the sizes that they complete."""
+        """Receive bytes; yields the sizes that they complete."""
         if self._ended:
             return
-        text, at = self._kept + data.decode("latin-1"), 0
+        text, at = self._pending + data.decode("latin-1"), 0
         while (at := _BLANKS.match(text, at).end()) < len(text):  # type: ignore[union-attr]  # it always matches
             try:
                 document, at = self._decoder.raw_decode(text, at)
             except (ValueError, RecursionError):
-                self._ended = len(text) - at > self.LIMIT or text[at] != "{"
+                self._ended = len(text) - at > self.MAX_BYTES or text[at] != "{"
                 break
             if size := _size(document):
                 yield size
-        self._kept = "" if self._ended else text[at:]
+        self._pending = "" if self._ended else text[at:]
 
 
 def _size(document: object) -> Resize | None:
@@ -117,34 +114,34 @@ def _size(document: object) -> Resize | None:
 
 
 def requested_streams(*, stdin: bool, stdout: bool, stderr: bool, tty: bool) -> AbstractSet[int]:
-    """The streams of a request; with a terminal there is no STDERR."""
+    """The requested streams; with a terminal there is no STDERR."""
     is_requested = {STDIN: stdin, STDOUT: stdout, STDERR: stderr and not tty, ERROR: True, RESIZE: tty}
     return frozenset(stream for stream, requested in is_requested.items() if requested)
 
 
-#: Longer texts are cut, in characters: some client shows them on one line.
+#: The longest text, in characters; some clients show it on one line.
 _MAX_TEXT_LENGTH = 16384
 
 
 class Status(NamedTuple):
-    """An exit code, or why there is none."""
+    """The outcome of a program: an exit code, or why there is none."""
 
     code: int = 0
     error: str = ""
 
     @property
     def message(self) -> str:
-        """For a person; empty if all went well."""
+        """A message for people; empty for success."""
         if self.error:
             return f"Internal error occurred: error executing command in container: {self.error[:_MAX_TEXT_LENGTH]}"
         return f"command terminated with non-zero exit code: exit status {self.code}" if self.code else ""
 
     def text(self) -> bytes:
-        """For the protocols before v4: nothing, or the message."""
+        """The outcome for protocols before v4: the message."""
         return self.message.encode(errors="replace")
 
     def json(self) -> bytes:
-        """For v4 and v5."""
+        """The outcome for v4 and v5: a metav1.Status."""
         document: dict[str, Any] = {"metadata": {}, "status": "Failure" if self.message else "Success"}
         if self.message:
             document["message"] = self.message
@@ -157,7 +154,7 @@ class Status(NamedTuple):
 
 
 class PortOpened(NamedTuple):
-    """The client wants a connection to a port of the pod; `key` is its name from now on."""
+    """The client requests a connection to a port of the pod; `key` identifies it from now on."""
 
     key: str
     port: int
@@ -171,13 +168,13 @@ class PortData(NamedTuple):
 
 
 class PortHalfClosed(NamedTuple):
-    """The client sends no more on a connection, and may still read."""
+    """The client sends no more on a connection, but may still read."""
 
     key: str
 
 
 class PortClosed(NamedTuple):
-    """The client has let go of a connection."""
+    """The client has closed a connection."""
 
     key: str
 
@@ -189,48 +186,48 @@ class ForwardChannels(Protocol):
     """The client's side of one port forwarding.
 
     Attributes:
-        halves: the two directions of a connection end each by itself.
+        halves: whether the two directions of a connection end separately.
     """
 
     halves: bool
 
     def receive(self, data: bytes) -> Iterator[ForwardEvent]:
-        """Take bytes of the client. Raises RemoteProtocolError, then it is over."""
+        """Receive bytes of the client. RemoteProtocolError ends the session."""
         ...
 
     def consumed(self, key: str, size: int) -> None:
-        """So many bytes of a connection are done with."""
+        """Report that a port has taken `size` bytes of a connection."""
         ...
 
-    def room(self, key: str) -> int:
+    def send_window(self, key: str) -> int:
         """The number of bytes that may be sent on a connection now."""
         ...
 
     def send(self, key: str, data: bytes) -> None:
-        """Send what the port said."""
+        """Send bytes from the port."""
         ...
 
     def end(self, key: str) -> None:
-        """The port says no more; it may still listen."""
+        """Report that the port sends no more; it may still read."""
         ...
 
     def close(self, key: str, error: str = "") -> None:
-        """A connection is over, or there is none because of an error."""
+        """Close a connection, or report the error that prevented it."""
         ...
 
     def expire(self, now: float) -> None:
-        """Let go of what the client began and did not complete. `now` is in monotonic seconds."""
+        """Close connections that the client has not opened completely in time. `now` is monotonic."""
         ...
 
     @property
     def over(self) -> bool:
-        """Whether no more connections can come, and none is left."""
+        """Whether no connections can come, and none is left."""
         ...
 
     def finish(self) -> None:
-        """Say that all was said."""
+        """End the channels."""
         ...
 
     def take(self) -> bytes:
-        """Take out the bytes that are to be sent."""
+        """Take out the bytes to send."""
         ...

@@ -1,8 +1,7 @@
-"""One exec or attach, from its first stream to its outcome: a loop between the client and the program.
+"""A session of exec or attach: one thread that transfers bytes between the client and the program.
 
-One thread; each side is read only as fast as the other takes it; a session without traffic ends. The program is one
-that was started for the client, or the container's own. Its outcome exists when it has ended itself: what it had
-written until then is delivered, what a child of it may write later is not waited for.
+Each side is read only as fast as the other takes the bytes. The outcome is available once the program itself has ended:
+its output until then is delivered, but not what its children may write later.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ from nri.engine.streaming.channels import (
     Resize,
     Status,
 )
-from nri.engine.streaming.link import CHUNK, Limits, Link, Poller, read_some
+from nri.engine.streaming.link import CHUNK_BYTES, Limits, Link, Poller, read_some
 from nri.engine.support.errors import CommandTimeout, EngineError
 from nri.errors import NriError
 
-#: How often a program that has ended is asked for its outcome again while a terminal may still say something.
+#: How often the outcome of an ended program is checked while its terminal may still have output, in seconds.
 _TICK_S = 0.1
 
 
 class CommandSession:
-    """The state of one command. `start` starts it when the client is ready."""
+    """The state of one session. `start` starts the program when the client is ready."""
 
     def __init__(
         self, link: Link, poller: Poller, channels: CommandChannels, start: Callable[[], Program], limits: Limits
@@ -50,56 +49,57 @@ class CommandSession:
         self._input_size = 0
         self._input_ended = self._input_closed = self._gone = False
         self._size: Resize | None = None
-        self._held: deque[tuple[int, bytes]] = deque()
+        self._pending_output: deque[tuple[int, bytes]] = deque()
 
     def run(self, first: bytes) -> None:
-        """Serve the client; `first` is what has come from it. Raises RemoteProtocolError, Stopped."""
+        """Serve the client; `first` are the bytes received so far. Raises RemoteProtocolError, Stopped."""
         self._receive(first)
         deadline = time.monotonic() + self._limits.creation_s
         while not self._channels.ready:
-            left = deadline - time.monotonic()
-            if left <= 0 or self._left():
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0 or self._has_left():
                 return
-            self._listen(self._poller.wait({self._link.fileno(): self._link.mask(read=True)}, left), read=True)
+            ready = self._poller.wait({self._link.fileno(): self._link.mask(read=True)}, remaining_s)
+            self._exchange(ready, read=True)
         try:
             program = self._start()
         except (NriError, OSError) as error:
             outcome: Status | None = Status(error=str(error))
         else:
             with closing(program):
-                outcome = self._talk(program)
+                outcome = self._transfer(program)
         if outcome is not None:
             self._channels.finish(outcome)
             self._flush()
 
-    def _talk(self, program: Program) -> Status | None:
-        """Carry bytes until the program's end, which is returned, or the client's."""
+    def _transfer(self, program: Program) -> Status | None:
+        """Transfer bytes until the program ends, and return its outcome, or until the client has gone."""
         while True:
-            self._give(program)
-            if not self._held and (outcome := program.outcome()) is not None:
+            self._deliver(program)
+            if not self._pending_output and (outcome := program.outcome()) is not None:
                 return outcome
-            if self._left():
+            if self._has_left():
                 return None
-            idle = self._link.heard + self._limits.idle_s - time.monotonic()
+            idle = self._link.last_traffic + self._limits.idle_s - time.monotonic()
             if idle <= 0:
                 return Status(error=f"no traffic for {self._limits.idle_s:g} s")
             read = self._input_size < self._limits.input_bytes and self._link.waiting < self._limits.answers_bytes
             ready = self._poller.wait(self._masks(program, read=read), min(idle, _TICK_S if program.ending else idle))
-            self._held.extend(program.read(ready))
-            self._listen(ready, read=read)
+            self._pending_output.extend(program.read(ready))
+            self._exchange(ready, read=read)
 
-    def _left(self) -> bool:
+    def _has_left(self) -> bool:
         return self._gone or self._link.lost
 
     def _masks(self, program: Program, *, read: bool) -> dict[int, int]:
-        output = not self._held and self._link.waiting < self._limits.output_bytes
+        output = not self._pending_output and self._link.waiting < self._limits.output_bytes
         masks = program.masks(output=output, input_=bool(self._input) and not self._input_closed)
         masks[self._link.fileno()] = self._link.mask(read=read)
         return masks
 
-    def _listen(self, ready: dict[int, int], *, read: bool) -> None:
-        """Take what the client said, and send what it is owed."""
-        self._receive(self._link.hear(ready, read=read))
+    def _exchange(self, ready: dict[int, int], *, read: bool) -> None:
+        """Receive bytes of the client, and send what is pending."""
+        self._receive(self._link.receive(ready, read=read))
         self._flush()
 
     def _receive(self, data: bytes) -> None:
@@ -115,33 +115,33 @@ class CommandSession:
                 self._gone = True
         self._flush()
 
-    def _give(self, program: Program) -> None:
-        """Give the program its input, and its terminal's size; and the client its output."""
+    def _deliver(self, program: Program) -> None:
+        """Pass the input and the terminal's size to the program, and output to the client."""
         if self._size is not None:
             self._resize(program, self._size)
             self._size = None
         try:
             while self._input and not self._input_closed:
-                taken = program.write(self._input[0][:CHUNK])
-                if not taken:
+                size = program.write(self._input[0][:CHUNK_BYTES])
+                if not size:
                     break
-                self._took(taken)
+                self._consume_input(size)
         except OSError:
-            self._input_closed = True  # it reads no more; it runs on
+            self._input_closed = True  # it no longer reads, but may continue to run
         if self._input_closed:
             while self._input:
-                self._took(len(self._input[0]))
+                self._consume_input(len(self._input[0]))
         if self._input_ended and not self._input and not self._input_closed:
             self._input_closed = True
             program.end_input()
-        while self._held and (room := self._channels.room(self._held[0][0])):
-            stream, data = self._held.popleft()
-            self._channels.write(stream, data[:room])
-            if len(data) > room:
-                self._held.appendleft((stream, data[room:]))
+        while self._pending_output and (send_window := self._channels.send_window(self._pending_output[0][0])):
+            stream, data = self._pending_output.popleft()
+            self._channels.write(stream, data[:send_window])
+            if len(data) > send_window:
+                self._pending_output.appendleft((stream, data[send_window:]))
         self._flush()
 
-    def _took(self, size: int) -> None:
+    def _consume_input(self, size: int) -> None:
         data = self._input.popleft()
         if len(data) > size:
             self._input.appendleft(data[size:])
@@ -159,47 +159,47 @@ class CommandSession:
         self._link.send(self._channels.take())
 
 
-#: How long a terminal may still say something after its program has ended, in seconds; it ends by itself as a rule.
+#: How long a terminal may still have output after its program has ended, in seconds; usually it ends at once.
 _TERMINAL_S = 2.0
 _WAIT_S = 10.0
 _PACKETS = 16
 
 
 class Program(Protocol):
-    """Streams and an outcome.
+    """A program's streams and its outcome.
 
     Attributes:
-        ending: it has ended itself, and its outcome comes soon.
+        ending: whether the program has ended, and its outcome comes soon.
     """
 
     ending: bool
 
     def masks(self, *, output: bool, input_: bool) -> dict[int, int]:
-        """The events to wait for: output to read, input to be taken, the end."""
+        """The events to wait for: output, space for input, the end."""
         ...
 
     def read(self, ready: Mapping[int, int]) -> list[tuple[int, bytes]]:
-        """Read what it has written, by stream, without waiting."""
+        """Read the available output, by stream, without waiting."""
         ...
 
     def write(self, data: bytes) -> int:
-        """Give it input, as much as goes without waiting. Raises OSError if it takes no more."""
+        """Write as much input as possible without waiting. OSError if the program no longer reads."""
         ...
 
     def end_input(self) -> None:
-        """No more input comes."""
+        """End the input."""
         ...
 
     def resize(self, width: int, height: int) -> None:
-        """Set the size of its terminal."""
+        """Set the size of the program's terminal."""
         ...
 
     def outcome(self) -> Status | None:
-        """The program's end; None as long as it runs, or has output to read."""
+        """The outcome; None while the program runs, or has unread output."""
         ...
 
     def close(self) -> None:
-        """Let go of it; one that was started for the client is killed if it still runs."""
+        """Release the program; one that was started for the client is killed if it still runs."""
         ...
 
 
@@ -210,7 +210,7 @@ class ExecProgram:
         self._execution, self._tty = execution, tty
         pairs = ((execution.stdout, STDOUT), (execution.stderr, STDERR))
         self._outputs = {descriptor: stream for descriptor, stream in pairs if descriptor is not None}
-        self._left: dict[int, int] = {}
+        self._unread: dict[int, int] = {}
         self._ended_at = 0.0
         self.ending = False
         try:
@@ -223,7 +223,7 @@ class ExecProgram:
             raise
 
     def masks(self, *, output: bool, input_: bool) -> dict[int, int]:
-        """Outputs, stdin and the runtime's process."""
+        """The descriptors of output, stdin and the runtime's process."""
         masks = dict.fromkeys(self._outputs, select.POLLIN) if output else {}
         if input_ and self._execution.stdin is not None:
             masks[self._execution.stdin] = masks.get(self._execution.stdin, 0) | select.POLLOUT
@@ -234,30 +234,30 @@ class ExecProgram:
     def read(self, ready: Mapping[int, int]) -> list[tuple[int, bytes]]:
         """Read each output once."""
         if self._end in ready and not self._ended_at:
-            self._ended()
+            self._note_end()
         rows = []
         for descriptor, stream in [*self._outputs.items()]:
             if ready.get(descriptor, 0) & ~select.POLLOUT:
-                data = read_some(descriptor, min(CHUNK, self._left.get(descriptor, CHUNK)))
+                data = read_some(descriptor, min(CHUNK_BYTES, self._unread.get(descriptor, CHUNK_BYTES)))
                 if data:
                     rows.append((stream, data))
-                if descriptor in self._left:
-                    self._left[descriptor] -= len(data or b"")
-                if data == b"" or self._left.get(descriptor) == 0:
+                if descriptor in self._unread:
+                    self._unread[descriptor] -= len(data or b"")
+                if data == b"" or self._unread.get(descriptor) == 0:
                     del self._outputs[descriptor]
         return rows
 
-    def _ended(self) -> None:
-        """Note what the pipes hold: all that the program itself has written is in them."""
+    def _note_end(self) -> None:
+        """Record how much output the pipes hold, which includes everything that the program itself has written."""
         self._ended_at, self.ending = time.monotonic(), True
         for descriptor in [*self._outputs] if not self._tty else []:
             size = struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))[0]
-            self._left[descriptor] = size
+            self._unread[descriptor] = size
             if not size:
                 del self._outputs[descriptor]
 
     def write(self, data: bytes) -> int:
-        """Write to its stdin."""
+        """Write to the program's stdin."""
         if self._execution.stdin is None:
             raise BrokenPipeError
         try:
@@ -266,7 +266,7 @@ class ExecProgram:
             return 0
 
     def end_input(self) -> None:
-        """Close its stdin; a terminal has no end."""
+        """Close the program's stdin; a terminal stays open."""
         if not self._tty:
             self._execution.close_stdin()
 
@@ -275,7 +275,7 @@ class ExecProgram:
         self._execution.resize(width, height)
 
     def outcome(self) -> Status | None:
-        """Its exit code, once that is there and all output was read."""
+        """The exit code, once the program has ended and all output was read."""
         if not self._ended_at:
             return None
         if self._outputs and not (self._tty and time.monotonic() - self._ended_at > _TERMINAL_S):
@@ -288,25 +288,25 @@ class ExecProgram:
             return Status(error=str(error))
 
     def close(self) -> None:
-        """Kill it if it still runs."""
+        """Kill the program if it still runs."""
         os.close(self._end)
         self._execution.close()
 
 
 class AttachProgram:
-    """The program that the container itself is; it runs on when the client goes."""
+    """The container's main program, which continues to run when the client goes."""
 
     def __init__(self, attachment: Attachment, resize: Callable[[int, int], None]) -> None:
         self._attachment, self._resize = attachment, resize
         self._ended = self.ending = False
 
     def masks(self, *, output: bool, input_: bool) -> dict[int, int]:
-        """The one socket of conmon."""
+        """The descriptor of conmon's socket."""
         mask = (select.POLLIN if output else 0) | (select.POLLOUT if input_ else 0)
         return {self._attachment.fileno(): mask} if mask else {}
 
     def read(self, ready: Mapping[int, int]) -> list[tuple[int, bytes]]:
-        """Read some packets."""
+        """Read some packets of output."""
         rows: list[tuple[int, bytes]] = []
         if not ready.get(self._attachment.fileno(), 0) & ~select.POLLOUT:
             return rows
@@ -326,7 +326,7 @@ class AttachProgram:
         return self._attachment.send(data)
 
     def end_input(self) -> None:
-        """Say so; the container reads an end if its stdin is open for one client only."""
+        """End the input; the container sees the end if its stdin is for one client only."""
         self._attachment.close_stdin()
 
     def resize(self, width: int, height: int) -> None:
@@ -334,9 +334,9 @@ class AttachProgram:
         self._resize(width, height)
 
     def outcome(self) -> Status | None:
-        """All is well once the container has ended; its exit code is in its status."""
+        """Success once the container has ended; its exit code is in its status."""
         return Status() if self._ended else None
 
     def close(self) -> None:
-        """Leave."""
+        """Disconnect from the container."""
         self._attachment.close()

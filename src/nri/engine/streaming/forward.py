@@ -1,9 +1,8 @@
-"""One port forwarding: a loop between the client and connections to ports of a pod.
+"""A session of port forwarding: one thread that transfers bytes between the client and ports of a pod.
 
-One thread, and one more for each connection while it is being made: it enters the pod's network namespace, and ends
-with that. The pod's own loopback is used, IPv4 before IPv6, as other engines do. Each side is read only as fast as the
-other takes it. A connection that takes nothing holds up the others only when a megabyte waits for it, because the
-client's protocol has no other way to stop it.
+Connecting takes another thread, which enters the pod's network namespace and then ends. Each side is read only as fast
+as the other takes the bytes. One slow connection blocks the others once a megabyte waits for it, because the client's
+protocol has no other way to stop it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from nri.engine.streaming.channels import (
     PortHalfClosed,
     PortOpened,
 )
-from nri.engine.streaming.link import CHUNK, Limits, Link, Poller
+from nri.engine.streaming.link import CHUNK_BYTES, Limits, Link, Poller
 from nri.engine.support.errors import EngineError
 from nri.engine.support.kernel import CLONE_NEWNET, setns
 from nri.errors import describe
@@ -35,7 +34,7 @@ _TICK_S = 5.0
 
 
 class _Port:
-    """One connection: its socket once it is connected, and the bytes that wait for it."""
+    """A connection: its socket once it is connected, and the bytes that wait for it."""
 
     __slots__ = ("inbox", "input_ended", "output_ended", "shut", "socket")
 
@@ -46,7 +45,7 @@ class _Port:
 
 
 class ForwardSession:
-    """The state of one port forwarding. `connect` connects to a port, or raises NriError or OSError."""
+    """The state of one session. `connect` connects to a port, or raises NriError or OSError."""
 
     def __init__(
         self,
@@ -60,20 +59,20 @@ class ForwardSession:
         self._connect = connect
         self._ports: dict[str, _Port] = {}
         self._results: queue.SimpleQueue[tuple[str, _Port, socket.socket | str]] = queue.SimpleQueue()
-        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._over = False
+        self._wake_up = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._closed = False
         self._lock = threading.Lock()
         self._gone = False
 
     def run(self, first: bytes) -> None:
-        """Serve the client; `first` is what has come from it. Raises RemoteProtocolError, Stopped."""
+        """Serve the client; `first` are the bytes received so far. Raises RemoteProtocolError, Stopped."""
         try:
             self._receive(first)
             while not (self._gone or self._link.lost or self._channels.over):
-                idle = self._link.heard + self._limits.idle_s - time.monotonic()
+                idle = self._link.last_traffic + self._limits.idle_s - time.monotonic()
                 if idle <= 0:
                     break
-                read = self._has_room()
+                read = self._can_receive()
                 self._turn(self._poller.wait(self._masks(read=read), min(idle, _TICK_S)), read=read)
             self._channels.finish()
             self._link.send(self._channels.take())
@@ -82,41 +81,41 @@ class ForwardSession:
 
     def _end(self) -> None:
         with self._lock:
-            self._over = True
+            self._closed = True
             while not self._results.empty():
                 result = self._results.get()[2]
                 if isinstance(result, socket.socket):
                     result.close()
-            os.close(self._bell)
+            os.close(self._wake_up)
         for key in [*self._ports]:
             self._close(key)
 
-    def _has_room(self) -> bool:
-        """Whether more can be taken from the client."""
+    def _can_receive(self) -> bool:
+        """Whether more bytes can be received from the client."""
         waiting, limit = [len(port.inbox) for port in self._ports.values()], self._limits.input_bytes
         full = max(waiting, default=0) >= limit or sum(waiting) >= 8 * limit
         return not full and self._link.waiting < self._limits.answers_bytes
 
     def _masks(self, *, read: bool) -> dict[int, int]:
-        masks = {self._bell: select.POLLIN, self._link.fileno(): self._link.mask(read=read)}
+        masks = {self._wake_up: select.POLLIN, self._link.fileno(): self._link.mask(read=read)}
         output = self._link.waiting < self._limits.output_bytes
         for key, port in self._ports.items():
             if port.socket is None:
                 continue
             mask = select.POLLOUT if port.inbox else 0
-            if output and not port.output_ended and self._channels.room(key):
+            if output and not port.output_ended and self._channels.send_window(key):
                 mask |= select.POLLIN
             if mask:
                 masks[port.socket.fileno()] = mask
         return masks
 
     def _turn(self, ready: dict[int, int], *, read: bool) -> None:
-        if self._bell in ready:
+        if self._wake_up in ready:
             self._take_results()
-        self._receive(self._link.hear(ready, read=read))
+        self._receive(self._link.receive(ready, read=read))
         for key, port in [*self._ports.items()]:
             if port.socket is not None and (events := ready.get(port.socket.fileno(), 0)):
-                self._carry(key, port, events)
+                self._transfer(key, port, events)
         self._channels.expire(time.monotonic())
         self._link.send(self._channels.take())
 
@@ -130,7 +129,7 @@ class ForwardSession:
                 self._close(event.key)
             elif port := self._ports.get(event.key):
                 if isinstance(event, PortData):
-                    self._arrived(event, port)
+                    self._receive_data(event, port)
                 elif isinstance(event, PortHalfClosed):
                     port.input_ended = True
                     self._settle(event.key, port)
@@ -138,7 +137,7 @@ class ForwardSession:
                 self._channels.consumed(event.key, len(event.data))
         self._link.send(self._channels.take())
 
-    def _arrived(self, event: PortData, port: _Port) -> None:
+    def _receive_data(self, event: PortData, port: _Port) -> None:
         if port.shut:
             self._channels.consumed(event.key, len(event.data))
             return
@@ -146,37 +145,37 @@ class ForwardSession:
         if port.socket is not None:
             self._write(event.key, port)
 
-    # --- connections -----------------------------------------------------------------------------------------------
+    # --- connections ---
 
     def _open(self, event: PortOpened) -> None:
         port = self._ports[event.key] = _Port()
         arguments = (event.key, port, event.port)
         try:
-            threading.Thread(target=self._make, args=arguments, name="nri-engine-forward", daemon=True).start()
-        except RuntimeError as error:  # no threads are left for now
+            threading.Thread(target=self._connect_port, args=arguments, name="nri-engine-forward", daemon=True).start()
+        except RuntimeError as error:  # no thread can be started now
             self._results.put((event.key, port, str(error)))
-            os.eventfd_write(self._bell, 1)
+            os.eventfd_write(self._wake_up, 1)
 
-    def _make(self, key: str, port: _Port, number: int) -> None:
-        """Connect; runs in a thread of its own."""
+    def _connect_port(self, key: str, port: _Port, number: int) -> None:
+        """Connect, on a separate thread."""
         result: socket.socket | str
         try:
             result = self._connect(number)
             result.setblocking(False)
-        except Exception as error:  # noqa: BLE001  the client that waits gets it
+        except Exception as error:  # noqa: BLE001  the waiting client has to receive it
             result = describe(error)
         with self._lock:
-            if not self._over:
+            if not self._closed:
                 self._results.put((key, port, result))
-                os.eventfd_write(self._bell, 1)
+                os.eventfd_write(self._wake_up, 1)
             elif isinstance(result, socket.socket):
                 result.close()
 
     def _take_results(self) -> None:
-        os.eventfd_read(self._bell)
+        os.eventfd_read(self._wake_up)
         while not self._results.empty():
             key, port, result = self._results.get()
-            if self._ports.get(key) is not port:  # the client has let go of it meanwhile
+            if self._ports.get(key) is not port:  # the client has closed it meanwhile
                 if isinstance(result, socket.socket):
                     result.close()
             elif isinstance(result, str):
@@ -185,7 +184,7 @@ class ForwardSession:
                 port.socket = result
                 self._write(key, port)
 
-    def _carry(self, key: str, port: _Port, events: int) -> None:
+    def _transfer(self, key: str, port: _Port, events: int) -> None:
         if events & select.POLLOUT and port.inbox:
             self._write(key, port)
         if events & ~select.POLLOUT and self._ports.get(key) is port and not port.output_ended:
@@ -193,14 +192,14 @@ class ForwardSession:
 
     def _read(self, key: str, port: _Port) -> None:
         assert port.socket is not None
-        room = self._channels.room(key)
-        if not room:
+        send_window = self._channels.send_window(key)
+        if not send_window:
             return
         try:
-            data = port.socket.recv(min(CHUNK, room))
+            data = port.socket.recv(min(CHUNK_BYTES, send_window))
         except BlockingIOError:
             return
-        except OSError:  # no error for the client: Go's would give up all of its connections for it
+        except OSError:  # no error, because a Go client would close all of its connections
             self._close(key)
             return
         if data:
@@ -217,19 +216,19 @@ class ForwardSession:
         assert port.socket is not None
         try:
             while port.inbox:
-                sent = port.socket.send(memoryview(port.inbox)[: 4 * CHUNK])
+                sent = port.socket.send(memoryview(port.inbox)[: 4 * CHUNK_BYTES])
                 del port.inbox[:sent]
                 self._channels.consumed(key, sent)
         except BlockingIOError:
             return
-        except OSError:  # it reads no more; it may still write
+        except OSError:  # it no longer reads, but may still write
             self._channels.consumed(key, len(port.inbox))
             port.inbox.clear()
             port.shut = True
         self._settle(key, port)
 
     def _settle(self, key: str, port: _Port) -> None:
-        """Pass the end of a half on; with both the connection is over."""
+        """Pass on the end of a direction; with both directions ended, close the connection."""
         if port.socket is None:
             return
         if port.input_ended and not port.inbox and not port.shut:
@@ -237,7 +236,7 @@ class ForwardSession:
             try:
                 port.socket.shutdown(socket.SHUT_WR)
             except OSError:
-                pass  # it has gone, which its other half will tell
+                pass  # it has gone, which the next read reports
         if port.output_ended and (port.shut or not port.inbox) and port.input_ended:
             self._close(key)
 
@@ -253,9 +252,9 @@ _LOOPBACKS = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 
 
 def connect_port(namespace: Path | None, port: int, timeout_s: float = CONNECT_TIMEOUT_S) -> socket.socket:
-    """Connect to a port on the loopback of a network namespace, or of the host's if there is none.
+    """Connect to a port on the loopback of a network namespace, or of the host's without one.
 
-    Returns a socket that blocks. Raises EngineError.
+    The socket is blocking. IPv4 is tried before IPv6, as in other engines. Raises EngineError.
     """
     connections: list[socket.socket] = []
     errors: list[OSError] = []
@@ -271,14 +270,14 @@ def connect_port(namespace: Path | None, port: int, timeout_s: float = CONNECT_T
             os.close(descriptor)
     if connections:
         return connections[0]
-    why = ", ".join(dict.fromkeys(error.strerror or str(error) for error in errors))
-    raise EngineError(f"cannot connect to port {port}: {why}")
+    reasons = ", ".join(dict.fromkeys(error.strerror or str(error) for error in errors))
+    raise EngineError(f"cannot connect to port {port}: {reasons}")
 
 
 def _connect(
     namespace: int, port: int, timeout_s: float, connections: list[socket.socket], errors: list[OSError]
 ) -> None:
-    """Leave the host's network for good if need be, and connect; runs in a thread of its own."""
+    """Connect on a separate thread, which leaves the host's network for good if there is a namespace."""
     try:
         if namespace >= 0:
             setns(namespace, CLONE_NEWNET)

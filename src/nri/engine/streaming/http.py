@@ -1,8 +1,7 @@
-"""The one HTTP/1.1 request of a connection, and the switch to SPDY/3.1 or a WebSocket, without a socket.
+"""The HTTP/1.1 request of a connection, and the upgrade to SPDY/3.1 or a WebSocket, without a socket.
 
-h11 parses. A head has at most 16 KiB, and a request has no body; the bytes after the request belong to the protocol
-that is switched to. Of Kubernetes's protocols over either, the first one of the client's that is served is used; only
-names from our own lists are in an answer. Sources: RFC 6455 section 4.2; Kubernetes's ``X-Stream-Protocol-Version``.
+h11 parses the request, which has no body; the bytes after it belong to the new protocol. The client's first supported
+protocol is used. Sources: RFC 6455 section 4.2; Kubernetes's ``X-Stream-Protocol-Version``.
 """
 
 from __future__ import annotations
@@ -21,24 +20,24 @@ MAX_HEAD_BYTES = 16384
 
 
 class Request(NamedTuple):
-    """A request without a body; names of headers are in small letters."""
+    """A request without a body; names of headers are in lowercase."""
 
     method: str
     path: str
     headers: Sequence[tuple[str, str]]
 
     def all(self, name: str) -> list[str]:
-        """The values of a header that is a list, over all its lines."""
+        """The values of a list header, from all of its lines."""
         lines = [value for key, value in self.headers if key == name]
         return [word.strip() for line in lines for word in line.split(",") if word.strip()]
 
     def first(self, name: str) -> str:
-        """The value of a header, or an empty text."""
+        """The value of a header, or ""."""
         return next((value for key, value in self.headers if key == name), "")
 
 
 class RequestReader:
-    """Reads one request. `rest` is what came behind it."""
+    """Reads one request. `rest` are the bytes after it."""
 
     def __init__(self) -> None:
         self._connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
@@ -47,7 +46,7 @@ class RequestReader:
         self.rest = b""
 
     def receive(self, data: bytes) -> Request | None:
-        """Take bytes; the request once it is whole. Raises RemoteProtocolError, which can be answered with 400."""
+        """Receive bytes; returns the complete request. RemoteProtocolError, to be answered with 400."""
         self._size += len(data)
         try:
             self._connection.receive_data(data)
@@ -60,12 +59,12 @@ class RequestReader:
                 elif isinstance(event, h11.EndOfMessage):
                     self.rest = self._connection.trailing_data[0]
                     if self._size - len(self.rest) > MAX_HEAD_BYTES:
-                        raise RemoteProtocolError(f"a request of more than {MAX_HEAD_BYTES} bytes")
+                        raise RemoteProtocolError(f"the request exceeds {MAX_HEAD_BYTES} bytes")
                     return self._request
                 else:
-                    raise RemoteProtocolError("the connection ended" if not data else "a request with a body")
+                    raise RemoteProtocolError("the connection ended" if not data else "the request has a body")
         except h11.RemoteProtocolError as error:
-            raise RemoteProtocolError(f"no HTTP request: {error}") from None
+            raise RemoteProtocolError(f"not an HTTP request: {error}") from None
 
 
 def _read(event: h11.Request) -> Request:
@@ -75,15 +74,19 @@ def _read(event: h11.Request) -> Request:
 
 
 def switch(headers: Sequence[tuple[str, str]]) -> bytes:
-    """The answer that switches protocols."""
+    """The answer that switches to another protocol."""
     return _head(HTTPStatus.SWITCHING_PROTOCOLS, headers) + b"\r\n"
 
 
 def answer(status: HTTPStatus, text: str, headers: Sequence[tuple[str, str]] = ()) -> bytes:
-    """An answer that refuses, after which the connection ends."""
+    """An answer that rejects a request and closes the connection."""
     body = f"{text}\n".encode()
-    own = [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(body))), ("Connection", "close")]
-    return _head(status, [*headers, *own]) + b"\r\n" + body
+    body_headers = [
+        ("Content-Type", "text/plain; charset=utf-8"),
+        ("Content-Length", str(len(body))),
+        ("Connection", "close"),
+    ]
+    return _head(status, [*headers, *body_headers]) + b"\r\n" + body
 
 
 def _head(status: HTTPStatus, headers: Sequence[tuple[str, str]]) -> bytes:
@@ -96,7 +99,7 @@ _VERSION, _ACCEPTED = "X-Stream-Protocol-Version", "X-Accepted-Stream-Protocol-V
 
 
 class Upgrade(NamedTuple):
-    """The protocol that is spoken from now on, and the answer that says so."""
+    """The chosen protocol, and the answer that switches to it."""
 
     websocket: bool
     protocol: str
@@ -104,7 +107,7 @@ class Upgrade(NamedTuple):
 
 
 class Refused(Exception):
-    """The request cannot be switched. `answer` says why, for the client."""
+    """The request cannot be upgraded. `answer` explains it to the client."""
 
     def __init__(self, status: HTTPStatus, text: str, *headers: tuple[str, str]) -> None:
         super().__init__(text)
@@ -112,24 +115,24 @@ class Refused(Exception):
 
 
 def negotiate(request: Request, spdy: Sequence[str], websocket: Sequence[str]) -> Upgrade:
-    """Choose a protocol. `spdy` and `websocket` are those that are served over either. Raises Refused."""
+    """Choose a protocol from those that are supported over SPDY and over a WebSocket. Raises Refused."""
     requested = [word.lower() for word in request.all("upgrade")]
     if "upgrade" not in [word.lower() for word in request.all("connection")] or not requested:
-        raise Refused(HTTPStatus.BAD_REQUEST, f"unable to upgrade: ask for {_SPDY} or websocket", ("Upgrade", _SPDY))
+        raise Refused(HTTPStatus.BAD_REQUEST, f"unable to upgrade: request {_SPDY} or websocket", ("Upgrade", _SPDY))
     if "websocket" in requested:
         return _websocket(request, websocket)
     if _SPDY.lower() in requested:
         return _spdy(request, spdy)
-    raise Refused(HTTPStatus.BAD_REQUEST, f"unable to upgrade: ask for {_SPDY} or websocket", ("Upgrade", _SPDY))
+    raise Refused(HTTPStatus.BAD_REQUEST, f"unable to upgrade: request {_SPDY} or websocket", ("Upgrade", _SPDY))
 
 
 def _spdy(request: Request, served: Sequence[str]) -> Upgrade:
     requested = request.all(_VERSION.lower())
     if not requested:
-        raise Refused(HTTPStatus.BAD_REQUEST, f"unable to upgrade: the header {_VERSION} names no protocol")
+        raise Refused(HTTPStatus.BAD_REQUEST, f"unable to upgrade: the header {_VERSION} is missing")
     chosen = next((protocol for protocol in requested if protocol in served), None)
     if chosen is None:
-        text = f"unable to upgrade: none of the client's protocols is served; those are {', '.join(served)}"
+        text = f"unable to upgrade: none of the client's protocols is supported; supported: {', '.join(served)}"
         raise Refused(HTTPStatus.FORBIDDEN, text, *((_ACCEPTED, protocol) for protocol in served))
     headers = [("Connection", "Upgrade"), ("Upgrade", _SPDY), (_VERSION, chosen)]
     return Upgrade(websocket=False, protocol=chosen, answer=switch(headers))
@@ -137,9 +140,9 @@ def _spdy(request: Request, served: Sequence[str]) -> Upgrade:
 
 def _websocket(request: Request, served: Sequence[str]) -> Upgrade:
     if request.method != "GET":
-        raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "a WebSocket begins with GET", ("Allow", "GET"))
+        raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "a WebSocket requires GET", ("Allow", "GET"))
     if request.first("sec-websocket-version").strip() != "13":
-        raise Refused(HTTPStatus.UPGRADE_REQUIRED, "version 13 is served", ("Sec-WebSocket-Version", "13"))
+        raise Refused(HTTPStatus.UPGRADE_REQUIRED, "only version 13 is supported", ("Sec-WebSocket-Version", "13"))
     key = request.first("sec-websocket-key").strip()
     if not _is_key(key):
         raise Refused(HTTPStatus.BAD_REQUEST, "Sec-WebSocket-Key is not 16 bytes in base64")
@@ -147,7 +150,7 @@ def _websocket(request: Request, served: Sequence[str]) -> Upgrade:
     chosen = next((protocol for protocol in requested if protocol in served), None)
     if chosen is None:
         names = ", ".join(filter(None, served))
-        raise Refused(HTTPStatus.FORBIDDEN, f"none of the client's protocols is served; those are {names}")
+        raise Refused(HTTPStatus.FORBIDDEN, f"none of the client's protocols is supported; supported: {names}")
     headers = [("Upgrade", "websocket"), ("Connection", "Upgrade")]
     headers += [("Sec-WebSocket-Accept", generate_accept_token(key.encode()).decode())]
     headers += [("Sec-WebSocket-Protocol", chosen)] if chosen else []

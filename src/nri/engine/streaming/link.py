@@ -1,7 +1,6 @@
-"""The client's connection and what else a session waits for: one thread, many descriptors, every wait with an end.
+"""The client's connection, and waiting for it and other descriptors on one thread.
 
-Only :meth:`Poller.wait` blocks. Bytes to be sent are kept until the socket takes them, and what fills the link checks
-:attr:`Link.waiting` first.
+Only :meth:`Poller.wait` blocks. Bytes are kept until the socket takes them; senders check :attr:`Link.waiting` first.
 """
 
 from __future__ import annotations
@@ -13,24 +12,23 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["CHUNK", "Limits", "Link", "Poller", "Stopped"]
-
-CHUNK = 32768
+CHUNK_BYTES = 32768
+#: How long a client may take to read its last bytes, in seconds.
 _LINGER_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The bounds of a client: the time that it may take, in seconds, and what is kept for it, in bytes.
+    """The limits of a client: times in seconds, and buffers in bytes.
 
     Attributes:
-        token_s: for coming with its token.
-        request_s: for the request, and its answer.
-        creation_s: for opening the streams that a request asks for.
-        idle_s: without any traffic at all.
-        output_bytes: of output that the client has not taken; then none is read from the program.
-        answers_bytes: of answers that the client has not taken, pings' for example; then the client is not read.
-        input_bytes: that one program or connection has not taken; then the client is not read.
+        token_s: until it uses its token.
+        request_s: for the request and its answer.
+        creation_s: until it has opened the requested streams.
+        idle_s: without any traffic.
+        output_bytes: output that the client has not taken; more is not read from the program.
+        answers_bytes: answers that the client has not taken, to pings for example; then it is not read.
+        input_bytes: input that a program or connection has not taken; then the client is not read.
     """
 
     token_s: float = 60.0
@@ -43,26 +41,26 @@ class Limits:
 
 
 class Stopped(Exception):
-    """The server stops."""
+    """The server is being stopped."""
 
 
 class Poller:
-    """Waits for descriptors, and for the end of the server, which is `stop` becoming readable."""
+    """Waits for descriptors, and for the server's stop, when `stop` becomes readable."""
 
     def __init__(self, stop: int) -> None:
         self._stop = stop
         self._poll = select.poll()
         self._poll.register(stop, select.POLLIN)
-        self._asked: dict[int, int] = {}
+        self._masks: dict[int, int] = {}
 
-    def wait(self, asked: Mapping[int, int], timeout_s: float) -> dict[int, int]:
-        """The events that came, by descriptor; none after the timeout. Raises Stopped."""
-        for descriptor in self._asked.keys() - asked.keys():
+    def wait(self, masks: Mapping[int, int], timeout_s: float) -> dict[int, int]:
+        """The events by descriptor; none after the timeout. Raises Stopped."""
+        for descriptor in self._masks.keys() - masks.keys():
             self._poll.unregister(descriptor)
-        for descriptor, mask in asked.items():
-            if self._asked.get(descriptor) != mask:
+        for descriptor, mask in masks.items():
+            if self._masks.get(descriptor) != mask:
                 self._poll.register(descriptor, mask)
-        self._asked = dict(asked)
+        self._masks = dict(masks)
         ready = dict(self._poll.poll(max(timeout_s, 0) * 1000))
         if self._stop in ready:
             raise Stopped
@@ -73,8 +71,8 @@ class Link:
     """A client's socket.
 
     Attributes:
-        lost: the client has gone; nothing can be sent or received any more.
-        heard: when the last byte went or came, in monotonic seconds.
+        lost: whether the client has gone, so nothing can be sent or received.
+        last_traffic: when the last byte was sent or received (monotonic).
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -82,10 +80,10 @@ class Link:
         self._out = bytearray()
         connection.setblocking(False)
         self.lost = False
-        self.heard = time.monotonic()
+        self.last_traffic = time.monotonic()
 
     def fileno(self) -> int:
-        """The socket, for :class:`Poller`."""
+        """The socket's descriptor, for :class:`Poller`."""
         return self._socket.fileno()
 
     @property
@@ -94,30 +92,30 @@ class Link:
         return len(self._out)
 
     def mask(self, *, read: bool) -> int:
-        """The events to wait for at the socket; a client that goes is noticed also while it is not read."""
+        """The events to wait for; a client that goes is noticed even if it is not read."""
         return (select.POLLIN if read else select.POLLRDHUP) | (select.POLLOUT if self._out else 0)
 
-    def hear(self, ready: Mapping[int, int], *, read: bool) -> bytes:
-        """Read what has come, after a wait for :meth:`mask`."""
+    def receive(self, ready: Mapping[int, int], *, read: bool) -> bytes:
+        """Read the available bytes, after a wait for :meth:`mask`."""
         events = ready.get(self.fileno(), 0) & ~select.POLLOUT
         if events and not read:
             self.lost = True
         return self.read() if events and read else b""
 
     def read(self) -> bytes:
-        """Read what has come; nothing if that is nothing, or the end, then :attr:`lost` is set."""
+        """Read the available bytes; empty if there are none, or at the end, which sets :attr:`lost`."""
         try:
-            data = self._socket.recv(2 * CHUNK)
+            data = self._socket.recv(2 * CHUNK_BYTES)
         except BlockingIOError:
             return b""
         except OSError:
             data = b""
         self.lost = self.lost or not data
-        self.heard = time.monotonic()
+        self.last_traffic = time.monotonic()
         return data
 
     def send(self, data: bytes) -> None:
-        """Send bytes, now or as soon as they go."""
+        """Send bytes, now or as soon as possible."""
         self._out += data
         if not self._out or self.lost:
             return
@@ -130,35 +128,35 @@ class Link:
             self._out.clear()
             return
         del self._out[:sent]
-        self.heard = time.monotonic()
+        self.last_traffic = time.monotonic()
 
     def finish(self, poller: Poller, idle_s: float) -> None:
-        """Send what waits, end our half, and hear the client out for a moment: else it may lose what it was sent.
+        """Send what waits, shut down the writing side, and read for a moment; otherwise the client may lose bytes.
 
-        `idle_s` is how long it may take nothing before it is left.
+        Give up if the client takes nothing for `idle_s` seconds.
         """
         ended = False
         while not self.lost:
             if not self._out and not ended:
                 ended = True
-                self.heard, idle_s = time.monotonic(), _LINGER_S
+                self.last_traffic, idle_s = time.monotonic(), _LINGER_S
                 try:
                     self._socket.shutdown(socket.SHUT_WR)
                 except OSError:
                     return
-            heard = self.heard
-            left = heard + idle_s - time.monotonic()
-            if left <= 0:
+            last_traffic = self.last_traffic
+            remaining_s = last_traffic + idle_s - time.monotonic()
+            if remaining_s <= 0:
                 return
-            ready = poller.wait({self.fileno(): self.mask(read=True)}, left).get(self.fileno(), 0)
+            ready = poller.wait({self.fileno(): self.mask(read=True)}, remaining_s).get(self.fileno(), 0)
             if ready & ~select.POLLOUT:
                 self.read()
-                self.heard = heard  # what it says now is of no interest any more
+                self.last_traffic = last_traffic  # what it sends now does not count
             self.send(b"")
 
 
 def read_some(descriptor: int, size: int) -> bytes | None:
-    """Read what a pipe or terminal has; None if nothing now. Empty at its end, which for a terminal is an error."""
+    """Read from a pipe or terminal; None if it is empty, b"" at its end, which is an error of a terminal."""
     try:
         return os.read(descriptor, size)
     except BlockingIOError:

@@ -1,8 +1,7 @@
-"""The streaming server: tokens for the CRI's answers, and the connections of clients that come with one.
+"""The streaming server: tokens for the CRI's answers, and the connections of clients with a token.
 
-A token is random, can be used once and within a minute, and is the only key to a request; what a client may do is in
-that request, and of its HTTP request only the token and the protocol are read. There is one thread for each client, and
-a limit of both tokens and clients.
+A token is random, and valid once and for a minute. It stands for the whole CRI request: of the HTTP request only the
+token and the protocol are read. Each client has a thread.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ from nri.engine.streaming.link import Limits, Link, Poller, Stopped
 from nri.engine.support.errors import TooMany
 from nri.errors import NriError, RemoteProtocolError, RequestError
 
-#: How many clients are served at a time.
+#: The most clients at a time.
 MAX_CLIENTS = 256
-#: How many more may be on their way out.
-_LEAVING = 64
+#: The most additional connections that are being closed.
+_MAX_CLOSING = 64
 _STOP_S = 10.0
 _PATH = re.compile(r"/(exec|attach|portforward)/([A-Za-z0-9_-]{32})")
 _log = logging.getLogger(__name__)
 
 
 class StreamingServer:
-    """Listens on an address; port 0 is any free one. Raises OSError from :meth:`start`."""
+    """Listens on an address; port 0 is any free one. :meth:`start` raises OSError."""
 
     def __init__(self, address: str, port: int, backend: Backend, limits: Limits | None = None) -> None:
         self._address, self._port, self._backend = address, port, backend
@@ -51,15 +50,15 @@ class StreamingServer:
         self._stop = os.eventfd(0)
         self._lock = threading.Lock()
         self._threads: set[threading.Thread] = set()
-        self._strangers: dict[socket.socket, None] = {}  # connections that have shown no token, the oldest first
+        self._strangers: dict[socket.socket, None] = {}  # connections that have not sent a token, the oldest first
         self._url = ""
 
-    # --- for the engine --------------------------------------------------------------------------------------------
+    # --- for the engine ---
 
     def start(self) -> None:
-        """Listen, and serve in threads of its own."""
-        family, _, _, _, where = socket.getaddrinfo(self._address, self._port, type=socket.SOCK_STREAM)[0]
-        listener = socket.create_server(where[:2], family=family, backlog=128)
+        """Listen, and serve clients on other threads."""
+        family, _, _, _, address = socket.getaddrinfo(self._address, self._port, type=socket.SOCK_STREAM)[0]
+        listener = socket.create_server(address[:2], family=family, backlog=128)
         host = self._address.partition("%")[0]
         port = listener.getsockname()[1]
         self._url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -67,11 +66,11 @@ class StreamingServer:
 
     @property
     def url(self) -> str:
-        """The beginning of every address that it gives out; "" before its start."""
+        """The start of every address; "" before the server has started."""
         return self._url
 
     def stop(self) -> None:
-        """End all connections; programs that were started for them are killed."""
+        """Close all connections; programs that were started for them are killed."""
         if self._stop < 0:
             return
         os.eventfd_write(self._stop, 1)
@@ -79,7 +78,7 @@ class StreamingServer:
         while (threads := self._running()) and time.monotonic() < deadline:
             for thread in threads:
                 thread.join(max(deadline - time.monotonic(), 0))
-        if not threads:  # else one still waits for the engine, and looks at the bell after that
+        if not threads:  # otherwise a thread waits for the engine, and checks the event later
             os.close(self._stop)
             self._stop = -1
 
@@ -97,42 +96,42 @@ class StreamingServer:
         stdout: bool = False,
         stderr: bool = False,
     ) -> str:
-        """Give out an address at which a client can run a program. Raises RequestError, TooMany."""
+        """Hand out an address for running a program. Raises RequestError, TooMany."""
         if not argv:
-            raise RequestError("cmd", "", "no program to run")
-        ask = Ask("exec", container_id, tuple(argv), tty, stdin, stdout, stderr)
-        return self._command_url(ask)
+            raise RequestError("cmd", "", "a program is required")
+        stream_request = StreamRequest("exec", container_id, tuple(argv), tty, stdin, stdout, stderr)
+        return self._command_url(stream_request)
 
     def attach_url(
         self, container_id: str, *, tty: bool = False, stdin: bool = False, stdout: bool = False, stderr: bool = False
     ) -> str:
-        """Give out an address at which a client can attach to a container. Raises RequestError, TooMany."""
-        return self._command_url(Ask("attach", container_id, (), tty, stdin, stdout, stderr))
+        """Hand out an address for attaching to a container. Raises RequestError, TooMany."""
+        return self._command_url(StreamRequest("attach", container_id, (), tty, stdin, stdout, stderr))
 
-    def _command_url(self, ask: Ask) -> str:
-        if not ask.id:
-            raise RequestError("container_id", "", "no container is named")
-        if ask.tty and ask.stderr:
-            raise RequestError("stderr", True, "a terminal has no stderr of its own")
-        if not (ask.stdin or ask.stdout or ask.stderr):
-            raise RequestError("stdin", False, "one of stdin, stdout and stderr must be asked for")
-        return self._put(ask)
+    def _command_url(self, stream_request: StreamRequest) -> str:
+        if not stream_request.id:
+            raise RequestError("container_id", "", "is required")
+        if stream_request.tty and stream_request.stderr:
+            raise RequestError("stderr", True, "must not be requested with a terminal, which has only stdout")
+        if not (stream_request.stdin or stream_request.stdout or stream_request.stderr):
+            raise RequestError("stdin", False, "one of stdin, stdout and stderr must be requested")
+        return self._put(stream_request)
 
     def port_forward_url(self, pod_id: str, ports: Sequence[int] = ()) -> str:
-        """Give out an address for ports of a pod; over SPDY the client names them. Raises RequestError, TooMany."""
+        """Hand out an address for ports of a pod; over SPDY the client names them. Raises RequestError, TooMany."""
         if not pod_id:
-            raise RequestError("pod_sandbox_id", "", "no pod is named")
+            raise RequestError("pod_sandbox_id", "", "is required")
         for port in ports:
             if not 0 < port < 65536:
-                raise RequestError("port", port, "a port is 1 to 65535")
+                raise RequestError("port", port, "must be between 1 and 65535")
         if len(ports) > websocket.MAX_PORTS:
-            raise RequestError("port", len(ports), f"at most {websocket.MAX_PORTS} ports can be asked for")
-        return self._put(Ask("portforward", pod_id, ports=tuple(ports)))
+            raise RequestError("port", len(ports), f"at most {websocket.MAX_PORTS} ports can be requested")
+        return self._put(StreamRequest("portforward", pod_id, ports=tuple(ports)))
 
-    def _put(self, ask: Ask) -> str:
-        return f"{self._url}/{ask.kind}/{self._tokens.put(ask)}"
+    def _put(self, stream_request: StreamRequest) -> str:
+        return f"{self._url}/{stream_request.kind}/{self._tokens.put(stream_request)}"
 
-    # --- threads ---------------------------------------------------------------------------------------------------
+    # --- threads ---
 
     def _run(self, target: object, connection: socket.socket) -> None:
         def run() -> None:
@@ -140,13 +139,13 @@ class StreamingServer:
                 target(connection)  # type: ignore[operator]
             except Stopped:
                 pass
-            except Exception:  # noqa: BLE001  the end of a thread
+            except Exception:  # noqa: BLE001  nobody else sees a thread's errors
                 _log.exception("streaming: a connection is closed after an error")
             finally:
                 with self._lock:
                     self._strangers.pop(connection, None)
                 connection.close()
-                with self._lock:  # last, because the end of all of these is the server's
+                with self._lock:  # last, because `stop` waits for this set
                     self._threads.discard(threading.current_thread())
 
         thread = threading.Thread(target=run, name="nri-engine-streaming", daemon=True)
@@ -160,32 +159,34 @@ class StreamingServer:
             poller.wait({listener.fileno(): select.POLLIN}, 3600)
             try:
                 connection, _ = listener.accept()
-            except OSError as error:  # gone again, or no descriptor is free
+            except OSError as error:  # the client has gone, or no descriptor is free
                 _log.warning("streaming: no connection accepted: %s", error)
                 time.sleep(0.05)
                 continue
             if self._is_full():
                 connection.setblocking(False)
-                _say(connection, answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{MAX_CLIENTS} clients are served already"))
+                _send(
+                    connection, answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{MAX_CLIENTS} clients are already connected")
+                )
                 connection.close()
             else:
                 with self._lock:
                     self._strangers[connection] = None
                 try:
                     self._run(self._serve, connection)
-                except RuntimeError as error:  # no threads are left for now
+                except RuntimeError as error:  # no thread can be started now
                     _log.warning("streaming: no connection can be served: %s", error)
                     with self._lock:
                         del self._strangers[connection]
                     connection.close()
 
     def _is_full(self) -> bool:
-        """Whether no more can be served; a connection without a token makes room, because anyone may have made it."""
+        """Whether no client can be served. The oldest connection without a token is closed first, if there is one."""
         with self._lock:
-            over = len(self._threads) - MAX_CLIENTS
-            if over <= 0:
+            excess = len(self._threads) - MAX_CLIENTS
+            if excess <= 0:
                 return False
-            if over > _LEAVING or not self._strangers:
+            if excess > _MAX_CLOSING or not self._strangers:
                 return True
             oldest = next(iter(self._strangers))
             del self._strangers[oldest]
@@ -202,23 +203,23 @@ class StreamingServer:
         try:
             request = self._read_request(link, poller, reader)
             if request is not None:
-                ask, upgrade = self._ask_of(request)
+                stream_request, upgrade = self._match_request(request)
                 with self._lock:
                     self._strangers.pop(connection, None)
                 link.send(upgrade.answer)
                 idle_s = self._limits.idle_s
-                self._session(link, poller, ask, upgrade).run(reader.rest)
+                self._session(link, poller, stream_request, upgrade).run(reader.rest)
         except Refused as refused:
             link.send(refused.answer)
         except (NriError, OSError) as error:
-            _log.info("streaming: a client was left: %s", error)
+            _log.info("streaming: a client was disconnected: %s", error)
         link.finish(poller, idle_s)
 
     def _read_request(self, link: Link, poller: Poller, reader: RequestReader) -> Request | None:
-        """The request; None if none came in time. Raises Refused for what is none."""
+        """The request; None if it did not come in time. Refused if it is invalid."""
         deadline = time.monotonic() + self._limits.request_s
-        while (left := deadline - time.monotonic()) > 0 and not link.lost:
-            if poller.wait({link.fileno(): select.POLLIN}, left) and (data := link.read()):
+        while (remaining_s := deadline - time.monotonic()) > 0 and not link.lost:
+            if poller.wait({link.fileno(): select.POLLIN}, remaining_s) and (data := link.read()):
                 try:
                     if request := reader.receive(data):
                         return request
@@ -226,64 +227,70 @@ class StreamingServer:
                     raise Refused(HTTPStatus.BAD_REQUEST, str(error)) from None
         return None
 
-    def _ask_of(self, request: Request) -> tuple[Ask, Upgrade]:
-        """Read from a request what it asks for, and the protocol. Raises Refused."""
+    def _match_request(self, request: Request) -> tuple[StreamRequest, Upgrade]:
+        """Find the CRI request of an HTTP request's token, and negotiate the protocol. Raises Refused."""
         if request.method not in ("GET", "POST"):
-            raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "GET and POST are served", ("Allow", "GET, POST"))
+            raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and POST are supported", ("Allow", "GET, POST"))
         match = _PATH.fullmatch(request.path)
-        ask = self._tokens.take(match[2]) if match else None
-        if match is None or ask is None or ask.kind != match[1]:
-            raise Refused(HTTPStatus.NOT_FOUND, "there is no session here, or it has expired")
-        if ask.kind == "portforward":
-            over_websocket = (spdy_channels.TUNNEL, *(websocket.FORWARD_PROTOCOLS if ask.ports else ()))
-            return ask, negotiate(request, (spdy_channels.FORWARD_PROTOCOL,), over_websocket)
-        return ask, negotiate(request, spdy_channels.COMMAND_PROTOCOLS, websocket.COMMAND_PROTOCOLS)
+        stream_request = self._tokens.take(match[2]) if match else None
+        if match is None or stream_request is None or stream_request.kind != match[1]:
+            raise Refused(HTTPStatus.NOT_FOUND, "no such session, or it has expired")
+        if stream_request.kind == "portforward":
+            over_websocket = (spdy_channels.TUNNEL, *(websocket.FORWARD_PROTOCOLS if stream_request.ports else ()))
+            return stream_request, negotiate(request, (spdy_channels.FORWARD_PROTOCOL,), over_websocket)
+        return stream_request, negotiate(request, spdy_channels.COMMAND_PROTOCOLS, websocket.COMMAND_PROTOCOLS)
 
-    # --- sessions --------------------------------------------------------------------------------------------------
+    # --- sessions ---
 
-    def _session(self, link: Link, poller: Poller, ask: Ask, upgrade: Upgrade) -> CommandSession | ForwardSession:
-        if ask.kind == "portforward":
-            connect = partial(self._backend.open_port, ask.id)
-            return ForwardSession(link, poller, _forward_channels(ask, upgrade), connect, self._limits)
-        start = partial(self._exec if ask.kind == "exec" else self._attach, ask)
-        return CommandSession(link, poller, _command_channels(ask, upgrade), start, self._limits)
+    def _session(
+        self, link: Link, poller: Poller, stream_request: StreamRequest, upgrade: Upgrade
+    ) -> CommandSession | ForwardSession:
+        if stream_request.kind == "portforward":
+            connect = partial(self._backend.open_port, stream_request.id)
+            return ForwardSession(link, poller, _forward_channels(stream_request, upgrade), connect, self._limits)
+        start = partial(self._exec if stream_request.kind == "exec" else self._attach, stream_request)
+        return CommandSession(link, poller, _command_channels(stream_request, upgrade), start, self._limits)
 
-    def _exec(self, ask: Ask) -> Program:
-        execution = self._backend.exec(ask.id, ask.argv, tty=ask.tty, stdin=ask.stdin)
-        return ExecProgram(execution, tty=ask.tty)
+    def _exec(self, stream_request: StreamRequest) -> Program:
+        execution = self._backend.exec(
+            stream_request.id, stream_request.argv, tty=stream_request.tty, stdin=stream_request.stdin
+        )
+        return ExecProgram(execution, tty=stream_request.tty)
 
-    def _attach(self, ask: Ask) -> Program:
-        return AttachProgram(self._backend.attach(ask.id), partial(self._backend.resize, ask.id))
+    def _attach(self, stream_request: StreamRequest) -> Program:
+        return AttachProgram(self._backend.attach(stream_request.id), partial(self._backend.resize, stream_request.id))
 
 
-def _command_channels(ask: Ask, upgrade: Upgrade) -> CommandChannels:
-    streams = requested_streams(stdin=ask.stdin, stdout=ask.stdout, stderr=ask.stderr, tty=ask.tty)
+def _command_channels(stream_request: StreamRequest, upgrade: Upgrade) -> CommandChannels:
+    streams = requested_streams(
+        stdin=stream_request.stdin, stdout=stream_request.stdout, stderr=stream_request.stderr, tty=stream_request.tty
+    )
     if upgrade.websocket:
         return websocket.WebSocketCommand(upgrade.protocol, streams)
     return spdy_channels.SpdyCommand(upgrade.protocol, streams)
 
 
-def _forward_channels(ask: Ask, upgrade: Upgrade) -> ForwardChannels:
+def _forward_channels(stream_request: StreamRequest, upgrade: Upgrade) -> ForwardChannels:
     if not upgrade.websocket:
         return spdy_channels.SpdyForward()
     if upgrade.protocol == spdy_channels.TUNNEL:
         return spdy_channels.TunnelForward()
-    return websocket.WebSocketForward(upgrade.protocol, ask.ports)
+    return websocket.WebSocketForward(upgrade.protocol, stream_request.ports)
 
 
-def _say(connection: socket.socket, data: bytes) -> None:
+def _send(connection: socket.socket, data: bytes) -> None:
     try:
         connection.send(data)
     except OSError:
-        pass  # it gets no answer then
+        pass  # the client gets no answer
 
 
-#: How many may wait at a time.
+#: The most tokens at a time.
 MAX_TOKENS = 1000
 
 
-class Ask(NamedTuple):
-    """A request of CRI: `kind` is ``exec``, ``attach`` or ``portforward``, `id` that of the container or pod."""
+class StreamRequest(NamedTuple):
+    """A request of the CRI: `kind` is ``exec``, ``attach`` or ``portforward``, `id` that of the container or pod."""
 
     kind: str
     id: str
@@ -296,34 +303,34 @@ class Ask(NamedTuple):
 
 
 class Tokens:
-    """The requests that wait; a token can be used for `life_s` seconds. For any thread."""
+    """The requests that wait for their client; a token is valid for `life_s` seconds. Thread-safe."""
 
     def __init__(self, life_s: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._life_s, self._clock = life_s, clock
         self._lock = threading.Lock()
-        self._waiting: dict[str, tuple[float, Ask]] = {}  # the oldest first
+        self._waiting: dict[str, tuple[float, StreamRequest]] = {}  # the oldest first
 
-    def put(self, ask: Ask) -> str:
-        """A token for a request. Raises TooMany."""
+    def put(self, stream_request: StreamRequest) -> str:
+        """Create a token for a request. Raises TooMany."""
         with self._lock:
             now = self._clock()
             while self._waiting and next(iter(self._waiting.values()))[0] <= now:
                 del self._waiting[next(iter(self._waiting))]
             if len(self._waiting) >= MAX_TOKENS:
-                raise TooMany("requests for streams that no client has taken up", MAX_TOKENS)
+                raise TooMany("stream requests without a client", MAX_TOKENS)
             token = secrets.token_urlsafe(24)
-            self._waiting[token] = now + self._life_s, ask
+            self._waiting[token] = now + self._life_s, stream_request
             return token
 
-    def take(self, token: str) -> Ask | None:
-        """The request of a token, which is of no more use then; None if there is none."""
+    def take(self, token: str) -> StreamRequest | None:
+        """Remove and return the request of a token; None if it is invalid."""
         with self._lock:
-            expires, ask = self._waiting.pop(token, (0.0, None))
-            return ask if expires > self._clock() else None
+            expires, stream_request = self._waiting.pop(token, (0.0, None))
+            return stream_request if expires > self._clock() else None
 
 
 class Backend(Protocol):
-    """Programs, containers' streams and ports of pods. Each call may take a while, and raise NriError or OSError."""
+    """Access to programs, containers' streams and ports of pods. Calls may block, and raise NriError or OSError."""
 
     def exec(self, container_id: str, argv: Sequence[str], *, tty: bool, stdin: bool) -> Execution:
         """Start a program in a container."""
@@ -334,9 +341,9 @@ class Backend(Protocol):
         ...
 
     def resize(self, container_id: str, width: int, height: int) -> None:
-        """Set the size of a container's own terminal, in characters."""
+        """Set the size of a container's terminal, in characters."""
         ...
 
     def open_port(self, pod_id: str, port: int) -> socket.socket:
-        """Connect to a port of a pod, see :func:`nri.engine.streaming.forward.connect_port`."""
+        """Connect to a port of a pod."""
         ...

@@ -1,13 +1,11 @@
-"""Kubernetes's protocols over SPDY: the streams of a command, and of port forwarding. Pure.
+"""Kubernetes's protocols over SPDY: the streams of a command, and of port forwarding.
 
-A command has one stream for each of error, stdin, stdout, stderr and resize, named by a header; it begins when all
-streams that the request asks for are open. In v4 the outcome is JSON, before it a text that only failures have;
-resizing came with v3.
+A command has one stream for each of error, stdin, stdout, stderr and resize, named by a header; it starts when all
+requested streams are open. In v4 the outcome is JSON, in older protocols text, for failures only; v3 added resizing.
 
 Port forwarding has two streams for each connection, one for its bytes and one for its error. The two have the same
-``requestid`` or, from old clients, consecutive ids; a connection begins when both exist, within 30 seconds. The stream
-of errors ends with the connection, and a text on it says why there is none. The tunnel of newer clients carries the
-same bytes in a WebSocket.
+``requestid`` or, from old clients, consecutive ids; a connection starts when both exist, within 30 seconds. The error
+stream ends with the connection, and carries a text if it fails. Newer clients tunnel the same bytes in a WebSocket.
 """
 
 from __future__ import annotations
@@ -37,19 +35,19 @@ from nri.engine.streaming.channels import (
 )
 from nri.engine.streaming.websocket import MessageSocket
 
-#: The protocols of remote commands over SPDY, the best first.
+#: The protocols of remote commands over SPDY, the preferred first.
 COMMAND_PROTOCOLS = ("v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io")
 _RESIZABLE = COMMAND_PROTOCOLS[:2]
 _TYPES = {"stdin": STDIN, "stdout": STDOUT, "stderr": STDERR, "error": ERROR, "resize": RESIZE}
 
 
 class SpdyCommand:
-    """The streams of one command; `wanted` are those that the request asks for."""
+    """The streams of one command; `requested` are those of the CRI request."""
 
-    def __init__(self, protocol: str, wanted: AbstractSet[int]) -> None:
+    def __init__(self, protocol: str, requested: AbstractSet[int]) -> None:
         self._json = protocol == COMMAND_PROTOCOLS[0]
-        self._missing = set(wanted if protocol in _RESIZABLE else wanted - {RESIZE})
-        self._wanted = wanted
+        self._missing = set(requested if protocol in _RESIZABLE else requested - {RESIZE})
+        self._requested = requested
         self._spdy = spdy.Connection()
         self._streams: dict[int, int] = {}
         self._types: dict[int, int] = {}
@@ -57,13 +55,13 @@ class SpdyCommand:
         self.ready = False
 
     def receive(self, data: bytes) -> Iterator[CommandEvent]:
-        """Take bytes of the client; yields what they mean."""
+        """Receive bytes of the client; yields events."""
         for event in self._spdy.receive(data):
             kind = self._types.get(event.stream)
             if isinstance(event, spdy.Opened):
                 self._open(event)
             elif isinstance(event, spdy.Data):
-                if kind == STDIN and STDIN in self._wanted:
+                if kind == STDIN and STDIN in self._requested:
                     yield Input(event.data)
                     continue
                 self._spdy.consumed(event.stream, len(event.data))
@@ -72,7 +70,7 @@ class SpdyCommand:
             elif kind == STDIN:
                 yield InputEnd()
             elif kind == ERROR and isinstance(event, spdy.Reset):
-                yield ClientGone()  # nobody is left who could read the outcome
+                yield ClientGone()  # nobody can read the outcome
 
     def _open(self, event: spdy.Opened) -> None:
         kind = _TYPES.get(event.headers.get("streamtype", ""))
@@ -85,28 +83,28 @@ class SpdyCommand:
         self.ready = not self._missing
 
     def consumed(self, size: int) -> None:
-        """So many bytes of input are done with."""
+        """Report that the program has taken `size` bytes of input."""
         self._spdy.consumed(self._streams.get(STDIN, 0), size)
 
-    def room(self, stream: int) -> int:
-        """The number of bytes that may be sent; what goes to no client is always taken."""
+    def send_window(self, stream: int) -> int:
+        """The number of bytes that may be sent; unlimited if the client does not want the stream."""
         number = self._streams.get(stream, 0)
-        return self._spdy.room(number) if self._spdy.is_open(number) else 1 << 30
+        return self._spdy.send_window(number) if self._spdy.is_open(number) else 1 << 30
 
     def write(self, stream: int, data: bytes) -> None:
         """Send output."""
-        if stream in self._wanted:
+        if stream in self._requested:
             self._spdy.send(self._streams.get(stream, 0), data)
 
     def finish(self, status: Status) -> None:
-        """Send the outcome on the stream for errors, and end all; clients of the first protocol may not wait for it."""
+        """Send the outcome on the error stream, and end all streams; the oldest clients may not wait for it."""
         self._spdy.send(self._streams.get(ERROR, 0), status.json() if self._json else status.text(), end=True)
         for kind in (STDOUT, STDERR, STDIN, RESIZE):
             self._spdy.send(self._streams.get(kind, 0), b"", end=True)
         self._spdy.go_away()
 
     def take(self) -> bytes:
-        """Take out the bytes that are to be sent."""
+        """Take out the bytes to send."""
         return self._spdy.take()
 
 
@@ -114,7 +112,7 @@ FORWARD_PROTOCOL = "portforward.k8s.io"
 TUNNEL = f"SPDY/3.1+{FORWARD_PROTOCOL}"
 #: How long the second stream of a connection may be missing, in seconds.
 CREATION_S = 30.0
-#: How many connections one client may have at a time.
+#: The most connections of one client at a time.
 MAX_PAIRS = 500
 _MAX_TEXT_LENGTH = 16384
 _MAX_KEY_LENGTH = 128
@@ -122,7 +120,7 @@ _MAX_KEY_LENGTH = 128
 
 @dataclass(slots=True)
 class _Pair:
-    """The streams of one connection, 0 while there is none; and when it was first seen to be half begun."""
+    """The ids of a connection's streams, 0 if missing, and when it was first seen to be incomplete."""
 
     port: int
     data: int = 0
@@ -141,7 +139,7 @@ class SpdyForward:
         self._keys: dict[int, str] = {}
 
     def receive(self, data: bytes) -> Iterator[ForwardEvent]:
-        """Take bytes of the client; yields what they mean."""
+        """Receive bytes of the client; yields events."""
         for event in self._spdy.receive(data):
             if isinstance(event, spdy.Opened):
                 yield from self._open(event)
@@ -178,25 +176,25 @@ class SpdyForward:
             pair.port = port
 
     def consumed(self, key: str, size: int) -> None:
-        """So many bytes of a connection are done with."""
+        """Report that a port has taken `size` bytes of a connection."""
         self._spdy.consumed(self._pairs[key].data if key in self._pairs else 0, size)
 
-    def room(self, key: str) -> int:
+    def send_window(self, key: str) -> int:
         """The number of bytes that may be sent on a connection now."""
-        return self._spdy.room(self._pairs[key].data) if key in self._pairs else 0
+        return self._spdy.send_window(self._pairs[key].data) if key in self._pairs else 0
 
     def send(self, key: str, data: bytes) -> None:
-        """Send what the port said."""
+        """Send bytes from the port."""
         if pair := self._pairs.get(key):
             self._spdy.send(pair.data, data)
 
     def end(self, key: str) -> None:
-        """The port says no more."""
+        """Report that the port sends no more."""
         if pair := self._pairs.get(key):
             self._spdy.send(pair.data, b"", end=True)
 
     def close(self, key: str, error: str = "") -> None:
-        """A connection is over: its stream of errors ends, with a text if there is one."""
+        """Close a connection; the error is sent on its error stream."""
         pair = self._pairs.pop(key, None)
         if pair is None:
             return
@@ -209,7 +207,7 @@ class SpdyForward:
             self._spdy.send(pair.data, b"", end=True)
 
     def expire(self, now: float) -> None:
-        """Let go of connections whose second stream did not come in time."""
+        """Close connections whose second stream did not come in time."""
         for key, pair in [*self._pairs.items()]:
             if pair.data and pair.error:
                 continue
@@ -223,43 +221,43 @@ class SpdyForward:
         return self._spdy.gone_away and not self._pairs
 
     def finish(self) -> None:
-        """Say that no more streams are taken."""
+        """Announce that no more streams are accepted."""
         self._spdy.go_away()
 
     def take(self) -> bytes:
-        """Take out the bytes that are to be sent."""
+        """Take out the bytes to send."""
         return self._spdy.take()
 
 
 def _port(headers: Mapping[str, str]) -> int:
-    """The port of a stream; 0 if it names none."""
+    """The port of a stream; 0 if it is invalid."""
     text = headers.get("port", "")
     port = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
     return port if port < 65536 else 0
 
 
 class TunnelForward(SpdyForward):
-    """The same, with the bytes of SPDY as the messages of a WebSocket, cut anywhere."""
+    """Port forwarding by SPDY inside the messages of a WebSocket, which may split it anywhere."""
 
     def __init__(self) -> None:
         super().__init__()
         self._socket = MessageSocket()
 
     def receive(self, data: bytes) -> Iterator[ForwardEvent]:
-        """Take bytes of the client; yields what they mean."""
+        """Receive bytes of the client; yields events."""
         for piece in self._socket.receive(data):
             yield from super().receive(piece.data)
         if self._socket.closed:
             yield ClientGone()
 
     def finish(self) -> None:
-        """Say that no more streams are taken, and close."""
+        """Announce that no more streams are accepted, and close the WebSocket."""
         super().finish()
         self._forward()
         self._socket.close()
 
     def take(self) -> bytes:
-        """Take out the bytes that are to be sent."""
+        """Take out the bytes to send."""
         self._forward()
         return self._socket.take()
 

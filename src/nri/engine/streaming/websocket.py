@@ -1,11 +1,11 @@
 """WebSockets after the handshake, and Kubernetes's protocols over them, without a socket.
 
-wsproto does the frames. A long message is handed on piece by piece, so its length needs no bound; pings are answered
-here. The first byte of a message is its channel: channels of a command are numbered like descriptors, then come the
-outcome and the terminal's size; v5 adds channel 255, which ends the channel of its second byte. For port forwarding,
-channel 2n has the bytes of port n and channel 2n+1 its error; each begins with the port, two bytes, the lower one
-first; each port has one connection, made at once, and no half of it can be ended. In a base64 protocol messages are
-texts, and the channel is a digit. Sources: RFC 6455; Kubernetes's ``v4.channel.k8s.io``.
+wsproto parses frames; long messages are passed on in pieces. The first byte of a message is its channel: a command's
+channels are numbered like descriptors, then come the outcome and the terminal's size; v5 adds channel 255, which ends
+the channel in its second byte. For port forwarding, channel 2n has the bytes of port n and channel 2n+1 its error; each
+starts with the port in two bytes, little-endian. Each port has one connection, whose directions do not end separately.
+In base64 protocols messages are text, and the channel is a digit. Sources: RFC 6455; Kubernetes's
+``v4.channel.k8s.io``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from nri.engine.streaming.channels import (
 
 
 class Piece(NamedTuple):
-    """A part of a message. `first` and `last` say where in it."""
+    """A part of a message; `first` and `last` tell its position."""
 
     data: bytes
     first: bool
@@ -46,7 +46,7 @@ class Piece(NamedTuple):
 
 
 class MessageSocket:
-    """Messages over the bytes of one connection. `closed` once either side has closed it."""
+    """WebSocket messages over the bytes of one connection. `closed` is set once either side has closed it."""
 
     def __init__(self) -> None:
         self._connection = Connection(ConnectionType.SERVER)
@@ -55,14 +55,14 @@ class MessageSocket:
         self.closed = False
 
     def receive(self, data: bytes) -> Iterator[Piece]:
-        """Take bytes of the client; yields the pieces in them, texts as UTF-8."""
+        """Receive bytes of the client; yields pieces of messages, text as UTF-8."""
         if self.closed:
             return
         self._connection.receive_data(data)
         for event in self._connection.events():
             if isinstance(event, Ping):
                 self._out += self._connection.send(event.response())
-            elif isinstance(event, CloseConnection):  # also after a breach of the protocol, with its code
+            elif isinstance(event, CloseConnection):  # also after a violation of the protocol
                 self.closed = True
                 if self._connection.state in (ConnectionState.OPEN, ConnectionState.REMOTE_CLOSING):
                     self._out += self._connection.send(event.response())
@@ -77,25 +77,26 @@ class MessageSocket:
         return piece
 
     def send(self, data: bytes, *, text: bool = False) -> None:
-        """Send a message; nothing happens once the connection is closed."""
+        """Send a message; no effect once the connection is closed."""
         if not self.closed:
             message = TextMessage(data=data.decode("ascii")) if text else BytesMessage(data=data)
             self._out += self._connection.send(message)
 
     def close(self) -> None:
-        """Say that all was said."""
+        """Close the connection normally."""
         if not self.closed:
             self.closed = True
             self._out += self._connection.send(CloseConnection(code=1000))
 
     def take(self) -> bytes:
-        """Take out the bytes that are to be sent."""
+        """Take out the bytes to send."""
         data = bytes(self._out)
         self._out.clear()
         return data
 
 
-#: The protocols of remote commands over WebSockets, the best first; the last one is that of no protocol at all.
+#: The protocols of remote commands over WebSockets, the preferred first; the last one is for requests without a
+#: protocol.
 COMMAND_PROTOCOLS = (
     "v5.channel.k8s.io",
     "v4.channel.k8s.io",
@@ -108,33 +109,33 @@ CLOSE = 255
 
 
 class ChannelReader:
-    """Takes the channel off messages, and base64 off what follows it."""
+    """Separates messages into channel and content, and decodes base64."""
 
     def __init__(self, *, base64: bool) -> None:
         self._base64 = base64
         self._channel = -1
-        self._kept = b""
+        self._pending = b""
 
     def read(self, piece: Piece) -> tuple[int, bytes]:
-        """The channel of a piece and its bytes; -1 as long as nothing of a message has come, or if it has none."""
-        data = self._kept + piece.data
-        self._kept = b""
+        """The channel of a piece and its content; -1 before the first byte of a message, and if there is none."""
+        data = self._pending + piece.data
+        self._pending = b""
         if piece.first:
             self._channel = -1
         if self._channel < 0 and data:
             self._channel = data[0] - (ord("0") if self._base64 else 0)
             data = data[1:]
         if self._base64:
-            data = self._decoded(data, last=piece.last)
+            data = self._decode(data, last=piece.last)
         return self._channel, data
 
-    def _decoded(self, data: bytes, *, last: bool) -> bytes:
-        whole = len(data) if last else len(data) // 4 * 4
-        self._kept = data[whole:]
+    def _decode(self, data: bytes, *, last: bool) -> bytes:
+        end = len(data) if last else len(data) // 4 * 4
+        self._pending = data[end:]
         try:
-            return binascii.a2b_base64(data[:whole], strict_mode=True)
+            return binascii.a2b_base64(data[:end], strict_mode=True)
         except binascii.Error:
-            return b""  # other servers pass over what they cannot read, too
+            return b""  # other servers ignore invalid base64, too
 
 
 class ChannelSocket:
@@ -146,7 +147,7 @@ class ChannelSocket:
         self.socket = MessageSocket()
 
     def receive(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Take bytes of the client; yields channels with bytes for them."""
+        """Receive bytes of the client; yields channels with their content."""
         for piece in self.socket.receive(data):
             channel, content = self._reader.read(piece)
             if channel >= 0:
@@ -161,25 +162,25 @@ class ChannelSocket:
 
 
 class WebSocketCommand:
-    """The channels of one command; `wanted` are those that the request asks for."""
+    """The channels of one command; `requested` are those of the CRI request."""
 
-    def __init__(self, protocol: str, wanted: AbstractSet[int]) -> None:
+    def __init__(self, protocol: str, requested: AbstractSet[int]) -> None:
         self._json = protocol.startswith(("v4.", "v5."))
         self._closes = protocol.startswith("v5.")
-        self._wanted = wanted
+        self._requested = requested
         self._channels = ChannelSocket(protocol)
         self._sizes = SizeReader()
         self.ready = True
-        # An empty message says that the connection is made; some clients wait for it.
-        self._channels.send(next((stream for stream in (STDOUT, STDERR) if stream in wanted), ERROR), b"")
+        # An empty message reports that the connection works; some clients wait for it.
+        self._channels.send(next((stream for stream in (STDOUT, STDERR) if stream in requested), ERROR), b"")
 
     def receive(self, data: bytes) -> Iterator[CommandEvent]:
-        """Take bytes of the client; yields what they mean."""
+        """Receive bytes of the client; yields events."""
         for channel, content in self._channels.receive(data):
             if self._closes and channel == CLOSE:
                 if content == b"\0":
                     yield InputEnd()
-            elif channel == STDIN and STDIN in self._wanted:
+            elif channel == STDIN and STDIN in self._requested:
                 if content:
                     yield Input(content)
             elif channel == RESIZE:
@@ -188,15 +189,15 @@ class WebSocketCommand:
             yield ClientGone()
 
     def consumed(self, size: int) -> None:
-        """Nothing: the socket itself has the only window."""
+        """No effect: only the socket has a window."""
 
-    def room(self, stream: int) -> int:  # noqa: ARG002 - the interface's
-        """No window, no limit."""
+    def send_window(self, stream: int) -> int:  # noqa: ARG002 - the interface's
+        """No limit, because there is no window."""
         return 1 << 30
 
     def write(self, stream: int, data: bytes) -> None:
         """Send output."""
-        if stream in self._wanted:
+        if stream in self._requested:
             self._channels.send(stream, data)
 
     def finish(self, status: Status) -> None:
@@ -207,13 +208,13 @@ class WebSocketCommand:
         self._channels.socket.close()
 
     def take(self) -> bytes:
-        """Take out the bytes that are to be sent."""
+        """Take out the bytes to send."""
         return self._channels.socket.take()
 
 
-#: The protocols of port forwarding, the best first; the last one is that of no protocol at all.
+#: The protocols of port forwarding, the preferred first; the last one is for requests without a protocol.
 FORWARD_PROTOCOLS = ("v4.channel.k8s.io", "v4.base64.channel.k8s.io", "")
-#: How many ports one request may name: a channel is one byte, or one character.
+#: The most ports of one request: a channel is one byte, or one character.
 MAX_PORTS = 32
 
 
@@ -225,15 +226,15 @@ class WebSocketForward:
     def __init__(self, protocol: str, ports: Sequence[int]) -> None:
         self._channels = ChannelSocket(protocol)
         self._open = {str(number): 2 * number for number in range(len(ports))}
-        self._wanted = [PortOpened(str(number), port) for number, port in enumerate(ports)]
+        self._unopened = [PortOpened(str(number), port) for number, port in enumerate(ports)]
         for number, port in enumerate(ports):
             for channel in (2 * number, 2 * number + 1):
                 self._channels.send(channel, port.to_bytes(2, "little"))
 
     def receive(self, data: bytes) -> Iterator[ForwardEvent]:
-        """Take bytes of the client; the first time, also none, yields the connections that are wanted."""
-        while self._wanted:
-            yield self._wanted.pop(0)
+        """Receive bytes of the client; the first call also yields the opened connections."""
+        while self._unopened:
+            yield self._unopened.pop(0)
         for channel, content in self._channels.receive(data):
             if content and not channel & 1 and str(channel // 2) in self._open:
                 yield PortData(str(channel // 2), content)
@@ -241,28 +242,28 @@ class WebSocketForward:
             yield ClientGone()
 
     def consumed(self, key: str, size: int) -> None:
-        """Nothing: the socket itself has the only window."""
+        """No effect: only the socket has a window."""
 
-    def room(self, key: str) -> int:
-        """No window, no limit."""
+    def send_window(self, key: str) -> int:
+        """No limit for an open connection, because there is no window."""
         return 1 << 30 if key in self._open else 0
 
     def send(self, key: str, data: bytes) -> None:
-        """Send what the port said."""
+        """Send bytes from the port."""
         if key in self._open:
             self._channels.send(self._open[key], data)
 
     def end(self, key: str) -> None:
-        """Nothing: a channel has no end of its own."""
+        """No effect: a channel has no end."""
 
     def close(self, key: str, error: str = "") -> None:
-        """A connection is over."""
+        """Close a connection, and send its error."""
         channel = self._open.pop(key, None)
         if channel is not None and error:
             self._channels.send(channel + 1, error.encode(errors="replace"))
 
     def expire(self, now: float) -> None:
-        """Nothing is ever half begun."""
+        """No effect: connections are always opened completely."""
 
     @property
     def over(self) -> bool:
@@ -270,9 +271,9 @@ class WebSocketForward:
         return not self._open
 
     def finish(self) -> None:
-        """Close."""
+        """Close the WebSocket."""
         self._channels.socket.close()
 
     def take(self) -> bytes:
-        """Take out the bytes that are to be sent."""
+        """Take out the bytes to send."""
         return self._channels.socket.take()

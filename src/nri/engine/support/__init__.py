@@ -1,4 +1,1 @@
-"""The base of all rooms of the engine: its errors, programs with deadlines, files written whole, calls to the kernel.
-
-Rules: knows nothing of pods, containers or images.
-"""
+"""Helpers of the engine that know nothing of pods, containers or images: errors, other programs, system calls."""

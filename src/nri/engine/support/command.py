@@ -1,8 +1,4 @@
-"""Run another program: no shell, a deadline, bounded output, and nothing left running at the deadline.
-
-One job: :func:`run`. Rules: the program gets a session of its own, and what is still alive of it at the deadline is
-killed with it; its input and output never wait for each other; output past the limit is dropped and counted.
-"""
+"""Run other programs without a shell, with a deadline and bounded output."""
 
 from __future__ import annotations
 
@@ -21,19 +17,17 @@ from nri.host.process import command_line, environment, numbers
 from nri.host.root import MACHINE
 from nri.service.systemd import environment_of_child
 
-__all__ = ["Output", "end_left", "last_words", "readable", "run", "start", "wait_ended"]
-
-LIMIT_BYTES = 4 << 20
-_CHUNK = 1 << 16
-#: How long pipes may stay open after the program itself has ended: a child of it may have kept them.
+MAX_OUTPUT_BYTES = 4 << 20
+_CHUNK_BYTES = 1 << 16
+#: How long pipes may stay open after the program has ended, in seconds: a child of it may have inherited them.
 _LINGER_S = 0.5
-#: How long a program that was killed has to end.
+#: How long a killed program gets to end, in seconds.
 END_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The exit code and output of a program that ended. `dropped_bytes` counts what was over the limit."""
+    """The exit code and output of a program. `dropped_bytes` counts the output beyond the limit."""
 
     code: int
     stdout: bytes
@@ -50,7 +44,7 @@ def start(
     env: Mapping[str, str] | None = None,
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a program in a session of its own. Raises MissingTool if there is none at `argv[0]`."""
+    """Start a program in its own session. MissingTool if there is no program at `argv[0]`."""
     try:
         return subprocess.Popen(
             argv,
@@ -73,15 +67,15 @@ def run(
     action: str = "",
     data: bytes = b"",
     env: Mapping[str, str] | None = None,
-    limit_bytes: int = LIMIT_BYTES,
+    limit_bytes: int = MAX_OUTPUT_BYTES,
     check: bool = True,
     on_tick: Callable[[int], None] | None = None,
 ) -> Output:
-    """Run a program to its end and return what it wrote.
+    """Run a program to its end and return its output. At the deadline its whole session is killed.
 
-    `action` names it in errors, `on_tick` is called with its pid a few times a second while it runs, and may raise to
-    end it.
-    Raises CommandFailed for another exit code than 0 if `check`, CommandTimeout, MissingTool.
+    `action` names it in errors. `on_tick` is called with its pid a few times a second, and may raise to end it.
+
+    Raises CommandFailed for an exit code other than 0 if `check`, CommandTimeout, MissingTool.
     """
     action = action or os.path.basename(argv[0])
     pipe = subprocess.PIPE
@@ -93,14 +87,14 @@ def run(
     finally:
         _end(process)
         pump.close()
-    output = Output(process.returncode, bytes(pump.kept[0]), bytes(pump.kept[1]), pump.dropped)
+    output = Output(process.returncode, bytes(pump.output[0]), bytes(pump.output[1]), pump.dropped)
     if check and output.code:
-        raise CommandFailed(action, output.code, last_words(output.stderr) or last_words(output.stdout))
+        raise CommandFailed(action, output.code, last_lines(output.stderr) or last_lines(output.stdout))
     return output
 
 
 def wait_ended(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
-    """Wait for a program's end, without the sleeps of Popen's own wait with a deadline; False at the deadline."""
+    """Wait for a program's end, without the sleeps of Popen's own wait; False at the deadline."""
     if process.poll() is None:
         try:
             descriptor = os.pidfd_open(process.pid)
@@ -108,61 +102,61 @@ def wait_ended(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
             pass  # another thread has just reaped it
         else:
             try:
-                readable(descriptor, timeout_s)
+                wait_readable(descriptor, timeout_s)
             finally:
                 os.close(descriptor)
     return process.poll() is not None
 
 
-def readable(descriptor: int, timeout_s: float | None) -> bool:
-    """Wait until there is something to read, or its end; False at the deadline, None for none.
+def wait_readable(descriptor: int, timeout_s: float | None) -> bool:
+    """Wait until a descriptor has data or its end; False at the deadline, which None disables.
 
-    Unlike select's, the number of the descriptor may be above 1023, as a node with many containers has them.
+    Unlike with select, the descriptor's number may exceed 1023, as on a node with many containers.
     """
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(None if timeout_s is None else max(timeout_s, 0) * 1000))
 
 
-def last_words(text: bytes, lines: int = 2) -> str:
-    """The last lines of a program's output that are not blank, as one line of text."""
-    found = [line.strip() for line in text.decode(errors="replace").splitlines() if line.strip()]
-    return "; ".join(found[-lines:])[-2000:]
+def last_lines(text: bytes, count: int = 2) -> str:
+    """The last nonblank lines of a program's output, joined to one line."""
+    lines = [line.strip() for line in text.decode(errors="replace").splitlines() if line.strip()]
+    return "; ".join(lines[-count:])[-2000:]
 
 
-def end_left(folder: Path, variable: str = "") -> list[int]:
-    """Kill what an engine that was killed has left running on files of this folder, and wait for its end.
+def end_leftovers(folder: Path, variable: str = "") -> list[int]:
+    """Kill the programs that a killed engine left running on files of this folder, and wait for their end.
 
-    Only for a folder that is ours alone: a program with a path below it on its command line was started by us. So was
-    one with this variable (``NAME=value``) in its environment. Returns the pids.
+    A program counts if its command line has a path below the folder, which must be the engine's alone, or if its
+    environment has the variable (``NAME=value``). Returns the pids.
     """
-    wanted, ended = f"{folder}/", list[int]()
-    while True:  # it may start others until it is killed
-        found = [pid for pid in numbers(MACHINE) if _is_left(pid, wanted, variable)]
-        killed = [pid for pid in found if _killed(pid, wanted, variable)]
+    prefix, ended = f"{folder}/", list[int]()
+    while True:  # they may start others until they are killed
+        leftovers = [pid for pid in numbers(MACHINE) if _is_leftover(pid, prefix, variable)]
+        killed = [pid for pid in leftovers if _is_killed(pid, prefix, variable)]
         ended += killed
-        if not found or killed != found:  # all are gone, or one is not ours to end
+        if not leftovers or killed != leftovers:  # all have ended, or one cannot be killed
             return ended
 
 
-def _is_left(pid: int, wanted: str, variable: str) -> bool:
+def _is_leftover(pid: int, prefix: str, variable: str) -> bool:
     if pid == os.getpid():
         return False
-    if any(wanted in word for word in command_line(MACHINE, pid)):
+    if any(prefix in word for word in command_line(MACHINE, pid)):
         return True
     return bool(variable) and variable in (environment(MACHINE, pid) or ())
 
 
-def _killed(pid: int, wanted: str, variable: str) -> bool:
-    """Kill a process, and wait for its end; it is looked at again, because the number may be another one's by now."""
+def _is_killed(pid: int, prefix: str, variable: str) -> bool:
+    """Kill a process, and wait for its end. It is checked again, because another process may have its number by now."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
         return True
     try:
-        if _is_left(pid, wanted, variable):
+        if _is_leftover(pid, prefix, variable):
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            return readable(descriptor, END_S)
+            return wait_readable(descriptor, END_S)
         return True
     except OSError as error:
         return isinstance(error, ProcessLookupError)
@@ -171,28 +165,28 @@ def _killed(pid: int, wanted: str, variable: str) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Leave nothing of the program's session behind."""
+    """Kill what is left of the program's session."""
     if process.poll() is None:
         try:
             os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:
-            pass  # it ended just now
-        wait_ended(process, END_S)  # one that the kernel holds, as a frozen one, ends when it is let go of
+            pass  # it has just ended
+        wait_ended(process, END_S)  # a process that the kernel holds, for example a frozen one, ends later
 
 
 class _Pump:
-    """A program's three pipes, moved without any of them waiting for another."""
+    """A program's three pipes, moved without any of them waiting for another. Output beyond the limit is dropped."""
 
     def __init__(self, process: subprocess.Popen[bytes], data: bytes, limit: int) -> None:
-        self.kept = (bytearray(), bytearray())
+        self.output = (bytearray(), bytearray())
         self.dropped = 0
         self._process = process
-        self._rest = memoryview(data)
+        self._unsent = memoryview(data)
         self._limit = limit
         self._selector = selectors.DefaultSelector()
         assert process.stdout is not None
         assert process.stderr is not None
-        for pipe, buffer in zip((process.stdout, process.stderr), self.kept, strict=True):
+        for pipe, buffer in zip((process.stdout, process.stderr), self.output, strict=True):
             os.set_blocking(pipe.fileno(), False)
             self._selector.register(pipe, selectors.EVENT_READ, buffer)
         if process.stdin is not None:
@@ -200,7 +194,7 @@ class _Pump:
             self._selector.register(process.stdin, selectors.EVENT_WRITE)
 
     def until_ended(self, deadline: float, on_tick: Callable[[int], None] | None) -> bool:
-        """Move bytes until the program is over and its pipes are closed, or linger; False at the deadline."""
+        """Move bytes until the program has ended and its pipes are closed, or linger; False at the deadline."""
         ended_at: float | None = None
         while self._selector.get_map() or self._process.poll() is None:
             now = time.monotonic()
@@ -219,7 +213,7 @@ class _Pump:
         return True
 
     def _wait(self, timeout_s: float) -> None:
-        wait_ended(self._process, timeout_s)  # asked again, with the deadline in sight
+        wait_ended(self._process, timeout_s)  # the caller checks again
 
     def _move(self, timeout_s: float) -> None:
         for key, _ in self._selector.select(timeout_s):
@@ -230,17 +224,17 @@ class _Pump:
 
     def _write(self, descriptor: int) -> None:
         try:
-            self._rest = self._rest[os.write(descriptor, self._rest[:_CHUNK]) :]
+            self._unsent = self._unsent[os.write(descriptor, self._unsent[:_CHUNK_BYTES]) :]
         except BlockingIOError:
             return
         except BrokenPipeError:
-            self._rest = self._rest[:0]  # it does not want the rest; its exit code says whether that is an error
-        if not self._rest:
+            self._unsent = self._unsent[:0]  # it does not read the rest; its exit code tells whether that is an error
+        if not self._unsent:
             self._drop(descriptor)
 
     def _read(self, descriptor: int, buffer: bytearray) -> None:
         try:
-            chunk = os.read(descriptor, _CHUNK)
+            chunk = os.read(descriptor, _CHUNK_BYTES)
         except BlockingIOError:
             return
         if not chunk:

@@ -1,33 +1,17 @@
-"""The engine's exceptions: one class for each status that a CRI client distinguishes.
-
-A text is one line that names the object and the reason. The table from these classes to gRPC's status codes is in
-`nri.engine.server.methods`.
-"""
+"""The engine's exceptions: one class for each status that a CRI client distinguishes."""
 
 from __future__ import annotations
 
 from nri.errors import NriError
 from nri.text import cut
 
-__all__ = [
-    "AlreadyExists",
-    "CommandFailed",
-    "CommandTimeout",
-    "EngineError",
-    "InvalidRequest",
-    "MissingTool",
-    "NotFound",
-    "TooMany",
-    "WrongState",
-]
-
 
 class EngineError(NriError):
-    """The engine could not do what was asked."""
+    """The engine could not fulfil a request."""
 
 
 class InvalidRequest(EngineError):
-    """A request asks for something that cannot be: an image's name without letters, a path that leads out of a root."""
+    """A request is invalid: an image's name without letters, or a path outside of its root, for example."""
 
 
 class NotFound(EngineError):
@@ -40,17 +24,17 @@ class NotFound(EngineError):
 
 
 class AlreadyExists(EngineError):
-    """A name is taken. `holder` is the id of the pod or container that has it."""
+    """A name is in use. `holder` is the id of the pod or container that has it."""
 
     def __init__(self, kind: str, name: str, holder: str) -> None:
-        super().__init__(f"the name {cut(name)!r} is taken by {kind} {holder}")
+        super().__init__(f"the name {cut(name)!r} is already used by {kind} {holder}")
         self.kind = kind
         self.name = name
         self.holder = holder
 
 
 class WrongState(EngineError):
-    """A pod or container is not in a state in which this can be done."""
+    """The state of a pod or container does not allow this step."""
 
     def __init__(self, thing: str, state: str, step: str) -> None:
         super().__init__(f"{thing} is {state}: {step} is not possible")
@@ -60,23 +44,23 @@ class WrongState(EngineError):
 
 
 class TooMany(EngineError):
-    """A limit is reached: `limit` at a time."""
+    """The limit of concurrent uses is reached."""
 
     def __init__(self, things: str, limit: int) -> None:
-        super().__init__(f"too many {things}: there may be {limit} at a time")
+        super().__init__(f"too many {things}: at most {limit} are allowed at a time")
         self.limit = limit
 
 
 class MissingTool(EngineError):
-    """A program that the engine needs is not on this machine."""
+    """A program that the engine needs is missing on this machine."""
 
     def __init__(self, tool: str) -> None:
-        super().__init__(f"the program {tool!r} is missing: install it, or name its path in the engine's configuration")
+        super().__init__(f"the program {tool!r} is missing: install it, or set its path in the engine's configuration")
         self.tool = tool
 
 
 class CommandFailed(EngineError):
-    """A program ended with an error. `code` is its exit code, negative for a signal; `cause` is what it said."""
+    """A program ended with an error. `code` is its exit code, negative for a signal; `cause` is its output."""
 
     def __init__(self, action: str, code: int, cause: str) -> None:
         ending = f"ended by signal {-code}" if code < 0 else f"exit code {code}"

@@ -1,7 +1,4 @@
-"""Calls of the kernel that Python has no function for yet: mounts and namespaces.
-
-Rules: every error is an OSError with the path; nothing here decides anything.
-"""
+"""System calls for mounts and namespaces that Python does not provide. Every error is an OSError with the path."""
 
 from __future__ import annotations
 
@@ -12,19 +9,6 @@ from pathlib import Path
 
 from nri import mountinfo
 from nri.host.root import open_below
-
-__all__ = [
-    "CLONE_NEWNET",
-    "MS_BIND",
-    "detach_below",
-    "enter",
-    "is_mount_point",
-    "mount",
-    "mount_mapped",
-    "setns",
-    "unmount",
-    "unshare",
-]
 
 MS_BIND = 4096
 _MS_REC, _MS_PRIVATE = 1 << 14, 1 << 18
@@ -45,7 +29,7 @@ def _check(result: int, path: str) -> int:
 
 
 def mount(source: str, target: Path, kind: str = "", flags: int = 0, data: str = "") -> None:
-    """Mount a file system, with the arguments of the call of that name. Raises OSError with the target."""
+    """Mount a file system; the arguments are those of the system call. Raises OSError with the target."""
     arguments = (source.encode(), os.fsencode(target), kind.encode() or None, ctypes.c_ulong(flags), data.encode())
     _check(_libc.mount(*arguments), str(target))
 
@@ -60,18 +44,18 @@ class _MountAttributes(ctypes.Structure):
 
 
 def mount_mapped(source: Path, target: Path, user_namespace: Path) -> None:
-    """Mount a folder again, its files' owners mapped as a user namespace maps them. Raises OSError with the target.
+    """Bind-mount a folder with its files' owners mapped by a user namespace. Raises OSError with the target.
 
-    EINVAL: the file system cannot. Source: mount_setattr(2) with MOUNT_ATTR_IDMAP, Linux 5.12.
+    EINVAL: the file system does not support it. Source: mount_setattr(2) with MOUNT_ATTR_IDMAP, Linux 5.12.
     """
     namespace = os.open(user_namespace, os.O_RDONLY | os.O_CLOEXEC)
     tree = -1
     try:
         flags = ctypes.c_uint(_OPEN_TREE_CLONE | os.O_CLOEXEC)
         tree = _check(_libc.syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(source), flags), str(source))
-        wanted = _MountAttributes(attr_set=_MOUNT_ATTR_IDMAP, userns_fd=namespace)
-        size = ctypes.c_size_t(ctypes.sizeof(wanted))
-        _check(_libc.syscall(_MOUNT_SETATTR, tree, b"", _AT_EMPTY_PATH, ctypes.byref(wanted), size), str(target))
+        attributes = _MountAttributes(attr_set=_MOUNT_ATTR_IDMAP, userns_fd=namespace)
+        size = ctypes.c_size_t(ctypes.sizeof(attributes))
+        _check(_libc.syscall(_MOUNT_SETATTR, tree, b"", _AT_EMPTY_PATH, ctypes.byref(attributes), size), str(target))
         moved = _libc.syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, os.fsencode(target), _MOVE_MOUNT_F_EMPTY_PATH)
         _check(moved, str(target))
     finally:
@@ -81,7 +65,7 @@ def mount_mapped(source: Path, target: Path, user_namespace: Path) -> None:
 
 
 def unmount(target: Path, *, lazily: bool = False) -> bool:
-    """Take a mount away; False if there was none. `lazily` detaches also one that is in use."""
+    """Unmount; False if there was no mount. `lazily` also detaches a mount that is in use."""
     flags = _UMOUNT_NOFOLLOW | (_MNT_DETACH if lazily else 0)
     try:
         _check(_libc.umount2(os.fsencode(target), flags), str(target))
@@ -93,22 +77,22 @@ def unmount(target: Path, *, lazily: bool = False) -> bool:
 
 
 def detach_below(folder: Path) -> None:
-    """Take away every mount below a folder, also those in use. Raises OSError.
+    """Unmount everything below a folder, also mounts in use. Raises OSError.
 
-    All become private first. Otherwise, to take away a bind of a shared mount would also take away what the machine has
-    mounted below the original since then.
+    All become private first. Otherwise unmounting a bind mount of a shared mount would also unmount whatever the
+    machine has mounted below the original since then.
     """
     top = f"{os.path.realpath(folder)}/"
     with open(mountinfo.OWN, encoding="utf-8", errors="surrogateescape") as table:
         paths = [mount.path for mount in mountinfo.parse(table) if mount.path.startswith(top)]
     for path in paths:
         _make_private(top, path[len(top) :])
-    for path in reversed(paths):  # of several at one path the last one is on top
+    for path in reversed(paths):  # the last of several at one path is on top
         unmount(Path(path), lazily=True)
 
 
 def _make_private(top: str, path: str) -> None:
-    """Take a mount below a folder, with those in it, out of its peer group; a mount that is gone is no error."""
+    """Remove a mount below a folder, with those in it, from its peer group; no effect if it has gone."""
     try:
         descriptor = open_below(top, path, os.O_PATH, follow=False)
     except FileNotFoundError:
@@ -116,31 +100,31 @@ def _make_private(top: str, path: str) -> None:
     try:
         mount("", Path(f"/proc/self/fd/{descriptor}"), flags=_MS_REC | _MS_PRIVATE)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # not a mount any more
+        if error.errno != errno.EINVAL:  # no longer a mount
             raise
     finally:
         os.close(descriptor)
 
 
 def is_mount_point(path: Path) -> bool:
-    """Whether something is mounted at exactly this path, also if it is a file bound onto itself."""
-    wanted = os.path.join(os.path.realpath(path.parent), path.name)
+    """Whether something is mounted at exactly this path, for example a file bound onto itself."""
+    resolved = os.path.join(os.path.realpath(path.parent), path.name)
     with open(mountinfo.OWN, encoding="utf-8", errors="surrogateescape") as table:
-        return any(mount.path == wanted for mount in mountinfo.parse(table))
+        return any(mount.path == resolved for mount in mountinfo.parse(table))
 
 
 def unshare(flags: int) -> None:
-    """Give the calling thread new namespaces of its own."""
+    """Move the calling thread into new namespaces."""
     _check(_libc.unshare(flags), "unshare")
 
 
 def setns(descriptor: int, flags: int) -> None:
-    """Move the calling thread into a namespace that is open."""
+    """Move the calling thread into an open namespace."""
     _check(_libc.setns(descriptor, flags), "setns")
 
 
 def enter(pid: int, name: str, flags: int) -> None:
-    """Move the calling thread into a process's namespace: `name` as in /proc/PID/ns."""
+    """Move the calling thread into a process's namespace; `name` is its name in /proc/PID/ns."""
     descriptor = os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
     try:
         setns(descriptor, flags)

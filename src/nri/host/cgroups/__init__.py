@@ -1,9 +1,4 @@
-"""Cgroups of both versions under one table of neutral names, written in an order that the kernel takes.
-
-Reading order: `units` (text of a file to value and back), `knobs` (the table), `hierarchies` (where a controller is),
-`support` (what works here, and why not), `batch` (the order), `knob_file` (one write), `writer` (all of them, and what
-is remembered), `drivers` (paths of pods and containers).
-"""
+"""Cgroups of both versions with neutral names of settings, written in an order that the kernel accepts."""
 
 from nri.host.cgroups.batch import Write
 from nri.host.cgroups.drivers import (
@@ -20,6 +15,7 @@ from nri.host.cgroups.drivers import (
 from nri.host.cgroups.hierarchies import Hierarchies, Hierarchy, detect
 from nri.host.cgroups.knobs import KNOBS, Knob, knob
 from nri.host.cgroups.support import Located, probe, survey
+from nri.host.cgroups.systemd import SystemdUnits
 from nri.host.cgroups.units import Value
 from nri.host.cgroups.writer import Writer
 
@@ -32,6 +28,7 @@ __all__ = [
     "KubeQos",
     "Located",
     "Parsed",
+    "SystemdUnits",
     "Value",
     "Write",
     "Writer",

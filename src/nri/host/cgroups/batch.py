@@ -1,10 +1,9 @@
-"""The order in which a batch of writes goes into the cgroups, so that no cgroup ever has more than its parent.
+"""The order of a batch of writes to cgroups, so that no cgroup ever exceeds its parent.
 
-Rules: pure. The kernel refuses a set of CPUs or a quota that is more than the parent's, or less than that of a cgroup
-below. So first, from the root down, each nested value becomes the wider of what is there and what is wanted; then come
-values of their own; last, from the leaves up, the final ones. If what is there and what is wanted both lie within their
-parents, so does every step between. Within one cgroup: a burst while the quota is wide, the limit of memory and swap
-around that of memory, and no weight while `cpu.idle` is 1. Next: :mod:`nri.host.cgroups.writer`.
+The kernel refuses a set of CPUs or a quota that exceeds the parent's, or that is less than that of a cgroup below. So
+first, from the root down, each nested value becomes the wider of the present and the new value; then come values that
+are not nested; last, from the leaves up, the final values. Within one cgroup, a burst is written while the quota is
+wide, the limit of memory and swap is widened before that of memory, and no weight is written while `cpu.idle` is 1.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ from typing import NamedTuple
 
 from nri.host.cgroups.knobs import knob, wider
 from nri.host.cgroups.units import Value
-
-__all__ = ["Step", "Write", "depth", "order"]
 
 #: The limits that contain others of the same cgroup: widened first, and narrowed last.
 _AROUND = ("memory.and_swap_limit",)
@@ -60,23 +57,23 @@ def order(writes: Sequence[Write], present: Sequence[Value | None]) -> list[Step
     single.sort(key=lambda index: depth(writes[index].cgroup))
     idle = _idle(writes, single)
     widened = [step for index in nested if (step := _widened(index, writes[index], present[index])) is not None]
-    done = {step.number for step in widened if step.final}
+    finished = {step.number for step in widened if step.final}
     return [
         *(Step(index, writes[index].value, True) for index in idle[False]),
         *widened,
         *(Step(i, writes[i].value, True) for i in single if writes[i].name != "cpu.idle"),
-        *(Step(i, writes[i].value, True) for i in reversed(nested) if i not in done),
+        *(Step(i, writes[i].value, True) for i in reversed(nested) if i not in finished),
         *(Step(index, writes[index].value, True) for index in idle[True]),
     ]
 
 
 def _idle(writes: Sequence[Write], single: Sequence[int]) -> dict[bool, list[int]]:
     """The writes of `cpu.idle`, by whether they switch it on."""
-    found: dict[bool, list[int]] = {True: [], False: []}
+    indexes: dict[bool, list[int]] = {True: [], False: []}
     for index in single:
         if writes[index].name == "cpu.idle":
-            found[bool(writes[index].value)].append(index)
-    return found
+            indexes[bool(writes[index].value)].append(index)
+    return indexes
 
 
 def _widened(index: int, write: Write, present: Value | None) -> Step | None:

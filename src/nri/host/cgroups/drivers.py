@@ -1,10 +1,7 @@
-"""The paths of Kubernetes' cgroups under both cgroup drivers: made from QoS class, pod and container, and read back.
+"""The paths of Kubernetes' cgroups under both cgroup drivers: build them, and parse them.
 
-Rules: pure, but for :func:`driver_in_use`; a path is that below a hierarchy, without a leading slash. The id of a
-container may have its runtime's scheme, `containerd://ID`. Names follow the kubelet and the runtimes: under systemd
-each slice has the names of those above in its own, and a pod's uid its hyphens as underscores. Reading back knows also
-paths below a cgroup root of the kubelet's (`--cgroup-root`), and what it cannot read is None, never an error.
-Next: :mod:`nri.host.process`.
+A path is relative to a hierarchy, without a leading slash. Under systemd, each slice's name contains the names of the
+slices above, and a pod's uid has underscores instead of hyphens.
 """
 
 from __future__ import annotations
@@ -15,32 +12,16 @@ from typing import Final, NamedTuple
 
 from nri.host.cgroups.hierarchies import Hierarchies
 
-__all__ = [
-    "SCOPES",
-    "Driver",
-    "KubeQos",
-    "Parsed",
-    "container_name",
-    "container_path",
-    "driver_in_use",
-    "expand",
-    "expand_slice",
-    "kube_qos_of",
-    "parse",
-    "pod_path",
-    "qos_path",
-]
-
 
 class Driver(enum.Enum):
-    """The maker of cgroups: the runtime itself, or systemd."""
+    """The program that creates cgroups: the runtime, or systemd."""
 
     CGROUPFS = "cgroupfs"
     SYSTEMD = "systemd"
 
 
 class KubeQos(enum.Enum):
-    """Kubernetes' own QoS classes, by the names that its API gives them."""
+    """Kubernetes' QoS classes, with their names in its API."""
 
     GUARANTEED = "Guaranteed"
     BURSTABLE = "Burstable"
@@ -48,7 +29,7 @@ class KubeQos(enum.Enum):
 
 
 class Parsed(NamedTuple):
-    """The parts of a cgroup's path. None: it is not that far down, or does not say.
+    """The parts of a cgroup's path; None for parts that the path does not have.
 
     Attributes:
         pod_uid: with hyphens, as Kubernetes writes it.
@@ -64,7 +45,7 @@ class Parsed(NamedTuple):
 
 _TOP = "kubepods"
 _CLASSES = {KubeQos.GUARANTEED: "", KubeQos.BURSTABLE: "burstable", KubeQos.BEST_EFFORT: "besteffort"}
-#: A runtime's scheme in the ids of its containers, and how their systemd scopes begin.
+#: The prefix of systemd scopes by the runtime's scheme in container ids.
 SCOPES: Final = {
     "docker": "docker-",
     "containerd": "cri-containerd-",
@@ -82,8 +63,8 @@ _POD_FOLDER = re.compile(r"^pod([^/]+)$")
 
 def driver_in_use(hierarchies: Hierarchies) -> Driver | None:
     """The driver of the kubelet of a machine, by the cgroup of all pods that is there; None before there is one."""
-    found = (driver for driver in Driver if hierarchies.exists(qos_path(driver, KubeQos.GUARANTEED)))
-    return next(found, None)
+    drivers = (driver for driver in Driver if hierarchies.exists(qos_path(driver, KubeQos.GUARANTEED)))
+    return next(drivers, None)
 
 
 def qos_path(driver: Driver, kube_qos: KubeQos) -> str:
@@ -161,7 +142,7 @@ def expand_slice(name: str) -> str:
 def _slices(name: str) -> str:
     words = name.removesuffix(".slice").split("-")
     if not name.endswith(".slice") or "/" in name or "" in words:
-        raise ValueError(f"{name!r} is no slice, such as kubepods-besteffort.slice")
+        raise ValueError(f"{name!r} is not a slice, for example kubepods-besteffort.slice")
     return "/".join("-".join(words[: count + 1]) + ".slice" for count in range(len(words)))
 
 

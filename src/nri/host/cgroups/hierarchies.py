@@ -1,9 +1,7 @@
-"""The cgroup hierarchies of a machine: which controller is on which version, and the folder of a cgroup for each.
+"""The cgroup hierarchies of a machine: the version of each controller, and the folder of a cgroup for it.
 
-One job: :class:`Hierarchies`. Rules: a controller is on one version, and on a hybrid machine not all are on the same;
-what the mount table says counts, and where there is none (a tree of a test) the shape of `/sys/fs/cgroup`. The path of
-a cgroup is that below a hierarchy, the same in all of them, without a leading slash. Reads only.
-Next: :mod:`nri.host.cgroups.support`.
+On a hybrid machine some controllers are on version 1 and others on version 2. The path of a cgroup is the same in all
+hierarchies, without a leading slash.
 """
 
 from __future__ import annotations
@@ -17,8 +15,6 @@ from typing import Literal
 from nri import mountinfo
 from nri.host.root import Files, Root
 from nri.mountinfo import Mount
-
-__all__ = ["Hierarchies", "Hierarchy", "detect", "mounts"]
 
 _TOP = "/sys/fs/cgroup"
 #: Where processes of a cgroup are looked for; of cgroup v1 each hierarchy would do.
@@ -52,13 +48,13 @@ class Hierarchies:
     _by_controller: dict[str, Hierarchy] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        found: dict[str, Hierarchy] = {}
+        by_controller: dict[str, Hierarchy] = {}
         for row in sorted(self.rows, key=lambda row: row.version):
             for controller in row.controllers:
-                found.setdefault(controller, row)
+                by_controller.setdefault(controller, row)
             if row.version == 2:
-                found[""] = row
-        object.__setattr__(self, "_by_controller", found)
+                by_controller[""] = row
+        object.__setattr__(self, "_by_controller", by_controller)
 
     @property
     def mode(self) -> Literal["v1", "v2", "hybrid", "none"]:
@@ -101,8 +97,8 @@ class Hierarchies:
 
     def _in_order(self, controller: str = "") -> Iterator[Hierarchy]:
         names = (controller,) if controller else _LISTING
-        found = [row for row in map(self.of, names) if row is not None]
-        yield from dict.fromkeys([*found, *(() if controller else self.rows)])
+        rows = [row for row in map(self.of, names) if row is not None]
+        yield from dict.fromkeys([*rows, *(() if controller else self.rows)])
 
     def _listed(self, cgroup: str, v1: str, v2: str) -> list[int]:
         for row in self._in_order():
@@ -132,16 +128,16 @@ def mounts(root: Root) -> Iterator[Mount]:
 
 def _mounted(root: Root) -> Iterator[Hierarchy]:
     """The hierarchies of the mount table, each once: a later mount of the same is another way to it."""
-    seen: set[str] = set()
+    devices: set[str] = set()
     for mount in mounts(root):
-        if mount.kind not in ("cgroup", "cgroup2") or mount.device in seen or not root.exists(mount.path):
+        if mount.kind not in ("cgroup", "cgroup2") or mount.device in devices or not root.exists(mount.path):
             continue
-        seen.add(mount.device)
+        devices.add(mount.device)
         if mount.kind == "cgroup2":
             yield _second(root, mount.path)
         else:
-            others = {"rw", "ro", "xattr", "noprefix", "clone_children"}
-            yield Hierarchy(1, mount.path, frozenset(mount.options) - others)
+            mount_flags = {"rw", "ro", "xattr", "noprefix", "clone_children"}
+            yield Hierarchy(1, mount.path, frozenset(mount.options) - mount_flags)
 
 
 def _by_shape(root: Root) -> Iterator[Hierarchy]:

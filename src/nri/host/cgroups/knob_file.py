@@ -1,9 +1,4 @@
-"""One knob of one cgroup: its file found, read, written and read back, and what came of it.
-
-Rules: a file is read before it is written, and not written if it says the same already; afterwards it is read again,
-and where the kernel tells what of a set is in force, that as well. No error leaves :func:`find` and :func:`put`.
-Next: :mod:`nri.host.cgroups.writer`, which writes many.
-"""
+"""Find, read, write and verify the file of one knob of one cgroup."""
 
 from __future__ import annotations
 
@@ -17,23 +12,21 @@ from nri.host.cgroups.support import Located, locate, missing_file
 from nri.host.cgroups.units import Value
 from nri.host.outcome import GONE_ERRORS, Outcome, Result, Unsupported, explain
 
-__all__ = ["find", "in_force", "present", "put", "read"]
-
-_NOT_ABOVE, _USED_BELOW = "the cgroup above has not all of these", "a cgroup below uses what this takes away"
-#: Why a kernel refuses a value, in the words of the knob.
+_NOT_ABOVE, _USED_BELOW = "the parent cgroup does not have all of these", "a cgroup below uses what would be removed"
+#: Why a kernel refuses a value of a knob, by its error.
 _REFUSALS: dict[tuple[str, int | None], str] = {
     ("cpuset.cpus", errno.EACCES): _NOT_ABOVE,
     ("cpuset.mems", errno.EACCES): _NOT_ABOVE,
     ("cpuset.cpus", errno.EBUSY): _USED_BELOW,
     ("cpuset.mems", errno.EBUSY): _USED_BELOW,
-    ("cpuset.cpus", errno.ENOSPC): "it has processes, which would be left without a CPU",
-    ("cpuset.mems", errno.ENOSPC): "it has processes, which would be left without memory",
-    ("cpu.cfs_quota", errno.EINVAL): "the cgroup above has less, one below more, or its burst is more",
-    ("cpu.cfs_burst", errno.EINVAL): "it is more than the quota",
-    ("cpu.shares", errno.EINVAL): "cpu.idle is 1 there, and the kernel keeps the weight",
-    ("memory.limit", errno.EBUSY): "it uses more than that, and nothing could be reclaimed",
-    ("memory.limit", errno.EINVAL): "it is more than memory.and_swap_limit",
-    ("memory.and_swap_limit", errno.EINVAL): "it is less than memory.limit",
+    ("cpuset.cpus", errno.ENOSPC): "its processes would have no CPU",
+    ("cpuset.mems", errno.ENOSPC): "its processes would have no memory",
+    ("cpu.cfs_quota", errno.EINVAL): "the parent cgroup has less, a cgroup below has more, or the burst is larger",
+    ("cpu.cfs_burst", errno.EINVAL): "the burst exceeds the quota",
+    ("cpu.shares", errno.EINVAL): "cpu.idle is 1, so the kernel does not change the weight",
+    ("memory.limit", errno.EBUSY): "the cgroup uses more than that, and nothing could be reclaimed",
+    ("memory.limit", errno.EINVAL): "the limit exceeds memory.and_swap_limit",
+    ("memory.and_swap_limit", errno.EINVAL): "the limit is less than memory.limit",
 }
 
 
@@ -41,53 +34,53 @@ def read(hierarchies: Hierarchies, cgroup: str, name: str) -> Value | Unsupporte
     """The value of a knob of a cgroup.
 
     Raises:
-        KeyError: the name is no knob's.
+        KeyError: unknown knob.
         FileNotFoundError: there is no such cgroup.
         ValueError: the file's text cannot be understood, or the path leads out of the hierarchy.
     """
     row = knob(name)
-    found = locate(hierarchies, row, cgroup)
-    if isinstance(found, Unsupported):
-        return found
+    located = locate(hierarchies, row, cgroup)
+    if isinstance(located, Unsupported):
+        return located
     try:
-        return found.place.codec.decode(hierarchies.files.read(found.path))
+        return located.place.codec.decode(hierarchies.files.read(located.path))
     except OSError as error:
-        outcome, reason = _failure(hierarchies, row, found, error)
+        outcome, reason = _failure(hierarchies, row, located, error)
     if outcome is Outcome.GONE:
         raise FileNotFoundError(errno.ENOENT, reason, cgroup)
     return Unsupported(reason)
 
 
 def in_force(hierarchies: Hierarchies, cgroup: str, name: str) -> frozenset[int] | None:
-    """The members of a set that are in force; None if the kernel does not tell, or there is no such cgroup.
+    """The effective members of a set; None if the kernel does not report them, or the cgroup does not exist.
 
-    On cgroup v2 an empty set is that of the cgroup above. Raises KeyError and ValueError as :func:`read` does.
+    On cgroup v2 an empty set means that of the parent. Raises KeyError and ValueError as :func:`read` does.
     """
-    found = locate(hierarchies, knob(name), cgroup)
-    return None if isinstance(found, Unsupported) else _effective(hierarchies, found)
+    located = locate(hierarchies, knob(name), cgroup)
+    return None if isinstance(located, Unsupported) else _effective(hierarchies, located)
 
 
 def find(hierarchies: Hierarchies, write: Write, row: Knob) -> Located | Result:
     """The file of a write, or its result if there is nothing to write."""
     try:
-        found = locate(hierarchies, row, write.cgroup)
+        located = locate(hierarchies, row, write.cgroup)
     except ValueError as error:
         return _result(write, Outcome.REFUSED, str(error))
-    if isinstance(found, Unsupported):
-        return _result(write, Outcome.UNSUPPORTED, found.reason)
+    if isinstance(located, Unsupported):
+        return _result(write, Outcome.UNSUPPORTED, located.reason)
     if complaint := row.complaint(write.value):
         return _result(write, Outcome.REFUSED, complaint)
-    return found
+    return located
 
 
 def present(hierarchies: Hierarchies, located: Located) -> Value | None:
-    """The value that a file has; None if it is not there or cannot be understood."""
+    """The value of a file; None if it does not exist or is invalid."""
     text = _text(hierarchies, located)
     return None if isinstance(text, OSError) else _decoded(located, text)
 
 
 def put(hierarchies: Hierarchies, write: Write, row: Knob, located: Located, value: Value) -> Result:
-    """Make a file have a value, which is the write's own or one on the way to it."""
+    """Write a value, which is that of the write or an intermediate one; never raises."""
     codec = located.place.codec
     text = _text(hierarchies, located)
     if isinstance(text, OSError):
@@ -117,30 +110,30 @@ def put(hierarchies: Hierarchies, write: Write, row: Knob, located: Located, val
 
 
 def _less(hierarchies: Hierarchies, located: Located, value: Value) -> frozenset[int] | None:
-    """The members of a set that are in force, if those are not all."""
-    found = _effective(hierarchies, located) if value else None
-    return found if found != value else None
+    """The effective members of a set, if they differ from `value`."""
+    effective = _effective(hierarchies, located) if value else None
+    return effective if effective != value else None
 
 
 def _effective(hierarchies: Hierarchies, located: Located) -> frozenset[int] | None:
-    """The members of a set that are in force, where the kernel tells."""
+    """The effective members of a set, if the kernel reports them."""
     if not located.place.effective:
         return None
     try:
-        found = located.place.codec.decode(hierarchies.files.read(f"{located.folder}/{located.place.effective}"))
+        members = located.place.codec.decode(hierarchies.files.read(f"{located.folder}/{located.place.effective}"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, frozenset) else None
+    return members if isinstance(members, frozenset) else None
 
 
 def _failure(hierarchies: Hierarchies, row: Knob, located: Located, error: OSError | ValueError) -> tuple[Outcome, str]:
-    """The outcome of an error; what is missing decides between gone and unsupported."""
+    """The outcome of an error: GONE if the cgroup is missing, UNSUPPORTED if only the file is."""
     if not isinstance(error, OSError):
         return Outcome.REFUSED, str(error)
     outcome, words = explain(error)
     if error.errno not in GONE_ERRORS:
-        known = _REFUSALS.get((row.name, error.errno))
-        return outcome, f"{known} ({words})" if known else words
+        refusal = _REFUSALS.get((row.name, error.errno))
+        return outcome, f"{refusal} ({words})" if refusal else words
     if not hierarchies.files.exists(located.folder):
         return Outcome.GONE, "there is no such cgroup"
     if not hierarchies.files.exists(located.path):

@@ -1,9 +1,6 @@
-"""The table of knobs: the neutral name of each setting of a cgroup, and its file on cgroup v1 and on v2.
+"""The table of knobs: the neutral name of each setting of a cgroup, and its files on cgroup v1 and v2.
 
-Rules: pure, and a row for each knob, so that nothing else in the package knows the name of a file of a cgroup. A value
-has the knob's unit on every kernel; the file's own unit is its codec's business. A row says whether a cgroup must lie
-within its parent in this, and what kernels have a file that mainline does not. Where a version has no file, `instead`
-says what does the same there. Next: :mod:`nri.host.cgroups.hierarchies`, where the files are.
+A value has the knob's unit on every kernel; its codec converts it to the file's unit.
 """
 
 from __future__ import annotations
@@ -28,19 +25,17 @@ from nri.host.cgroups.units import (
     throttle,
 )
 
-__all__ = ["KNOBS", "Knob", "Place", "knob", "wider"]
-
 _ANOLIS, _OPENEULER = "Anolis OS and Alibaba Cloud Linux", "openEuler"
 _BOTH = f"{_ANOLIS}, {_OPENEULER}"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A file that holds a knob.
+    """A file with the value of a knob.
 
     Attributes:
-        effective: the file that says what of the value is in force, if the kernel has one.
-        only: whose kernels have the file, if mainline has not.
+        effective: the file with the effective value, if the kernel has one.
+        only: the distribution whose kernels have the file, if mainline does not.
     """
 
     controller: str
@@ -52,16 +47,16 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """One row of the table. Of several files of a version, the first that is there is the knob's.
+    """A row of the table. Of several files of a version, the first that exists is used.
 
     Attributes:
-        unit: what a value is, and its unit.
-        nested: a cgroup's value has to lie within its parent's: the kernel refuses or cuts what does not.
-        least: the smallest value; None for none, or where the kernel takes any as the nearest.
-        most: the greatest value, or None.
-        since: the version of mainline Linux that added it, if kernels in use may be older.
-        instead: for a version without a file: the reason, or what does the same.
-        resets: knobs of the same cgroup that the kernel changes when this one is changed.
+        unit: a description of a value, and its unit.
+        nested: whether a cgroup's value must be within its parent's.
+        least: the smallest value, or None if there is none or the kernel adjusts the value.
+        most: the largest value, or None.
+        since: the mainline version of Linux that added it, if kernels in use may be older.
+        instead: the alternative on a version without a file, or the reason why there is none.
+        resets: knobs of the same cgroup that the kernel changes together with this one.
     """
 
     name: str
@@ -80,10 +75,10 @@ class Knob:
         return self.v1 if version == 1 else self.v2
 
     def parse(self, text: str) -> Value:
-        """The value that a text says: a number, or a list of CPUs or memory nodes (`0-3,8`).
+        """Parse a number, or a list of CPUs or memory nodes (`0-3,8`).
 
         Raises:
-            ValueError: it says none, or the knob's values are by device and have no text.
+            ValueError: the text is invalid, or the knob's values are by device.
         """
         codec = (*self.v1, *self.v2)[0].codec
         if codec.by_device:
@@ -91,7 +86,7 @@ class Knob:
         return CPUS.decode(text) if codec is CPUS else NUMBER.decode(text)
 
     def complaint(self, value: Value) -> str:
-        """The reason why this cannot be a value of the knob; empty if it can. Pure."""
+        """Why this is not a valid value of the knob; "" if it is."""
         if not isinstance(value, int):
             return ""
         low = self.least is not None and value < self.least
@@ -175,7 +170,7 @@ _ROWS = (
          instead="memory.high"),
     Knob("memory.pagecache_limit.size", "bytes, 0 for no limit", *_same("memory.pagecache_limit.size", _ANOLIS),
          least=0),
-    Knob("memory.pagecache_limit.sync", "1 to reclaim at once, 0 beside the program",
+    Knob("memory.pagecache_limit.sync", "1 to reclaim synchronously, 0 in the background",
          *_same("memory.pagecache_limit.sync", _ANOLIS), least=0, most=1),
     Knob("memory.qos_level", "-1 offline, 0 online", _memory("memory.qos_level", only=_OPENEULER), (),
          least=-1, most=0, instead="memory.low and the OOM score of its processes"),
@@ -215,24 +210,21 @@ _SIZED = ("hugetlb.", ".limit")
 
 def knob(name: str) -> Knob:
     """The row of a name, such as `cpu.shares` or `hugetlb.2MB.limit`. Raises KeyError."""
-    found = KNOBS.get(name)
-    if found is not None:
-        return found
+    row = KNOBS.get(name)
+    if row is not None:
+        return row
     size = name.removeprefix(_SIZED[0]).removesuffix(_SIZED[1])
     if f"{_SIZED[0]}{size}{_SIZED[1]}" != name or not size.isalnum():
         raise KeyError(name)
     row = KNOBS["hugetlb.SIZE.limit"]
     v1, v2 = (
-        tuple(replace(place, file=place.file.replace("SIZE", size)) for place in each) for each in (row.v1, row.v2)
+        tuple(replace(place, file=place.file.replace("SIZE", size)) for place in places) for places in (row.v1, row.v2)
     )
     return replace(row, name=name, v1=v1, v2=v2)
 
 
 def wider(one: Value, two: Value) -> Value:
-    """The least value that contains both: of limits the greater one, of sets the union. Pure.
-
-    Of values by device, and of what is no limit, it is the second.
-    """
+    """The smallest value that contains both: the larger limit, or the union of sets; else the second value."""
     if isinstance(one, frozenset) and isinstance(two, frozenset):
         return one | two
     if isinstance(one, int) and isinstance(two, int):

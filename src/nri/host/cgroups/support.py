@@ -1,10 +1,4 @@
-"""The knobs that work on this machine, and of each other one the reason.
-
-One job: from a knob and the hierarchies to the file, or to :class:`Unsupported`; :func:`survey` does so for the whole
-table. Rules: reads only; there is always a reason, and it names what does the same, if something does. On cgroup v2 the
-root cgroup has few files, so that without a cgroup the first ones below the root are looked at.
-Next: :mod:`nri.host.cgroups.writer`, which writes.
-"""
+"""Which knobs work on this machine, and why the others do not."""
 
 from __future__ import annotations
 
@@ -15,14 +9,12 @@ from nri.host.cgroups.hierarchies import Hierarchies, Version
 from nri.host.cgroups.knobs import KNOBS, Knob, Place, knob
 from nri.host.outcome import Unsupported
 
-__all__ = ["Located", "locate", "probe", "survey"]
-
 #: How many cgroups below the root are looked at, and how deep, before a file counts as not there.
-_MOST_LOOKS, _DEEPEST = 40, 3
+_MAX_CGROUPS, _MAX_DEPTH = 40, 3
 
 
 class Located(NamedTuple):
-    """A knob's file in one cgroup, which need not be there yet."""
+    """A knob's file in a cgroup; it need not exist."""
 
     place: Place
     folder: str
@@ -30,7 +22,7 @@ class Located(NamedTuple):
 
 
 def locate(hierarchies: Hierarchies, row: Knob, cgroup: str) -> Located | Unsupported:
-    """Find the file of a knob in a cgroup: the first of its places that is there, else the last that could be.
+    """Find the file of a knob in a cgroup: the first existing one, else the last possible one.
 
     Raises:
         ValueError: the path of the cgroup leads out of the hierarchy.
@@ -38,34 +30,34 @@ def locate(hierarchies: Hierarchies, row: Knob, cgroup: str) -> Located | Unsupp
     version, places = _places(hierarchies, row)
     if not places:
         return Unsupported(_no_place(hierarchies, row, version))
-    found = []
+    candidates = []
     for place in places:
         folder = hierarchies.folder(place.controller, cgroup)
         assert folder is not None  # `_places` has only those that are mounted
-        found.append(Located(place, folder, f"{folder}/{place.file}"))
-        if hierarchies.files.exists(found[-1].path):
-            return found[-1]
-    return found[-1]
+        candidates.append(Located(place, folder, f"{folder}/{place.file}"))
+        if hierarchies.files.exists(candidates[-1].path):
+            return candidates[-1]
+    return candidates[-1]
 
 
 def probe(hierarchies: Hierarchies, name: str, cgroup: str | None = None) -> Located | Unsupported:
-    """Whether a knob works: in a cgroup, or in any if none is given. Raises KeyError for a name that is no knob's."""
+    """Find the file of a knob in a cgroup, or in any cgroup without one. Raises KeyError for an unknown knob."""
     row = knob(name)
-    for candidate in _looked_at(hierarchies, row) if cgroup is None else (cgroup,):
-        found = locate(hierarchies, row, candidate)
-        if isinstance(found, Unsupported) or hierarchies.files.exists(found.path):
-            return found
+    for candidate in _candidates(hierarchies, row) if cgroup is None else (cgroup,):
+        located = locate(hierarchies, row, candidate)
+        if isinstance(located, Unsupported) or hierarchies.files.exists(located.path):
+            return located
     where = "no cgroup here" if cgroup is None else f"/{cgroup.strip('/')}"
     return Unsupported(missing_file(hierarchies, row, where))
 
 
 def survey(hierarchies: Hierarchies) -> dict[str, Located | Unsupported]:
-    """Every knob of the table with its file, or the reason why it does not work here; without that of huge pages."""
+    """Every knob of the table, except that of huge pages, with its file or the reason why it does not work."""
     return {name: probe(hierarchies, name) for name in KNOBS if "SIZE" not in name}
 
 
 def missing_file(hierarchies: Hierarchies, row: Knob, where: str) -> str:
-    """The reason why a cgroup lacks a knob's file. Pure, but for the controllers that are enabled."""
+    """Why a cgroup lacks a knob's file."""
     version, places = _places(hierarchies, row)
     place = places[-1]
     has = "has" if where.startswith("no ") else "lacks"
@@ -82,8 +74,8 @@ def missing_file(hierarchies: Hierarchies, row: Knob, where: str) -> str:
 def _places(hierarchies: Hierarchies, row: Knob) -> tuple[Version | None, tuple[Place, ...]]:
     """The version that a knob's controller is on, and the places there."""
     version: Version | None = None
-    for each in (*row.v1, *row.v2):
-        mounted = hierarchies.of(each.controller)
+    for candidate in (*row.v1, *row.v2):
+        mounted = hierarchies.of(candidate.controller)
         if mounted is not None:
             version = mounted.version
             places = tuple(place for place in row.places(version) if hierarchies.of(place.controller) is mounted)
@@ -103,17 +95,17 @@ def _hint(row: Knob, mark: str) -> str:
     return f"{mark}use {row.instead}" if row.instead else ""
 
 
-def _looked_at(hierarchies: Hierarchies, row: Knob) -> Iterator[str]:
+def _candidates(hierarchies: Hierarchies, row: Knob) -> Iterator[str]:
     """The root cgroup and the first ones below it, level by level."""
     _, places = _places(hierarchies, row)
     controller = places[0].controller if places else ""
     level, looks = [""], 0
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         following: list[str] = []
         for cgroup in level:
             yield cgroup
             looks += 1
-            if looks >= _MOST_LOOKS:
+            if looks >= _MAX_CGROUPS:
                 return
             following += [f"{cgroup}/{name}".lstrip("/") for name in hierarchies.below(cgroup, controller)]
         level = following

@@ -1,9 +1,7 @@
-"""The units of cgroup files: from a knob's neutral value to the text that a file wants, and back.
+"""Convert values of knobs to the text of cgroup files, and back.
 
-One job: one :class:`Codec` for each way in which a kernel writes a value. Rules: pure. -1 is "no limit" wherever there
-is one, on both cgroup versions; shares are the unit of processor weights, 10 to 1000 that of block I/O weights, as in
-the CRI and the OCI spec; a value for a device is keyed by its number, `8:0`. Encoding knows the file's present text,
-because some files hold two knobs. Next: :mod:`nri.host.cgroups.knobs`, which says what file has which codec.
+-1 means "no limit" on both cgroup versions. As in the CRI and the OCI spec, processor weights are in shares, and block
+I/O weights are 10 to 1000. A value for a device is keyed by the device's number, `8:0`.
 """
 
 from __future__ import annotations
@@ -13,28 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from nri.api import cpuset
-
-__all__ = [
-    "BFQ_WEIGHT",
-    "CPUS",
-    "DEVICE_WEIGHT",
-    "IO_WEIGHT",
-    "LIMIT_V1",
-    "LIMIT_V2",
-    "NUMBER",
-    "PERIOD_V2",
-    "QUOTA_V2",
-    "WEIGHT",
-    "WORDS_BY_DEVICE",
-    "Codec",
-    "Value",
-    "blkio_to_io_weight",
-    "io_max",
-    "io_to_blkio_weight",
-    "shares_to_weight",
-    "throttle",
-    "weight_to_shares",
-]
 
 #: A number, a set of CPUs or memory nodes, or a number or some words for each device.
 Value = int | frozenset[int] | Mapping[str, int] | Mapping[str, str]
@@ -53,7 +29,7 @@ class Codec:
 
     Attributes:
         encode: the texts to write, one call each, for a value and the file's present text.
-        decode: the value that a file's text says; raises ValueError if it says none.
+        decode: parse a file's text; raises ValueError if it is invalid.
         by_device: whether a value is a mapping from devices.
     """
 
@@ -67,13 +43,13 @@ class Codec:
         For devices: each that the value names; one that the text does not name has no limit.
         """
         try:
-            found = self.decode(text)
+            present = self.decode(text)
         except ValueError:
             return False
         if isinstance(value, Mapping):
-            assert isinstance(found, Mapping)
-            return all(found.get(device, UNLIMITED) == wanted for device, wanted in value.items())
-        return found == self.decode(self.encode(value, text)[-1])
+            assert isinstance(present, Mapping)
+            return all(present.get(device, UNLIMITED) == expected for device, expected in value.items())
+        return present == self.decode(self.encode(value, text)[-1])
 
 
 def shares_to_weight(shares: int) -> int:
@@ -81,15 +57,15 @@ def shares_to_weight(shares: int) -> int:
 
     Shares outside of the range count as its ends, as the kernel takes them.
     """
-    least, most = _SHARES
-    return _WEIGHTS[0] + (min(max(shares, least), most) - least) * (_WEIGHTS[1] - _WEIGHTS[0]) // (most - least)
+    low, high = _SHARES
+    return _WEIGHTS[0] + (min(max(shares, low), high) - low) * (_WEIGHTS[1] - _WEIGHTS[0]) // (high - low)
 
 
 def weight_to_shares(weight: int) -> int:
     """The least CPU shares that become this weight. Raises ValueError outside of 1 to 10000."""
     _within(weight, _WEIGHTS, "weight")
-    least, most = _SHARES
-    return least - (-(weight - 1) * (most - least) // (_WEIGHTS[1] - 1))
+    low, high = _SHARES
+    return low - (-(weight - 1) * (high - low) // (_WEIGHTS[1] - 1))
 
 
 def blkio_to_io_weight(weight: int) -> int:
@@ -162,7 +138,7 @@ CPUS = Codec(_encode_cpus, cpuset.parse)
 def _by_device(text: str) -> dict[str, str]:
     """Lines of `8:0 words`."""
     rows = (line.strip().partition(" ") for line in text.splitlines())
-    return {device: rest.strip() for device, _, rest in rows if ":" in device}
+    return {device: words.strip() for device, _, words in rows if ":" in device}
 
 
 #: Words for each device, as in `io.cost.model`.

@@ -1,10 +1,4 @@
-"""Values into cgroups, batch by batch, and of each write the truth.
-
-One job: :class:`Writer`: the order of :mod:`nri.host.cgroups.batch`, and a memory of what was written. Rules: what was
-written is believed for `refresh_s`, as long as the file is the same one (a cgroup that was made again has another);
-`force` looks anyway. One bad cgroup never stops the others of a batch. Memory is bounded by what is written within
-`refresh_s`. Next: :mod:`nri.host.cgroups.drivers`, for the paths of cgroups.
-"""
+"""Write values into cgroups in batches, and report the result of each write."""
 
 from __future__ import annotations
 
@@ -19,15 +13,14 @@ from nri.host.cgroups.batch import Write, order
 from nri.host.cgroups.hierarchies import Hierarchies
 from nri.host.cgroups.knobs import knob
 from nri.host.cgroups.support import Located
+from nri.host.cgroups.systemd import DEFAULT_PERIOD_US, SystemdUnits
 from nri.host.cgroups.units import Value
 from nri.host.outcome import Outcome, Result, Unsupported
 from nri.host.root import Identity
 
-__all__ = ["Writer"]
 
-
-class _Known(NamedTuple):
-    """The result of an earlier write: of which file, and when."""
+class _Written(NamedTuple):
+    """The result of an earlier write, with the file's identity and the time."""
 
     identity: Identity
     at: float
@@ -35,38 +28,45 @@ class _Known(NamedTuple):
 
 
 class Writer:
-    """Writes knobs of cgroups. Any thread may call it; calls wait for each other.
+    """Write knobs of cgroups. Thread-safe; calls wait for each other.
 
     Args:
-        hierarchies: where the files are.
-        refresh_s: for how many seconds a value that was written is believed; 0 for never.
+        refresh_s: seconds in which a written value is not checked again; 0 to check always.
         now: the clock, in seconds.
+        units: keeps values of cgroups that belong to systemd; None where nothing else writes cgroups.
     """
 
     def __init__(
-        self, hierarchies: Hierarchies, *, refresh_s: float = 60.0, now: Callable[[], float] = time.monotonic
+        self,
+        hierarchies: Hierarchies,
+        *,
+        refresh_s: float = 60.0,
+        now: Callable[[], float] = time.monotonic,
+        units: SystemdUnits | None = None,
     ) -> None:
         self._hierarchies, self._refresh_s, self._now = hierarchies, refresh_s, now
-        self._known: dict[str, dict[str, _Known]] = {}  # by the path of the cgroup, and by the knob
+        # systemd's properties are those of cgroup v2.
+        self._units = units if hierarchies.mode == "v2" else None
+        self._written: dict[str, dict[str, _Written]] = {}  # by the path of the cgroup, and by the knob
         self._swept = now()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """The number of values that are remembered."""
-        return sum(map(len, self._known.values()))
+        """The number of cached results."""
+        return sum(map(len, self._written.values()))
 
     def read(self, cgroup: str, name: str) -> Value | Unsupported:
         """The value of a knob, from its file.
 
         Raises:
-            KeyError: the name is no knob's.
+            KeyError: unknown knob.
             FileNotFoundError: there is no such cgroup.
             ValueError: the file's text cannot be understood, or the path leads out of the hierarchy.
         """
         return knob_file.read(self._hierarchies, cgroup, name)
 
     def write(self, write: Write, *, force: bool = False) -> Result:
-        """Write one value. Raises KeyError for a name that is no knob's."""
+        """Write one value. Raises KeyError for an unknown knob."""
         return self.write_all([write], force=force)[0]
 
     def write_all(self, writes: Sequence[Write], *, force: bool = False) -> list[Result]:
@@ -74,10 +74,10 @@ class Writer:
 
         Args:
             writes: of several for the same knob of the same cgroup the last counts, and the others are refused.
-            force: look at files that are believed to be right, too.
+            force: check files even if their result is cached.
 
         Raises:
-            KeyError: a name is no knob's; nothing is written then.
+            KeyError: unknown knob; nothing is written then.
         """
         for write in writes:
             knob(write.name)
@@ -89,15 +89,15 @@ class Writer:
             return [results[number] for number in range(len(writes))]
 
     def forget(self, cgroup: str) -> None:
-        """Drop what is remembered of a cgroup that was removed, and of those below it."""
+        """Drop cached results of a removed cgroup, and of those below it."""
         path = cgroup.strip("/")
         with self._lock:
-            self._known.pop(path, None)
-            for below in [each for each in self._known if each.startswith(f"{path}/")]:
-                del self._known[below]
+            self._written.pop(path, None)
+            for below in [other for other in self._written if other.startswith(f"{path}/")]:
+                del self._written[below]
 
     def _settle(self, writes: Sequence[Write], force: bool, results: dict[int, Result]) -> dict[int, Located]:
-        """Give those their result that need no write; the files of the others."""
+        """Set the results of writes that are not needed or not possible; returns the files of the others."""
         last = {_key(write): number for number, write in enumerate(writes)}
         located: dict[int, Located] = {}
         for number, write in enumerate(writes):
@@ -105,20 +105,23 @@ class Writer:
                 reason = "a later write of the same batch sets it as well"
                 results[number] = Result(write.cgroup, write.name, write.value, Outcome.REFUSED, reason)
                 continue
-            found = knob_file.find(self._hierarchies, write, knob(write.name))
-            if isinstance(found, Result):
-                results[number] = found
-            elif not force and (known := self._believed(write, found)) is not None:
-                results[number] = known
+            file = knob_file.find(self._hierarchies, write, knob(write.name))
+            if isinstance(file, Result):
+                results[number] = file
+            elif not force and (earlier := self._cached_result(write, file)) is not None:
+                results[number] = earlier
             else:
-                located[number] = found
+                located[number] = file
         return located
 
     def _write(self, writes: Sequence[Write], located: dict[int, Located], results: dict[int, Result]) -> None:
-        """Go through the steps of those that have a file."""
+        """Execute the steps of the writes in `located`."""
         numbers = list(located)
         chosen = [writes[number] for number in numbers]
         first = [knob_file.present(self._hierarchies, located[number]) for number in numbers]
+        if self._units is not None:
+            pairs = zip(chosen, first, strict=True)
+            self._keep(self._units, [write for write, value in pairs if value not in (None, write.value)])
         for step in order(chosen, first):
             write, file = chosen[step.number], located[numbers[step.number]]
             row = knob(write.name)
@@ -129,40 +132,50 @@ class Writer:
             if step.final:
                 result = _since(first[step.number], result)
                 results[numbers[step.number]] = result
-                self._believe(write, file, result)
+                self._remember(write, file, result)
 
-    def _believed(self, write: Write, file: Located) -> Result | None:
-        """The result of an earlier write of the same, if it still counts."""
+    def _keep(self, units: SystemdUnits, writes: Sequence[Write]) -> None:
+        """Have systemd keep the values that are about to change in its cgroups; it also writes their files then."""
+        by_cgroup: dict[str, dict[str, Value]] = {}
+        for write in writes:
+            if units.owns(write.cgroup):
+                by_cgroup.setdefault(write.cgroup, {})[write.name] = write.value
+        for cgroup, values in by_cgroup.items():
+            period = self.read(cgroup, "cpu.cfs_period") if "cpu.cfs_quota" in values else None
+            units.keep(cgroup, values, period if isinstance(period, int) else DEFAULT_PERIOD_US)
+
+    def _cached_result(self, write: Write, file: Located) -> Result | None:
+        """The result of an earlier write of the same value, if it is recent and the file is the same."""
         cgroup, name = _key(write)
-        known = self._known.get(cgroup, {}).get(name)
-        if known is None or known.result.wanted != write.value or self._now() - known.at >= self._refresh_s:
+        earlier = self._written.get(cgroup, {}).get(name)
+        if earlier is None or earlier.result.wanted != write.value or self._now() - earlier.at >= self._refresh_s:
             return None
-        if self._hierarchies.files.identity(file.path) != known.identity:
+        if self._hierarchies.files.identity(file.path) != earlier.identity:
             return None
-        outcome = Outcome.UNCHANGED if known.result.in_force else known.result.outcome
-        return replace(known.result, target=write.cgroup, outcome=outcome, before=known.result.after)
+        outcome = Outcome.UNCHANGED if earlier.result.in_force else earlier.result.outcome
+        return replace(earlier.result, target=write.cgroup, outcome=outcome, before=earlier.result.after)
 
-    def _believe(self, write: Write, file: Located, result: Result) -> None:
-        """Remember a result; one that was refused is tried again the next time."""
+    def _remember(self, write: Write, file: Located, result: Result) -> None:
+        """Cache a result; a refused write is tried again next time."""
         cgroup, name = _key(write)
         self._drop(cgroup, name)
         if self._refresh_s > 0 and (result.in_force or result.outcome is Outcome.CLAMPED):
             identity = self._hierarchies.files.identity(file.path)
             if identity is not None:
-                self._known.setdefault(cgroup, {})[name] = _Known(identity, self._now(), result)
+                self._written.setdefault(cgroup, {})[name] = _Written(identity, self._now(), result)
 
     def _drop(self, cgroup: str, name: str) -> None:
-        rows = self._known.get(cgroup)
+        rows = self._written.get(cgroup)
         if rows is not None and rows.pop(name, None) is not None and not rows:
-            del self._known[cgroup]
+            del self._written[cgroup]
 
     def _sweep(self) -> None:
-        """Drop what is too old to be believed, so that removed cgroups leave nothing behind."""
+        """Drop old results, so that removed cgroups use no memory."""
         now = self._now()
         if now - self._swept >= self._refresh_s:
             self._swept = now
-            for cgroup, rows in list(self._known.items()):
-                for name in [name for name, known in rows.items() if now - known.at >= self._refresh_s]:
+            for cgroup, rows in list(self._written.items()):
+                for name in [name for name, row in rows.items() if now - row.at >= self._refresh_s]:
                     self._drop(cgroup, name)
 
 
@@ -171,7 +184,7 @@ def _key(write: Write) -> tuple[str, str]:
 
 
 def _since(first: Value | None, result: Result) -> Result:
-    """The result of a last step, judged by what was there before all steps."""
+    """The result of a final step, compared to the value before all steps."""
     if first is None or first == result.before:
         return result
     changed = result.outcome is Outcome.UNCHANGED and result.after != first

@@ -1,8 +1,7 @@
-"""A connection to the apiserver: lists, watches, patches and evictions, as JSON, with a bound and a deadline on each.
+"""Requests to the API server: lists, watches, patches and evictions, with limits of size and time.
 
-lightkube's own lists and watches have no bound on what they read and none on how long, so ours are here, on its HTTP
-client. A list is read an object at a time, because any author of pods can make it long. An answer that is late, too big
-or not what the API sends is an ApiserverError. Next: `nri.kube.client.http`, which makes that client.
+lightkube's lists and watches have no such limits, so only its HTTP client is used. A list is read object by object,
+because any author of pods can make it long. A late, oversized or invalid answer is an ApiserverError.
 """
 
 from __future__ import annotations
@@ -29,33 +28,33 @@ from nri.kube.client.objects import (
     read_status,
     status_of,
 )
-from nri.kube.kept import KeptObjects
 from nri.kube.lists import MAX_OBJECT_BYTES, ListSplitter
+from nri.kube.object_cache import ObjectCache
 
 __all__ = ["MAX_LIST_BYTES", "Apiserver", "Listing", "WatchStream", "connect"]
 
-#: A list is not longer, in bytes of all its pages; they are read as they come, and not kept.
+#: Limit for the bytes of all pages of a list, which are not kept in memory.
 MAX_LIST_BYTES = 512 << 20
-#: Objects of a page.
-PAGE = 500
-#: Bytes of an answer that is not read for what is in it.
+#: Request this many objects in a page.
+PAGE_OBJECTS = 500
+#: Limit for an answer whose content is ignored.
 _MAX_ANSWER_BYTES = 64 << 20
-_LIST_S = 60.0
-#: A watch that is silent for so long is cut off and resumed: the apiserver sends a bookmark every minute.
-_SILENCE_S = 90.0
-#: How much longer than was agreed a watch may last.
-_GRACE_S = 30.0
+_LIST_TIMEOUT_S = 60.0
+#: A watch without data for this time is closed and resumed: the API server sends a bookmark every minute.
+_WATCH_READ_TIMEOUT_S = 90.0
+#: A watch may exceed its agreed duration by this time.
+_WATCH_GRACE_S = 30.0
 
 
 def connect(kubeconfig: str | os.PathLike[str] = "", context: str = "", account: str = ACCOUNT) -> Apiserver:
-    """Return the apiserver that a kubeconfig names, or without one that of the cluster that this runs in.
+    """Return the API server of a kubeconfig, or by default that of the cluster in which this runs.
 
-    Nothing is sent yet. Raises ConfigError for a kubeconfig or an account that cannot be used, NriError without the
+    Nothing is sent yet. ConfigError for an invalid kubeconfig or service account, NriError without the
     extra `agent`.
 
     Args:
         kubeconfig: its path, "" for the service account.
-        context: which of its contexts, "" for the current one.
+        context: the name of a context, "" for the current one.
         account: the folder of the service account.
     """
     path = os.fspath(kubeconfig)
@@ -63,10 +62,10 @@ def connect(kubeconfig: str | os.PathLike[str] = "", context: str = "", account:
 
 
 class Apiserver:
-    """An apiserver. Thread-safe; each watch has a connection of its own.
+    """An API server. Thread-safe; each watch has a separate connection.
 
     Args:
-        make: makes the HTTP client, from files that may have changed since.
+        make: creates the HTTP client, from files that may have changed.
         clock: monotonic seconds.
     """
 
@@ -82,60 +81,64 @@ class Apiserver:
         self.close()
 
     def close(self) -> None:
-        """Close connections, those that are in use as soon as they are not."""
+        """Close connections, busy ones after their last use."""
         self._shared.close()
 
     @property
     def address(self) -> str:
-        """Its URL."""
+        """The API server's URL."""
         return self._shared.address
 
     def list(self, kind: Kind, fields: str = "", version: str = "") -> Listing:
-        """Return all objects of a kind; those that are too large are left out, see `KeptObjects`.
+        """Return all objects of a kind; too large ones are left out, see `ObjectCache`.
 
         Args:
             kind: of what.
             fields: a field selector.
-            version: "" for the newest that there is, "0" for any, else one that the list must not be older than.
+            version: "" for the newest state, "0" for any, else the minimum version of the list.
         """
         what = f"list {kind}"
-        words = {"fieldSelector": fields, "limit": str(PAGE)}
-        words |= {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"} if version else {}
-        reader, kept = ObjectReader(kind), KeptObjects()
-        left, deadline = MAX_LIST_BYTES, self._clock() + _LIST_S
+        query = {"fieldSelector": fields, "limit": str(PAGE_OBJECTS)}
+        query |= {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"} if version else {}
+        reader, objects = ObjectReader(kind), ObjectCache()
+        max_bytes, deadline = MAX_LIST_BYTES, self._clock() + _LIST_TIMEOUT_S
         while True:
             splitter = ListSplitter()
             try:
-                for data in self._answer(what, kind.path, {"params": _words(words)}, left, deadline):
-                    left -= len(data)
+                for data in self._answer(what, kind.path, {"params": _without_empty(query)}, max_bytes, deadline):
+                    max_bytes -= len(data)
                     for item in splitter.feed(data):
-                        reader.read_item(item, kept)
+                        reader.read_item(item, objects)
                 page = read_page(splitter.end())
             except ValueError as error:
                 raise ApiserverError(what, 0, f"the answer cannot be read: {error}") from None
             if not page.more:
-                return Listing(kept, page.version)
-            words = {"fieldSelector": fields, "limit": str(PAGE), "continue": page.more}
+                return Listing(objects, page.version)
+            query = {"fieldSelector": fields, "limit": str(PAGE_OBJECTS), "continue": page.more}
 
     @contextmanager
     def watch(self, kind: Kind, version: str, fields: str = "", lasting_s: int = 300) -> Iterator[WatchStream]:
-        """Watch what happens to the objects of a kind after a version, for about so many seconds."""
+        """Watch changes of the objects of a kind after a version, for about `lasting_s` seconds."""
         what = f"watch {kind}"
-        words = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version, "fieldSelector": fields}
-        words["timeoutSeconds"] = str(lasting_s)
-        asked = {"params": _words(words), "timeout": patience(_SILENCE_S), "headers": _PLAIN}
-        with self._errors(what), self._shared.borrow() as http, http.stream("GET", kind.path, **asked) as answer:
-            self._refused(what, answer, self._clock() + READ_S)
-            yield WatchStream(kind, what, answer, self._clock, self._clock() + lasting_s + _GRACE_S)
+        query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version, "fieldSelector": fields}
+        query["timeoutSeconds"] = str(lasting_s)
+        options = {
+            "params": _without_empty(query),
+            "timeout": patience(_WATCH_READ_TIMEOUT_S),
+            "headers": _UNCOMPRESSED,
+        }
+        with self._errors(what), self._shared.borrow() as http, http.stream("GET", kind.path, **options) as answer:
+            self._check_status(what, answer, self._clock() + READ_S)
+            yield WatchStream(kind, what, answer, self._clock, self._clock() + lasting_s + _WATCH_GRACE_S)
 
     def evict(self, namespace: str, name: str, uid: str = "", grace_s: int | None = None) -> None:
-        """Ask for a pod to be evicted; it ends later, or not: ApiserverError 429 if a disruption budget forbids it.
+        """Request the eviction of a pod, which ends later. ApiserverError 429 if a disruption budget forbids it.
 
         Args:
             namespace: the pod's.
             name: the pod's.
-            uid: the pod's; another one of the same name is left alone.
-            grace_s: how long it has to end, in seconds; None for what the pod itself says.
+            uid: the pod's; another pod with the same name is not evicted.
+            grace_s: termination grace period in seconds; None for the pod's own.
         """
         options: Object = {}
         if uid:
@@ -152,42 +155,42 @@ class Apiserver:
         self._send(f"evict {namespace}/{name}", path, {"json": body}, "POST")
 
     def patch(self, what: str, path: str, changes: Object, owner: str = "") -> None:
-        """Change an object in place: what is not named stays, and null takes away.
+        """Change fields of an object: missing fields stay, null removes one.
 
         Args:
-            what: in words, for errors.
+            what: description for errors.
             path: of the object, see `Kind.in_namespace` and `Kind.named`.
-            changes: its new parts; with an `owner` the whole object.
-            owner: who applies the object: it is made if it is not there, and what this owner no longer names goes.
+            changes: its new fields; with an `owner` the whole object.
+            owner: field manager of a server-side apply, which creates the object, and removes fields it no longer has.
         """
         kind = "application/apply-patch+yaml" if owner else "application/merge-patch+json"
-        asked: dict[str, Any] = {"content": json.dumps(changes), "headers": {"Content-Type": kind}}
+        options: dict[str, Any] = {"content": json.dumps(changes), "headers": {"Content-Type": kind}}
         if owner:
-            asked["params"] = {"fieldManager": owner, "force": "true"}
-        self._send(what, path, asked, "PATCH")
+            options["params"] = {"fieldManager": owner, "force": "true"}
+        self._send(what, path, options, "PATCH")
 
-    def _send(self, what: str, path: str, asked: Mapping[str, Any], method: str) -> None:
-        """Send a request whose answer is of no use."""
-        for _ in self._answer(what, path, asked, _MAX_ANSWER_BYTES, self._clock() + READ_S, method):
+    def _send(self, what: str, path: str, options: Mapping[str, Any], method: str) -> None:
+        """Send a request and ignore the content of the answer."""
+        for _ in self._answer(what, path, options, _MAX_ANSWER_BYTES, self._clock() + READ_S, method):
             pass
 
     def _answer(
-        self, what: str, path: str, asked: Mapping[str, Any], max_bytes: int, deadline: float, method: str = "GET"
+        self, what: str, path: str, options: Mapping[str, Any], max_bytes: int, deadline: float, method: str = "GET"
     ) -> Iterator[bytes]:
-        """Send a request, and yield the answer as it comes."""
-        asked = {**asked, "headers": {**_PLAIN, **asked.get("headers", {})}}
-        with self._errors(what), self._shared.borrow() as http, http.stream(method, path, **asked) as answer:
-            self._refused(what, answer, deadline)
+        """Send a request, and yield the parts of the answer."""
+        options = {**options, "headers": {**_UNCOMPRESSED, **options.get("headers", {})}}
+        with self._errors(what), self._shared.borrow() as http, http.stream(method, path, **options) as answer:
+            self._check_status(what, answer, deadline)
             for part in answer.iter_bytes():
                 max_bytes -= len(part)
                 if max_bytes < 0:
-                    raise ApiserverError(what, 0, "the answer is too big")
+                    raise ApiserverError(what, 0, "the answer is too large")
                 if self._clock() > deadline:
                     raise ApiserverError(what, 0, "the answer takes too long")
                 yield part
 
-    def _refused(self, what: str, answer: Any, deadline: float) -> None:
-        """Raise for an answer that is none; its words count as far as they come in time."""
+    def _check_status(self, what: str, answer: Any, deadline: float) -> None:
+        """Raise ApiserverError for an error status, with its message if that arrives in time."""
         if 200 <= answer.status_code < 300:
             return
         data = b""
@@ -195,35 +198,35 @@ class Apiserver:
             data += part
             if len(data) > 1 << 16 or self._clock() > deadline:
                 break
-        _, words, after_s = read_status(data)
+        _, reason, after_s = read_status(data)
         if answer.status_code == 401:
             self._shared.doubt()
-        raise ApiserverError(what, answer.status_code, words or f"HTTP {answer.status_code}", after_s)
+        raise ApiserverError(what, answer.status_code, reason or f"HTTP {answer.status_code}", after_s)
 
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:
-        """Our error for the client's."""
+        """Turn errors of the HTTP client into ApiserverError."""
         try:
             yield
         except ApiserverError:
             raise
         except self._failures as error:
             self._shared.doubt()
-            words = str(error) or type(error).__name__
-            if "Bearer" in words:  # a header that cannot be sent is in the error, the token with it
-                words = "the token is not one line of text, and cannot be sent"
-            raise ApiserverError(what, 0, f"{self.address}: {words}") from None
+            reason = str(error) or type(error).__name__
+            if "Bearer" in reason:  # an error about an invalid header contains the token
+                reason = "the token is not one line of text"
+            raise ApiserverError(what, 0, f"{self.address}: {reason}") from None
 
 
 class Listing(NamedTuple):
-    """A list: its objects, and its version."""
+    """The objects of a list, and its version."""
 
-    kept: KeptObjects
+    kept: ObjectCache
     version: str
 
 
 class WatchStream:
-    """A watch that is open: its events, in the groups in which they come."""
+    """An open watch."""
 
     def __init__(self, kind: Kind, what: str, answer: Any, clock: Callable[[], float], deadline: float) -> None:
         self._reader = ObjectReader(kind)
@@ -233,39 +236,39 @@ class WatchStream:
         self._deadline = deadline
 
     def events(self) -> Iterator[list[Event]]:
-        """Yield events until the apiserver ends the watch. Raises ApiserverError, with the status it may have sent."""
+        """Yield groups of events until the API server ends the watch. Raises ApiserverError."""
         lines = Lines(MAX_OBJECT_BYTES)
         for part in self._answer.iter_bytes():
             try:
-                found = [self._reader.read_event(line) for line in lines.feed(part)]
+                events = [self._reader.read_event(line) for line in lines.feed(part)]
             except ValueError as error:
                 raise ApiserverError(self._what, 0, f"an event cannot be read: {error}") from None
-            bad = next((place for place, event in enumerate(found) if event.type == "ERROR"), len(found))
+            bad = next((place for place, event in enumerate(events) if event.type == "ERROR"), len(events))
             if bad:
-                yield found[:bad]
-            for event in found[bad:]:
-                code, words, after_s = status_of(event.object)
-                raise ApiserverError(self._what, code, words, after_s)
+                yield events[:bad]
+            for event in events[bad:]:
+                code, reason, after_s = status_of(event.object)
+                raise ApiserverError(self._what, code, reason, after_s)
             if self._clock() > self._deadline:
                 return
 
     def cut(self) -> None:
-        """End it from another thread, whose read returns at once."""
+        """End the watch from another thread."""
         stream = self._answer.extensions.get("network_stream")
-        found = stream.get_extra_info("socket") if stream is not None else None
-        if found is None:
+        connection = stream.get_extra_info("socket") if stream is not None else None
+        if connection is None:
             return
         try:
             # A second descriptor: TLS's own shutdown would wait for the other side, and for the reader's lock.
-            with socket.socket(fileno=os.dup(found.fileno())) as again:
-                again.shutdown(socket.SHUT_RDWR)
+            with socket.socket(fileno=os.dup(connection.fileno())) as duplicate:
+                duplicate.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # it has ended by itself
+            pass  # already closed
 
 
-#: A compressed answer could become a thousand times as long all at once.
-_PLAIN = {"Accept-Encoding": "identity"}
+#: A compressed answer could expand a thousand times at once.
+_UNCOMPRESSED = {"Accept-Encoding": "identity"}
 
 
-def _words(words: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in words.items() if value}
+def _without_empty(values: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in values.items() if value}

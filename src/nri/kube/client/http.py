@@ -1,9 +1,7 @@
-"""The HTTP client of an apiserver: made by lightkube of a kubeconfig or a service account, made again when in doubt.
+"""The HTTP client of an API server, which lightkube creates from a kubeconfig or a service account.
 
-The only module that knows lightkube, which reads kubeconfigs and service accounts, and brings HTTP, TLS and tokens.
-Rules: both are loaded when they are used; after a token was refused or a connection failed the files are
-read again, not more often than every half a minute, because tokens and certificates are rotated in their files. Next:
-`nri.kube.client.follow`.
+Only this module imports lightkube, and only when it is used. After an error the files are read again, at most every
+half minute, because tokens and certificates are rotated in them.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ def make_client(path: str, context: str, account: str) -> Any:
         raise NriError(f"the apiserver needs lightkube, which is not installed. Install the extra: {INSTALL}") from None
     library = logging.getLogger("httpx2")
     if library.level == logging.NOTSET:
-        library.setLevel(logging.WARNING)  # it logs each request, which is worth no line of the agent's log
+        library.setLevel(logging.WARNING)  # it would log each request
     source = path or account
     try:
         if path:
@@ -52,25 +50,25 @@ def make_client(path: str, context: str, account: str) -> Any:
         else:
             config = kubeconfig.KubeConfig.from_service_account(account).get()
         if config is None:
-            raise NriError("there is no context")
+            raise NriError("context not found")
         return client_adapter.Client(config, client_adapter.ConnectionParams(timeout=patience(READ_S)))
     except KeyError as error:
-        hint = "" if path else "name a kubeconfig where this does not run in a pod"
+        hint = "" if path else "outside of a pod, name a kubeconfig"
         raise ConfigError(source, "", f"{error} is missing", hint) from None
-    except Exception as error:  # noqa: BLE001  whatever YAML, TLS or files make of text that people wrote
-        hint = "" if path else "name a kubeconfig where this does not run in a pod"
+    except Exception as error:  # noqa: BLE001  YAML, TLS and file errors have no common base
+        hint = "" if path else "outside of a pod, name a kubeconfig"
         raise ConfigError(source, "", str(error) or type(error).__name__, hint) from None
 
 
 def patience(read_s: float) -> Any:
-    """Return the library's timeouts, with one for each read."""
+    """Return the library's timeouts, with `read_s` for each read."""
     import httpx2
 
     return httpx2.Timeout(READ_S, connect=_CONNECT_S, read=read_s)
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """Return what a request may raise."""
+    """Return the exceptions of requests."""
     import httpx2
     from lightkube.core import exceptions
 
@@ -78,10 +76,10 @@ def failures() -> tuple[type[Exception], ...]:
 
 
 class SharedClient:
-    """One HTTP client for all, and another one once something was wrong with it. Thread-safe.
+    """A shared HTTP client, which is replaced after an error. Thread-safe.
 
     Args:
-        make: makes a client, from files that may have changed since.
+        make: creates a client, from files that may have changed.
         clock: monotonic seconds.
     """
 
@@ -95,22 +93,22 @@ class SharedClient:
 
     @property
     def address(self) -> str:
-        """The apiserver's URL."""
+        """The API server's URL."""
         return str(self._current.client.base_url)
 
     def doubt(self) -> None:
-        """Note that something was wrong with the client: the next one who asks gets another, if it is time for that."""
+        """Record an error of the client: a later `borrow` creates a new one, unless that was done recently."""
         self._doubted = True
 
     @contextmanager
     def borrow(self) -> Iterator[Any]:
-        """Give the client for a while; one that was replaced is closed after its last use."""
+        """Lend the client; a replaced client is closed after its last use."""
         with self._lock:
             if self._current.replaced or (self._doubted and self._clock() - self._made > _RENEW_S):
                 self._made = self._clock()
-                made = _CountedClient(self._make())
+                client = _CountedClient(self._make())
                 self._current.replace()
-                self._current, self._doubted = made, False
+                self._current, self._doubted = client, False
             current = self._current
             current.users += 1
         try:
@@ -121,13 +119,13 @@ class SharedClient:
                 current.close_if_unused()
 
     def close(self) -> None:
-        """Close the client, after its last use."""
+        """Close the client after its last use."""
         with self._lock:
             self._current.replace()
 
 
 class _CountedClient:
-    """A client, how many use it now, and whether there is a newer one, or none is wanted."""
+    """A client with the number of its users, and whether it was replaced or closed."""
 
     __slots__ = ("client", "replaced", "users")
 

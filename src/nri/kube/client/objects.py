@@ -1,7 +1,6 @@
-"""Kinds of objects, and answers of an apiserver: a page of a list, an event of a watch, a refusal, an error. Pure.
+"""Kinds of objects, and answers of an API server: pages of a list, events of a watch, statuses, errors.
 
-An object is the API's JSON as a dict, with the metadata that make it one, and of its other fields those that are used
-(`nri.kube.decoder`). An answer that no API sends is a ValueError. Next: `nri.kube.client.connection`.
+An object is a dict of the fields that are used, see `nri.kube.decoder`. An invalid answer is a ValueError.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from nri.text import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from nri.kube.kept import KeptObjects
+    from nri.kube.object_cache import ObjectCache
 
 __all__ = [
     "KINDS",
@@ -48,7 +47,7 @@ class Kind(NamedTuple):
         group: "" for the core.
         version: of the API.
         plural: its name in URLs.
-        shape: the fields of an object that are used.
+        shape: the used fields of an object.
     """
 
     name: str
@@ -59,17 +58,17 @@ class Kind(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The URL's path of all objects of the kind, in all namespaces, without a slash in front."""
+        """The URL path of all objects of the kind in all namespaces, without a leading slash."""
         return "/".join([*(("apis", self.group) if self.group else ("api",)), self.version, self.plural])
 
     def in_namespace(self, namespace: str, name: str, part: str = "") -> str:
-        """The URL's path of one object, or of a part of it such as `eviction`."""
+        """The URL path of one object, or of a subresource such as `eviction`."""
         head, _, plural = self.path.rpartition("/")
         words = [head, "namespaces", quote(namespace, safe=""), plural, quote(name, safe=""), part]
         return "/".join(word for word in words if word)
 
     def named(self, name: str, part: str = "") -> str:
-        """The URL's path of one object that is in no namespace, or of a part of it such as `status`."""
+        """The URL path of a cluster-wide object, or of a subresource such as `status`."""
         return "/".join(word for word in (self.path, quote(name, safe=""), part) if word)
 
     def __str__(self) -> str:
@@ -80,20 +79,20 @@ PODS = Kind("Pod", "", "v1", "pods", Pod)
 NODES = Kind("Node", "", "v1", "nodes")
 NODE_SLOS = Kind("NodeSLO", "slo.koordinator.sh", "v1alpha1", "nodeslos")
 NODE_TOPOLOGIES = Kind("NodeResourceTopology", "topology.node.k8s.io", "v1alpha1", "noderesourcetopologies")
-#: The resource that plugins of placement write: another version than Koordinator's.
+#: The resource that placement plugins write, with another version than Koordinator's.
 NODE_ZONES = NODE_TOPOLOGIES._replace(version="v1alpha2")
 #: The kinds that the agent can follow, by name.
 KINDS = {kind.name: kind for kind in (PODS, NODES, NODE_SLOS, NODE_TOPOLOGIES)}
 
 
 Object = dict[str, Any]
-#: No refusal asks for a longer pause that counts, in seconds; JSON has numbers that no float can hold.
-_LONGEST_S = 86_400
+#: Longer pauses of a refusal are cut to this; JSON can contain numbers too large for a float.
+_MAX_RETRY_AFTER_S = 86_400
 _EVENTS = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
 
 
 class Page(NamedTuple):
-    """The end of a page of a list: the version of the whole, and what to ask for the next page with ("" at the end)."""
+    """The metadata of a page: the version of the list, and the token for the next page ("" at the end)."""
 
     version: str
     more: str
@@ -103,10 +102,10 @@ class Event(NamedTuple):
     """A change of an object.
 
     Attributes:
-        type: one of the API's.
-        object: of a BOOKMARK the version alone, of an ERROR a status.
-        size: bytes of memory.
-        problem: the reason why the object is to be left out, whose metadata alone are there then; "" if there is none.
+        type: one of `_EVENTS`.
+        object: the object; a BOOKMARK has only its version, an ERROR a status.
+        size: its size in memory in bytes.
+        problem: the reason to leave the object out, which then has only metadata; or "".
     """
 
     type: str
@@ -126,12 +125,12 @@ class ObjectReader:
         self._decode = make_decoder(kind.shape)
         self._split = make_event_decoder()
 
-    def read_item(self, item: bytes | Oversized, kept: KeptObjects) -> None:
-        """Keep an object of a list, or note why it is left out."""
-        kept.take(item, self._decode, lambda value: key_of(_checked(value)))
+    def read_item(self, item: bytes | Oversized, objects: ObjectCache) -> None:
+        """Add an object of a list to a cache, or record why it is left out."""
+        objects.take(item, self._decode, lambda value: key_of(_checked(value)))
 
     def read_event(self, line: bytes | Oversized) -> Event:
-        """Read one line of a watch."""
+        """Parse one line of a watch."""
         if isinstance(line, Oversized):
             return Event(_known_type(line.event_type), _head_object(line), problem=line.reason)
         kind, content = self._split(line)
@@ -149,41 +148,41 @@ class ObjectReader:
 
 def _known_type(kind: str) -> str:
     if kind not in _EVENTS:
-        raise ValueError("the event has a type that is not known")
+        raise ValueError("the event has an unknown type")
     return kind
 
 
 def _head_object(item: Oversized) -> Object:
-    """The metadata of an object that is left out, as far as they are at its beginning."""
+    """The metadata at the beginning of an object that is left out."""
     namespace, name = item.key
     return {"metadata": {"namespace": namespace, "name": name, "resourceVersion": item.version}}
 
 
 def read_page(frame: bytes) -> Page:
-    """Read a list without its objects."""
-    found = _table(_decode(frame), "the answer")
-    meta = _table(found.get("metadata") or {}, "its metadata")
+    """Parse a list without its objects."""
+    document = _table(_decode(frame), "the answer")
+    meta = _table(document.get("metadata") or {}, "its metadata")
     version = meta.get("resourceVersion")
-    if not isinstance(version, str) or not version or not isinstance(found.get("items"), (list, type(None))):
-        raise ValueError("it is not a list of objects with a version")
+    if not isinstance(version, str) or not version or not isinstance(document.get("items"), (list, type(None))):
+        raise ValueError("not a list of objects with a version")
     return Page(version, str(meta.get("continue") or ""))
 
 
 def read_status(data: bytes) -> tuple[int, str, float]:
-    """Read a refusal: its code, its words, and after how many seconds to try again; 0, "", 0 for what is none."""
+    """Parse a status: code, message, and seconds until a retry; 0, "", 0 if it is invalid."""
     try:
         return status_of(_table(_decode(data), "the status"))
     except ValueError:
         return 0, "", 0.0
 
 
-def status_of(found: Object) -> tuple[int, str, float]:
-    """Return the code of a status, its words, and after how many seconds to try again."""
-    code, details = found.get("code"), found.get("details")
+def status_of(status: Object) -> tuple[int, str, float]:
+    """Return code and message of a status, and the seconds until a retry."""
+    code, details = status.get("code"), status.get("details")
     after = details.get("retryAfterSeconds") if isinstance(details, dict) else 0
-    words = str(found.get("message") or found.get("reason") or "")
-    after_s = float(min(max(after, 0), _LONGEST_S)) if isinstance(after, int) else 0.0
-    return code if isinstance(code, int) else 0, words, after_s
+    reason = str(status.get("message") or status.get("reason") or "")
+    after_s = float(min(max(after, 0), _MAX_RETRY_AFTER_S)) if isinstance(after, int) else 0.0
+    return code if isinstance(code, int) else 0, reason, after_s
 
 
 def key_of(thing: Object) -> tuple[str, str]:
@@ -201,7 +200,7 @@ def version_of(thing: Object) -> str:
 
 
 def _checked(value: Object) -> Object:
-    """Return an object that has a name and a version. Raises ValueError."""
+    """Check that an object has a name and a version. Raises ValueError."""
     meta = _table(value.get("metadata"), "its metadata")
     if not meta.get("name"):
         raise ValueError("an object has no name")
@@ -211,7 +210,7 @@ def _checked(value: Object) -> Object:
 
 def _table(value: Any, what: str) -> Object:
     if not isinstance(value, dict):
-        raise ValueError(f"{what} is not an object of JSON")  # noqa: TRY004  (a bad answer, not a bad call)
+        raise ValueError(f"{what} is not a JSON object")  # noqa: TRY004  (a bad answer, not a bad call)
     return value
 
 
@@ -219,11 +218,11 @@ def _decode(data: bytes) -> Any:
     try:
         return parse_json(data)
     except ValueError as error:
-        raise ValueError(f"it is not JSON: {error}") from None
+        raise ValueError(f"not JSON: {error}") from None
 
 
 _GONE = 410
-#: An apiserver that was asked for a version that it has not reached answers 504, and so does one that is busy.
+#: An API server answers 504 for a version that it has not reached, and also when it is busy.
 _TOO_NEW = "Too large resource version"
 _HINTS = {
     401: "is the token still good?",
@@ -233,13 +232,13 @@ _HINTS = {
 
 
 class ApiserverError(NriError):
-    """The apiserver cannot be asked, or refuses.
+    """A request to the API server failed.
 
     Attributes:
-        what: what was asked: "list nodeslos.slo.koordinator.sh".
-        status: of HTTP, or 0 if there was no answer.
-        reason: in a few words, the apiserver's own if it gave some.
-        retry_after_s: how long it wants to be left alone, 0 if it does not say.
+        what: the request, such as "list nodeslos.slo.koordinator.sh".
+        status: HTTP status, or 0 without an answer.
+        reason: the API server's message, or another short reason.
+        retry_after_s: pause that the API server requests, or 0.
     """
 
     def __init__(self, what: str, status: int, reason: str, retry_after_s: float = 0.0) -> None:
@@ -253,19 +252,19 @@ class ApiserverError(NriError):
 
     @property
     def expired(self) -> bool:
-        """Whether the version that was asked for is one that the apiserver does not have: all must be listed again."""
+        """Whether the API server does not have the requested version, so that all objects must be listed again."""
         return self.status == _GONE or _TOO_NEW in self.reason
 
 
-#: Multiples of the bound of a line after which the line is given up.
-_ENDLESS = 32
+#: A line longer than this multiple of the limit is an error.
+_MAX_LINE_FACTOR = 32
 
 
 class Lines:
-    """Cut what comes in pieces into lines; the cost is linear in what comes, however small the pieces are.
+    """Splits data into lines; the cost is linear in its length, even for small pieces.
 
     Args:
-        max_bytes: of a line. A longer one is passed over, and comes out as `Oversized`.
+        max_bytes: limit for a line; a longer one becomes `Oversized`.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -274,11 +273,8 @@ class Lines:
         self._size = 0
 
     def feed(self, data: bytes) -> list[bytes | Oversized]:
-        """Return the lines that have ended, without their ends and without empty ones.
-
-        ValueError for a line that does not end.
-        """
-        *ended, rest = data.split(b"\n")
+        """Return the complete lines without line ends and without empty ones. ValueError for an endless line."""
+        *ended, tail = data.split(b"\n")
         lines: list[bytes | Oversized] = []
         for part in ended:
             self._keep(part)
@@ -288,7 +284,7 @@ class Lines:
                 lines.append(Oversized.of(content, size))
             elif stripped := content.strip():
                 lines.append(stripped)
-        self._keep(rest)
+        self._keep(tail)
         return lines
 
     def _keep(self, part: bytes) -> None:
@@ -297,5 +293,5 @@ class Lines:
         elif part and self._size <= self._max_bytes:
             self._parts.append(part)
         self._size += len(part)
-        if self._size > _ENDLESS * self._max_bytes:
+        if self._size > _MAX_LINE_FACTOR * self._max_bytes:
             raise ValueError(f"a line of more than {self._size} bytes")

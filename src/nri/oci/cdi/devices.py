@@ -1,9 +1,4 @@
-"""The CDI devices of a machine: files found, conflicts settled, devices put into specs.
-
-Folders have a rank, the last one the highest: a device of /var/run/cdi hides one of the same name in /etc/cdi. Two of
-one rank hide each other, because nothing says which was meant. A file that is wrong counts for nothing, and is
-in `problems`; the others count. Next: `nri.oci.cdi.file`.
-"""
+"""The CDI devices of a machine: find their files, resolve conflicts, and inject devices into specs."""
 
 from __future__ import annotations
 
@@ -24,17 +19,15 @@ if TYPE_CHECKING:
     from nri.oci.cdi.file import DeviceFile
     from nri.oci.draft import Spec
 
-__all__ = ["CdiDevices"]
-
-#: Where the CDI library looks, lowest rank first: what administrators write, and what programs write.
+#: The folders of the CDI library, lowest rank first: static descriptions of administrators, then those of programs.
 FOLDERS = ("/etc/cdi", "/var/run/cdi")
 _SUFFIXES = (".json", ".yaml")
 
 
-class _Known(NamedTuple):
+class _Content(NamedTuple):
     """The content of the folders when they were last read."""
 
-    fingerprint: tuple[object, ...]
+    fingerprints: tuple[object, ...]
     devices: dict[str, DeviceFile]
     conflicts: dict[str, list[str]]
     problems: tuple[ConfigError, ...]
@@ -43,18 +36,18 @@ class _Known(NamedTuple):
 class CdiDevices:
     """The CDI devices that the files in some folders describe.
 
-    Folders are looked at whenever devices are asked for, and read again if anything in them has changed. Any thread may
-    ask.
+    A device in a folder of higher rank hides one of the same name in a lower one. Folders are checked for changes
+    whenever devices are requested, so nothing needs to be watched. Thread-safe.
 
     Args:
-        folders: lowest rank first; one that is not there has no devices.
-        root: where the host's / is, for folders and device nodes.
+        folders: lowest rank first; a missing folder has no devices.
+        root: the path of the host's root directory, for folders and device nodes.
     """
 
     def __init__(self, folders: Sequence[str] = FOLDERS, root: str = "/") -> None:
         self._folders = tuple(folders)
         self._root = root
-        self._known: _Known | None = None
+        self._content: _Content | None = None
 
     @property
     def devices(self) -> dict[str, str]:
@@ -63,63 +56,63 @@ class CdiDevices:
 
     @property
     def problems(self) -> tuple[ConfigError, ...]:
-        """The problems: each file that cannot be used, and each device that several files of one rank describe."""
+        """Files that cannot be used, and devices that several files of the same rank describe."""
         return self._current().problems
 
     def inject(self, spec: Spec, devices: Sequence[str]) -> Spec:
-        """Put devices, by their qualified names, into a spec; return the new one. The spec given is not changed.
+        """Return a copy of a spec with devices injected, given by their qualified names.
 
-        The edits of a file for all of its devices are made once, before the first of them.
+        The edits that a file has for all of its devices are applied once, before those of its first device.
 
         Raises:
-            SpecError: a device is not known, or the host lacks what it needs.
+            SpecError: a device is unknown, or the host lacks what it requires.
         """
-        known = self._current()
-        missing = [name for name in devices if name not in known.devices]
+        content = self._current()
+        missing = [name for name in devices if name not in content.devices]
         if missing:
-            raise SpecError("", "; ".join(self._why_not(name, known) for name in dict.fromkeys(missing)))
+            raise SpecError("", "; ".join(self._explain(name, content) for name in dict.fromkeys(missing)))
         edits = []
-        seen: set[str] = set()
+        files_done: set[str] = set()
         for name in devices:
-            file = known.devices[name]
-            if file.path not in seen:
-                seen.add(file.path)
+            file = content.devices[name]
+            if file.path not in files_done:
+                files_done.add(file.path)
                 edits.append(file.edits)
             edits.append(file.devices[name.partition("=")[2]])
         draft = Draft(spec)
         apply(draft, edits, self._root)
         return draft.spec
 
-    def _why_not(self, name: str, known: _Known) -> str:
-        """Say why there is no such device: no name at all, a conflict, or nowhere, with the files that are wrong."""
+    def _explain(self, name: str, content: _Content) -> str:
+        """Explain why a device cannot be resolved: malformed name, conflict, or no file describes it."""
         try:
             parse_name(name)
         except ValueError as error:
             return f"unresolvable CDI device: {error}"
-        if name in known.conflicts:
-            return f"unresolvable CDI device {name}: described by {' and by '.join(known.conflicts[name])}"
+        if name in content.conflicts:
+            return f"unresolvable CDI device {name}: it is described by {' and by '.join(content.conflicts[name])}"
         text = f"unresolvable CDI device {name}: no file in {', '.join(self._folders)} describes it"
-        broken = [problem.source for problem in known.problems if problem.source]
-        return f"{text}; not usable: {', '.join(dict.fromkeys(broken))}" if broken else text
+        broken = [problem.source for problem in content.problems if problem.source]
+        return f"{text}; unusable files: {', '.join(dict.fromkeys(broken))}" if broken else text
 
-    def _current(self) -> _Known:
+    def _current(self) -> _Content:
         files = [(path, rank) for rank, folder in enumerate(self._folders) for path in self._files(folder)]
-        seen = tuple((path, rank, fingerprint(path)) for path, rank in files)
-        known = self._known
-        if known is None or known.fingerprint != seen:
-            known = self._known = _read(seen, files)
-        return known
+        fingerprints = tuple((path, rank, fingerprint(path)) for path, rank in files)
+        content = self._content
+        if content is None or content.fingerprints != fingerprints:
+            content = self._content = _read(fingerprints, files)
+        return content
 
     def _files(self, folder: str) -> list[str]:
-        where = inside(self._root, folder)
+        path = inside(self._root, folder)
         try:
-            entries = sorted(os.scandir(where), key=lambda entry: entry.name)
+            entries = sorted(os.scandir(path), key=lambda entry: entry.name)
         except OSError:
             return []
-        return [f"{where}/{one.name}" for one in entries if one.name.endswith(_SUFFIXES) and not one.is_dir()]
+        return [f"{path}/{entry.name}" for entry in entries if entry.name.endswith(_SUFFIXES) and not entry.is_dir()]
 
 
-def _read(seen: tuple[object, ...], files: list[tuple[str, int]]) -> _Known:
+def _read(fingerprints: tuple[object, ...], files: list[tuple[str, int]]) -> _Content:
     devices: dict[str, DeviceFile] = {}
     conflicts: dict[str, list[str]] = {}
     problems: list[ConfigError] = []
@@ -134,10 +127,11 @@ def _read(seen: tuple[object, ...], files: list[tuple[str, int]]) -> _Known:
             other = devices.get(qualified)
             if other is None or other.priority < rank:
                 devices[qualified] = file
-                conflicts.pop(qualified, None)  # those of a lower rank are hidden, too
+                conflicts.pop(qualified, None)  # files of a lower rank no longer matter
             else:
                 conflicts.setdefault(qualified, [other.path]).append(path)
+    # Two files of the same rank hide each other, because nothing tells which one is intended.
     for qualified, paths in conflicts.items():
         devices.pop(qualified)
-        problems.append(ConfigError(paths[-1], "devices", f"{qualified} is described by {paths[0]}, too"))
-    return _Known(seen, devices, conflicts, tuple(problems))
+        problems.append(ConfigError(paths[-1], "devices", f"{qualified} is also described by {paths[0]}"))
+    return _Content(fingerprints, devices, conflicts, tuple(problems))

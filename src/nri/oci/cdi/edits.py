@@ -1,9 +1,4 @@
-"""Edits of CDI files applied to a spec. Next: `nri.oci.cdi.file` for what they are.
-
-All edits come together first, and are then applied kind by kind, so that a later device wins over an earlier one. A
-device node is completed by the one that this host has at its path. The rules of `nri.rules` do not matter here: these
-are the CDI library's own.
-"""
+"""Apply the edits of CDI files to a spec, as the CDI library does."""
 
 from __future__ import annotations
 
@@ -26,34 +21,35 @@ if TYPE_CHECKING:
     from nri.oci.cdi.file import DeviceNode, Edits, Hook, IntelRdt, Mount
     from nri.oci.draft import Draft
 
-__all__ = ["apply", "complete"]
-
 
 def apply(draft: Draft, edits: Iterable[Edits], root: str = "/") -> None:
-    """Apply edits, in their order, to a spec. SpecError if the host lacks a device."""
-    every = list(edits)
-    _env(draft, [entry for each in every for entry in each.env or ()])
-    for each in every:
-        for node in each.deviceNodes or ():
+    """Apply edits to a spec, in order. SpecError if the host lacks a device.
+
+    Edits are applied kind by kind, so that a later device wins over an earlier one within each kind.
+    """
+    all_edits = list(edits)
+    _env(draft, [entry for edit in all_edits for entry in edit.env or ()])
+    for edit in all_edits:
+        for node in edit.deviceNodes or ():
             _node(draft, complete(node, root), node.permissions)
-    for each in every:
-        for device in each.netDevices or ():
+    for edit in all_edits:
+        for device in edit.netDevices or ():
             draft.table("linux", "netDevices")[device.hostInterfaceName] = {"name": device.name}
-    _mounts(draft, [mount for each in every for mount in each.mounts or ()])
-    for each in every:
-        for hook in each.hooks or ():
+    _mounts(draft, [mount for edit in all_edits for mount in edit.mounts or ()])
+    for edit in all_edits:
+        for hook in edit.hooks or ():
             draft.rows("hooks", hook.hookName).append(_hook(hook))
-    for each in every:
-        if each.intelRdt is not None:
-            draft.table("linux")["intelRdt"] = _rdt(each.intelRdt)
-    for each in every:
-        for gid in each.additionalGids or ():
+    for edit in all_edits:
+        if edit.intelRdt is not None:
+            draft.table("linux")["intelRdt"] = _rdt(edit.intelRdt)
+    for edit in all_edits:
+        for gid in edit.additionalGids or ():
             if gid and gid not in (draft.find("process", "user", "additionalGids") or ()):
                 draft.rows("process", "user", "additionalGids").append(gid)
 
 
 def _env(draft: Draft, entries: list[str]) -> None:
-    """Set variables: in the place of the last one of that name, or at the end."""
+    """Set environment variables: replace the last one of that name, or append."""
     if not entries:
         return
     places = {entry.partition("=")[0]: place for place, entry in enumerate(draft.texts("process", "env"))}
@@ -67,61 +63,61 @@ def _env(draft: Draft, entries: list[str]) -> None:
             rows.append(entry)
 
 
-def _node(draft: Draft, made: dict[str, Any], permissions: str) -> None:
-    """Add a device, owned by the container's user unless the file says otherwise, and allow it to be used."""
+def _node(draft: Draft, device: dict[str, Any], permissions: str) -> None:
+    """Add a device, owned by the container's user unless the file says otherwise, and allow access to it."""
     for key in ("uid", "gid"):
-        own = draft.find("process", "user", key)
-        if key not in made and own:
-            made[key] = own
-    linux.remove_device(draft, made["path"], Rules.REFERENCE)
-    linux.put_device(draft, made)
-    if made["type"] in ("b", "c"):
-        rule = {"allow": True, "type": made["type"], "major": made["major"], "minor": made["minor"]}
+        container_id = draft.find("process", "user", key)
+        if key not in device and container_id:
+            device[key] = container_id
+    linux.remove_device(draft, device["path"], Rules.REFERENCE)
+    linux.put_device(draft, device)
+    if device["type"] in ("b", "c"):
+        rule = {"allow": True, "type": device["type"], "major": device["major"], "minor": device["minor"]}
         if permissions != NO_PERMISSIONS:
             rule["access"] = permissions or "rwm"
         linux.allow_device(draft, rule)
 
 
-def _mounts(draft: Draft, wanted: list[Mount]) -> None:
-    if not wanted:
+def _mounts(draft: Draft, cdi_mounts: list[Mount]) -> None:
+    if not cdi_mounts:
         return
-    users = any(row.get("type") == "user" for row in draft.objects("linux", "namespaces"))
-    for mount in wanted:
+    has_user_namespace = any(row.get("type") == "user" for row in draft.objects("linux", "namespaces"))
+    for mount in cdi_mounts:
         mounts.remove(draft, mount.containerPath, Rules.REFERENCE)
-        mounts.put(draft, _mount(mount, users))
+        mounts.put(draft, _mount(mount, has_user_namespace))
     draft.rows("mounts").sort(key=lambda row: clean_path(str(row.get("destination") or "")).count("/"))
 
 
-def _mount(mount: Mount, users: bool) -> dict[str, Any]:
-    made: dict[str, Any] = {"destination": mount.containerPath, "source": mount.hostPath}
+def _mount(mount: Mount, has_user_namespace: bool) -> dict[str, Any]:
+    row: dict[str, Any] = {"destination": mount.containerPath, "source": mount.hostPath}
     options = list(mount.options or ())
-    if users and (mapped := _id_mapping(mount.type, options)):
-        options.append(mapped)
+    if has_user_namespace and (id_mapping := _id_mapping(mount.type, options)):
+        options.append(id_mapping)
     if mount.type:
-        made["type"] = mount.type
+        row["type"] = mount.type
     if options:
-        made["options"] = options
-    return made
+        row["options"] = options
+    return row
 
 
 def _id_mapping(kind: str, options: list[str]) -> str:
-    """The option that maps a bind mount's owners into the container's user namespace; "" where none is to be added."""
-    mapped = "idmap" if kind == "bind" else ""
+    """The option that maps a bind mount's owners into the container's user namespace; "" if there is none to add."""
+    mapping = "idmap" if kind == "bind" else ""
     for option in options:
         if option in ("idmap", "ridmap"):
             return ""
-        mapped = {"bind": "idmap", "rbind": "ridmap"}.get(option, mapped)
-    return mapped
+        mapping = {"bind": "idmap", "rbind": "ridmap"}.get(option, mapping)
+    return mapping
 
 
 def _hook(hook: Hook) -> dict[str, Any]:
-    made: dict[str, Any] = {"path": hook.path}
+    row: dict[str, Any] = {"path": hook.path}
     for key in ("args", "env"):
         if values := getattr(hook, key):
-            made[key] = list(values)
+            row[key] = list(values)
     if hook.timeout is not None:
-        made["timeout"] = hook.timeout
-    return made
+        row["timeout"] = hook.timeout
+    return row
 
 
 def _rdt(rdt: IntelRdt) -> dict[str, Any]:
@@ -140,35 +136,38 @@ class _Node(NamedTuple):
 
 
 def complete(node: DeviceNode, root: str = "/") -> dict[str, object]:
-    """The spec's device of a node, completed by the host's. SpecError if the host lacks what is needed of it.
+    """The spec's device for a node, completed with the host's type, numbers and mode.
 
-    A node with type and number needs no host; it takes only the file mode of one that is there.
+    A node with type and number does not have to exist on the host; if it does, only its mode is used.
+
+    Raises:
+        SpecError: the host lacks the device, or has another type there.
     """
-    made: dict[str, object] = {"path": node.path, "type": node.type, "major": node.major, "minor": node.minor}
-    given = bool(node.type and (node.major or node.type == "p"))
-    where = node.hostPath or node.path
+    device: dict[str, object] = {"path": node.path, "type": node.type, "major": node.major, "minor": node.minor}
+    is_complete = bool(node.type and (node.major or node.type == "p"))
+    host_path = node.hostPath or node.path
     mode = node.fileMode
     try:
-        host = _look(inside(root, where))
+        host = _host_node(inside(root, host_path))
     except OSError as error:
-        if not given:
-            raise SpecError("", f'CDI device node "{where}": {error.strerror or error}') from None
+        if not is_complete:
+            raise SpecError("", f'CDI device node "{host_path}": {error.strerror or error}') from None
     else:
         mode = host.mode if mode is None else mode
-        if not given:
+        if not is_complete:
             if node.type not in ("", host.type):
-                raise SpecError("", f'CDI device node "{where}" is of type {host.type}, not {node.type}')
-            made["type"] = host.type
+                raise SpecError("", f'CDI device node "{host_path}" is of type {host.type}, not {node.type}')
+            device["type"] = host.type
             if not node.major and host.type != "p":
-                made["major"], made["minor"] = host.major, host.minor
+                device["major"], device["minor"] = host.major, host.minor
     if mode is not None:
-        made["fileMode"] = mode
-    return made | {key: value for key, value in (("uid", node.uid), ("gid", node.gid)) if value is not None}
+        device["fileMode"] = mode
+    return device | {key: value for key, value in (("uid", node.uid), ("gid", node.gid)) if value is not None}
 
 
-def _look(path: str) -> _Node:
-    found = os.lstat(path)
+def _host_node(path: str) -> _Node:
+    status = os.lstat(path)
     for is_type, name in _TYPES:
-        if is_type(found.st_mode):
-            return _Node(name, os.major(found.st_rdev), os.minor(found.st_rdev), stat.S_IMODE(found.st_mode))
+        if is_type(status.st_mode):
+            return _Node(name, os.major(status.st_rdev), os.minor(status.st_rdev), stat.S_IMODE(status.st_mode))
     raise OSError(None, "not a device node")

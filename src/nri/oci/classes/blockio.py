@@ -1,13 +1,13 @@
-"""Block-I/O classes: weights and throttles by the name of a class, for the devices that match. goresctrl's format.
+"""Block-I/O classes: weights and throttles for the devices that match, by class name. The format is goresctrl's.
 
     Classes:
       throttled:
-        - Weight: 80                      # devices that no further item names
+        - Weight: 80                      # for all other devices
         - Devices: ["/dev/sd[a-z]", "/dev/disk/by-id/*SSD*"]
           ThrottleReadBps: 50M
           Weight: 50
 
-Devices are looked for whenever a class is resolved, so that one that was plugged in counts. Next: `nri.oci.generator`.
+Devices are looked up whenever a class is resolved, so that hot-plugged ones count.
 """
 
 from __future__ import annotations
@@ -32,13 +32,11 @@ if TYPE_CHECKING:
 
     from nri.config.place import Path
 
-__all__ = ["BlockIoClasses"]
-
 _Quantity = int | float | str
 
 
 class _Item:
-    """Settings for the devices that match some patterns, or for all others."""
+    """Settings for the devices that match some patterns, or for all other devices."""
 
     Devices: list[str] | None = None
     Weight: _Quantity | None = None
@@ -52,14 +50,14 @@ class _File:
     Classes: dict[str, list[_Item]]
 
 
-#: Of the format: the spec's key, and what values are in order.
+#: Key of the format, key of the spec.
 _THROTTLES = {
     "ThrottleReadBps": "throttleReadBpsDevice",
     "ThrottleWriteBps": "throttleWriteBpsDevice",
     "ThrottleReadIOPS": "throttleReadIOPSDevice",
     "ThrottleWriteIOPS": "throttleWriteIOPSDevice",
 }
-_WEIGHTS = range(10, 1001)
+_WEIGHTS = range(10, 1001)  # as the kernel accepts
 
 
 class BlockIoClasses:
@@ -67,11 +65,11 @@ class BlockIoClasses:
 
     Args:
         config: the configuration; `BlockIoClasses.read(path)` takes it from a file.
-        find: the paths that a pattern matches; default: the machine's.
-        root: where the host's / is.
+        find: returns the paths that match a pattern; default: a glob on this machine.
+        root: the path of the host's root directory.
 
     Raises:
-        ConfigError: something in it cannot be used, with source, line, key and value.
+        ConfigError: the configuration is invalid; the error names source, line, key and value.
     """
 
     def __init__(self, config: Source, *, find: Callable[[str], Sequence[str]] | None = None, root: str = "/") -> None:
@@ -85,45 +83,45 @@ class BlockIoClasses:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, root: str = "/") -> BlockIoClasses:
-        """Read the classes of a file. ConfigError if it cannot be used."""
+        """Read the classes of a file. ConfigError if it is invalid."""
         return cls(read_file(path), root=root)
 
     @property
     def names(self) -> list[str]:
-        """Names of all classes."""
+        """The sorted names of all classes."""
         return sorted(self._classes)
 
     def resolve(self, name: str) -> dict[str, Any]:
         """The spec's ``linux.resources.blockIO`` of a class. SpecError if there is no such class."""
         if name not in self._classes:
             raise SpecError("", f'no block-I/O class "{name}"; known: {", ".join(self.names) or "none"}')
-        made: dict[str, Any] = {}
+        settings: dict[str, Any] = {}
         devices: dict[str, dict[tuple[int, int], int]] = {}
         for patterns, values in self._classes[name]:
             if patterns is None:
-                made.update(values)
+                settings.update(values)
                 continue
             for number in self._numbers(patterns):
                 for key, value in values.items():
                     devices.setdefault(key, {})[number] = value
         for key, values_by_number in devices.items():
             list_key, value_key = ("weightDevice", "weight") if key == "weight" else (key, "rate")
-            made[list_key] = [
+            settings[list_key] = [
                 {"major": major, "minor": minor, value_key: value} for (major, minor), value in values_by_number.items()
             ]
-        return made
+        return settings
 
     def _numbers(self, patterns: list[str]) -> Iterator[tuple[int, int]]:
-        """The numbers of the block devices that some patterns match, each once; other files are passed over."""
-        seen = set()
+        """Yield the numbers of the block devices that match some patterns, without duplicates; skip other files."""
+        numbers = set()
         for path in (path for pattern in patterns for path in self.find(pattern)):
             try:
-                found = os.stat(path)
+                status = os.stat(path)
             except OSError:
-                continue  # unplugged in between, or a link to nothing
-            number = os.major(found.st_rdev), os.minor(found.st_rdev)
-            if stat.S_ISBLK(found.st_mode) and number not in seen:
-                seen.add(number)
+                continue  # unplugged meanwhile, or a dangling link
+            number = os.major(status.st_rdev), os.minor(status.st_rdev)
+            if stat.S_ISBLK(status.st_mode) and number not in numbers:
+                numbers.add(number)
                 yield number
 
     def _glob(self, pattern: str) -> list[str]:
@@ -136,31 +134,31 @@ class BlockIoClasses:
 def _settings(
     source: Source, name: str, items: list[_Item], problems: list[ConfigError]
 ) -> list[tuple[list[str] | None, dict[str, int]]]:
-    """Patterns and values of a class's items. Problems are appended."""
-    made = []
+    """Patterns and values of a class's items. Problems are appended to `problems`."""
+    settings = []
     for place, item in enumerate(items):
-        here: Path = ("Classes", name, place)
+        item_path: Path = ("Classes", name, place)
         values: dict[str, int] = {}
         for key in ("Weight", *_THROTTLES):
-            given = getattr(item, key)
-            if given is None or given == "":
+            quantity = getattr(item, key)
+            if quantity is None or quantity == "":
                 continue
             try:
-                values[_THROTTLES.get(key, "weight")] = _number(key, given)
+                values[_THROTTLES.get(key, "weight")] = _number(key, quantity)
                 if key != "Weight" and item.Devices is None:
-                    raise ValueError("limits nothing: give the Devices that it is for")
+                    raise ValueError("a throttle requires Devices: list the devices that it applies to")
             except ValueError as error:
-                where = at(source, line_of(source, (*here, key)))
-                problems.append(ConfigError(where, show((*here, key)), str(error)))
-        made.append((item.Devices, values))
-    return made
+                location = at(source, line_of(source, (*item_path, key)))
+                problems.append(ConfigError(location, show((*item_path, key)), str(error)))
+        settings.append((item.Devices, values))
+    return settings
 
 
-def _number(key: str, given: _Quantity) -> int:
-    """The whole number of a quantity, rounded up. ValueError if it is none, or out of bounds."""
-    number = math.ceil(parse(given))
+def _number(key: str, quantity: _Quantity) -> int:
+    """The value of a quantity, rounded up to an integer. ValueError if it is malformed or out of bounds."""
+    number = math.ceil(parse(quantity))
     if key == "Weight" and number not in _WEIGHTS:
-        raise ValueError(f"{given} is not between {_WEIGHTS[0]} and {_WEIGHTS[-1]}")
+        raise ValueError(f"{quantity} must be between {_WEIGHTS[0]} and {_WEIGHTS[-1]}")
     if not 0 <= number < 1 << 63:
-        raise ValueError(f"{given} is out of bounds")
+        raise ValueError(f"{quantity} is out of bounds")
     return number

@@ -1,4 +1,4 @@
-"""All balloons with their CPUs and containers: balloons are created, grow, shrink and disappear. Pure."""
+"""The set of all balloons, which are created, grow, shrink and are deleted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class BalloonSet:
     """The balloons of a machine.
 
     Attributes:
-        balloons: the oldest first.
+        balloons: all balloons, the oldest first.
         free: the mask of CPUs that are in no balloon.
         members: the name of each container's balloon, by the container's id.
     """
@@ -37,30 +37,30 @@ class BalloonSet:
         self.balloons: list[Balloon] = []
         self.members: dict[str, str] = {}
 
-    # -- questions ----------------------------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------------------------
 
     def of_type(self, kind: BalloonType) -> list[Balloon]:
         """The balloons of a type."""
         return [balloon for balloon in self.balloons if balloon.type is kind]
 
     def of_container(self, container: Container) -> Balloon | None:
-        """The balloon of a container; None if it is in none."""
+        """The balloon of a container, or None."""
         id_, pod = container.id, container.pod.id
         return next((balloon for balloon in self.balloons if id_ in balloon.pods.get(pod, ())), None)
 
     def free_for(self, kind: BalloonType) -> int:
-        """The mask of free CPUs that a balloon of a type, or its parts, may take."""
+        """The mask of free CPUs that a balloon of a type, or its components, may take."""
         return self.free & self.types.allowed_for(kind)
 
     def max_m(self, balloon: Balloon) -> int:
         """The size of a balloon if it grows as far as it can now, in thousandths of CPUs."""
-        return balloon.most_m(self.free_for(balloon.type).bit_count(), self._choices.balloons_keep_their_limit)
+        return balloon.max_size_m(self.free_for(balloon.type).bit_count(), self._choices.balloons_keep_their_limit)
 
     def free_m(self, balloon: Balloon) -> int:
         """The largest CPU request that fits in a balloon as it is, in thousandths of CPUs."""
         size_m = balloon.size_m
         if balloon.components and self._choices.balloons_keep_their_limit:
-            size_m = min(size_m, self.max_m(balloon))  # one of its parts may be larger than the others
+            size_m = min(size_m, self.max_m(balloon))  # one component may be larger than the others
         return size_m - balloon.requested_m
 
     def max_free_m(self, balloon: Balloon) -> int:
@@ -78,14 +78,14 @@ class BalloonSet:
         _count_group(balloon, container, 1)
 
     def dismiss(self, container: Container, balloon: Balloon, requests: Requests | None = None) -> None:
-        """Take a container out of its balloon; from then on these are its requests."""
+        """Take a container out of its balloon, and replace its requests if others are given."""
         self.pins.zones.release(container.id)
         balloon.remove(container.pod.id, container.id)
         balloon.requested_m -= container.requests.cpu_m
         container.requests = requests or container.requests
         del self.members[container.id]
         _count_group(balloon, container, -1)
-        with suppress(ValueError):  # else it keeps what it has
+        with suppress(ValueError):  # on failure it keeps its size
             self.resize(balloon, max(1, balloon.requested_m) if balloon.pods else 0)
         if not balloon.pods and len(self.of_type(balloon.type)) > balloon.type.minBalloons:
             self.balloons.remove(balloon)
@@ -94,30 +94,30 @@ class BalloonSet:
     # -- new balloons -------------------------------------------------------------------------------------------------
 
     def add_minimum(self, kind: BalloonType) -> None:
-        """Add the balloons that a type always has. Raises ValueError if there are too few CPUs."""
+        """Add the balloons that a type always has. Raises WrongValue if there are too few CPUs."""
         for _ in range(kind.minBalloons - len(self.of_type(kind))):
             try:
                 self.balloons.append(self.new(kind))
             except ValueError as error:
-                reason = f"{kind.minBalloons} balloons {kind.name} of minCPUs {kind.minCPUs} cannot be made: {error}"
+                reason = f"cannot create {kind.minBalloons} balloons {kind.name} with minCPUs {kind.minCPUs}: {error}"
                 names = [configured.name for configured in self._options.balloonTypes]
                 path = (
                     ("balloonTypes", names.index(kind.name), "minBalloons")
                     if kind.name in names
                     else ("reservedResources", "cpu")
                 )
-                raise WrongValue(path, reason, "ask for fewer") from None
+                raise WrongValue(path, reason, "reduce the number") from None
 
     def new(self, kind: BalloonType) -> Balloon:
-        """A new balloon of a type, with its least CPUs, which is not among `balloons` yet.
+        """Create a balloon of a type with its minimum CPUs; the caller adds it to `balloons`.
 
-        Raises ValueError if the type has as many balloons as it may have, or if there are too few CPUs.
+        Raises ValueError if the type has its maximum number of balloons, or if there are too few CPUs.
         """
-        others = self.of_type(kind)
-        if 0 < kind.maxBalloons <= len(others):
-            raise ValueError(f"there are {len(others)} balloons {kind.name} already")
-        instances = {balloon.instance for balloon in others}
-        instance = next(number for number in range(len(others) + 1) if number not in instances)
+        existing = self.of_type(kind)
+        if 0 < kind.maxBalloons <= len(existing):
+            raise ValueError(f"{len(existing)} balloons {kind.name} exist already")
+        instances = {balloon.instance for balloon in existing}
+        instance = next(number for number in range(len(existing) + 1) if number not in instances)
         balloon = self.types.empty_balloon(kind, instance)
         if kind.components:
             balloon.components = self._new_components(kind)
@@ -129,7 +129,7 @@ class BalloonSet:
         return balloon
 
     def _new_components(self, kind: BalloonType) -> list[Balloon]:
-        """One balloon for each component; with `balance-balloons` one of the component type that has fewest."""
+        """Create a balloon for each component; with `balance-balloons` only one, of the type with fewest balloons."""
         names = [component.balloonType for component in kind.components]
         if kind.componentCreation == "balance-balloons":
             names = [min(names, key=self._count_with_components)]
@@ -144,11 +144,11 @@ class BalloonSet:
 
     def _count_with_components(self, name: str) -> int:
         """The number of balloons of a type, and of the types that it is composed of."""
-        names, waiting = set(), [name]
-        while waiting:
-            kind = self.types.by_name[waiting.pop()]
+        names, stack = set(), [name]
+        while stack:
+            kind = self.types.by_name[stack.pop()]
             names.add(kind.name)
-            waiting += [part.balloonType for part in kind.components if part.balloonType not in names]
+            stack += [part.balloonType for part in kind.components if part.balloonType not in names]
         return sum(part.type.name in names for balloon in self.balloons for part in balloon.parts())
 
     # -- CPUs ---------------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class BalloonSet:
         kind, tree = balloon.type, balloon.tree
         if balloon.components:
             parts = len(balloon.components)
-            if self._choices.composites_keep_their_least:  # and no part is less than what is asked for
+            if self._choices.composites_keep_their_least:  # round up, so that the components have the full size
                 size_m = max(size_m, 1000 * kind.minCPUs) + parts - 1
             self._resize_components(balloon, size_m // parts)
             return
@@ -170,8 +170,8 @@ class BalloonSet:
             return
         for load in self.types.loads_of(kind):
             device = load_device(load)
-            others = masks.union(other.cpus for other in self.balloons if device in other.loaded)
-            tree.preferences.devices[device] = [self.types.spread_of(load)(others)]
+            loaded = masks.union(other.cpus for other in self.balloons if device in other.loaded)
+            tree.preferences.devices[device] = [self.types.spread_of(load)(loaded)]
         add, remove = tree.resize(balloon.cpus, self.free_for(kind), delta)
         if delta > 0:
             cpus = self._allocator.allocate(add, delta, kind.priority)
@@ -179,9 +179,9 @@ class BalloonSet:
             balloon.cpus |= cpus
             self.pins.repin(self.share_idle(self.free, cpus))
         else:
-            left = remove.bit_count() + delta
-            kept = self._allocator.allocate(remove, left, kind.priority) if left else 0
-            remove &= ~kept
+            surplus = remove.bit_count() + delta
+            if surplus:  # keep those that suit the balloon best
+                remove &= ~self._allocator.allocate(remove, surplus, kind.priority)
             self.free |= remove
             balloon.cpus &= ~remove
             self.pins.repin(self.share_idle(remove, 0))
@@ -198,23 +198,23 @@ class BalloonSet:
                 part.cpus = cpus
             raise
         balloon.cpus = masks.union(component.cpus for component in balloon.components)
-        if self._choices.freed_cpus_are_shared:  # now that it is known where it is
+        if self._choices.freed_cpus_are_shared:  # only now the balloon's location is known
             self.pins.repin(self.share_idle(self.free, 0))
         self.pins.repin([balloon])
 
     def give_back(self, cpus: int) -> None:
-        """Free the CPUs of a balloon that is gone or was not kept, and share them as idle ones."""
+        """Free the CPUs of a deleted or discarded balloon, and share them as idle CPUs."""
         self.free |= cpus
         if self._choices.freed_cpus_are_shared:
             self.pins.repin(self.share_idle(cpus, 0))
 
-    def share_idle(self, idle: int, taken: int) -> list[Balloon]:
-        """Let balloons use idle CPUs near theirs, and no longer those that were taken; returns the changed balloons."""
+    def share_idle(self, idle: int, removed: int) -> list[Balloon]:
+        """Let balloons use idle CPUs near theirs, and stop using taken ones. Returns the changed balloons."""
         changed, places = [], dict[str, list[int]]()
         idle &= ~self._machine.isolated
         for balloon in self.balloons:
             before = balloon.idle
-            balloon.idle &= ~taken
+            balloon.idle &= ~removed
             level = balloon.type.shareIdleCPUsInSame
             if level and idle and balloon.cpus:
                 if level not in places:

@@ -1,7 +1,4 @@
-"""The options of balloons, by the keys of its custom resource, and what of them contradicts each other.
-
-Pure. Next: `tree`.
-"""
+"""The options of balloons, with the keys of its custom resource."""
 
 from __future__ import annotations
 
@@ -25,49 +22,49 @@ RESERVED, DEFAULT = "reserved", "default"
 ANNOTATIONS: Final[Mapping[str, str]] = {
     f"{key}{SUFFIX}": meaning
     for key, meaning in {
-        "balloon.balloons": "the type of balloon that it belongs to",
+        "balloon.balloons": "the type of its balloon",
         "memory-type": "dram, pmem, hbm or mixed; several with commas",
         "hide-hyperthreads": "true: one thread of each core",
         "scheduling-class": "one of schedulingClasses: how its processes are scheduled",
-        "cpu.preserve": "true: it is in no balloon",
-        "memory.preserve": "true: its memory nodes are left alone",
+        "cpu.preserve": "true: its CPUs are not changed; it is not in a balloon",
+        "memory.preserve": "true: its memory nodes are not changed",
     }.items()
 }
 UNREAD_ANNOTATIONS: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("topologyhints", "allow.topologyhints", "deny.topologyhints", "strict.topologyhints"),
-        "preferCloseToDevices of a type says what its balloons are near to",
+        "preferCloseToDevices of a type sets the devices that its balloons are near to",
     ),
     "cold-start": "memory of all kinds is given at once",
-    "cpu-class": "cpuClass of a type says how its CPUs are set",
-    "irq-affinity": "irqClaim and irqMode of a type say which interrupts come to its balloons",
+    "cpu-class": "cpuClass of a type sets the class of its CPUs",
+    "irq-affinity": "irqClaim and irqMode of a type set the interrupts of its balloons",
 }
 """Annotations of other policies that have no effect on balloons, with the reason."""
-#: Composites in composites, at most.
-_DEEPEST = 16
-#: Balloons in one composite: a machine has no CPUs for more, and each level multiplies them.
+#: Levels of composites in composites.
+_MAX_LEVELS = 16
+#: Balloons in one composite. A machine has no CPUs for more, and each level multiplies them.
 _MAX_PARTS = 4096
-#: A machine has fewer CPUs, and balloons.
-_MOST = 1 << 31
-#: Balloons of a type that are made at the start, at most: a machine has no CPUs for more.
-_MOST_BALLOONS = 4096
+#: More CPUs or balloons than any machine has.
+_MAX_NUMBER = 1 << 31
+#: Balloons of a type that are created at the start. A machine has no CPUs for more.
+_MAX_BALLOONS = 4096
 
 Level = Literal["", "system", "package", "die", "numa", "l2cache", "core", "thread"]
 
 
 @dataclass(frozen=True)
 class Component:
-    """A part of a composite balloon.
+    """A component of a composite balloon.
 
     Attributes:
-        balloonType: a name of balloonTypes; each part has an equal share of the CPUs.
+        balloonType: a name in balloonTypes; each component has an equal share of the CPUs.
     """
 
     balloonType: str
 
     def __post_init__(self) -> None:
         if not self.balloonType:
-            raise WrongValue("balloonType", "the component names no type of balloons", "write one of balloonTypes")
+            raise WrongValue("balloonType", "a component must name a type of balloons", "write one of balloonTypes")
 
 
 @dataclass(frozen=True)
@@ -75,9 +72,9 @@ class LoadClass:
     """A load that a type of balloons puts on cores or caches, and that others avoid.
 
     Attributes:
-        name: what ``loads`` of types call it.
-        level: where balloons with it avoid each other.
-        overloadsLevelInBalloon: whether CPUs of one balloon avoid each other, too.
+        name: the name for ``loads`` of types.
+        level: the level on which balloons with this load avoid each other.
+        overloadsLevelInBalloon: whether CPUs in one balloon avoid each other, too.
     """
 
     name: str
@@ -87,43 +84,43 @@ class LoadClass:
 
 @dataclass(frozen=True)
 class Preserve:
-    """Containers that are left alone."""
+    """Which containers are not placed."""
 
     matchExpressions: list[Expression] = field(default_factory=list)
 
 
 @dataclass
 class BalloonType:
-    """One type of balloons; 0 is no limit. The other types say what it is `far` from.
+    """A type of balloons.
 
     Attributes:
-        name: what annotations call it.
-        componentCreation: whether a balloon of components has all of them, or the one of which there are fewest.
+        name: the name for annotations.
+        componentCreation: whether a composite balloon has all components, or only the type with fewest balloons.
         namespaces: namespaces whose containers belong to it, with patterns.
-        groupBy: a text with ``${key}``; containers for which it is equal are together.
-        minCPUs: CPUs of one balloon at least.
-        maxCPUs: CPUs of one balloon at most, 0 for no limit.
-        minBalloons: balloons that there are from the start.
-        maxBalloons: balloons at most, 0 for no limit.
-        memoryTypes: what its memory is: dram, pmem, hbm.
-        pinMemory: whether the memory nodes of its containers are set; without a word, as for all types.
-        allocatorPriority: which CPUs it prefers, and which types get their least first.
-        preferSpreadOnPhysicalCores: take one thread of each core first; without a word, as for all types.
-        hideHyperthreads: whether containers use one thread of each core.
-        allocatorTopologyBalancing: take CPUs where most are free; without a word, as for all types.
+        groupBy: a text with ``${key}``; containers with the same result share a balloon.
+        minCPUs: minimum CPUs of one balloon.
+        maxCPUs: maximum CPUs of one balloon; 0 for no limit.
+        minBalloons: number of balloons created at the start.
+        maxBalloons: maximum number of balloons; 0 for no limit.
+        memoryTypes: types of memory: dram, pmem, hbm.
+        pinMemory: whether to set the memory nodes of its containers; default: the value for all types.
+        allocatorPriority: which CPUs it prefers, and which types get their minimum first.
+        preferSpreadOnPhysicalCores: take one thread of each core first; default: the value for all types.
+        hideHyperthreads: whether containers use only one thread of each core.
+        allocatorTopologyBalancing: take CPUs where most are free; default: the value for all types.
         cpuClass: one of cpuClasses, for its CPUs.
         loads: names of loadClasses that it puts on its CPUs.
-        preferSpreadingPods: whether containers of a pod are rather in different balloons.
-        preferPerNamespaceBalloon: whether containers of a namespace are rather in a balloon of their own.
-        preferNewBalloons: whether a new balloon is made while there are CPUs for it.
-        shareIdleCPUsInSame: where idle CPUs are used as well, as long as they are idle.
-        preferCloseToDevices: paths of devices that its CPUs are near to.
+        preferSpreadingPods: whether to put containers of a pod into different balloons, if possible.
+        preferPerNamespaceBalloon: whether to give each namespace a separate balloon, if possible.
+        preferNewBalloons: whether to create a new balloon as long as there are CPUs for it.
+        shareIdleCPUsInSame: the level in which its containers also use idle CPUs.
+        preferCloseToDevices: paths of devices that its CPUs should be near to.
         preferIsolCpus: take CPUs that the kernel isolates first.
         preferCoreType: which cores of a hybrid processor it prefers.
         schedulingClass: one of schedulingClasses, for its containers.
-        showContainersInNrt: whether each container has a zone; without a word, as for all types.
-        irqClaim: patterns of interrupts that come to its CPUs.
-        irqMode: isolate: no other interrupts come to its CPUs; sink: those that nobody claims do.
+        showContainersInNrt: whether each container has a zone; default: the value for all types.
+        irqClaim: patterns of interrupts that its CPUs handle.
+        irqMode: isolate: its CPUs handle no other interrupts; sink: they handle those that nobody claims.
     """
 
     name: str = ""
@@ -157,41 +154,45 @@ class BalloonType:
     irqMode: Literal["", "sink", "isolate"] = ""
 
     def __post_init__(self) -> None:
+        #: Devices that its CPUs should be far from; other types set it.
         self.far: list[str] = []
         if not self.name:
-            raise WrongValue("name", "a type of balloons has no name", "give it one")
-        for least, most in (("minCPUs", "maxCPUs"), ("minBalloons", "maxBalloons")):
-            low, high = getattr(self, least), getattr(self, most)
-            for key, number in ((least, low), (most, high)):
-                if not 0 <= number <= _MOST:
-                    raise WrongValue(key, f"{number} is not from 0 to {_MOST}", "write one that is; 0 is no limit")
+            raise WrongValue("name", "a type of balloons must have a name", "add name")
+        for low_key, high_key in (("minCPUs", "maxCPUs"), ("minBalloons", "maxBalloons")):
+            low, high = getattr(self, low_key), getattr(self, high_key)
+            for key, number in ((low_key, low), (high_key, high)):
+                if not 0 <= number <= _MAX_NUMBER:
+                    suggestion = f"write a number from 0 to {_MAX_NUMBER}; 0 is no limit"
+                    raise WrongValue(key, f"{number} is out of range", suggestion)
             if high and low > high:
-                raise WrongValue(least, f"{low} is above {most} ({high})", "lower it")
-        if self.minBalloons > _MOST_BALLOONS:
-            reason = f"{self.minBalloons} is above {_MOST_BALLOONS}"
-            raise WrongValue("minBalloons", reason, "they are all made at the start; lower it")
-        for place, word in enumerate(self.memoryTypes):
+                raise WrongValue(low_key, f"{low} is above {high_key} ({high})", "lower it")
+        if self.minBalloons > _MAX_BALLOONS:
+            reason = f"{self.minBalloons} is above {_MAX_BALLOONS}"
+            raise WrongValue("minBalloons", reason, "they are all created at the start; lower it")
+        for place, memory_type in enumerate(self.memoryTypes):
             try:
-                parse_kinds([word])
+                parse_kinds([memory_type])
             except ValueError as error:
                 reason, _, suggestion = str(error).partition(": ")
                 raise WrongValue(("memoryTypes", place), reason, f"write {suggestion}") from None
         self.kinds = parse_kinds(self.memoryTypes)
         if self.name == RESERVED and max(self.minBalloons, self.maxBalloons) > 1:
             key = "minBalloons" if self.minBalloons > 1 else "maxBalloons"
-            raise WrongValue(key, f"{getattr(self, key)}, and there is one balloon of the type reserved", "write 1")
+            raise WrongValue(key, f"{getattr(self, key)}: the type reserved has exactly one balloon", "write 1")
         if self.componentCreation and not self.components:
             raise WrongValue("componentCreation", f"{self.componentCreation} has no effect", "add components")
-        own = next((key for key in _NOT_COMPOSITE if getattr(self, key) not in ("", [], None, False)), None)
-        if self.components and own:
-            raise WrongValue(own, "a composite balloon takes its CPUs from its components", "move it to one of them")
+        misplaced = next((key for key in _NOT_COMPOSITE if getattr(self, key) not in ("", [], None, False)), None)
+        if self.components and misplaced:
+            reason = "a composite balloon takes its CPUs from its components"
+            raise WrongValue(misplaced, reason, "move it to one of them")
 
     @property
     def priority(self) -> Priority:
-        """The CPUs that it prefers, and when its first balloons are made."""
+        """The priority of the CPUs that it prefers, and of the creation of its first balloons."""
         return Priority.named(self.allocatorPriority)
 
 
+#: Keys that a composite type cannot have.
 _NOT_COMPOSITE = (
     "cpuClass",
     "preferSpreadOnPhysicalCores",
@@ -207,20 +208,20 @@ class Options:
     """The `spec` of a BalloonsPolicy.
 
     Attributes:
-        reservedResources: what the balloon of the system has.
-        availableResources: what balloons may have; a list, and all without one.
-        pinCPU: whether the CPUs of containers are set at all.
-        pinMemory: whether the memory nodes of containers are set at all.
-        idleCPUClass: the class of CPUs that are in no balloon.
-        reservedPoolNamespaces: namespaces in the balloon of the system, with patterns.
-        allocatorTopologyBalancing: take CPUs where most are free, and not where fewest are.
+        reservedResources: CPUs of the system's balloon.
+        availableResources: CPUs for balloons, as a list; default: all.
+        pinCPU: whether to set the CPUs of containers.
+        pinMemory: whether to set the memory nodes of containers.
+        idleCPUClass: the class of CPUs outside of all balloons.
+        reservedPoolNamespaces: namespaces in the system's balloon, with patterns.
+        allocatorTopologyBalancing: take CPUs where most are free, not where fewest are.
         preferSpreadOnPhysicalCores: take one thread of each core first.
-        preserve: containers that are in no balloon.
+        preserve: containers that are not put into a balloon.
         showContainersInNrt: whether each container has a zone in the node's NodeResourceTopology.
-        turboDomain: where turboPriority of CPU classes is compared.
+        turboDomain: the level on which turboPriority of CPU classes is compared.
         controllableInterrupts: patterns of the interrupts that may be moved.
-        control: classes of CPUs in their older place, control.cpu.classes, count; all else is without effect.
-        agent, instrumentation, log: read, and without effect.
+        control: CPU classes in their older place, control.cpu.classes, are read; other keys have no effect.
+        agent, instrumentation, log: accepted, but without effect.
     """
 
     resource_kind: ClassVar[str] = "BalloonsPolicy"
@@ -247,27 +248,27 @@ class Options:
     log: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        types = {each.name: each for each in self.balloonTypes}
-        asked = dict[str, dict[Path, str]](balloonTypes={}, loadClasses={}, schedulingClasses={}, cpuClasses={})
-        for place, each in enumerate(self.balloonTypes):
-            here: Path = ("balloonTypes", place)
-            for number, component in enumerate(each.components):
+        types = {kind.name: kind for kind in self.balloonTypes}
+        references = dict[str, dict[Path, str]](balloonTypes={}, loadClasses={}, schedulingClasses={}, cpuClasses={})
+        for place, kind in enumerate(self.balloonTypes):
+            path: Path = ("balloonTypes", place)
+            for number, component in enumerate(kind.components):
                 name = component.balloonType
-                where = (*here, "components", number, "balloonType")
-                asked["balloonTypes"][where] = "" if name in (RESERVED, DEFAULT) else name
-            asked["loadClasses"] |= {(*here, "loads", number): load for number, load in enumerate(each.loads)}
-            asked["schedulingClasses"][*here, "schedulingClass"] = each.schedulingClass
-        for key, paths in asked.items():
-            names = [each.name for each in getattr(self, key)]
-            check_names(key, [*dict.fromkeys(names)] if key == "loadClasses" else names, paths)
-        for place, each in enumerate(self.balloonTypes):
-            self._check_components(("balloonTypes", place, "components"), each, types)
+                component_path = (*path, "components", number, "balloonType")
+                references["balloonTypes"][component_path] = "" if name in (RESERVED, DEFAULT) else name
+            references["loadClasses"] |= {(*path, "loads", number): load for number, load in enumerate(kind.loads)}
+            references["schedulingClasses"][*path, "schedulingClass"] = kind.schedulingClass
+        for key, names_by_path in references.items():
+            names = [definition.name for definition in getattr(self, key)]
+            check_names(key, [*dict.fromkeys(names)] if key == "loadClasses" else names, names_by_path)
+        for place, kind in enumerate(self.balloonTypes):
+            self._check_components(("balloonTypes", place, "components"), kind, types)
         self.cpuClasses = [*self.cpuClasses, *self.control.added_classes(self.cpuClasses)]
 
     def unread_keys(self, cpus: int) -> Iterator[WrongValue]:
-        """Keys of balloons alone that have no effect on a machine of this many CPUs, with the reason."""
+        """Keys specific to balloons that have no effect on a machine with this number of CPUs, with the reason."""
         for name in self.control.overridden_classes(self.cpuClasses):
-            yield without_effect(f"cpuClasses has a class {name}, too", "control", "cpu", "classes", name)
+            yield without_effect(f"cpuClasses also has a class {name}", "control", "cpu", "classes", name)
         for place, kind in enumerate(self.balloonTypes):
             path = ("balloonTypes", place)
             try:
@@ -275,41 +276,41 @@ class Options:
             except ValueError as error:
                 yield without_effect(str(error), *path, "groupBy")
             if kind.minCPUs > cpus:
-                reason = f"{kind.minCPUs} is above the {cpus} CPUs that there are: no balloon {kind.name} can be made"
+                reason = f"{kind.minCPUs} exceeds the machine's {cpus} CPUs: no balloon {kind.name} can be created"
                 yield WrongValue((*path, "minCPUs"), reason, "lower it")
             for number, device in enumerate(kind.preferCloseToDevices):
                 if device.startswith("podresourceapi:"):
                     yield without_effect(POD_RESOURCES, *path, "preferCloseToDevices", number)
 
     def undefined_cpu_classes(self) -> Iterator[tuple[Path, str]]:
-        """The keys that name a class of CPUs which is not defined, with its name."""
-        names = {"", *(each.name for each in self.cpuClasses)}
+        """The paths of keys that name an undefined class of CPUs, with the name."""
+        names = {"", *(cpu_class.name for cpu_class in self.cpuClasses)}
         if self.idleCPUClass not in names:
             yield ("idleCPUClass",), self.idleCPUClass
-        for place, each in enumerate(self.balloonTypes):
-            if each.cpuClass not in names:
-                yield ("balloonTypes", place, "cpuClass"), each.cpuClass
+        for place, kind in enumerate(self.balloonTypes):
+            if kind.cpuClass not in names:
+                yield ("balloonTypes", place, "cpuClass"), kind.cpuClass
 
     def _check_components(self, path: Path, top: BalloonType, types: dict[str, BalloonType]) -> None:
-        """Refuse composites that hold themselves, are too deep, or of too many balloons."""
-        here, parts = Counter({top.name: 1}), 0
-        for _ in range(_DEEPEST if top.components else 0):
-            inside = Counter[str]()
-            for name, count in here.items():
+        """Raise WrongValue for composites that contain themselves, are too deep, or have too many components."""
+        level, parts = Counter({top.name: 1}), 0
+        for _ in range(_MAX_LEVELS if top.components else 0):
+            next_level = Counter[str]()
+            for name, count in level.items():
                 for component in types[name].components if name in types else ():
-                    inside[component.balloonType] += count
-            here, parts = inside, parts + inside.total()
-            if top.name in here:
-                raise WrongValue(path, f"{top.name!r} is a component of itself", "take it out")
+                    next_level[component.balloonType] += count
+            level, parts = next_level, parts + next_level.total()
+            if top.name in level:
+                raise WrongValue(path, f"{top.name!r} is a component of itself", "remove it")
             if parts > _MAX_PARTS:
-                raise WrongValue(path, f"{top.name!r} is made of more than {_MAX_PARTS} balloons", "nest them less")
-        if top.components and here:
-            raise WrongValue(path, "components are nested too deep, or in a circle", "nest them less")
+                raise WrongValue(path, f"{top.name!r} has more than {_MAX_PARTS} components", "nest fewer")
+        if top.components and level:
+            raise WrongValue(path, "components are nested too deeply, or in a circle", "nest fewer")
 
 
 @dataclass
 class PluginOptions(Options):
-    """Keys of the configuration, or of the `spec` of a BalloonsPolicy: see the plugin's page."""
+    """The plugin's configuration: the `spec` of a BalloonsPolicy, and keys of the plugin."""
 
     stateDir: str = "/var/lib/nri/placement"
     hostRoot: str = "/"

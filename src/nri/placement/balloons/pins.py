@@ -1,4 +1,4 @@
-"""The pins of containers in balloons: CPUs, shares and memory nodes. Pure."""
+"""The pins of containers in balloons: CPUs, shares and memory nodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nri.kube.requests import Requests
 from nri.placement import masks
 from nri.placement.balloons.balloon import Balloon
 from nri.placement.balloons.options import Options
-from nri.placement.balloons.waiting import BEFORE_ALL, Turn, Waiting
+from nri.placement.balloons.retry_queue import BEFORE_ALL, RetryQueue, Turn
 from nri.placement.choices import Choices
 from nri.placement.containers import Changes, Container
 from nri.placement.machine import Machine
@@ -19,11 +19,11 @@ from nri.placement.zones import Request as MemoryRequest
 
 
 class BalloonPins:
-    """All pins, and the memory zones that they come from.
+    """The pins of all containers, and their memory zones.
 
     Attributes:
-        containers: by id, all that the policy has placed.
-        resized: by id, the last requests of a container that was resized.
+        containers: all placed containers by id.
+        resized: the last requests of resized containers by id.
     """
 
     def __init__(self, machine: Machine, options: Options, choices: Choices) -> None:
@@ -33,49 +33,49 @@ class BalloonPins:
         self.zones = MemoryZones(machine.topology.nodes, choices.trials_leave_no_zone)
         self.changes = Changes()
         self._set = self.changes.follow if choices.balloons_follow_resizes else self.changes.set
-        # The requests for which there was no memory when the zones had this version: of another one nothing is known.
-        self._in_vain: set[MemoryRequest] = set()
-        self._in_vain_at = -1
+        #: Requests that failed for lack of memory, and the version of the zones for which that is true.
+        self._failed: set[MemoryRequest] = set()
+        self._failed_version = -1
 
     def repin(self, balloons: Iterable[Balloon]) -> None:
-        """Pin all containers of some balloons again."""
+        """Pin all containers of these balloons again."""
         for balloon in balloons:
-            balloon.short, balloon.waiting = False, Waiting()
+            balloon.short, balloon.retries = False, RetryQueue()
             self._pin_all(balloon, [self.containers[name] for name in balloon.containers])
 
     def repin_for(self, container: Container, balloon: Balloon) -> None:
-        """Pin a container; those beside it have their pins, unless one of them may get memory now."""
+        """Pin a container, and those containers in its balloon that may get memory now."""
         if not (self._choices.balloons_follow_resizes and self._choices.memory_follows_cpus):
             self.repin([balloon])
             return
         turn = balloon.turn(container.pod.id, container.id)
-        again, balloon.short = balloon.short, False
-        if again:
-            self._pin_waiting(balloon, BEFORE_ALL, turn)
+        was_short, balloon.short = balloon.short, False
+        if was_short:
+            self._retry(balloon, BEFORE_ALL, turn)
         self._pin_all(balloon, [container])
-        if again:
-            self._pin_waiting(balloon, turn, None)
-            balloon.short = balloon.waiting.short()
+        if was_short:
+            self._retry(balloon, turn, None)
+            balloon.short = balloon.retries.short()
 
-    def _pin_waiting(self, balloon: Balloon, begin: Turn, end: Turn | None) -> None:
-        """Pin those between two that may get memory, in their order, as if all were pinned again."""
-        at = balloon.waiting.next(begin, end, self._hopeless)
-        while at is not None:
-            self._pin_all(balloon, [self.containers[at[2]]])
-            at = balloon.waiting.next(at, end, self._hopeless)
+    def _retry(self, balloon: Balloon, begin: Turn, end: Turn | None) -> None:
+        """Pin the queued containers between two turns, in the order in which all would be pinned."""
+        turn = balloon.retries.next(begin, end, self._is_hopeless)
+        while turn is not None:
+            self._pin_all(balloon, [self.containers[turn[2]]])
+            turn = balloon.retries.next(turn, end, self._is_hopeless)
 
-    def _hopeless(self, request: MemoryRequest | None) -> bool:
-        """Whether there was no memory for such a request, whoever's, and none was given or taken since."""
-        if self._in_vain_at != self.zones.version or request is None:
+    def _is_hopeless(self, request: MemoryRequest | None) -> bool:
+        """Whether an equal request of any container has failed and no memory was allocated or released since."""
+        if self._failed_version != self.zones.version or request is None:
             return False
-        return request._replace(user="") in self._in_vain
+        return request._replace(user="") in self._failed
 
     def _pin_all(self, balloon: Balloon, containers: Iterable[Container]) -> None:
         cpus = balloon.cpus | balloon.idle
         nodes, single = self._machine.nodes_of(cpus), 0
         for container in containers:
-            hide = container.asks_flag("hide-hyperthreads")
-            hidden = hide[1] if hide is not None else bool(balloon.type.hideHyperthreads)
+            annotation = container.asks_flag("hide-hyperthreads")
+            hidden = annotation[1] if annotation is not None else bool(balloon.type.hideHyperthreads)
             if hidden:
                 single = single or self._machine.one_thread_per_core(cpus)
             self._pin(container, balloon, single if hidden else cpus, nodes)
@@ -84,27 +84,27 @@ class BalloonPins:
         if self._options.pinCPU:
             cpu_m = container.requests.cpu_m
             self._set(container.id, masks.text(cpus), shares=shares_of_millicpu(cpu_m) if cpu_m else None)
-        own = balloon.type.pinMemory
-        if self._options.pinMemory if own is None else own:
+        type_pins_memory = balloon.type.pinMemory
+        if self._options.pinMemory if type_pins_memory is None else type_pins_memory:
             zone = self._zone(self._memory_of(container, balloon, nodes), balloon)
             if not (container.preserves("memory") and self._choices.preserved_memory_stays):
                 self._set(container.id, mems=self._mems(zone))
 
     def _mems(self, zone: int) -> str:
-        """A memory zone as a pin."""
-        some = self.zones.with_memory
-        if zone and some and self._choices.memory_nodes_have_memory:
-            zone = zone & some or some
+        """The pin of a memory zone."""
+        with_memory = self.zones.with_memory
+        if zone and with_memory and self._choices.memory_nodes_have_memory:
+            zone = zone & with_memory or with_memory
         return masks.text(zone)
 
     def adopt_zone(self, container: Container, balloon: Balloon, zone: str) -> None:
-        """Let a container have its earlier memory nodes; if it cannot, it gets others when it is pinned."""
+        """Give a container its earlier memory nodes; on failure it gets others when it is pinned."""
         nodes = self._machine.nodes_of(balloon.cpus | balloon.idle)
         with suppress(NoMemory):
             self.zones.adopt(self._memory_of(container, balloon, nodes), masks.parse(zone))
 
     def _memory_of(self, container: Container, balloon: Balloon, nodes: int) -> MemoryRequest:
-        """The request of memory of a container whose CPUs are near to these nodes."""
+        """The memory request of a container whose CPUs are near these nodes."""
         preserved = container.preserves("memory")
         kinds = 0
         if not preserved:
@@ -115,7 +115,7 @@ class BalloonPins:
         return MemoryRequest(container.id, limit, nodes, kinds, priority)
 
     def _zone(self, request: MemoryRequest, balloon: Balloon) -> int:
-        """The memory nodes of a container; just those to begin with if there is not enough."""
+        """Allocate the memory nodes of a container; without enough memory, return the nodes near its CPUs."""
         moved: dict[str, int] = {}
         zones, name, nodes, kinds = self.zones, request.user, request.nodes, request.kinds
         follows = self._choices.memory_follows_cpus
@@ -123,28 +123,28 @@ class BalloonPins:
         try:
             if name in zones.zones and follows:
                 if zones.begins_at(name, nodes, kinds):
-                    balloon.waiting.drop(name)
+                    balloon.retries.drop(name)
                     return zones.zones[name]
                 zones.release(name)
             if name in zones.zones:
                 zone, moved = zones.widen(name, nodes, kinds)
-            elif follows and self._hopeless(request):
-                raise NoMemory("there was not enough, and it is as it was")
+            elif follows and self._is_hopeless(request):
+                raise NoMemory("not enough memory, as before")
             else:
                 offer = zones.allocate(request)
                 zone, moved = offer.zone, offer.moved
         except NoMemory:
-            if self._in_vain_at != zones.version:
-                self._in_vain, self._in_vain_at = set(), zones.version
-            asked = request._replace(user="")
-            self._in_vain.add(asked)
+            if self._failed_version != zones.version:
+                self._failed, self._failed_version = set(), zones.version
+            anonymous = request._replace(user="")
+            self._failed.add(anonymous)
             balloon.short = True
-            balloon.waiting.put(turn, asked)
+            balloon.retries.put(turn, anonymous)
             return nodes
         if zones.begins_at(name, nodes, kinds):
-            balloon.waiting.drop(name)
+            balloon.retries.drop(name)
         else:
-            balloon.waiting.put(turn, None)
+            balloon.retries.put(turn, None)
         for user, other in moved.items():
             if not (self.containers[user].preserves("memory") and self._choices.preserved_memory_stays):
                 self._set(user, mems=self._mems(other))

@@ -1,8 +1,7 @@
-"""The decisions of balloons: a balloon for each container, CPUs for each balloon, and the pins of its containers. Pure.
+"""The policy balloons: choose a balloon for each container, CPUs for each balloon, and the pins of its containers.
 
-A balloon's size follows what its containers request. A container goes to a balloon that fits, to one that can grow, or
-to a new one, in the order that its type prefers. A refused container is
-:class:`~nri.placement.containers.NoPlace`.
+A balloon's size follows the requests of its containers. A container goes to a balloon that fits, to one that can grow,
+or to a new one, in the order that its type prefers.
 """
 
 from __future__ import annotations
@@ -24,23 +23,23 @@ from nri.placement.balloons.types import BalloonTypes, group_of
 from nri.placement.choices import Choices
 from nri.placement.containers import Container, NoPlace, Pins, always
 from nri.placement.machine import Machine
-from nri.placement.policy import MOST_CANDIDATES, NO_DEVICES, Devices, Explanation, Gauge, Place
-from nri.placement.scheduling import SchedulingClass, named
-from nri.placement.state import Entries, Kept, PlacementState
+from nri.placement.policy import MAX_CANDIDATES, NO_DEVICES, Devices, Explanation, Gauge, Place
+from nri.placement.scheduling import SchedulingClass, scheduling_class_of
+from nri.placement.state import Entries, PersistentPolicy, PlacementState
 from nri.placement.tuning import Tuning
 from nri.text import count
 
 _NO_CONTAINERS: Mapping[str, Container] = MappingProxyType({})
 
 
-class Balloons(Kept):
-    """The policy. Raises ValueError for options that do not go with the machine.
+class Balloons(PersistentPolicy):
+    """The policy balloons. Raises ValueError for options that do not fit the machine.
 
     Args:
-        state: what an earlier policy gave to these containers, the oldest first; those that can keep it do.
+        state: the placements of an earlier policy, restored for these containers where possible, the oldest first.
 
     Attributes:
-        in_time: called on the way of each decision; what it raises, a NoPlace, ends it, and nothing has changed.
+        in_time: called during each decision; if it raises NoPlace, the decision is undone.
     """
 
     name = "balloons"
@@ -67,12 +66,12 @@ class Balloons(Kept):
         self.unmet = self.types.unmet
         self.in_time: Callable[[], None] = always
         self._decisions: dict[str, view.Decision] = {}
-        # The state before a decision that may be refused yet, once it has changed anything.
+        #: The state before the current decision, once it has changed anything and may still be refused.
         self._before: tuple[Any, ...] | None = None
         self._deciding = False
         self._free_at_start = restart.start(self._set, state or PlacementState(self.name), containers)
         self._starts_empty = state is None or not state.balloons
-        self._changes.take()  # they are among the pins
+        self._changes.take()  # the caller reads all pins
 
     @property
     def balloons(self) -> list[Balloon]:
@@ -90,7 +89,7 @@ class Balloons(Kept):
     # -- events -------------------------------------------------------------------------------------------------------
 
     def create(self, container: Container) -> dict[str, Pins]:
-        """Place a container; the pins of all that change. Raises NoPlace."""
+        """Place a container. Returns the pins of all containers that change. Raises NoPlace."""
         if not self.choices.pod_class_is_known:
             container.hide_class()
         self._changes.touched[container.id] = None
@@ -103,7 +102,7 @@ class Balloons(Kept):
         return self._changes.take()
 
     def release(self, container_id: str) -> dict[str, Pins]:
-        """Take back what a container has, if anything."""
+        """Release a container, if it is known. Returns the pins of all containers that change."""
         container = self.containers.pop(container_id, None)
         balloon = None if container is None else self._set.of_container(container)
         if container is not None and balloon is not None:
@@ -115,7 +114,7 @@ class Balloons(Kept):
         return self._changes.take()
 
     def resize(self, container_id: str, requests: Requests) -> dict[str, Pins]:
-        """Let a container's balloon follow its new requests, or move it. Raises NoPlace."""
+        """Resize a container's balloon for new requests, or move the container. Raises NoPlace."""
         container = self.containers.get(container_id)
         if container is None:
             return self._changes.take()
@@ -125,15 +124,15 @@ class Balloons(Kept):
         balloon = self._set.of_container(container)
         if not self.choices.balloons_follow_resizes:
             if not container.resizes(before, requests, self.choices):
-                self._changes.again(container_id, container.shares)
-        elif balloon is None:  # it is left alone until the configuration says something else
+                self._changes.repeat(container_id, container.shares)
+        elif balloon is None:  # it is not placed, but may be after a change of the configuration
             container.requests = requests
         elif before == requests:
-            self._changes.again(container_id)
+            self._changes.repeat(container_id)
         else:
             try:
                 self._follow(container, balloon, requests)
-                self._changes.again(container_id)
+                self._changes.repeat(container_id)
             except NoPlace:
                 container.requests = self._pins.resized[container_id] = before
                 raise
@@ -149,14 +148,14 @@ class Balloons(Kept):
                 self.zones.release(container.id)
                 self._pins.repin_for(container, balloon)
                 return
-            self._keep()
+            self._save_before()
             self._changes.leave_shares(container.id)
             self._set.dismiss(container, balloon, requests)
             self._place(container)
 
     @contextmanager
     def _undone_if_refused(self) -> Iterator[None]:
-        """Return to the state before if a decision is refused."""
+        """Restore the previous state if a decision is refused."""
         self._before, self._deciding = None, True
         try:
             yield
@@ -167,17 +166,17 @@ class Balloons(Kept):
         finally:
             self._before, self._deciding = None, False
 
-    def _keep(self) -> None:
-        """Save the state before the first change of a decision that may be refused yet."""
+    def _save_before(self) -> None:
+        """Save the state before the first change of a decision that may still be refused."""
         if self._deciding and self._before is None:
             self._before = self._set.saved()
 
     def scheduling(self, container: Container) -> SchedulingClass | None:
-        """How a container's processes are scheduled: by its annotation, else by its type; not if it is left alone."""
+        """The scheduling class of a container: of its annotation, else of its type; None outside of balloons."""
         balloon = self._set.of_container(container)
         if balloon is None:
             return None
-        return named(container, self.options.schedulingClasses, balloon.type.schedulingClass)
+        return scheduling_class_of(container, self.options.schedulingClasses, balloon.type.schedulingClass)
 
     # -- placing ------------------------------------------------------------------------------------------------------
 
@@ -185,10 +184,10 @@ class Balloons(Kept):
         kind, because = self.types.type_of(container)
         balloon, decision = self._choose(kind, container, because)
         if balloon is None or decision is None:
-            raise NoPlace(str(container), self._why_none(kind, container))
+            raise NoPlace(str(container), self._reason_for_refusal(kind, container))
         wanted_m = max(1, container.requests.cpu_m + balloon.requested_m)
         if balloon.size_m < wanted_m or (balloon.components and self.choices.composites_keep_their_least):
-            self._keep()
+            self._save_before()
             try:
                 self._set.resize(balloon, wanted_m)
             except ValueError as error:
@@ -200,23 +199,23 @@ class Balloons(Kept):
     def _choose(
         self, kind: BalloonType, container: Container, because: str
     ) -> tuple[Balloon | None, view.Decision | None]:
-        """The balloon that the first successful method of a type finds, and the comparison for `explain`."""
+        """The best balloon of the type's first successful method, and the comparison for `explain`."""
         wanted_m = container.requests.cpu_m
         methods = self._methods(kind, container)
         for method, find in methods:
             self.in_time()
             balloons = find()
             if balloons:
-                room_m = self._set.max_free_m if method == "grow" else self._set.free_m
-                best = max(balloons, key=lambda balloon: (room_m(balloon), -balloon.count))
+                free_m = self._set.max_free_m if method == "grow" else self._set.free_m
+                best = max(balloons, key=lambda balloon: (free_m(balloon), -balloon.count))
                 names = tuple(name for name, _ in methods)
-                looked = self._snapshots([best, *(balloon for balloon in balloons if balloon is not best)])
-                others = self._snapshots(b for b in self._set.of_type(kind) if b not in balloons)
-                return best, view.Decision(because, wanted_m, names, method, looked, others)
+                candidates = self._snapshots([best, *(balloon for balloon in balloons if balloon is not best)])
+                unsuitable = self._snapshots(b for b in self._set.of_type(kind) if b not in balloons)
+                return best, view.Decision(because, wanted_m, names, method, candidates, unsuitable)
         return None, None
 
     def _methods(self, kind: BalloonType, container: Container) -> list[tuple[str, Callable[[], list[Balloon]]]]:
-        """The methods by which a balloon for a container is looked for, in the order that its type prefers."""
+        """The methods of finding a balloon for a container, in the order that its type prefers."""
         wanted_m, pod = container.requests.cpu_m, container.pod
 
         def can_grow(balloons: Iterable[Balloon]) -> list[Balloon]:
@@ -245,7 +244,7 @@ class Balloons(Kept):
         return [balloon for balloon in self.balloons if balloon.namespaces.get(namespace, 0) > 0]
 
     def _new_for(self, kind: BalloonType, container: Container) -> list[Balloon]:
-        """An empty balloon of a type, or a new one; none if the type has all it may have, or it cannot grow enough."""
+        """An empty or new balloon of a type; an empty list if the type allows no more or it cannot grow enough."""
         wanted_m = container.requests.cpu_m if self.choices.balloons_keep_their_limit else 0
         for balloon in self._set.of_type(kind):
             if not balloon.pods and self._set.max_m(balloon) >= wanted_m:
@@ -253,7 +252,7 @@ class Balloons(Kept):
         free = self._set.free_for(kind).bit_count()
         if free == 0 or free < kind.minCPUs:
             return []
-        self._keep()
+        self._save_before()
         try:
             balloon = self._set.new(kind)
         except ValueError:
@@ -269,61 +268,61 @@ class Balloons(Kept):
     def _snapshots(self, balloons: Iterable[Balloon]) -> list[view.BalloonSnapshot]:
         return [
             view.BalloonSnapshot(str(balloon), self._set.free_m(balloon), self._set.max_free_m(balloon), balloon.count)
-            for balloon in islice(balloons, MOST_CANDIDATES)
+            for balloon in islice(balloons, MAX_CANDIDATES)
         ]
 
-    def _why_none(self, kind: BalloonType, container: Container) -> str:
+    def _reason_for_refusal(self, kind: BalloonType, container: Container) -> str:
         balloons = self._set.of_type(kind)
         reasons = [
             f"{balloon} has {self._set.free_m(balloon)}m free and can grow to {self._set.max_free_m(balloon)}m"
             for balloon in balloons
         ]
         if kind.maxBalloons and len(balloons) >= kind.maxBalloons:
-            reasons.append(f"there is no new one, for there are at most {kind.maxBalloons}")
+            reasons.append(f"no new balloon, because maxBalloons is {kind.maxBalloons}")
         else:
             free = count(self._set.free_for(kind).bit_count(), "free CPU")
-            reasons.append(f"a new one would have to be made of {free}")
-        return f"{container.requests.cpu_m}m CPU are wanted of balloons {kind.name}; " + "; ".join(reasons)
+            reasons.append(f"a new balloon has only {free}")
+        return f"{container.requests.cpu_m}m CPU requested from balloons {kind.name}; " + "; ".join(reasons)
 
-    # -- how it shows itself ------------------------------------------------------------------------------------------
+    # -- reports ------------------------------------------------------------------------------------------------------
 
     def places(self) -> list[Place]:
-        """All balloons."""
+        """All balloons as places."""
         return view.places(self._set, self.machine)
 
     def node_zones(self) -> list[dict[str, Any]]:
-        """The zones of the node's NodeResourceTopology: balloons, each followed by its containers if they are shown."""
+        """The zones of the node's NodeResourceTopology: balloons, each followed by its containers if configured."""
         return view.node_zones(self._set, self.machine, self._allocatable_m, self.options.showContainersInNrt)
 
     def _allocatable_m(self, kind: BalloonType) -> int:
-        """The largest CPU request that a balloon of a type could take if there were no containers."""
+        """The largest CPU request that would fit in a balloon of a type without any containers."""
         cpus = (self._initially_free & self.types.allowed_for(kind)).bit_count()
-        cpus += kind.minCPUs if kind.minBalloons else 0  # those that the first balloon has from the start
+        cpus += kind.minCPUs if kind.minBalloons else 0  # CPUs of the first balloon
         return 1000 * (min(cpus, kind.maxCPUs) if kind.maxCPUs else cpus)
 
     @cached_property
     def _initially_free(self) -> int:
-        """The CPUs that are in no balloon as long as there are no containers."""
+        """The mask of CPUs outside of all balloons before the first container."""
         if self._starts_empty:
             return self._free_at_start
         try:
             return Balloons(self.machine, self.options, self.choices, devices=self._devices)._free_at_start
-        except ValueError:  # the balloons that there always are fit only as they were
+        except ValueError:  # the permanent balloons fit only where an earlier policy had put them
             return self._free_at_start
 
     def gauges(self) -> Iterator[Gauge]:
-        """The measurement of each balloon, under the original's name."""
+        """A measurement for each balloon, with the original's name."""
         return view.gauges(self.balloons, self.places(), self.machine, self.containers)
 
     def explain(self, container_id: str) -> Explanation:
-        """Why a container is where it is. KeyError for one that is not known."""
+        """Explain a container's place. Raises KeyError for an unknown container."""
         container = self.containers[container_id]
         balloon = self._set.of_container(container)
         if balloon is None:
-            return Explanation(container, f"{container.qos}, left alone as it asks for", "", True, [])
+            return Explanation(container, f"{container.qos}, not placed, as configured", "", True, [])
         decision = self._decisions.get(container_id)
         return view.explanation(container, str(balloon), decision, self.types.all, balloon.type)
 
     def tuning(self) -> Tuning:
-        """The class of each balloon's CPUs and of idle ones, and the interrupts that its type wants or not."""
+        """The classes of CPUs, and the interrupts that balloons claim or avoid."""
         return view.tuning(self.balloons, self.free, self.options.idleCPUClass)

@@ -1,4 +1,4 @@
-"""Balloons over a restart: what is written of them, and how the next policy takes them up again. Pure."""
+"""Save balloons for a restart, and restore them in the next policy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nri.placement.state import BalloonState, ContainerState, Entries, PartState
 
 
 def entries(balloon_set: BalloonSet, names: Iterable[str]) -> Entries:
-    """What these containers have, None for those that are gone, and all balloons."""
+    """The state entries of these containers, None for released ones, and of all balloons."""
     containers, zones, members = balloon_set.pins.containers, balloon_set.pins.zones.zones, balloon_set.members
     return {
         "containers": {name: ContainerState.of(containers[name]) if name in containers else None for name in names},
@@ -24,10 +24,10 @@ def entries(balloon_set: BalloonSet, names: Iterable[str]) -> Entries:
 
 
 def start(balloon_set: BalloonSet, state: PlacementState, containers: Mapping[str, Container]) -> int:
-    """Take up earlier balloons with these containers, and add those that there always are.
+    """Restore earlier balloons with these containers, and add the balloons that each type always has.
 
-    Returns the CPUs that were free before the earlier balloons got what they need by now. Raises ValueError for types
-    whose least CPUs the machine does not have.
+    Returns the CPUs that were free before the earlier balloons were resized for their containers. Raises ValueError for
+    types whose minimum CPUs the machine does not have.
     """
     for name, balloon_state in state.balloons.items():
         members = [container for id_, container in containers.items() if state.members.get(id_) == name]
@@ -48,14 +48,14 @@ def start(balloon_set: BalloonSet, state: PlacementState, containers: Mapping[st
         try:
             balloon_set.resize(balloon, max(1 if balloon.pods else 0, balloon.requested_m))
         except ValueError:
-            continue  # it stays as large as it was
+            continue  # it keeps its size
     balloon_set.pins.repin(balloon_set.share_idle(balloon_set.free, 0))
     balloon_set.pins.repin(balloon_set.balloons)
     return free_at_start
 
 
 def _adopt(balloon_set: BalloonSet, state: BalloonState, members: list[Container]) -> None:
-    """Add a balloon as it was, with those containers that still belong there; nothing if that is impossible."""
+    """Restore a balloon with those containers that still belong to it, if that is possible."""
     free = balloon_set.free
     balloon = _rebuilt(balloon_set, state.parts)
     if balloon is None or 0 < balloon.type.maxBalloons <= len(balloon_set.of_type(balloon.type)):
@@ -81,8 +81,8 @@ def _belongs(balloon_set: BalloonSet, container: Container, balloon: Balloon) ->
 
 
 def _rebuilt(balloon_set: BalloonSet, parts: Iterable[PartState]) -> Balloon | None:
-    """A balloon of its parts, whose CPUs are taken; None if one of them cannot be as it was."""
-    waiting: list[tuple[Balloon, int]] = []  # composites, with the number of components that still follow
+    """Make a balloon from its saved parts, and take their CPUs; None if one of them cannot be restored."""
+    stack: list[tuple[Balloon, int]] = []  # composites, with the number of their components that still follow
     top = None
     for part in parts:
         kind, cpus = balloon_set.types.by_name.get(part.type), masks.parse(part.cpus)
@@ -95,12 +95,12 @@ def _rebuilt(balloon_set: BalloonSet, parts: Iterable[PartState]) -> Balloon | N
                 return None
             balloon_set.free &= ~cpus
         balloon.cpus = cpus
-        if waiting:
-            above, left = waiting.pop()
-            above.components.append(balloon)
-            waiting += [(above, left - 1)] if left > 1 else []
+        if stack:
+            parent, missing = stack.pop()
+            parent.components.append(balloon)
+            stack += [(parent, missing - 1)] if missing > 1 else []
         elif top is not None:
             return None
         top = top or balloon
-        waiting += [(balloon, part.components)] if part.components else []
-    return None if waiting else top
+        stack += [(balloon, part.components)] if part.components else []
+    return None if stack else top

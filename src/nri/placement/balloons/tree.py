@@ -1,9 +1,8 @@
-"""The tree of CPUs from which balloons take theirs: system, packages, dies, nodes, second caches, cores, threads.
+"""The tree from which balloons take CPUs: system, packages, dies, memory nodes, L2 caches, cores, threads.
 
-One job: :meth:`TreeAllocator.resize`, which names the CPUs from which some may be taken, or given back. Each step
-narrows the candidates and hands on: devices to be near to or far from, one CPU at a time where that matters, and last
-the deepest place in the tree that has enough. Rules: pure; what is equally good is left to the CPU allocator.
-Next: `policy`.
+`TreeAllocator.resize` narrows the candidates step by step: devices to be near to or far from, one CPU at a time where
+the order matters, and finally the deepest place in the tree that has enough. The CPU allocator decides between equal
+candidates.
 """
 
 from __future__ import annotations
@@ -15,69 +14,72 @@ from nri.host.topology import Cache
 from nri.placement import masks
 from nri.placement.machine import Machine
 
-__all__ = ["Node", "Preferences", "TreeAllocator", "build"]
-
-
-#: Places of which, of two with one name, the first is taken; of more the last, as the original's sorting does.
-_MOST_IN_ORDER = 12
+#: Up to this number of places the first of several equal ones wins, otherwise the last: Go's sort, which the original
+#: uses, is stable only up to this length.
+_MAX_STABLE_SORT = 12
 
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A place in the tree, and the way to it from below the root. Of equally good ones the name decides, as a text."""
+    """A place in the tree; `path` are the nodes from below the root to it. Its name decides between equal places."""
 
     name: str
     level: str
     cpus: int
     children: list[Node] = field(default_factory=list)
-    way: tuple[Node, ...] = field(default=(), repr=False)
+    path: tuple[Node, ...] = field(default=(), repr=False)
 
     def add(self, name: str, level: str, cpus: int) -> Node:
-        """A new place below."""
+        """Add a child."""
         child = Node(name, level, cpus)
-        child.way = (*self.way, child)
+        child.path = (*self.path, child)
         self.children.append(child)
         return child
 
     def walk(self) -> Iterator[Node]:
-        """Itself and all places below."""
-        waiting = [self]
-        while waiting:
-            node = waiting.pop()
+        """This place and all places below it, depth first."""
+        stack = [self]
+        while stack:
+            node = stack.pop()
             yield node
-            waiting += reversed(node.children)
+            stack += reversed(node.children)
 
 
-def build(machine: Machine, own: bool = True) -> Node:
-    """The tree of a machine. Without `own` all that holds a part of a memory node holds the whole of it."""
+def build(machine: Machine, exact: bool = True) -> Node:
+    """Make the tree of a machine.
+
+    Args:
+        exact: whether packages and dies have only their CPUs; otherwise, as in the original, they have all CPUs of each
+            memory node that they have a part of.
+    """
     root = Node("system", "system", machine.online)
     cpus = machine.topology.cpus
     for package, mask in machine.packages.items():
         package_node = root.add(f"p{package}", "package", mask)
-        for (of, die), die_mask in machine.dies.items():
-            if of != package:
+        for (die_package, die), die_mask in machine.dies.items():
+            if die_package != package:
                 continue
             die_node = package_node.add(f"{package_node.name}d{die}", "die", die_mask)
             for number in sorted({cpus[cpu].node for cpu in masks.members(die_mask)}):
-                whole = machine.nodes.get(number, die_mask)
-                node = die_node.add(f"{die_node.name}n{number}", "numa", whole & die_mask if own else whole)
-                for above in (package_node, die_node):
-                    above.cpus |= node.cpus
+                node_mask = machine.nodes.get(number, die_mask)
+                node = die_node.add(f"{die_node.name}n{number}", "numa", node_mask & die_mask if exact else node_mask)
+                for parent in (package_node, die_node):
+                    parent.cpus |= node.cpus
                 _add_caches(machine, node)
     return root
 
 
 def _add_caches(machine: Machine, node: Node) -> None:
-    """Add the second caches of a memory node with their cores; one for all CPUs that have none."""
-    found: dict[Cache, int] = {}
-    left = node.cpus
+    """Add the L2 caches of a memory node with their cores; CPUs without one get a common place."""
+    cpus_by_cache: dict[Cache, int] = {}
+    remaining = node.cpus
     for number in masks.members(node.cpus):
         for cache in machine.topology.cpus[number].caches:
             if cache.level == 2 and cache.kind != "Instruction":
-                found.setdefault(cache, masks.of(cache.cpus) & machine.online)
-                left &= ~found[cache]
-    caches = [(f"{node.name}${cache.number or 0}", cpus) for cache, cpus in found.items()]
-    for name, shared in [*caches, (f"{node.name}$", left)] if left else caches:
+                cpus_by_cache.setdefault(cache, masks.of(cache.cpus) & machine.online)
+                remaining &= ~cpus_by_cache[cache]
+    caches = [(f"{node.name}${cache.number or 0}", cpus) for cache, cpus in cpus_by_cache.items()]
+    for name, shared in [*caches, (f"{node.name}$", remaining)] if remaining else caches:
         cache_node = node.add(name, "l2cache", shared)
         cpus = shared
         while cpus:
@@ -90,7 +92,7 @@ def _add_caches(machine: Machine, node: Node) -> None:
 
 
 def by_thread(root: Node) -> Node:
-    """The tree in which the first threads of all cores of a memory node come before the second ones."""
+    """Copy a tree so that the first threads of all cores of a memory node come before the second ones."""
     place = {
         masks.first(thread.cpus): index
         for core in root.walk()
@@ -101,87 +103,87 @@ def by_thread(root: Node) -> Node:
     for cpu, index in place.items():
         classes[index] = classes.get(index, 0) | 1 << cpu
     copied = Node(root.name, root.level, root.cpus)
-    waiting = [(root, copied, -1)]
-    while waiting:
-        node, copy, mask = waiting.pop()
+    stack = [(root, copied, -1)]
+    while stack:
+        node, copy, mask = stack.pop()
         if node.level == "numa" and mask == -1:
             groups = [(copy.add(f"{node.name}class{n}", "numa", node.cpus & cpus), cpus) for n, cpus in classes.items()]
-            waiting += [(Node(node.name, "", node.cpus, node.children), group, cpus) for group, cpus in groups]
+            stack += [(Node(node.name, "", node.cpus, node.children), group, cpus) for group, cpus in groups]
             continue
         for child in node.children:
             if child.cpus & mask:
-                waiting.append((child, copy.add(child.name, child.level, child.cpus & mask), mask))
+                stack.append((child, copy.add(child.name, child.level, child.cpus & mask), mask))
     return copied
 
 
 @dataclass(slots=True)
 class Preferences:
-    """How a balloon takes CPUs.
+    """Which CPUs a balloon prefers.
 
     Attributes:
-        balancing: where most is free, and not where least is.
-        spread: one thread of each core first.
-        close, far: names of devices, the most important first.
-        devices: the CPUs near to a device by its name, several sets if it has several.
-        loads: devices of which the CPUs depend on those that were just taken, with what they grow to.
+        balancing: take CPUs where most are free, not where fewest are.
+        spread: take one thread of each core first.
+        close, avoided: names of devices to be near to, and far from; the most important first.
+        devices: the sets of CPUs near a device, by its name.
+        loads: functions from the balloon's CPUs to the CPUs of a load, by the load's device.
     """
 
     balancing: bool = False
     spread: bool = False
     close: list[str] = field(default_factory=list)
-    far: list[str] = field(default_factory=list)
+    avoided: list[str] = field(default_factory=list)
     devices: dict[str, list[int]] = field(default_factory=dict)
     loads: dict[str, Callable[[int], int]] = field(default_factory=dict)
 
 
 class TreeAllocator:
-    """Chooses where one balloon grows and shrinks."""
+    """Choose where a balloon grows and shrinks."""
 
     def __init__(self, root: Node, preferences: Preferences) -> None:
         self.preferences = preferences
         self._root = by_thread(root) if preferences.spread else root
 
     def resize(self, current: int, free: int, delta: int) -> tuple[int, int]:
-        """The CPUs of `free` to take `delta` from, and those of `current` to give back as many if it is below 0.
+        """Return the CPUs of `free` to take from, and the CPUs of `current` to release if `delta` is negative.
 
-        Raises ValueError if there are not so many.
+        Raises ValueError if there are too few.
         """
         source = free if delta > 0 else current
         if source.bit_count() < abs(delta):
-            raise ValueError(f"{abs(delta)} CPUs are wanted, and there are {source.bit_count()}")
+            raise ValueError(f"{abs(delta)} CPUs requested, but only {source.bit_count()} available")
         if source.bit_count() == abs(delta):
             return (free, 0) if delta > 0 else (0, current)
         return self._with_loads(current, free, delta)
 
     def _with_loads(self, current: int, free: int, delta: int) -> tuple[int, int]:
-        """Take one CPU after the other where each changes what is near or far."""
+        """Take CPUs one by one where each one changes the CPUs of a load."""
         if not self.preferences.loads:
             return self._with_devices(current, free, delta)
         self._load(current)
         add, remove = self._with_devices(current, free, delta)
         if delta <= 0 or add.bit_count() < delta:
             return add, remove
-        taken = 0
+        added = 0
         while True:
-            taken |= 1 << masks.first(add)
-            if taken.bit_count() >= delta:
-                return taken | add, remove
-            current |= taken
+            added |= 1 << masks.first(add)
+            if added.bit_count() >= delta:
+                return added | add, remove
+            current |= added
             free &= ~current
             self._load(current)
             add, remove = self._with_devices(current, free, 1)
             if not add:
-                return taken, remove
+                return added, remove
 
     def _load(self, current: int) -> None:
-        for name, grown in self.preferences.loads.items():
+        for name, loaded_cpus in self.preferences.loads.items():
             before = self.preferences.devices.get(name, [0])[0]
-            self.preferences.devices[name] = [before | grown(current)]
+            self.preferences.devices[name] = [before | loaded_cpus(current)]
 
     def _with_devices(self, current: int, free: int, delta: int) -> tuple[int, int]:
         devices = self.preferences.devices
         sets = [devices[name] for name in self.preferences.close if devices.get(name)]
-        sets += [[free & ~cpus] for name in self.preferences.far for cpus in devices.get(name, ())]
+        sets += [[free & ~cpus] for name in self.preferences.avoided for cpus in devices.get(name, ())]
         if not sets or not delta:
             return self._one_at_a_time(current, free, delta)
         if delta > 0:
@@ -189,24 +191,24 @@ class TreeAllocator:
                 if (free & cpus).bit_count() >= delta:
                     free &= cpus
             return self._one_at_a_time(current, free, delta)
-        return self._give_back_least_wanted(sets, current, free, delta)
+        return self._release_farthest(sets, current, free, delta)
 
-    def _give_back_least_wanted(self, sets: list[list[int]], current: int, free: int, delta: int) -> tuple[int, int]:
-        """Give back the CPUs that are near the fewest devices; of those that are equal, some."""
+    def _release_farthest(self, sets: list[list[int]], current: int, free: int, delta: int) -> tuple[int, int]:
+        """Release the CPUs near the fewest devices, and as many as needed of equal ones."""
         weights = dict.fromkeys(masks.members(current), 0)
         for place, alternatives in enumerate(sets):
             for cpus in alternatives:
                 for number in masks.members(cpus & current):
                     weights[number] += 1 << (len(sets) - 1 - place)
         limit = sorted(weights.values())[-delta]
-        sure = masks.of(number for number, weight in weights.items() if weight < limit)
-        perhaps = masks.of(number for number, weight in weights.items() if weight == limit)
-        _, more = self._one_at_a_time(perhaps, free, delta + sure.bit_count())
+        released = masks.of(number for number, weight in weights.items() if weight < limit)
+        equal = masks.of(number for number, weight in weights.items() if weight == limit)
+        _, more = self._one_at_a_time(equal, free, delta + released.bit_count())
         for number in masks.members(more):
-            if sure.bit_count() >= -delta:
+            if released.bit_count() >= -delta:
                 break
-            sure |= 1 << number
-        return free, sure
+            released |= 1 << number
+        return free, released
 
     def _one_at_a_time(self, current: int, free: int, delta: int) -> tuple[int, int]:
         if delta > 0:
@@ -214,48 +216,48 @@ class TreeAllocator:
             if not self.preferences.spread or add.bit_count() == delta:
                 return add, remove
             return self._singly(current, free, delta), remove
-        gone = 0
+        released = 0
         for _ in range(-delta):
             _, one = self._local(current, free, -1)
-            gone |= one
+            released |= one
             current &= ~one
             free |= one
-        return 0, gone
+        return 0, released
 
     def _singly(self, current: int, free: int, delta: int) -> int:
-        found = 0
+        added = 0
         for _ in range(delta):
             one, _ = self._local(current, free, 1)
-            found |= one
+            added |= one
             current |= one
             free &= ~one
-        return found
+        return added
 
     def _local(self, current: int, free: int, delta: int) -> tuple[int, int]:
-        """The deepest place with enough CPUs: to take them, where most are taken already; else where fewest are."""
-        source, wanted = (free, delta) if delta > 0 else (current, -delta)
+        """The deepest place with enough CPUs: the one with most of `current` to grow, with fewest to shrink."""
+        source, number = (free, delta) if delta > 0 else (current, -delta)
         places: list[Node] = []
-        below, looked_at = [self._root], 0
-        while below := [each for each in below if (each.cpus & source).bit_count() >= wanted]:
-            places = below
-            looked_at += len(places)
-            below = [child for each in places for child in each.children]
+        nodes, visited = [self._root], 0
+        while nodes := [node for node in nodes if (node.cpus & source).bit_count() >= number]:
+            places = nodes
+            visited += len(places)
+            nodes = [child for place in places for child in place.children]
         if not places:
             raise ValueError("no place in the machine has enough CPUs")
-        places = _narrowed(places, current, most=delta > 0)
-        places = _narrowed(places, free, most=delta > 0 and self.preferences.balancing)
-        if looked_at > _MOST_IN_ORDER:
+        places = _narrowed(places, current, maximize=delta > 0)
+        places = _narrowed(places, free, maximize=delta > 0 and self.preferences.balancing)
+        if visited > _MAX_STABLE_SORT:
             places.reverse()
-        best = (min if delta > 0 else max)(places, key=lambda each: each.name)
+        best = (min if delta > 0 else max)(places, key=lambda place: place.name)
         return best.cpus & free, best.cpus & current
 
 
-def _narrowed(places: list[Node], cpus: int, most: bool) -> list[Node]:
-    """Of places in one depth those on the way to which, from the root down, there are the most or the fewest CPUs."""
-    for depth in range(len(places[0].way)) if cpus else ():
+def _narrowed(places: list[Node], cpus: int, maximize: bool) -> list[Node]:
+    """Select places of equal depth by the number of `cpus` in each node of their path, from the root down."""
+    for depth in range(len(places[0].path)) if cpus else ():
         if len(places) == 1:
             break
-        counts = [(each.way[depth].cpus & cpus).bit_count() for each in places]
-        chosen = max(counts) if most else min(counts)
-        places = [each for each, count in zip(places, counts, strict=True) if count == chosen]
+        counts = [(place.path[depth].cpus & cpus).bit_count() for place in places]
+        best = max(counts) if maximize else min(counts)
+        places = [place for place, count in zip(places, counts, strict=True) if count == best]
     return places

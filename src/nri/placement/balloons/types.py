@@ -1,4 +1,4 @@
-"""The types of balloons: which type a container belongs to, and which CPUs balloons of a type prefer. Pure."""
+"""The types of balloons: which type a container belongs to, and which CPUs balloons of a type prefer."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from nri.placement.balloons.balloon import Balloon
 from nri.placement.balloons.options import DEFAULT, RESERVED, BalloonType, LoadClass, Options
 from nri.placement.balloons.tree import Preferences, TreeAllocator, build
 from nri.placement.choices import Choices
-from nri.placement.containers import Container, NoPlace, shown
+from nri.placement.containers import Container, NoPlace, quoted
 from nri.placement.expressions import expand, matches
 from nri.placement.machine import Machine, Priority
 from nri.placement.policy import Devices
 
-#: Sets of CPUs that types prefer or avoid by these names, as if they were devices.
+#: Names of sets of CPUs that types prefer or avoid as if they were devices.
 _RESERVED_CPUS, _ISOLATED_CPUS, _EFFICIENT, _PERFORMANCE = (
     "reserved CPUs",
     "isolated CPUs",
@@ -28,9 +28,10 @@ class BalloonTypes:
     """All types, in the order in which they are tried. Raises ValueError for CPUs that the machine does not have.
 
     Attributes:
-        allowed: the mask of all CPUs that balloons may have; `reserved` those that configuration lists for the system.
-        tree: the machine as balloons take CPUs from it.
-        unmet: by container, why a running one is not in the type that its annotation names.
+        allowed: the mask of all CPUs for balloons.
+        reserved: the mask of CPUs that the configuration lists for the system.
+        tree: the tree from which balloons take CPUs.
+        unmet: why a running container is not in the type that its annotation names, by container.
     """
 
     def __init__(self, machine: Machine, options: Options, choices: Choices, devices: Devices) -> None:
@@ -47,7 +48,7 @@ class BalloonTypes:
     # -- the list of types --------------------------------------------------------------------------------------------
 
     def _with_builtin_types(self) -> list[BalloonType]:
-        """The configured types; without configured ones, the system's type is first and the default type is last."""
+        """The configured types, with the reserved type first and the default type last if they are not configured."""
         types = [replace(kind) for kind in self._options.balloonTypes]
         configured = {kind.name: kind for kind in types}
         reserved = configured.get(RESERVED)
@@ -68,7 +69,7 @@ class BalloonTypes:
         cpus = amounts.set_of(self.allowed)
         if cpus is not None:
             if missing := cpus & ~self.allowed:
-                raise amounts.refused(f"{masks.text(missing)} are not among the available CPUs", "leave them out")
+                raise amounts.refused(f"{masks.text(missing)} are not among the available CPUs", "remove them")
             self.reserved = cpus
             reserved.minCPUs = reserved.minCPUs or min(cpus.bit_count(), reserved.maxCPUs)
             reserved.allocatorPriority = "normal"
@@ -76,12 +77,12 @@ class BalloonTypes:
             return
         count = amounts.count()
         if reserved.minCPUs not in (0, count) or 0 < reserved.maxCPUs < count:
-            conflict = f"it asks for {count} CPUs, and the type reserved for {reserved.minCPUs} to {reserved.maxCPUs}"
-            raise amounts.refused(conflict, "let them agree")
+            conflict = f"{count} CPUs conflict with {reserved.minCPUs} to {reserved.maxCPUs} CPUs of the type reserved"
+            raise amounts.refused(conflict, "write the same number")
         reserved.minCPUs = count
 
     def _keep_apart(self) -> None:
-        """Let each type be far from what another one is close to."""
+        """Let each type avoid the devices that other types are close to."""
         types_by_device: dict[str, set[str]] = {_ISOLATED_CPUS: set()} if self._machine.isolated else {}
         for kind in self.all:
             close = [*kind.preferCloseToDevices]
@@ -98,23 +99,24 @@ class BalloonTypes:
     # -- the type of a container --------------------------------------------------------------------------------------
 
     def is_left_alone(self, container: Container) -> bool:
-        """Whether a container is in no balloon, because its annotation or the configuration says so."""
+        """Whether its annotation or the configuration keeps a container out of all balloons."""
         preserve = self._options.preserve
         return container.preserves("cpu") or (
             preserve is not None and any(rule.holds(container, container.pod) for rule in preserve.matchExpressions)
         )
 
     def type_of(self, container: Container) -> tuple[BalloonType, str]:
-        """The type for a container, and how it was found.
+        """The type of a container, and a text with the reason.
 
         Raises NoPlace if its annotation names a missing type, unless the container is running: then it belongs to the
         reserved or default type, and `unmet` has the reason.
         """
         annotation = container.asks("balloon.balloons")
         if annotation is not None and annotation[1] in self.by_name:
-            return self.by_name[annotation[1]], "its annotation says so"
+            return self.by_name[annotation[1]], "named by its annotation"
         if annotation is not None:
-            missing = f"there is no type of balloons {shown(annotation[1])}: {', '.join(self.by_name)}"
+            types = ", ".join(self.by_name)
+            missing = f"unknown type of balloons {quoted(annotation[1])}; types are {types}"
             if not container.runs:
                 raise NoPlace(str(container), missing)
             self.unmet[container.id] = missing
@@ -122,15 +124,15 @@ class BalloonTypes:
             return self.by_name[RESERVED if is_reserved else DEFAULT], missing
         for kind in self.all:
             if any(rule.holds(container, container.pod) for rule in kind.matchExpressions):
-                return kind, "the first type of which a matchExpression holds"
+                return kind, "first type with a matching matchExpression"
             if matches(container.pod.namespace, kind.namespaces):
-                return kind, f"the first type whose namespaces have {container.pod.namespace}"
-        return self.by_name[DEFAULT], "no other type is for it"
+                return kind, f"first type whose namespaces contain {container.pod.namespace}"
+        return self.by_name[DEFAULT], "no other type matches"
 
     # -- CPUs of a type -----------------------------------------------------------------------------------------------
 
     def allowed_for(self, kind: BalloonType) -> int:
-        """The mask of CPUs that a balloon of a type, or its parts, may take when they are free."""
+        """The mask of CPUs that a balloon of a type, or its components, may take when they are free."""
         if self._choices.reserved_cpus_stay_reserved and (kind.name != RESERVED or kind.components):
             return self.allowed & ~self.reserved
         return self.allowed
@@ -147,16 +149,16 @@ class BalloonTypes:
         return [self._loads[name] for name in kind.loads]
 
     def spread_of(self, load: LoadClass) -> Callable[[int], int]:
-        """A function from loaded CPUs to all CPUs of their cores, or of their second caches."""
+        """A function from loaded CPUs to all CPUs of their cores or L2 caches."""
         places = [node.cpus for node in self.tree.walk() if node.level == load.level]
         return lambda cpus: masks.union(place for place in places if place & cpus)
 
     def _preferences(self, kind: BalloonType) -> Preferences:
         options = self._options
-        own_balancing, own_spread = kind.allocatorTopologyBalancing, kind.preferSpreadOnPhysicalCores
+        balancing, spread = kind.allocatorTopologyBalancing, kind.preferSpreadOnPhysicalCores
         preferences = Preferences(
-            options.allocatorTopologyBalancing if own_balancing is None else own_balancing,
-            options.preferSpreadOnPhysicalCores if own_spread is None else own_spread,
+            options.allocatorTopologyBalancing if balancing is None else balancing,
+            options.preferSpreadOnPhysicalCores if spread is None else spread,
             [name for name in kind.preferCloseToDevices if not name.startswith("podresourceapi:")],
             list(kind.far),
         )
@@ -166,22 +168,22 @@ class BalloonTypes:
             _EFFICIENT: [self._machine.priorities[Priority.LOW]],
             _PERFORMANCE: [self._machine.priorities[Priority.HIGH]],
         }
-        for name in (*preferences.close, *preferences.far):
+        for name in (*preferences.close, *preferences.avoided):
             if name not in preferences.devices and name.startswith("/"):
                 preferences.devices[name] = self._devices.cpus_near(name)
         loads = self.loads_of(kind)
-        if any(load.overloadsLevelInBalloon for load in loads):  # then all of them, as in the original
+        if any(load.overloadsLevelInBalloon for load in loads):  # then all loads count, as in the original
             preferences.loads = {load_device(load): self.spread_of(load) for load in loads}
         return preferences
 
 
 def load_device(load: LoadClass) -> str:
-    """The name by which the CPUs that a load touches are a device to be far from."""
+    """The device name of a load's CPUs, which other types avoid."""
     return f"loaded-{load.level}"
 
 
 def group_of(kind: BalloonType, container: Container) -> tuple[str, bool]:
-    """The group of a container, and whether all of it is known; a `groupBy` that cannot be read is not known."""
+    """The group of a container, and whether all its keys have a value; false for an invalid `groupBy`."""
     try:
         return expand(kind.groupBy, container, container.pod)
     except ValueError:

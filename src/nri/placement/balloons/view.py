@@ -1,4 +1,4 @@
-"""How balloons shows itself: places, zones of the node, explanations, CPU classes and the original's gauge. Pure."""
+"""Reports of balloons: places, zones of the node, explanations, CPU classes and the original's measurements."""
 
 from __future__ import annotations
 
@@ -13,51 +13,59 @@ from nri.placement.balloons.options import BalloonType
 from nri.placement.containers import Container, Pins
 from nri.placement.machine import Machine
 from nri.placement.node_resource_topology import cpu_resource, node_zone
-from nri.placement.policy import MOST_CANDIDATES, Candidate, Explanation, Gauge, Place
+from nri.placement.policy import MAX_CANDIDATES, Candidate, Explanation, Gauge, Place
 from nri.placement.tuning import IrqAffinity, Tuning
 from nri.text import count
 
 
 class BalloonSnapshot(NamedTuple):
-    """A balloon as it was when a container was placed: thousandths that were free, and could be; its containers."""
+    """A balloon at the time when a container was placed.
+
+    Attributes:
+        free_m: free thousandths of CPUs.
+        max_free_m: free thousandths of CPUs if it had grown to its maximum.
+        containers: the number of its containers.
+    """
 
     balloon: str
     free_m: int
-    most_free_m: int
+    max_free_m: int
     containers: int
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A placing as it was decided.
+    """The decision about a container.
 
     Attributes:
-        because: how its type was found.
-        method: by which the balloon was found, of those in `tried`.
-        found: what that method had to choose from, the chosen one first; `others` of the type were not among them.
+        because: the reason for its type.
+        tried: the methods of finding a balloon, in their order.
+        method: the successful method.
+        candidates: the balloons that this method chose from, the chosen one first.
+        unsuitable: the remaining balloons of the type.
     """
 
     because: str
     wanted_m: int
     tried: tuple[str, ...]
     method: str
-    found: list[BalloonSnapshot]
-    others: list[BalloonSnapshot]
+    candidates: list[BalloonSnapshot]
+    unsuitable: list[BalloonSnapshot]
 
 
-#: The methods by which a balloon is found, in words.
+#: Descriptions of the methods of finding a balloon; they continue a sentence about the balloon.
 _METHODS = {
     "group": "has containers of its group, and can grow to it",
     "pod": "has containers of its pod, and can grow to it",
     "namespace": "has containers of its namespace, and can grow to it",
-    "fit": "has room for it as it is",
+    "fit": "fits without growing",
     "grow": "can grow to it",
     "new": "is new or empty",
 }
 
 
 def places(balloon_set: BalloonSet, machine: Machine) -> list[Place]:
-    """All balloons."""
+    """All balloons as places."""
     places, zones = [], balloon_set.pins.zones
     for balloon in balloon_set.balloons:
         mems = machine.nodes_of(balloon.cpus)
@@ -72,31 +80,32 @@ def places(balloon_set: BalloonSet, machine: Machine) -> list[Place]:
 def node_zones(
     balloon_set: BalloonSet, machine: Machine, allocatable_m: Callable[[BalloonType], int], show_containers: bool
 ) -> list[dict[str, Any]]:
-    """The zones of the node's NodeResourceTopology: balloons, each followed by its containers if they are shown.
+    """The zones of the node's NodeResourceTopology: balloons, each followed by its containers if configured.
 
     Args:
-        allocatable_m: the largest CPU request that would fit in a balloon of a type if there were no containers.
-        show_containers: whether containers are shown; a type may say otherwise.
+        allocatable_m: the largest CPU request that would fit in a balloon of a type without any containers.
+        show_containers: whether containers have zones, unless their type has a different setting.
     """
     zones, pins = [], balloon_set.pins
     for balloon in balloon_set.balloons:
         free_m, max_free_m = balloon_set.free_m(balloon), balloon_set.max_free_m(balloon)
         zones.append(_balloon_zone(balloon, machine, free_m, max_free_m, allocatable_m(balloon.type)))
-        own = balloon.type.showContainersInNrt
-        for name in balloon.containers if (show_containers if own is None else own) else ():
+        type_setting = balloon.type.showContainersInNrt
+        for name in balloon.containers if (show_containers if type_setting is None else type_setting) else ():
             container_pins = pins.changes.pins.get(name, Pins())
             zones.append(_container_zone(pins.containers[name], balloon, container_pins, machine))
     return zones
 
 
 def _balloon_zone(
-    balloon: Balloon, machine: Machine, free_m: int, most_free_m: int, allocatable_m: int
+    balloon: Balloon, machine: Machine, free_m: int, max_free_m: int, allocatable_m: int
 ) -> dict[str, Any]:
     """The zone of a balloon in the node's NodeResourceTopology.
 
     Args:
-        free_m: the largest CPU request that fits as the balloon is; `most_free_m` if it grows as far as it can now.
-        allocatable_m: the largest that would fit if there were no containers.
+        free_m: the largest CPU request that fits in the balloon as it is.
+        max_free_m: the largest CPU request that fits if it grows as far as it can now.
+        allocatable_m: the largest CPU request that would fit without any containers.
     """
     attributes: dict[str, str | int] = {
         "cpuset": balloon.cpus,
@@ -105,24 +114,23 @@ def _balloon_zone(
     }
     if balloon.components:
         attributes["component cpusets"] = _component_cpusets(balloon)
-    resources = [cpu_resource(1000 * machine.online.bit_count(), allocatable_m, most_free_m)]
+    resources = [cpu_resource(1000 * machine.online.bit_count(), allocatable_m, max_free_m)]
     return node_zone(str(balloon), "balloon", resources, attributes)
 
 
 def _component_cpusets(top: Balloon) -> str:
     """The CPUs of a balloon's components, nested as they are: `{{0-1}, {{2}, {3}}}`."""
     texts: dict[Balloon, str] = {}
-    for balloon in reversed(top.parts()):  # components before what they are part of
-        inside = [texts[part] for part in balloon.components]
-        texts[balloon] = "{" + (", ".join(inside) if inside else masks.text(balloon.cpus)) + "}"
+    for balloon in reversed(top.parts()):  # components before their composite
+        components = [texts[part] for part in balloon.components]
+        texts[balloon] = "{" + (", ".join(components) if components else masks.text(balloon.cpus)) + "}"
     return texts[top]
 
 
 def _container_zone(container: Container, balloon: Balloon, pins: Pins, machine: Machine) -> dict[str, Any]:
     """The zone of a container in the node's NodeResourceTopology.
 
-    Its capacity is what it can use: its CPU limit, or the CPUs that it may run on if they are fewer. Nothing of it is
-    available to others.
+    Its capacity is its CPU limit, or the number of its CPUs if that is smaller. Nothing of it is available to others.
     """
     requests = container.requests
     allowed_m = 1000 * (masks.parse(pins.cpus) if pins.cpus else machine.online).bit_count()
@@ -135,51 +143,56 @@ def _container_zone(container: Container, balloon: Balloon, pins: Pins, machine:
 def explanation(
     container: Container, place: str, decision: Decision | None, types: Iterable[BalloonType], kind: BalloonType
 ) -> Explanation:
-    """Why a container is in a balloon. Without a decision, which an earlier policy made, there are only the types."""
+    """Explain why a container is in its balloon; only by types if an earlier policy made the decision."""
     candidates = []
     request = f"{container.qos}, {container.requests.cpu_m}m CPU"
     if decision is None:
-        candidates.append(Candidate(place, "it was there before this policy began"))
+        candidates.append(Candidate(place, "placed before this policy started"))
     else:
         request = f"{container.qos}, {decision.wanted_m}m CPU, type {kind.name}: {decision.because}"
         candidates = list(_balloons(decision))
-    for each in types:
-        if each is not kind:
-            change = f"annotation balloon.balloons.resource-policy.nri.io: {each.name}"
-            candidates.append(Candidate(f"any {each.name}", "of another type", "type of balloon", change))
-    more = max(len(candidates) - MOST_CANDIDATES, 0)
-    return Explanation(container, request, place, decision is not None, candidates[:MOST_CANDIDATES], more)
+    for other in types:
+        if other is not kind:
+            change = f"annotation balloon.balloons.resource-policy.nri.io: {other.name}"
+            candidates.append(Candidate(f"any {other.name}", "of another type", "type of balloon", change))
+    more = max(len(candidates) - MAX_CANDIDATES, 0)
+    return Explanation(container, request, place, decision is not None, candidates[:MAX_CANDIDATES], more)
 
 
 def _balloons(decision: Decision) -> Iterator[Candidate]:
-    chosen, *rest = decision.found
+    best, *worse = decision.candidates
     before = decision.tried[: decision.tried.index(decision.method)]
-    none = f"; none was found by: {', '.join(before)}" if before else ""
-    yield Candidate(chosen.balloon, f"{_has(chosen)}; it {_METHODS[decision.method]}{none}")
-    for each in rest:
-        change = f"more free CPU in it than {chosen.free_m}m, or as much and fewer containers than {chosen.containers}"
-        yield Candidate(each.balloon, _has(each), f"{decision.method}: less free CPU, or more containers", change)
-    for each in decision.others:
-        lacking = decision.wanted_m - each.most_free_m
-        if lacking > 0:
-            yield Candidate(each.balloon, _has(each), "enough CPU", f"{lacking}m more CPU there, or a smaller request")
+    failed = f"; methods without a result: {', '.join(before)}" if before else ""
+    yield Candidate(best.balloon, f"{_summary(best)}; it {_METHODS[decision.method]}{failed}")
+    for balloon in worse:
+        change = f"more than {best.free_m}m free CPU, or as much and fewer than {count(best.containers, 'container')}"
+        lost = f"{decision.method}: less free CPU, or more containers"
+        yield Candidate(balloon.balloon, _summary(balloon), lost, change)
+    for balloon in decision.unsuitable:
+        missing_m = decision.wanted_m - balloon.max_free_m
+        if missing_m > 0:
+            change = f"{missing_m}m more free CPU, or a smaller request"
+            yield Candidate(balloon.balloon, _summary(balloon), "enough CPU", change)
         else:
             change = f"no balloon that {_METHODS[decision.method]}"
-            yield Candidate(each.balloon, _has(each), f"{decision.method} is tried first", change)
+            yield Candidate(balloon.balloon, _summary(balloon), f"{decision.method} is tried first", change)
 
 
-def _has(looked: BalloonSnapshot) -> str:
-    return f"{looked.free_m}m free, {looked.most_free_m}m if it grows, {count(looked.containers, 'container')}"
+def _summary(balloon: BalloonSnapshot) -> str:
+    return f"{balloon.free_m}m free, {balloon.max_free_m}m if it grows, {count(balloon.containers, 'container')}"
 
 
 def gauges(
-    balloons: Iterable[Balloon], found: list[Place], machine: Machine, containers: Mapping[str, Container]
+    balloons: Iterable[Balloon],
+    balloon_places: list[Place],
+    machine: Machine,
+    containers: Mapping[str, Container],
 ) -> Iterator[Gauge]:
-    """One measurement for each balloon: its CPUs, and as labels all else."""
-    for balloon, place in zip(balloons, found, strict=True):
+    """A measurement for each balloon: the number of its CPUs, and its other properties as labels."""
+    for balloon, place in zip(balloons, balloon_places, strict=True):
         kind = balloon.type
-        here = {(*key, cpus & balloon.cpus) for key, cpus in machine.dies.items() if cpus & balloon.cpus}
-        dies = [(f"p{package}d{die}", cpus) for package, die, cpus in sorted(here)]
+        used_dies = {(*key, cpus & balloon.cpus) for key, cpus in machine.dies.items() if cpus & balloon.cpus}
+        dies = [(f"p{package}d{die}", cpus) for package, die, cpus in sorted(used_dies)]
         numas = [f"{die}n{number}" for die, cpus in dies for number in masks.members(machine.nodes_of(cpus))]
         packages = [f"p{number}" for number, cpus in machine.packages.items() if cpus & balloon.cpus]
         groups = sorted(group for group, members in balloon.groups.items() if members > 0)
@@ -195,8 +208,8 @@ def gauges(
             "groups": ",".join(groups),
             **{name: masks.text(cpus) for name, cpus in sets.items()},
             **{f"{name}_count": str(cpus.bit_count()) for name, cpus in sets.items()},
-            **{name: ",".join(each) for name, each in lists.items()},
-            **{f"{name}_count": str(len(each)) for name, each in lists.items()},
+            **{name: ",".join(values) for name, values in lists.items()},
+            **{f"{name}_count": str(len(values)) for name, values in lists.items()},
             "mems": ",".join(map(str, masks.members(place.mems))),
             "containers": ",".join(names),
             "tot_req_millicpu": str(sum(containers[name].requests.cpu_m for name in place.containers)),
@@ -205,7 +218,7 @@ def gauges(
 
 
 def tuning(balloons: Iterable[Balloon], idle: int, idle_class: str) -> Tuning:
-    """The class of each balloon's CPUs and of idle ones, and the interrupts that its type wants or not."""
+    """The CPUs of each class, including idle CPUs, and the interrupts that balloons claim or avoid."""
     classes = {idle_class: idle}
     irq_affinities = []
     for balloon in balloons:

@@ -1,4 +1,4 @@
-"""The machines and policies of placement cases: snapshots of /sys next to the file, guests described in it, options."""
+"""Machines and policies of placement cases: snapshots of /sys next to the file, and guests that the file describes."""
 
 from __future__ import annotations
 
@@ -20,115 +20,116 @@ from nri.placement.simulate import policy_of
 from nri.placement.snapshot import read_archive
 
 _KIB = 1024
-#: Distances on a guest that names none: itself, a neighbour.
-_NEAR, _FAR = 10, 21
+#: Default distances on a guest: of a node to itself, and to another node.
+_SELF_DISTANCE, _DISTANCE = 10, 21
 
 
 class Machines:
-    """Topologies by name, each made once."""
+    """Topologies by name, each created once."""
 
-    def __init__(self, described: Mapping[str, Any], folder: Path) -> None:
-        self._described, self.folder = described, folder
-        self._made: dict[str, Topology] = {}
+    def __init__(self, descriptions: Mapping[str, Any], folder: Path) -> None:
+        self._descriptions, self.folder = descriptions, folder
+        self._cache: dict[str, Topology] = {}
 
     def get(self, name: str) -> Topology:
-        """The machine of that name. Raises ConfigError if it is not described, or its snapshot is not there."""
-        if name not in self._made:
-            self._made[name] = self._make(name)
-        return self._made[name]
+        """The machine of this name. Raises ConfigError if its description or its snapshot is missing."""
+        if name not in self._cache:
+            self._cache[name] = self._make(name)
+        return self._cache[name]
 
     def _make(self, name: str) -> Topology:
-        what = self._described.get(name)
-        if what is None:
-            raise ConfigError(str(self.folder), name, "no such machine is described")
-        if "base" in what:
-            return replace(self.get(what["base"]), isolated=cpuset.parse(what["isolated_cpus"]))
-        return self._read(what) if what["kind"] == "sysfs-snapshot" else _guest(what)
+        description = self._descriptions.get(name)
+        if description is None:
+            raise ConfigError(str(self.folder), name, "unknown machine")
+        if "base" in description:
+            return replace(self.get(description["base"]), isolated=cpuset.parse(description["isolated_cpus"]))
+        return self._read(description) if description["kind"] == "sysfs-snapshot" else _guest(description)
 
-    def _read(self, what: Mapping[str, Any]) -> Topology:
-        name = what["data_file"].split(" ")[0].replace("/", "_")
+    def _read(self, description: Mapping[str, Any]) -> Topology:
+        name = description["data_file"].split(" ")[0].replace("/", "_")
         archive = self.folder / "sysfs" / name
-        return read_archive(archive, what["inside"].removesuffix("sys"))
+        return read_archive(archive, description["inside"].removesuffix("sys"))
 
 
-def _guest(what: Mapping[str, Any]) -> Topology:
-    """A machine of which only the shape is described; CPUs are numbered depth first."""
-    packages = what.get("packages", 1)
-    dies = what.get("dies_per_package", what.get("dies", 1))
-    nodes = what.get("numa_nodes_per_die", what.get("numa_per_die", 1))
-    cores = what.get("cores_per_node", what.get("cores_per_numa", what.get("cores", 1)))
-    threads = what.get("threads_per_core", what.get("threads", 1))
+def _guest(shape: Mapping[str, Any]) -> Topology:
+    """Make a machine from its shape; CPUs are numbered depth first."""
+    packages = shape.get("packages", 1)
+    dies = shape.get("dies_per_package", shape.get("dies", 1))
+    nodes = shape.get("numa_nodes_per_die", shape.get("numa_per_die", 1))
+    cores = shape.get("cores_per_node", shape.get("cores_per_numa", shape.get("cores", 1)))
+    threads = shape.get("threads_per_core", shape.get("threads", 1))
     cpus: dict[int, Cpu] = {}
-    of_node: dict[int, set[int]] = {}
+    node_cpus: dict[int, set[int]] = {}
     for place in range(packages * dies * nodes * cores):
         node = place // cores
         siblings = frozenset(range(place * threads, (place + 1) * threads))
-        of_node.setdefault(node, set()).update(siblings)
+        node_cpus.setdefault(node, set()).update(siblings)
         die = node // nodes
         for number in sorted(siblings):
             cpus[number] = Cpu(number, die // dies, die % dies, place % (cores * nodes), place, node, siblings)
     size = cores * nodes * threads
     caches = {n: _caches(cpu, frozenset(range(n // size * size, (n // size + 1) * size))) for n, cpu in cpus.items()}
-    if "l3_groups" in what:
+    if "l3_groups" in shape:
         caches = {n: _caches(cpu, frozenset(range(n // 8 * 8, n // 8 * 8 + 8))) for n, cpu in cpus.items()}
     cpus = {number: replace(cpu, caches=caches[number]) for number, cpu in cpus.items()}
-    everything = frozenset(cpus)
-    return Topology(cpus, _nodes(what, of_node), everything, frozenset(), cpuset.parse(what.get("isolated_cpus", "")))
+    isolated = cpuset.parse(shape.get("isolated_cpus", ""))
+    return Topology(cpus, _nodes(shape, node_cpus), frozenset(cpus), frozenset(), isolated)
 
 
 def _caches(cpu: Cpu, last: frozenset[int]) -> tuple[Cache, ...]:
-    own = [(1, "Data"), (1, "Instruction"), (2, "Unified")]
-    return (*(Cache(level, kind, cpu.threads, 0, cpu.core) for level, kind in own),
+    core_caches = [(1, "Data"), (1, "Instruction"), (2, "Unified")]
+    return (*(Cache(level, kind, cpu.threads, 0, cpu.core) for level, kind in core_caches),
             Cache(3, "Unified", last, 0, min(last) // len(last)))  # fmt: skip
 
 
-def _nodes(what: Mapping[str, Any], of_node: Mapping[int, set[int]]) -> dict[int, Node]:
-    listed = what.get("nodes") or [
-        {"id": number, "type": "DRAM", "mem_kib": what.get("mem_kib_per_node", 0)} for number in of_node
+def _nodes(shape: Mapping[str, Any], node_cpus: Mapping[int, set[int]]) -> dict[int, Node]:
+    nodes = shape.get("nodes") or [
+        {"id": number, "type": "DRAM", "mem_kib": shape.get("mem_kib_per_node", 0)} for number in node_cpus
     ]
-    count = len(listed)
-    distances = what.get("distances") or [
-        [_NEAR if one == other else _FAR for other in range(count)] for one in range(count)
+    count = len(nodes)
+    distances = shape.get("distances") or [
+        [_SELF_DISTANCE if one == other else _DISTANCE for other in range(count)] for one in range(count)
     ]
     return {
-        each["id"]: _node(each["id"], each["type"], each["mem_kib"], of_node, distances[each["id"]]) for each in listed
+        node["id"]: _node(node["id"], node["type"], node["mem_kib"], node_cpus, distances[node["id"]]) for node in nodes
     }
 
 
-def _node(number: int, kind: str, kib: int, of_node: Mapping[int, set[int]], distances: list[int]) -> Node:
-    word: MemoryKind = {"DRAM": "dram", "PMEM": "pmem", "HBM": "hbm"}[kind]  # type: ignore[assignment]
-    return Node(number, frozenset(of_node.get(number, ())), kib * _KIB, word, dict(enumerate(distances)))
+def _node(number: int, kind: str, kib: int, node_cpus: Mapping[int, set[int]], distances: list[int]) -> Node:
+    memory_kind: MemoryKind = {"DRAM": "dram", "PMEM": "pmem", "HBM": "hbm"}[kind]  # type: ignore[assignment]
+    return Node(number, frozenset(node_cpus.get(number, ())), kib * _KIB, memory_kind, dict(enumerate(distances)))
 
 
-def overridden(topology: Topology, overrides: Mapping[str, Any]) -> Topology:
-    """A machine with the kinds of cores, or the caches, that a case has instead."""
+def with_overrides(topology: Topology, overrides: Mapping[str, Any]) -> Topology:
+    """Replace the kinds of cores, or the caches, of a machine by those of a case."""
     cpus = dict(topology.cpus)
     kinds: dict[CpuKind, str] = {"performance": "performance_cores", "efficient": "efficient_cores"}
     for kind, key in kinds.items():
         if key in overrides:
             other: CpuKind = "efficient" if kind == "performance" else "performance"
-            named = cpuset.parse(overrides[key])
-            cpus = {n: replace(cpu, kind=kind if cpu.threads & named else other) for n, cpu in cpus.items()}
-    found: dict[int, list[Cache]] = {}
+            cpus_of_kind = cpuset.parse(overrides[key])
+            cpus = {n: replace(cpu, kind=kind if cpu.threads & cpus_of_kind else other) for n, cpu in cpus.items()}
+    caches_by_cpu: dict[int, list[Cache]] = {}
     numbers: dict[tuple[int, str], int] = {}
-    for each in overrides.get("cache_override", ()):
-        level, kind_of = each.get("level", 1), {"d": "Data", "i": "Instruction"}.get(each.get("kind", ""), "Unified")
-        for words in each["cpusets"]:
-            number = numbers[level, kind_of] = numbers.get((level, kind_of), -1) + 1
-            shared = cpuset.parse(words)
+    for override in overrides.get("cache_override", ()):
+        level = override.get("level", 1)
+        cache_kind = {"d": "Data", "i": "Instruction"}.get(override.get("kind", ""), "Unified")
+        for cpu_list in override["cpusets"]:
+            number = numbers[level, cache_kind] = numbers.get((level, cache_kind), -1) + 1
+            shared = cpuset.parse(cpu_list)
             for cpu_number in shared:
-                found.setdefault(cpu_number, []).append(Cache(level, kind_of, shared, 0, number))
-    for cpu_number, caches in found.items():
+                caches_by_cpu.setdefault(cpu_number, []).append(Cache(level, cache_kind, shared, 0, number))
+    for cpu_number, caches in caches_by_cpu.items():
         ordered = tuple(sorted(caches, key=lambda cache: (cache.level, cache.kind)))
         cpus[cpu_number] = replace(cpus[cpu_number], caches=ordered)
     return replace(topology, cpus=cpus)
 
 
 def make_policy(name: str, machine: Machine, spec: Mapping[str, Any], choices: Choices) -> Policy:
-    """A policy. Raises ValueError for a configuration that it refuses."""
+    """Make a policy. Raises ValueError for a configuration that it refuses."""
     row = POLICIES.get(name)
     if row is None:
-        raise ValueError(f"there is no policy {name!r}")
+        raise ValueError(f"unknown policy {name!r}")
     try:
         return policy_of(row, machine, Source("configuration", json.dumps(spec), "json"), choices)
     except ConfigError as error:

@@ -1,7 +1,4 @@
-"""Cases of the parts of placement: memory zones, the CPU allocator, pools, CPU trees, classification, hints.
-
-One job: a function for each group of the file, which yields what differs, a line each.
-"""
+"""Run cases of single components of placement: memory zones, CPU allocator, pools, CPU trees, classification, hints."""
 
 from __future__ import annotations
 
@@ -28,15 +25,14 @@ from nri.placement.topology_aware.scoring import Score, Scoring, affinity_score
 from nri.placement.zones import DRAM, PMEM, PRESERVED, PRIORITIES, MemoryZones, NoMemory, parse_kinds
 from nri.placement.zones import Request as MemoryRequest
 
-__all__ = ["PARTS", "Part"]
-
+#: A line for each difference.
 Differences = Iterator[str]
-Part = Callable[[Mapping[str, Any], Machines, Choices], Differences]
+Runner = Callable[[Mapping[str, Any], Machines, Choices], Differences]
 
 
-def _compare(what: str, expected: object, got: object) -> Differences:
+def _compare(subject: str, expected: object, got: object) -> Differences:
     if expected != got:
-        yield f"{what}: expected {expected}, got {got}"
+        yield f"{subject}: expected {expected}, got {got}"
 
 
 # -- memory zones -----------------------------------------------------------------------------------------------------
@@ -44,32 +40,32 @@ def _compare(what: str, expected: object, got: object) -> Differences:
 
 def _zones(case: Mapping[str, Any], _machines: Machines, choices: Choices) -> Differences:
     setup = case["setup"]
-    words = setup["node_types"]
+    node_types = setup["node_types"]
     kinds: dict[str, MemoryKind] = {"DRAM": "dram", "PMEM": "pmem", "HBM": "hbm"}
     nodes = {
         number: Node(
             number,
             frozenset({2 * number, 2 * number + 1}),
             setup.get("capacity_bytes_per_node", 4),
-            kinds[word],
+            kinds[node_type],
             dict(enumerate(setup["distances"][number])),
             number not in setup.get("movable_nodes", ()),
         )
-        for number, word in enumerate(words)
+        for number, node_type in enumerate(node_types)
     }
     zones = MemoryZones(nodes, choices.trials_leave_no_zone)
     for place, step in enumerate(case.get("sequence", ())):
         if "bytes" in step:
             yield from _allocate(zones, step, f"step {place}")
         if "realloc_nodes" in step or "realloc_types" in step:
-            wanted = masks.of(step.get("realloc_nodes", ()))
+            new_nodes = masks.of(step.get("realloc_nodes", ()))
             try:
-                got, _ = zones.widen(step["id"], wanted, parse_kinds(step.get("realloc_types", ())))
+                got, _ = zones.widen(step["id"], new_nodes, parse_kinds(step.get("realloc_types", ())))
             except NoMemory:
                 got = 0
             yield from _compare(f"step {place} again", step["expect_realloc_nodes"], list(masks.members(got)))
-        gone = step.get("then_release", list(zones.zones) if step.get("then") == "reset all" else ())
-        for user in gone:
+        users = step.get("then_release", list(zones.zones) if step.get("then") == "reset all" else ())
+        for user in users:
             zones.release(user)
     for expansion in case.get("expansions", ()):
         zone = masks.of(expansion["start"])
@@ -77,12 +73,12 @@ def _zones(case: Mapping[str, Any], _machines: Machines, choices: Choices) -> Di
             new = zones.expand(zone, parse_kinds(expansion["types"]))
             yield from _compare(f"expansion of {expansion['start']}", added, list(masks.members(new)))
             zone |= new
-    for look in case.get("lookups", ()):
-        near = [number for number, node in nodes.items() if node.cpus & set(look["cpus"])]
-        yield from _compare(f"nodes of CPUs {look['cpus']}", look["nodes"], near)
+    for lookup in case.get("lookups", ()):
+        local = [number for number, node in nodes.items() if node.cpus & set(lookup["cpus"])]
+        yield from _compare(f"nodes of CPUs {lookup['cpus']}", lookup["nodes"], local)
 
 
-def _allocate(zones: MemoryZones, step: Mapping[str, Any], what: str) -> Differences:
+def _allocate(zones: MemoryZones, step: Mapping[str, Any], subject: str) -> Differences:
     qos = step.get("qos", "burstable")
     priority = {name.lower(): value for name, value in PRIORITIES.items()}[qos]
     request = MemoryRequest(
@@ -96,11 +92,11 @@ def _allocate(zones: MemoryZones, step: Mapping[str, Any], what: str) -> Differe
     try:
         offer = zones.allocate(request)
     except NoMemory as error:
-        yield from _compare(what, step.get("expect", "nodes"), "error" if "expect" in step else str(error))
+        yield from _compare(subject, step.get("expect", "nodes"), "error" if "expect" in step else str(error))
         return
-    yield from _compare(what, step.get("expect_nodes"), list(masks.members(offer.zone)))
+    yield from _compare(subject, step.get("expect_nodes"), list(masks.members(offer.zone)))
     moved = {user: list(masks.members(zone)) for user, zone in offer.moved.items()}
-    yield from _compare(f"{what} moved", step.get("expect_moved", {}), moved)
+    yield from _compare(f"{subject} moved", step.get("expect_moved", {}), moved)
 
 
 # -- the CPU allocator ------------------------------------------------------------------------------------------------
@@ -109,17 +105,17 @@ def _allocate(zones: MemoryZones, step: Mapping[str, Any], what: str) -> Differe
 def _allocator(case: Mapping[str, Any], machines: Machines, choices: Choices) -> Differences:
     machine = Machine.of(machines.get(case["topology"]))
     machine = replace(machine, efficient=0, performance=machine.online, clusters=(), cache_groups=())
-    given = case.get("priorities", {})
-    found = {word: masks.parse(cpus) for word, cpus in given.items() if cpus[:1].isdigit()}
-    rest = machine.packages[0] & ~sum(found.values())
-    by_word = {word: found.get(word, rest if word in given else 0) for word in ("high", "normal", "low")}
-    if given:
-        machine = replace(machine, priorities=(by_word["high"], by_word["normal"], by_word["low"]))
+    priorities = case.get("priorities", {})
+    listed = {name: masks.parse(cpus) for name, cpus in priorities.items() if cpus[:1].isdigit()}
+    remaining = machine.packages[0] & ~sum(listed.values())
+    high, normal, low = (listed.get(name, remaining if name in priorities else 0) for name in ("high", "normal", "low"))
+    if priorities:
+        machine = replace(machine, priorities=(high, normal, low))
     for place, request in enumerate(case["requests"]):
         clusters = case["cluster_sets"][request["clusters"]] if "clusters" in request else case.get("clusters")
-        here = _with_clusters(machine, clusters) if clusters else machine
+        clustered = _with_clusters(machine, clusters) if clusters else machine
         try:
-            got = CpuAllocator(here, choices.caches_beside_idle_ones).allocate(
+            got = CpuAllocator(clustered, choices.caches_beside_idle_ones).allocate(
                 masks.parse(request["from"]),
                 request["count"],
                 Priority.named(request.get("prefer", case.get("prefer"))),
@@ -131,12 +127,12 @@ def _allocator(case: Mapping[str, Any], machines: Machines, choices: Choices) ->
 
 def _with_clusters(machine: Machine, clusters: Mapping[str, list[str]]) -> Machine:
     groups = [
-        Group(int(package[3:]), 0, number, masks.parse(words.split("(")[0]), words.endswith("(E)"))
-        for package, listed in clusters.items()
-        for number, words in enumerate(listed)
+        Group(int(package[3:]), 0, number, masks.parse(cluster.split("(")[0]), cluster.endswith("(E)"))
+        for package, package_clusters in clusters.items()
+        for number, cluster in enumerate(package_clusters)
     ]
     efficient = sum(group.cpus for group in groups if group.efficient)
-    if not efficient:  # the allocator takes clusters only where cores differ: beside these, none is
+    if not efficient:  # the allocator uses clusters only if cores differ
         return replace(machine, cache_groups=tuple(sorted(groups)))
     performance = machine.online & ~efficient
     return replace(
@@ -162,9 +158,9 @@ def _pools(case: Mapping[str, Any], machines: Machines, choices: Choices) -> Dif
             got = (len(pools.by_id), leaf.cpus.bit_count(), pools.root.cpus.bit_count())
             yield from _compare(f"check {place}", (check["pools"], check["leaf_cpus"], check["root_cpus"]), got)
             continue
-        wanted = {**case.get("request", {}), **check}
-        request = Request(_container(wanted), wanted["exclusive_cpus"], 0, memory_kinds=DRAM)
-        if wanted.get("reserved_request"):
+        values = {**case.get("request", {}), **check}
+        request = Request(_container(values), values["exclusive_cpus"], 0, memory_kinds=DRAM)
+        if values.get("reserved_request"):
             request.kind = CpuKind.RESERVED
         best = _best(policy, request, check.get("affinity", {}))
         if "best" in check:
@@ -173,9 +169,9 @@ def _pools(case: Mapping[str, Any], machines: Machines, choices: Choices) -> Dif
             yield from _compare(f"check {place}", check["best_pool_is_leaf"], not best.children)
 
 
-def _container(wanted: Mapping[str, Any]) -> Container:
-    memory = wanted.get("mem", wanted.get("mem_request", 0))
-    requests = Requests(1000 * wanted["exclusive_cpus"], 0, memory, wanted.get("mem_limit", memory))
+def _container(request: Mapping[str, Any]) -> Container:
+    memory = request.get("mem", request.get("mem_request", 0))
+    requests = Requests(1000 * request["exclusive_cpus"], 0, memory, request.get("mem_limit", memory))
     return Container("one", "one", Pod("pod", "pod", qos="Guaranteed"), requests)
 
 
@@ -192,37 +188,37 @@ def _best(policy: TopologyAware, request: Request, affinity: Mapping[str, int]) 
 
 
 def _hint_scores(case: Mapping[str, Any], _machines: Machines, _choices: Choices) -> Differences:
-    for place, each in enumerate(case["cases"]):
-        level = {"cpu-hint": "numa", "numa-hint": "numa", "socket-hint": "package"}.get(each["fn"], "numa")
-        node, package = each.get("pool_node"), each.get("pool_socket")
-        cpus = masks.parse(each.get("pool_cpus", ""))
+    for place, row in enumerate(case["cases"]):
+        level = {"cpu-hint": "numa", "numa-hint": "numa", "socket-hint": "package"}.get(row["fn"], "numa")
+        node, package = row.get("pool_node"), row.get("pool_socket")
+        cpus = masks.parse(row.get("pool_cpus", ""))
         pool = Pool("pool", level, None, cpus, -1 if package is None else package, [] if node is None else [node])
-        words = each.get("hint", "")
-        hint = Hint(each.get("hint_cpus", words), each.get("hint_numas", words), each.get("hint_sockets", words))
-        yield from _compare(f"hint {place}", each["score"], pool.hint_score(hint))
+        default = row.get("hint", "")
+        hint = Hint(row.get("hint_cpus", default), row.get("hint_numas", default), row.get("hint_sockets", default))
+        yield from _compare(f"hint {place}", row["score"], pool.hint_score(hint))
 
 
 def _preferences(case: Mapping[str, Any], _machines: Machines, choices: Choices) -> Differences:
-    for place, each in enumerate(case["cases"]):
-        millicpu = int(parse(each["cpu_request"] or 0) * 1000)
+    for place, row in enumerate(case["cases"]):
+        millicpu = int(parse(row["cpu_request"] or 0) * 1000)
         pod = Pod(
             "pod",
             "pod",
-            each.get("namespace", "default"),
-            qos=each["qos"] or "BestEffort",
-            annotations=each.get("annotations", {}),
+            row.get("namespace", "default"),
+            qos=row["qos"] or "BestEffort",
+            annotations=row.get("annotations", {}),
         )
         container = Container("c", "testcontainer", pod, Requests(millicpu, 0, 0, 0))
-        options = Options(**{"reservedResources": None, **each["config"]})
-        options = replace(options, reservedPoolNamespaces=each.get("reservedPoolNamespaces", []))
+        options = Options(**{"reservedResources": None, **row["config"]})
+        options = replace(options, reservedPoolNamespaces=row.get("reservedPoolNamespaces", []))
         got = request_of(container, options, choices, MemoryZones({}))
-        mine = {
+        outcome = {
             "exclusive_cpus": got.exclusive,
             "shared_milli_cpu": got.shared_m,
             "isolated": got.isolated,
             "cpu_type": got.kind.value,
         }
-        yield from _compare(f"row {place}", each["expect"], mine)
+        yield from _compare(f"row {place}", row["expect"], outcome)
 
 
 # -- CPU trees --------------------------------------------------------------------------------------------------------
@@ -255,8 +251,8 @@ def _inflate(case: Mapping[str, Any], root: TreeNode) -> Differences:
     ):
         add, _ = allocator.resize(have, free, delta)
         yield from _compare(f"candidates for {delta} more", size, add.bit_count())
-        taken = masks.of(list(masks.members(add))[:delta])
-        have, free = have | taken, free & ~taken
+        added = masks.of(list(masks.members(add))[:delta])
+        have, free = have | added, free & ~added
         yield from _compare(f"{have.bit_count()} CPUs within one {level}", True, _within(root, have, level))
 
 
@@ -269,34 +265,34 @@ def _deflate(case: Mapping[str, Any], root: TreeNode) -> Differences:
     free = root.cpus & ~have
     allocator = TreeAllocator(root, Preferences())
     levels = case.get("release_one_at_a_time_left_within", ["(any)", "package", "die", "numa"])
-    words = {"(any)": "system", "package": "package", "die": "die", "numa": "numa", "core": "core"}
+    level_names = {"(any)": "system", "package": "package", "die": "die", "numa": "numa", "core": "core"}
     for place, delta in enumerate(case.get("deltas", [-1] * (len(case["start"]) - 1))):
         _, remove = allocator.resize(have, free, delta)
         remove = masks.of(list(masks.members(remove))[:-delta])
         have, free = have & ~remove, free | remove
         if "deltas" not in case or place == 3:
-            level = words[levels[place].split(" ")[0]]
+            level = level_names[levels[place].split(" ")[0]]
             yield from _compare(f"after release {place} within one {level}", True, _within(root, have, level))
 
 
 def _separate(case: Mapping[str, Any], root: TreeNode) -> Differences:
-    spread = "spread" in case["id"]
+    balancing = "spread" in case["id"]
     free, sets = root.cpus, []
     for _ in range(8):
-        add, _ = TreeAllocator(root, Preferences(balancing=spread)).resize(0, free, 1)
+        add, _ = TreeAllocator(root, Preferences(balancing=balancing)).resize(0, free, 1)
         sets.append(1 << masks.first(add))
         free &= ~sets[-1]
-    limits = [(2, "package"), (4, "die"), (8, "numa")] if spread else [(2, "core"), (4, "numa")]
+    limits = [(2, "package"), (4, "die"), (8, "numa")] if balancing else [(2, "core"), (4, "numa")]
     for count, level in limits:
         places = [next(n.name for n in root.walk() if n.level == level and n.cpus & cpus) for cpus in sets[:count]]
-        wanted = count if spread else 1
-        yield from _compare(f"places of level {level} of the first {count} sets", wanted, len(set(places)))
+        expected = count if balancing else 1
+        yield from _compare(f"places of level {level} of the first {count} sets", expected, len(set(places)))
 
 
 def _near_devices(case: Mapping[str, Any], root: TreeNode) -> Differences:
-    close, far = ([f"{kind}{n}" for n in range(len(case[key]))] for kind, key in _DEVICES)
+    close_devices, far_devices = ([f"{kind}{n}" for n in range(len(case[key]))] for kind, key in _DEVICES)
     devices = {f"{kind}{n}": [masks.parse(cpus)] for kind, key in _DEVICES for n, cpus in enumerate(case[key])}
-    preferences = Preferences(case["balancing"], case["spread_cores"], close, far, devices)
+    preferences = Preferences(case["balancing"], case["spread_cores"], close_devices, far_devices, devices)
     allocator = TreeAllocator(root, preferences)
     sets, free = {1: 0, 2: 0}, root.cpus
     for place, step in enumerate(case["sequence"]):
@@ -316,8 +312,8 @@ def _near_devices(case: Mapping[str, Any], root: TreeNode) -> Differences:
 
 _DEVICES = (("near", "prefer_close"), ("off", "prefer_far"))
 
-#: Each group of the file, and what runs a case of it.
-PARTS: dict[str, Part] = {
+#: The function that runs a case, by group of the file.
+RUNNERS: dict[str, Runner] = {
     "memory_zone_cases": _zones,
     "cpu_allocator_cases": _allocator,
     "pool_cases": _pools,

@@ -1,8 +1,4 @@
-"""One sequence of pods through a policy: created, resized and deleted as a kubelet does, and compared step by step.
-
-One job: :func:`play`. A container is given to the policy by the values that a kubelet gives to the runtime; its CPUs,
-memory nodes and shares are those of its own adjustment with all updates since. Next: `nri.placement.recorded.cases`.
-"""
+"""Replay a sequence of pods with a policy: create, resize and delete them as a kubelet does, and compare each step."""
 
 from __future__ import annotations
 
@@ -21,19 +17,18 @@ from nri.placement.containers import Container, Hint, NoPlace, Pins, Pod
 from nri.placement.hints import sources_of
 from nri.placement.machine import Machine
 from nri.placement.policy import Policy
-from nri.placement.recorded.machines import make_policy, overridden
+from nri.placement.recorded.machines import make_policy, with_overrides
 
-#: How a line begins that says which assertion does not hold.
+#: The beginning of a line about a failed assertion.
 UNMET = "assertion not met"
 
-__all__ = ["ASSERTIONS", "UNMET", "SequenceRun", "differences", "play"]
-
+#: OOM scores by QoS class.
 _SCORES = {"Guaranteed": -997, "BestEffort": 1000}
 
 
 @dataclass(slots=True)
-class _KnownContainer:
-    """A container as the kubelet made it."""
+class _PlayedContainer:
+    """A container with the values that a kubelet gives to the runtime."""
 
     pod: str
     qos: str
@@ -45,17 +40,22 @@ class _KnownContainer:
 
 @dataclass(slots=True)
 class SequenceRun:
-    """A sequence on its way: the runtime's view of each container, and what each step did."""
+    """A sequence in progress.
+
+    Attributes:
+        runtime: each container's pins in the runtime: its adjustment with all later updates.
+        history: these pins and the refused containers after each step.
+    """
 
     case: Mapping[str, Any]
     policy: Policy
     topology: Topology
     runtime: dict[str, Pins] = field(default_factory=dict)
-    known: dict[str, _KnownContainer] = field(default_factory=dict)
+    containers: dict[str, _PlayedContainer] = field(default_factory=dict)
     history: list[tuple[dict[str, Pins], list[str]]] = field(default_factory=list)
 
     def run(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Each step's number with its outcome, in the words of the file."""
+        """Play all steps. Yields each step's number and its outcome in the format of the file."""
         for number, step in enumerate(self.case.get("steps", ())):
             before = dict(self.runtime)
             outcome: dict[str, Any] = {}
@@ -73,7 +73,7 @@ class SequenceRun:
 
     def _apply(self, changes: Mapping[str, Pins]) -> None:
         for name, pins in changes.items():
-            if name in self.runtime:  # an empty list cannot be said in NRI, and leaves what was there
+            if name in self.runtime:  # NRI cannot express an empty list; it leaves the previous value
                 self.runtime[name] |= Pins(pins.cpus or None, pins.mems or None, pins.shares)
 
     def _create(self, step: Mapping[str, Any]) -> list[str]:
@@ -86,64 +86,64 @@ class SequenceRun:
             annotations=step.get("annotations", {}),
         )
         refused = []
-        for each in step["containers"]:
-            name, capacity = each["name"], self.case["node_memory_capacity_bytes"]
-            shares = cpu_shares(Fraction(each.get("cpu_request_m", 0), 1000))
-            limit = each.get("cpu_limit_m", 0)
+        for values in step["containers"]:
+            name, capacity = values["name"], self.case["node_memory_capacity_bytes"]
+            shares = cpu_shares(Fraction(values.get("cpu_request_m", 0), 1000))
+            limit = values.get("cpu_limit_m", 0)
             quota = cpu_quota_us(Fraction(limit, 1000)) if limit else 0
-            score = 1000 - 1000 * each.get("mem_request", 0) // capacity
+            score = 1000 - 1000 * values.get("mem_request", 0) // capacity
             score = _SCORES.get(pod.qos, max(2, min(score, 999)))
-            memory = each.get("mem_limit", 0)
+            memory = values.get("mem_limit", 0)
             requests = estimated(pod.qos, shares, quota, CPU_PERIOD_US, memory, score, capacity)
             container = Container(name, name, pod, requests, shares=shares)
             container.hints = self._hints(container)
             self.runtime[name] = Pins("", "", shares)
-            self.known[name] = _KnownContainer(pod.name, pod.qos, quota, memory, score, container)
+            self.containers[name] = _PlayedContainer(pod.name, pod.qos, quota, memory, score, container)
             try:
                 self._apply(self.policy.create(container))
             except NoPlace:
                 refused.append(name)
-                del self.runtime[name], self.known[name]
+                del self.runtime[name], self.containers[name]
         return refused
 
     def _hints(self, container: Container) -> Mapping[str, Hint]:
-        found = container.asks("test.topologyhints")
-        if found is None or not self.case.get("topology_overrides", {}).get("test_topology_hint_annotation"):
+        annotation = container.asks("test.topologyhints")
+        if annotation is None or not self.case.get("topology_overrides", {}).get("test_topology_hint_annotation"):
             return {}
         hints, counts = {}, sources_of(container).counts
-        for name, each in parse_text(Source("hints", found[1], "yaml")).items():
-            cpus, nodes = each.get("CPUs", ""), each.get("NUMAs", "")
+        for name, values in parse_text(Source("hints", annotation[1], "yaml")).items():
+            cpus, nodes = values.get("CPUs", ""), values.get("NUMAs", "")
             if nodes and not cpus:
                 present = (number for number in cpuset.parse(nodes) if number in self.topology.nodes)
                 local = (self.topology.nodes[number].cpus for number in present)
                 cpus = cpuset.to_text(number for numbers in local for number in numbers)
-            if counts(each.get("Provider", "")):
-                hints[name] = Hint(cpus, nodes, each.get("Sockets", ""))
+            if counts(values.get("Provider", "")):
+                hints[name] = Hint(cpus, nodes, values.get("Sockets", ""))
         return hints
 
     def _delete(self, step: Mapping[str, Any]) -> list[str]:
         for pod in step["pods"]:
-            names = [name for name, known in self.known.items() if known.pod == pod]
+            names = [name for name, container in self.containers.items() if container.pod == pod]
             for name in names:
                 self._apply(self.policy.release(name))
             for name in names:
-                del self.known[name], self.runtime[name]
+                del self.containers[name], self.runtime[name]
         return []
 
     def _resize(self, step: Mapping[str, Any]) -> list[str]:
         name = step["container"]
-        known = self.known.get(name)
-        if known is None:
+        played = self.containers.get(name)
+        if played is None:
             return [name]
         shares = cpu_shares(Fraction(step["cpu_request_m"], 1000))
         limit = step.get("cpu_limit_m", 0)
         requests = estimated(
-            known.qos,
+            played.qos,
             shares,
-            cpu_quota_us(Fraction(limit, 1000)) if limit else known.quota_us,
+            cpu_quota_us(Fraction(limit, 1000)) if limit else played.quota_us,
             CPU_PERIOD_US,
-            step.get("mem_limit", 0) or known.memory_limit,
-            known.score,
+            step.get("mem_limit", 0) or played.memory_limit,
+            played.score,
             self.case["node_memory_capacity_bytes"],
         )
         try:
@@ -157,43 +157,43 @@ class SequenceRun:
 
 def play(case: Mapping[str, Any], topology: Topology, choices: Choices) -> SequenceRun:
     """Start a sequence. Raises ValueError or ConfigError if the policy refuses its configuration."""
-    topology = overridden(topology, case.get("topology_overrides", {}))
+    topology = with_overrides(topology, case.get("topology_overrides", {}))
     policy = make_policy(case["policy"], Machine.of(topology), case["config"], choices)
     return SequenceRun(case, policy, topology)
 
 
 def differences(case: Mapping[str, Any], topology: Topology, choices: Choices) -> list[str]:
-    """The differences, a line each; none if all is as recorded."""
-    wanted = case.get("expected", {}).get("setup")
+    """The differences from the recording, a line each."""
+    expected_setup = case.get("expected", {}).get("setup")
     try:
         run = play(case, topology, choices)
     except ValueError as error:
-        return [] if wanted == "error" else [f"the configuration is refused: {error}"]
-    if wanted == "error":
-        return ["the configuration is taken, and should be refused"]
-    found = [
-        f"{UNMET}: {each}"
-        for each in case.get("repo_assertions", ())
-        if "after_step" not in each and not _has_zones(each.get("zone_attributes", {}), run.policy)
+        return [] if expected_setup == "error" else [f"the configuration is refused: {error}"]
+    if expected_setup == "error":
+        return ["the configuration is accepted, but should be refused"]
+    lines = [
+        f"{UNMET}: {assertion}"
+        for assertion in case.get("repo_assertions", ())
+        if "after_step" not in assertion and not _has_zones(assertion.get("zone_attributes", {}), run.policy)
     ]
     for number, outcome in run.run():
         expect = case["steps"][number]["expect"]
         for key, nothing in (("changed", {}), ("errors_for", [])):
-            mine, theirs = outcome.get(key, nothing), expect.get(key, nothing)
-            if mine != theirs:
-                found.append(f"step {number} ({case['steps'][number]['op']}) {key}: expected {theirs}, got {mine}")
+            got, expected = outcome.get(key, nothing), expect.get(key, nothing)
+            if got != expected:
+                lines.append(f"step {number} ({case['steps'][number]['op']}) {key}: expected {expected}, got {got}")
     later = [assertion for assertion in case.get("repo_assertions", ()) if "after_step" in assertion]
-    return found + [f"{UNMET}: {assertion}" for assertion in later if not _is_met(assertion, run)]
+    return lines + [f"{UNMET}: {assertion}" for assertion in later if not _is_met(assertion, run)]
 
 
-def _has_zones(wanted: Mapping[str, Mapping[str, str]], policy: Policy) -> bool:
+def _has_zones(expected: Mapping[str, Mapping[str, str]], policy: Policy) -> bool:
     """Whether the zones of the node's NodeResourceTopology have these attributes."""
-    zones = {zone["name"]: {each["name"]: each["value"] for each in zone["attributes"]} for zone in policy.node_zones()}
-    return all(zones.get(name, {}).items() >= attributes.items() for name, attributes in wanted.items())
+    zones = {zone["name"]: {a["name"]: a["value"] for a in zone["attributes"]} for zone in policy.node_zones()}
+    return all(zones.get(name, {}).items() >= attributes.items() for name, attributes in expected.items())
 
 
 class _State(NamedTuple):
-    """The state after a step: of each container its pins, CPUs and their nodes; which containers were refused."""
+    """The state after a step: the pins, CPUs and nodes of each container, and the refused containers."""
 
     pins: Mapping[str, Pins]
     cpus: Mapping[str, frozenset[int]]
@@ -202,22 +202,22 @@ class _State(NamedTuple):
 
 
 def _is_met(assertion: Mapping[str, Any], run: SequenceRun) -> bool:
-    """Whether an assertion holds after its step; not where one of its containers is not there."""
+    """Whether an assertion holds after its step; false if one of its containers does not exist then."""
     pins, refused = run.history[assertion["after_step"]]
-    cpus = {name: cpuset.parse(each.cpus or "") for name, each in pins.items()}
+    cpus = {name: cpuset.parse(container_pins.cpus or "") for name, container_pins in pins.items()}
     nodes = {name: frozenset(run.topology.cpus[n].node for n in numbers) for name, numbers in cpus.items()}
     state = _State(pins, cpus, nodes, frozenset(refused))
-    words = [(word, wanted) for word, wanted in assertion.items() if word != "after_step"]
-    if any(name not in pins for word, wanted in words if word != "create_fails" for name in wanted):
+    checks = [(kind, expected) for kind, expected in assertion.items() if kind != "after_step"]
+    if any(name not in pins for kind, expected in checks if kind != "create_fails" for name in expected):
         return False
-    return all(ASSERTIONS[word](state, wanted) for word, wanted in words)
+    return all(ASSERTIONS[kind](state, expected) for kind, expected in checks)
 
 
 def _disjoint(sets: list[frozenset[int]]) -> bool:
     return sum(map(len, sets)) == len(frozenset().union(*sets))
 
 
-#: What an assertion may say after a step, and whether it is so.
+#: The checks of an assertion by kind; each returns whether it holds.
 ASSERTIONS: Mapping[str, Callable[[_State, Any], bool]] = {
     "cpu_count": lambda state, want: all(len(state.cpus[name]) == count for name, count in want.items()),
     "cpu_count_at_least": lambda state, want: all(len(state.cpus[name]) >= count for name, count in want.items()),

@@ -1,4 +1,4 @@
-"""The options of topology-aware, by the keys of its custom resource. Pure. Next: `requests`."""
+"""The options of topology-aware, with the keys of its custom resource."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from nri.placement.unread import without_effect
 ANNOTATIONS: Final[Mapping[str, str]] = {
     f"{key}{SUFFIX}": meaning
     for key, meaning in {
-        "prefer-shared-cpus": "true: no exclusive CPUs; false: also beside a part of a CPU",
-        "prefer-isolated-cpus": "whether exclusive CPUs are best ones that the kernel isolates",
-        "require-isolated-cpus": "true: the container is refused if there are none",
+        "prefer-shared-cpus": "true: no exclusive CPUs; false: exclusive CPUs even if the request has a fraction",
+        "prefer-isolated-cpus": "whether exclusive CPUs should be CPUs that the kernel isolates",
+        "require-isolated-cpus": "true: the container is refused if there are no isolated CPUs",
         "prefer-reserved-cpus": "true: the CPUs of the system",
         "prefer-cpu-priority": "high, normal, low or none",
         "memory-type": "dram, pmem, hbm or mixed; several with commas",
-        "cold-start": "{duration: 60s}: without DRAM for so long, on machines with PMEM or CXL memory",
+        "cold-start": "{duration: 60s}: without DRAM for this time, on machines with PMEM or CXL memory",
         "hide-hyperthreads": "true: one thread of each core",
         "unlimited-burstable": "system, package, die, numa or l3cache: where containers without a limit are",
-        "topologyhints": "mounts, devices, all or none: what of it is a hint for its place",
+        "topologyhints": "mounts, devices, all or none: what is a hint for its place",
         "allow.topologyhints": "{type: prefix or glob, paths}: paths that are hints although they are denied",
-        "deny.topologyhints": "{type: prefix or glob, paths}: paths that are no hints",
+        "deny.topologyhints": "{type: prefix or glob, paths}: paths that are not hints",
         "strict.topologyhints": "true: the container is refused if its place does not meet its hints",
         "scheduling-class": "one of schedulingClasses: how its processes are scheduled",
-        "cpu-class": "one of cpuClasses: how its own CPUs are set",
-        "irq-affinity": "{claim, mask, mode}: interrupts that its own CPUs take, or are spared",
-        "cpu.preserve": "true: its CPUs are left alone",
-        "memory.preserve": "true: its memory nodes are left alone",
+        "cpu-class": "one of cpuClasses: the class of its exclusive CPUs",
+        "irq-affinity": "{claim, mask, mode}: interrupts that its exclusive CPUs handle, or avoid",
+        "cpu.preserve": "true: its CPUs are not changed",
+        "memory.preserve": "true: its memory nodes are not changed",
     }.items()
 } | {
-    "resource-policy.nri.io/affinity": "containers that it is best near to",
-    "resource-policy.nri.io/anti-affinity": "containers that it is best far from",
+    "resource-policy.nri.io/affinity": "containers that it should be near to",
+    "resource-policy.nri.io/anti-affinity": "containers that it should be far from",
 }
 UNREAD_ANNOTATIONS: Final[Mapping[str, str]] = {}
-"""Annotations of other policies that have no effect on topology-aware: there are none."""
+"""Annotations of other policies that have no effect on topology-aware."""
 _CLASSES = ("guaranteed", "burstable", "besteffort")
 _CLASS_KEYS = ("sharedPoolCPUClass", "reservedPoolCPUClass", "defaultExclusiveCPUClass")
 
@@ -53,24 +53,24 @@ class Options:
     """The `spec` of a TopologyAwarePolicy.
 
     Attributes:
-        reservedResources: what the system has, needed.
-        availableResources: what containers may have; a list, and all without one.
-        pinCPU: whether the CPUs of containers are set at all.
-        pinMemory: whether the memory nodes of containers are set at all.
-        preferIsolatedCPUs: whether single exclusive CPUs are ones that the kernel isolates.
-        preferSharedCPUs: whether only containers that ask for them get CPUs of their own.
-        colocatePods: whether containers of a pod are near to each other.
-        colocateNamespaces: whether containers of a namespace are near to each other.
+        reservedResources: CPUs of the system; required.
+        availableResources: CPUs for containers, as a list; default: all.
+        pinCPU: whether to set the CPUs of containers.
+        pinMemory: whether to set the memory nodes of containers.
+        preferIsolatedCPUs: whether single exclusive CPUs should be CPUs that the kernel isolates.
+        preferSharedCPUs: whether containers get exclusive CPUs only if their annotation requests them.
+        colocatePods: whether containers of a pod should be near to each other.
+        colocateNamespaces: whether containers of a namespace should be near to each other.
         reservedPoolNamespaces: namespaces on the system's CPUs besides kube-system, with patterns.
-        defaultCPUPriority: which CPUs containers prefer that do not say.
+        defaultCPUPriority: the CPU priority of containers without an annotation.
         unlimitedBurstable: the level that Burstable containers without a limit prefer.
-        namespaceSchedulingClasses: the scheduling class of containers of a namespace that ask for none.
-        podQoSSchedulingClasses: the same for guaranteed, burstable and besteffort pods, where the namespace has none.
-        sharedPoolCPUClass: the class of shared CPUs, needed if there are cpuClasses.
-        reservedPoolCPUClass: the class of the system's CPUs, else the one of shared CPUs.
-        defaultExclusiveCPUClass: the class of a container's own CPUs, else the one of shared CPUs.
+        namespaceSchedulingClasses: the default scheduling class of containers by namespace.
+        podQoSSchedulingClasses: the default scheduling class by QoS class, for other namespaces.
+        sharedPoolCPUClass: the class of shared CPUs; required with cpuClasses.
+        reservedPoolCPUClass: the class of the system's CPUs; default: sharedPoolCPUClass.
+        defaultExclusiveCPUClass: the class of exclusive CPUs; default: sharedPoolCPUClass.
         controllableInterrupts: patterns of the interrupts that may be moved.
-        agent, control, instrumentation, log: read, and without effect.
+        agent, control, instrumentation, log: accepted, but without effect.
     """
 
     resource_kind: ClassVar[str] = "TopologyAwarePolicy"
@@ -100,41 +100,40 @@ class Options:
     log: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        asked: dict[Path, str] = {}
+        references: dict[Path, str] = {}
         for key in ("namespaceSchedulingClasses", "podQoSSchedulingClasses"):
-            asked |= {(key, name): each for name, each in getattr(self, key).items()}
+            references |= {(key, name): class_name for name, class_name in getattr(self, key).items()}
         for qos in self.podQoSSchedulingClasses:
             if qos.lower() not in _CLASSES:
-                raise WrongValue(
-                    ("podQoSSchedulingClasses", qos), "is no class of pods", f"write {', '.join(_CLASSES)}"
-                )
-        check_names("schedulingClasses", [each.name for each in self.schedulingClasses], asked)
+                reason = "is not a QoS class"
+                raise WrongValue(("podQoSSchedulingClasses", qos), reason, f"write {', '.join(_CLASSES)}")
+        check_names("schedulingClasses", [definition.name for definition in self.schedulingClasses], references)
         names: dict[Path, str] = {(key,): getattr(self, key) for key in _CLASS_KEYS if self.cpuClasses}
-        check_names("cpuClasses", [each.name for each in self.cpuClasses], names)
+        check_names("cpuClasses", [definition.name for definition in self.cpuClasses], names)
         if self.cpuClasses and not self.sharedPoolCPUClass:
-            reason = "missing: it says how CPUs are set that come back from a container"
+            reason = "required with cpuClasses, as the class of CPUs that containers release"
             raise WrongValue("sharedPoolCPUClass", reason, "name one of cpuClasses")
 
     def unread_keys(self, _cpus: int) -> Iterator[WrongValue]:
-        """Keys of topology-aware alone that have no effect, with the reason."""
+        """Keys specific to topology-aware that have no effect, with the reason."""
         if self.control.cpu.classes:
             yield without_effect("classes of CPUs are read from cpuClasses", "control", "cpu")
 
     def undefined_cpu_classes(self) -> Iterator[tuple[Path, str]]:
-        """The keys that name a class of CPUs although none is defined, with its name."""
+        """The paths of keys that name an undefined class of CPUs, with the name."""
         for key in _CLASS_KEYS if not self.cpuClasses else ():
             if name := getattr(self, key):
                 yield (key,), name
 
     def scheduling_class(self, namespace: str, qos: str) -> str:
-        """The name of the scheduling class of containers that ask for none; "" for none."""
-        by_qos = {name.lower(): each for name, each in self.podQoSSchedulingClasses.items()}
+        """The name of the default scheduling class of a container, or ""."""
+        by_qos = {name.lower(): class_name for name, class_name in self.podQoSSchedulingClasses.items()}
         return self.namespaceSchedulingClasses.get(namespace) or by_qos.get(qos.lower(), "")
 
 
 @dataclass(frozen=True)
 class PluginOptions(Options):
-    """Keys of the configuration, or of the `spec` of a TopologyAwarePolicy: see the plugin's page."""
+    """The plugin's configuration: the `spec` of a TopologyAwarePolicy, and keys of the plugin."""
 
     stateDir: str = "/var/lib/nri/placement"
     hostRoot: str = "/"

@@ -1,9 +1,4 @@
-"""topology-aware's decisions: a grant for each container, and the pins of all that share with it.
-
-One job: :class:`TopologyAware`. Containers come one after the other; what changes is given out as pins, of the
-container itself and of others. Rules: pure; refused is :class:`~nri.placement.containers.NoPlace`, which says
-which pools were looked at and what each lacked. Next: the plugin.
-"""
+"""The policy topology-aware: choose a grant for each container, and the pins of all containers that share with it."""
 
 from __future__ import annotations
 
@@ -20,23 +15,21 @@ from nri.placement import masks
 from nri.placement.affinity import Affinity, affinities
 from nri.placement.allocator import CpuAllocator
 from nri.placement.choices import Choices
-from nri.placement.containers import Changes, Container, Hint, NoPlace, Pins, always, shown
+from nri.placement.containers import Changes, Container, Hint, NoPlace, Pins, always, quoted
 from nri.placement.machine import Machine, Priority
-from nri.placement.policy import MOST_CANDIDATES, NO_DEVICES, Devices, Explanation, Gauge, Place
-from nri.placement.scheduling import SchedulingClass, named
-from nri.placement.state import ContainerState, Entries, GrantState, Kept, PlacementState
+from nri.placement.policy import MAX_CANDIDATES, NO_DEVICES, Devices, Explanation, Gauge, Place
+from nri.placement.scheduling import SchedulingClass, scheduling_class_of
+from nri.placement.state import ContainerState, Entries, GrantState, PersistentPolicy, PlacementState
 from nri.placement.topology_aware import view
 from nri.placement.topology_aware.options import ANNOTATIONS, UNREAD_ANNOTATIONS, Options, PluginOptions
 from nri.placement.topology_aware.pools import Pool, Pools
 from nri.placement.topology_aware.requests import CpuKind, Request, cold_start_s, request_of
 from nri.placement.topology_aware.scoring import Score, Scoring, affinity_score
-from nri.placement.tuning import Tuning, check_asked, class_of, irq_affinity_of, unmovable
+from nri.placement.tuning import Tuning, check_annotations, class_of, irq_affinity_of, unmovable
 from nri.placement.zones import ALL_KINDS, DRAM, PRIORITIES, MemoryZones, NoMemory, Offer
 from nri.placement.zones import Request as MemoryRequest
 
-__all__ = ["Grant", "TopologyAware"]
-
-_NONE: Mapping[str, Container] = MappingProxyType({})
+_NO_CONTAINERS: Mapping[str, Container] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -44,10 +37,12 @@ class Grant:
     """The placement of a container.
 
     Attributes:
-        exclusive: its own CPUs; `portion_m` thousandths of those of its kind that it shares.
-        zone: its memory nodes.
+        exclusive: the mask of its exclusive CPUs.
+        portion_m: its share of the pool's CPUs, in thousandths of CPUs.
+        zone: the mask of its memory nodes.
         idle: whether it was promised no CPU.
-        preserved: whether its memory is left alone; `cold` whether DRAM is still to come.
+        preserved: whether its memory nodes are not changed.
+        cold: whether it gets DRAM later, at the end of its cold start.
     """
 
     container: Container
@@ -66,19 +61,19 @@ class Grant:
         return self.kind is CpuKind.NORMAL and (self.portion_m > 0 or not self.exclusive)
 
     def written(self) -> GrantState:
-        """It as plain values."""
+        """The grant for the state file."""
         cpus, zone = masks.text(self.exclusive), masks.text(self.zone)
         return GrantState(self.pool.name, self.kind.value, cpus, self.portion_m, zone, self.cold)
 
 
-class TopologyAware(Kept):
-    """The policy. Raises ValueError for options that do not go with the machine.
+class TopologyAware(PersistentPolicy):
+    """The policy topology-aware. Raises ValueError for options that do not fit the machine.
 
     Args:
-        state: what an earlier policy gave to these containers, the oldest first; those that can keep it do.
+        state: the placements of an earlier policy, restored for these containers where possible, the oldest first.
 
     Attributes:
-        in_time: called on the way of each decision; what it raises, a NoPlace, ends it, and nothing has changed.
+        in_time: called during each decision; if it raises NoPlace, the decision is undone.
     """
 
     name = "topology-aware"
@@ -93,7 +88,7 @@ class TopologyAware(Kept):
         options: Options,
         choices: Choices = Choices.DEFAULT,
         state: PlacementState | None = None,
-        containers: Mapping[str, Container] = _NONE,
+        containers: Mapping[str, Container] = _NO_CONTAINERS,
         devices: Devices = NO_DEVICES,
     ) -> None:
         self.machine, self.options, self.choices = machine, options, choices
@@ -110,28 +105,26 @@ class TopologyAware(Kept):
         self._decisions: dict[str, view.Decision] = {}
         #: Containers whose cold start is over.
         self._warm: set[str] = set()
-        #: How long the others are to be without DRAM, because it is asked for every second.
+        #: The cold start of other containers in seconds, cached because it is read every second.
         self._cold_s: dict[str, float] = {}
         self._changes = Changes()
         self.in_time: Callable[[], None] = always
         grants = {} if state is None else state.grants
-        known = [(container, grants[name]) for name, container in containers.items() if name in grants]
-        # Those who were promised none last: they have what the others leave.
-        for container, given in sorted(known, key=lambda each: not (each[1].exclusive or each[1].portion_m)):
-            self._adopt(container, given)
-        self.containers = {name: each for name, each in containers.items() if name in self.containers}
+        restorable = [(container, grants[name]) for name, container in containers.items() if name in grants]
+        # Containers without promised CPU come last, because they use what the others leave.
+        for container, saved in sorted(restorable, key=lambda pair: not (pair[1].exclusive or pair[1].portion_m)):
+            self._adopt(container, saved)
+        self.containers = {name: container for name, container in containers.items() if name in self.containers}
         for grant in self.grants.values():
             self._pin(grant)
-        self._changes.take()  # they are among the pins
-        #: The CPUs of each pool that those who share there are pinned to.
+        self._changes.take()  # the caller reads all pins
+        #: The shared CPUs of each pool that its containers are pinned to.
         self._shared = {pool.id: pool.free_sharable for pool in self.pools.by_id}
 
     def _reserve(self) -> int:
         amounts, isolated = self.options.reservedResources, self.machine.isolated & self.allowed
         if amounts.cpu is None:
-            raise WrongValue(
-                ("reservedResources", "cpu"), "missing, and topology-aware cannot start without", "write 1"
-            )
+            raise WrongValue(("reservedResources", "cpu"), "missing; topology-aware requires it", "write 1")
         reserved = amounts.set_of(self.allowed)
         if reserved is None:
             try:
@@ -139,33 +132,31 @@ class TopologyAware(Kept):
             except ValueError as error:
                 raise amounts.refused(str(error), "reserve fewer") from None
         elif missing := reserved & ~self.allowed:
-            raise amounts.refused(f"{masks.text(missing)} are not among the available CPUs", "leave them out")
+            raise amounts.refused(f"{masks.text(missing)} are not among the available CPUs", "remove them")
         elif reserved & isolated and reserved.bit_count() > 1:
-            reason = (
-                f"{masks.text(reserved & isolated)} are isolated, and of such CPUs only one, alone, can be reserved"
-            )
-            raise amounts.refused(reason, "leave them out")
+            reason = f"{masks.text(reserved & isolated)} are isolated; only a single isolated CPU can be reserved"
+            raise amounts.refused(reason, "remove them")
         if not reserved:
-            raise amounts.refused("it is no CPU, and topology-aware cannot start without one", "write 1")
+            raise amounts.refused("topology-aware requires at least one reserved CPU", "write 1")
         return reserved
 
-    # -- what is kept over a restart ----------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------------------
 
     def _entries(self, names: Iterable[str]) -> Entries:
-        known, grants = self.containers, self.grants
+        containers, grants = self.containers, self.grants
         return {
-            "containers": {name: ContainerState.of(known[name]) if name in known else None for name in names},
+            "containers": {n: ContainerState.of(containers[n]) if n in containers else None for n in names},
             "grants": {name: grants[name].written() if name in grants else None for name in names},
         }
 
     def _adopt(self, container: Container, state: GrantState) -> None:
-        """Give a container what it had, if there is such a pool, with that much left; else nothing."""
+        """Restore a container's grant, if its pool exists and has enough left."""
         pool, kind = self.pools.by_name.get(state.pool), CpuKind(state.kind)
         exclusive, zone = masks.parse(state.exclusive), masks.parse(state.zone)
         if pool is None or exclusive & ~(pool.free_isolated | pool.free_sharable):
             return
         if zone & ~self.zones.with_memory and self.choices.memory_nodes_have_memory:
-            return  # it is of another machine
+            return  # the state is from another machine
         grant = Grant(container, pool, kind, exclusive, state.portion_m, zone, preserved=container.preserves("memory"))
         grant.idle, grant.cold = self._is_idle(grant), state.cold
         self._warm |= set() if state.cold else {container.id}
@@ -183,7 +174,7 @@ class TopologyAware(Kept):
             del self.containers[container.id]
 
     def _memory_of(self, grant: Grant) -> MemoryRequest:
-        """The request of the memory that a container has."""
+        """The request for the memory that a container already has."""
         container = grant.container
         size = container.requests.memory_bytes or container.requests.memory_limit_bytes
         kinds = self.zones.kinds_of(grant.zone)
@@ -192,7 +183,7 @@ class TopologyAware(Kept):
     # -- events -------------------------------------------------------------------------------------------------------
 
     def create(self, container: Container) -> dict[str, Pins]:
-        """Place a container; the pins of all that change. Raises NoPlace."""
+        """Place a container. Returns the pins of all containers that change. Raises NoPlace."""
         if not self.choices.pod_class_is_known:
             container.hide_class()
         self._changes.touched[container.id] = None
@@ -210,7 +201,7 @@ class TopologyAware(Kept):
         return self._changes.take()
 
     def release(self, container_id: str) -> dict[str, Pins]:
-        """Take back what a container has, if anything."""
+        """Release a container, if it is known. Returns the pins of all containers that change."""
         grant = self._take_back(container_id)
         if grant is not None:
             self._repin(grant)
@@ -223,14 +214,14 @@ class TopologyAware(Kept):
         return self._changes.take()
 
     def resize(self, container_id: str, requests: Requests) -> dict[str, Pins]:
-        """Place a container again with other requests, in its pool if that can be. Raises NoPlace."""
+        """Place a container again with other requests, in its pool if possible. Raises NoPlace."""
         container = self.containers.get(container_id)
         if container is None:
             return self._changes.take()
         self._changes.touched[container_id] = None
         before, container.requests = container.requests, requests
         if not container.resizes(before, requests, self.choices):
-            self._changes.again(container_id, None if self.choices.equal_resizes_keep_shares else container.shares)
+            self._changes.repeat(container_id, None if self.choices.equal_resizes_keep_shares else container.shares)
             return self._changes.take()
         old = self._take_back(container_id)
         if old is not None and not self.choices.failure_changes_nothing:
@@ -246,19 +237,19 @@ class TopologyAware(Kept):
         return self._changes.take()
 
     def cold_starts(self) -> dict[str, float]:
-        """The containers that began without DRAM, and for how many seconds they are to be without it."""
+        """The duration of the cold start in seconds, by container that started without DRAM."""
         cold = {name: grant.container for name, grant in self.grants.items() if grant.cold}
         for name, container in cold.items():
             if name not in self._cold_s:
                 try:
                     self._cold_s[name] = cold_start_s(container)
-                except NoPlace as error:  # it has been written anew since
+                except NoPlace as error:  # the annotation has changed since
                     container.doubt("cold-start", error.reason)
                     self._cold_s[name] = 0.0
         return {name: self._cold_s[name] for name in cold}
 
     def warm(self, container_id: str) -> dict[str, Pins]:
-        """Let a container have DRAM as well, at the end of its cold start; without enough of it it stays as it is."""
+        """Add DRAM to a container's memory at the end of its cold start, if there is enough."""
         grant = self.grants.get(container_id)
         if grant is not None and grant.cold:
             grant.cold = False
@@ -270,27 +261,29 @@ class TopologyAware(Kept):
         return self._changes.take()
 
     def scheduling(self, container: Container) -> SchedulingClass | None:
-        """How a container's processes are scheduled: by its annotation, else by its namespace, else by its class."""
+        """The scheduling class of a container: of its annotation, else of its namespace, else of its QoS class."""
         default = self.options.scheduling_class(container.pod.namespace, container.qos)
-        return named(container, self.options.schedulingClasses, default)
+        return scheduling_class_of(container, self.options.schedulingClasses, default)
 
     def tuning(self) -> Tuning:
-        """The class of shared, reserved and exclusive CPUs, and whose interrupts go where."""
+        """The classes of shared, reserved and exclusive CPUs, and the interrupts that containers claim or avoid."""
         options = self.options
         classes = {options.sharedPoolCPUClass: self.allowed & ~self.reserved}
 
         def put(name: str, cpus: int) -> None:
-            for each in classes:
-                classes[each] &= ~cpus
+            for other in classes:
+                classes[other] &= ~cpus
             classes[name] = classes.get(name, 0) | cpus
 
         put(options.reservedPoolCPUClass or options.sharedPoolCPUClass, self.reserved)
-        own = [grant for grant in self.grants.values() if grant.exclusive]
-        for grant in own:
+        exclusive_grants = [grant for grant in self.grants.values() if grant.exclusive]
+        for grant in exclusive_grants:
             default = options.defaultExclusiveCPUClass or options.sharedPoolCPUClass
             put(class_of(grant.container, options.cpuClasses, default), grant.exclusive)
         irq_affinities = [
-            rule for grant in own if (rule := irq_affinity_of(grant.container, grant.exclusive)) is not None
+            rule
+            for grant in exclusive_grants
+            if (rule := irq_affinity_of(grant.container, grant.exclusive)) is not None
         ]
         return Tuning({name: cpus for name, cpus in classes.items() if name and cpus}, irq_affinities)
 
@@ -299,9 +292,11 @@ class TopologyAware(Kept):
     def _place(self, container: Container, hinted: str, lenient: bool = False) -> None:
         """Give a container a grant. Raises NoPlace.
 
-        With `lenient` annotations that cannot be met are noted in `unmet`, and do not refuse it.
+        Args:
+            hinted: the name of the preferred pool, or "".
+            lenient: record annotations that cannot be satisfied in `unmet` instead of refusing the container.
         """
-        request, candidates = self._looked_at(container, hinted)
+        request, candidates = self._ranked_pools(container, hinted)
         unmet = self._unmet(container, request.exclusive > 0)
         if unmet and not lenient:
             raise NoPlace(str(container), unmet)
@@ -310,13 +305,13 @@ class TopologyAware(Kept):
         self.unmet.pop(container.id, None)
         if unmet:
             self.unmet[container.id] = unmet
-        self._decisions[container.id] = view.Decision(request, candidates[:MOST_CANDIDATES], len(candidates))
+        self._decisions[container.id] = view.Decision(request, candidates[:MAX_CANDIDATES], len(candidates))
         self._enter(grant)
         self._pin(grant)
         self._repin(grant)
 
-    def _looked_at(self, container: Container, hinted: str) -> tuple[Request, list[Score]]:
-        """The request of a container, and the pools for it, the best first."""
+    def _ranked_pools(self, container: Container, hinted: str) -> tuple[Request, list[Score]]:
+        """The request of a container, and the scores of the pools for it, the best first."""
         request = request_of(container, self.options, self.choices, self.zones)
         if request.cold and container.id in self._warm:
             request.cold, request.memory_kinds = False, (request.memory_kinds or 0) | DRAM
@@ -338,17 +333,17 @@ class TopologyAware(Kept):
             score.affinity = affinity_score(weights, pool) if weights else 0.0
             self._offer(score, request)
             scores.append(score)
-        found = self._scoring(request).sort(scores)
-        first = [score for score in found if score.pool.name == hinted]
+        ranked = self._scoring(request).sort(scores)
+        first = [score for score in ranked if score.pool.name == hinted]
         if not first:
-            return found
-        rest = [score for score in found if score not in first]
-        return [*first, *rest] if self.choices.resize_can_move else first
+            return ranked
+        others = [score for score in ranked if score not in first]
+        return [*first, *others] if self.choices.resize_can_move else first
 
-    def _unmet(self, container: Container, own: bool) -> str:
-        """Why an annotation for the own CPUs of a container cannot be met; "" if all can."""
+    def _unmet(self, container: Container, has_exclusive: bool) -> str:
+        """Why an annotation about exclusive CPUs cannot be satisfied, or ""."""
         try:
-            check_asked(container, own, self.options.cpuClasses, self._unmovable)
+            check_annotations(container, has_exclusive, self.options.cpuClasses, self._unmovable)
         except NoPlace as error:
             return error.reason
         return ""
@@ -368,26 +363,26 @@ class TopologyAware(Kept):
             except (NoMemory, NoPlace, ValueError) as error:
                 score.lack = score.lack or (error.reason if isinstance(error, NoPlace) else str(error))
                 lacks.append(f"{score.pool.name} lacks {score.lacks(request)}")
-        raise NoPlace(str(request.container), "; ".join(lacks) or "there is no pool")
+        raise NoPlace(str(request.container), "; ".join(lacks) or "no pool found")
 
     def _offer(self, score: Score, request: Request) -> None:
-        """Ask for memory of a pool; of the root, for what is left alone."""
+        """Store an offer of a pool's memory in its score; of the root's memory for a container that is not pinned."""
         kinds = request.memory_kinds
         if kinds is None:
             nodes = self.pools.root.memory_of(ALL_KINDS)
             kinds = self.zones.kinds_of(nodes)
         else:
             nodes = score.pool.memory_of(kinds)
-        wanted = MemoryRequest(
+        memory_request = MemoryRequest(
             request.container.id, request.memory_bytes, nodes, kinds, PRIORITIES[request.container.qos]
         )
         try:
-            score.offer = self.zones.offer(wanted)
+            score.offer = self.zones.offer(memory_request)
         except NoMemory as error:
             score.lack = f"memory ({error})"
 
     def _serve(self, score: Score, request: Request, lenient: bool) -> Grant:
-        """Give a container what it asks of a pool. Raises NoMemory, NoPlace or ValueError, and then nothing changed."""
+        """Allocate a request from a pool. Raises NoMemory, NoPlace or ValueError, and then changes nothing."""
         pool, kind = score.pool, request.kind
         exclusive, shared_m = request.exclusive, request.shared_m
         if score.offer is None:
@@ -402,7 +397,7 @@ class TopologyAware(Kept):
             if kind is CpuKind.NORMAL and shared_m > 0 and pool.free_shared_m() < shared_m:
                 raise ValueError(f"{shared_m - pool.free_shared_m()}m shared CPU")
             if self.choices.idle_containers_have_a_cpu and (pool.starves() or (grant.idle and not pool.free_sharable)):
-                raise ValueError("a shared CPU for containers that ask for none")
+                raise ValueError("a shared CPU for containers without a CPU request")
             grant.zone = score.offer.zone
             if not lenient and (unmet := self._unmet_strictness(grant, request)):
                 raise ValueError(unmet)
@@ -413,12 +408,12 @@ class TopologyAware(Kept):
         return grant
 
     def _enter(self, grant: Grant) -> None:
-        """Note a grant, whose exclusive CPUs and memory are taken already."""
+        """Record a grant whose exclusive CPUs and memory are already allocated."""
         self.grants[grant.container.id] = grant
         _account(grant, 1)
 
     def _pick(self, pool: Pool, request: Request, count: int) -> int:
-        """Whole CPUs of a pool: isolated ones if they are wanted and enough, else of those that are shared."""
+        """Choose exclusive CPUs of a pool: isolated ones if preferred and enough, else some of the shared ones."""
         if request.isolated and pool.free_isolated.bit_count() >= count:
             return self._allocator.allocate(pool.free_isolated, count, request.priority)
         if not count and self.choices.idle_containers_fit:
@@ -431,7 +426,7 @@ class TopologyAware(Kept):
         return self._allocator.allocate(sliceable, count, request.priority) if count else 0
 
     def _unmet_strictness(self, grant: Grant, request: Request) -> str:
-        """What strict hints, or a requirement of isolated CPUs, lack in a grant; "" if they are met."""
+        """What a grant lacks for strict hints or required isolated CPUs, or ""."""
         strict = request.container.asks_flag("strict.topologyhints")
         for hint in request.container.hints.values() if strict is not None and strict[1] else ():
             cpus = grant.exclusive
@@ -440,34 +435,34 @@ class TopologyAware(Kept):
             elif grant.kind is CpuKind.NORMAL and request.shared_m:
                 cpus |= grant.pool.free_sharable
             zone = grant.zone if self.choices.strict_hints_bind_memory and not grant.preserved else 0
-            for wanted_cpus, wanted_nodes in self._wanted(hint):
-                if cpus & ~wanted_cpus or zone & ~wanted_nodes:
-                    return f"CPUs {masks.text(wanted_cpus)}, which it strictly wants"
+            for hinted_cpus, hinted_nodes in self._hinted(hint):
+                if cpus & ~hinted_cpus or zone & ~hinted_nodes:
+                    return f"CPUs {masks.text(hinted_cpus)}, which its strict hints require"
         if request.exclusive and request.isolated and request.only_isolated:
             missing = request.exclusive - (grant.exclusive & grant.pool.isolated).bit_count()
             if missing > 0:
                 return f"{missing} isolated CPUs, which it requires"
         return ""
 
-    def _wanted(self, hint: Hint) -> list[tuple[int, int]]:
-        """CPUs and memory nodes that a hint allows."""
-        found = []
+    def _hinted(self, hint: Hint) -> list[tuple[int, int]]:
+        """Pairs of CPUs and memory nodes that a hint allows."""
+        pairs = []
         if hint.cpus:
             cpus = masks.parse(hint.cpus)
-            found.append((cpus, self.machine.nodes_of(cpus)))
+            pairs.append((cpus, self.machine.nodes_of(cpus)))
         if hint.nodes:
             nodes = masks.parse(hint.nodes)
-            found.append((sum(self.machine.nodes.get(number, 0) for number in masks.members(nodes)), nodes))
-        return [each for each in found if each[0]]
+            pairs.append((sum(self.machine.nodes.get(number, 0) for number in masks.members(nodes)), nodes))
+        return [(cpus, nodes) for cpus, nodes in pairs if cpus]
 
     def _commit(self, grant: Grant, offer: Offer) -> None:
-        """Take memory, and move others; never one whose memory is left alone, for it has all nodes."""
+        """Allocate memory, and move other containers. Those with preserved memory have all nodes and never move."""
         offer = self.zones.commit(offer)
         grant.zone = offer.zone
         self._move(offer.moved)
 
     def _move(self, moved: Mapping[str, int]) -> None:
-        """Let others have the memory nodes to which they were moved."""
+        """Pin other containers to the memory nodes to which they were moved."""
         for user, zone in moved.items():
             other = self.grants[user]
             other.zone = zone
@@ -482,7 +477,7 @@ class TopologyAware(Kept):
         qos = grant.container.qos
         return qos == "BestEffort" or (qos == "Burstable" and grant.container.requests.cpu_m == 0)
 
-    # -- taking back --------------------------------------------------------------------------------------------------
+    # -- release ------------------------------------------------------------------------------------------------------
 
     def _take_back(self, container_id: str) -> Grant | None:
         grant = self.grants.pop(container_id, None)
@@ -493,7 +488,7 @@ class TopologyAware(Kept):
         return grant
 
     def _restore(self, grant: Grant) -> None:
-        """Give a container back exactly what it had."""
+        """Allocate a released grant again, exactly as it was."""
         grant.pool.take(grant.exclusive)
         self.zones.allocate(self._memory_of(grant))
         self._enter(grant)
@@ -519,7 +514,7 @@ class TopologyAware(Kept):
         return masks.text(self.machine.one_thread_per_core(cpus) if hide is not None and hide[1] else cpus)
 
     def _repin(self, cause: Grant) -> None:
-        """Pin all others that share to the CPUs that their pools have now."""
+        """Pin all other sharing containers to the current shared CPUs of their pools."""
         if cause.kind is CpuKind.RESERVED or not self.options.pinCPU:
             return
         before, self._shared = self._shared, {pool.id: pool.free_sharable for pool in self.pools.by_id}
@@ -529,7 +524,7 @@ class TopologyAware(Kept):
                 plain = not (grant.exclusive or grant.container.pod.asks)
                 self._changes.follow(name, cpus=changed[grant.pool.id] if plain else self._cpus(grant))
 
-    # -- how it shows itself ------------------------------------------------------------------------------------------
+    # -- reports ------------------------------------------------------------------------------------------------------
 
     def places(self) -> list[Place]:
         """All pools, from the root down."""
@@ -540,70 +535,68 @@ class TopologyAware(Kept):
         return view.node_zones(self.pools, self.zones)
 
     def gauges(self) -> Iterator[Gauge]:
-        """The measurements of all pools, under the original's names."""
+        """The measurements of all pools, with the original's names."""
         shared = {name for name, grant in self.grants.items() if grant.portion_m}
         return view.gauges(self.pools, self.zones, self.places(), shared)
 
     def explain(self, container_id: str) -> Explanation:
-        """Why a container is where it is. KeyError for one that is not known.
+        """Explain a container's place. Raises KeyError for an unknown container.
 
-        One that was taken over from an earlier policy is compared now, with all others where they are.
+        For a container that an earlier policy has placed, the pools are compared as of now.
         """
         container, grant = self.containers[container_id], self.grants[container_id]
-        known = self._decisions.get(container_id)
-        decision = known or self._as_if_it_came_now(container)
+        saved = self._decisions.get(container_id)
+        decision = saved or self._current_decision(container)
         scoring = self._scoring(decision.request)
-        return view.explanation(container, grant.pool, decision, scoring, then=known is not None)
+        return view.explanation(container, grant.pool, decision, scoring, then=saved is not None)
 
-    def _as_if_it_came_now(self, container: Container) -> view.Decision:
+    def _current_decision(self, container: Container) -> view.Decision:
         grants, zones = dict(self.grants), self.zones.saved()
         grant = self._take_back(container.id)
         try:
-            request, candidates = self._looked_at(container, "")
+            request, candidates = self._ranked_pools(container, "")
         finally:
             if grant is not None:
                 grant.pool.take(grant.exclusive)
                 _account(grant, 1)
             self.grants = grants
             self.zones.restore(zones)
-        return view.Decision(request, candidates[:MOST_CANDIDATES], len(candidates))
+        return view.Decision(request, candidates[:MAX_CANDIDATES], len(candidates))
 
     # -- affinity and levels ------------------------------------------------------------------------------------------
 
     def _affinity(self, container: Container) -> dict[int, int]:
-        """The weight of each pool, by the containers there that this one would be near to, or far from."""
-        wanted = affinities(container, self.choices)
-        if not wanted:
-            wanted = self._implicit(container)
+        """The weights of pools with containers that this container should be near to, or far from."""
+        container_affinities = affinities(container, self.choices) or self._implicit(container)
         weights: dict[int, int] = {}
-        for affinity in wanted:
+        for affinity in container_affinities:
             for name, grant in self.grants.items():
                 if name != container.id and affinity.holds(grant.container):
                     weights[grant.pool.id] = weights.get(grant.pool.id, 0) + affinity.weight
         return weights
 
     def _implicit(self, container: Container) -> list[Affinity]:
-        found = []
+        implicit = []
         if self.options.colocatePods:
-            found.append(Affinity.to_pod(container.pod.name))
+            implicit.append(Affinity.to_pod(container.pod.name))
         if self.options.colocateNamespaces:
-            found.append(Affinity.to_namespace(container.pod.namespace))
-        return found
+            implicit.append(Affinity.to_namespace(container.pod.namespace))
+        return implicit
 
     def _burstable_level(self, container: Container) -> str:
-        found = container.asks("unlimited-burstable")
-        if found is None:
+        annotation = container.asks("unlimited-burstable")
+        if annotation is None:
             return self.level
         try:
-            return self.pools.existing_level(found[1])
+            return self.pools.existing_level(annotation[1])
         except ValueError:
-            words = f"{shown(found[1])} is no level: system, package, die, numa or l3cache"
-            container.doubt("unlimited-burstable", words)
+            problem = f"{quoted(annotation[1])} is not a level; write system, package, die, numa or l3cache"
+            container.doubt("unlimited-burstable", problem)
             return self.level
 
 
 def _account(grant: Grant, sign: int) -> None:
-    """Add a grant to the sums of its pool, or take it out."""
+    """Add a grant to the sums of its pool (`sign` 1), or subtract it (-1)."""
     pool, portion_m = grant.pool, sign * grant.portion_m
     shared_m = portion_m if grant.kind is CpuKind.NORMAL else 0
     pool.promise(shared_m, portion_m if grant.kind is CpuKind.RESERVED else 0, sign * grant.idle)

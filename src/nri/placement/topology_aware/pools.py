@@ -1,9 +1,7 @@
-"""The tree of pools: machine, packages, dies, memory nodes and caches, each with its CPUs and what of them is free.
+"""The tree of pools: machine, packages, dies, memory nodes and caches, each with its CPUs and its free CPUs.
 
-One job: :class:`Pools`, built of a machine, and the accounts of each :class:`Pool`. A level is left out where it would
-say nothing: a single package, a single die, dies that are clusters, a single node, nodes without memory. Exclusive CPUs
-leave every pool that has them; shared ones are summed, and no pool or one above it is promised more than it has.
-Rules: pure; ids count from the leaves up, and where all else is equal the lower one wins. Next: `scoring`.
+A level is omitted where it adds nothing: a single package, a single die, dies that are clusters, a single node, nodes
+without memory. Exclusive CPUs are removed from every pool that contains them; promised shares are summed up the tree.
 """
 
 from __future__ import annotations
@@ -18,26 +16,25 @@ from nri.placement.containers import Hint
 from nri.placement.machine import Machine, Priority
 from nri.placement.zones import KINDS
 
-__all__ = ["LEVELS", "Pool", "Pools"]
-
 #: Levels of pools and of options, from the top.
 LEVELS: Final = ("system", "package", "die", "numa", "l3cache", "l2cache", "core", "thread")
-#: How much a hint counts less for each level that a pool is above it.
+#: Factor of a hint's score for each level that a pool is above the hint.
 _PENALTY = 0.9
 
 
 class Pool:
-    """One pool.
+    """A pool.
 
     Attributes:
-        id: its number from the leaves up; `depth` counts from the root down.
-        cpus: all its CPUs; `isolated`, `reserved` and `sharable` those that containers may have.
-        hinted: the CPUs with which those of a hint are compared.
-        free_isolated, free_sharable: what of them nobody has alone.
-        shared_m, reserved_m: thousandths that were granted here and below.
-        idlers: containers here and below that were promised no CPU and yet need some.
-        tenants: containers here by the kind of their CPUs.
-        memory: the nodes of each kind of memory, by their bits in `zones`.
+        id: its number, counted from the leaves up; the lower one of two otherwise equal pools wins.
+        depth: its distance from the root.
+        cpus: all its CPUs; `isolated`, `reserved` and `sharable` are those for containers.
+        hinted: the CPUs with which the CPUs of a hint are compared.
+        free_isolated, free_sharable: CPUs that are not exclusive to a container.
+        shared_m, reserved_m: thousandths of CPUs granted in this pool and below.
+        idlers: the number of containers in this pool and below that were promised no CPU but need some.
+        tenants: the number of containers in this pool by the kind of their CPUs.
+        memory: the nodes of each kind of memory, by the kind's bit in `zones`.
     """
 
     def __init__(self, name: str, level: str, parent: Pool | None, cpus: int, package: int, nodes: list[int]) -> None:
@@ -63,93 +60,90 @@ class Pool:
             pool = pool.parent
 
     def below(self) -> Iterator[Pool]:
-        """Itself and the pools in it, each before those in it."""
-        waiting = [self]
-        while waiting:
-            pool = waiting.pop()
+        """This pool and all pools in it, parents first."""
+        stack = [self]
+        while stack:
+            pool = stack.pop()
             yield pool
-            waiting += reversed(pool.children)
+            stack += reversed(pool.children)
 
     def memory_of(self, kinds: int) -> int:
-        """Its nodes with memory of these kinds."""
+        """The mask of its nodes with memory of these kinds."""
         return sum(nodes for bit, nodes in self.memory.items() if bit & kinds)
 
     def kinds(self) -> int:
-        """The kinds of memory that it has."""
+        """The mask of its memory kinds."""
         return sum(bit for bit, nodes in self.memory.items() if nodes)
 
-    # -- what is free -------------------------------------------------------------------------------------------------
+    # -- free CPUs ----------------------------------------------------------------------------------------------------
 
     def free_reserved_m(self) -> int:
-        """Thousandths of reserved CPUs that are left here and above; -1 if it has no such CPUs."""
+        """Thousandths of reserved CPUs that are free in this pool and all above; -1 without reserved CPUs."""
         if not self.reserved:
             return -1
         return min(pool.own_reserved_m() for pool in (self, *self.above()))
 
     def free_shared_m(self) -> int:
-        """Thousandths of shared CPUs that are left here and above, one less if somebody here asks for nothing."""
+        """Thousandths of shared CPUs that are free in this pool and all above; one less if it has idlers."""
         return min(pool.own_shared_m() for pool in (self, *self.above())) - bool(self.idlers)
 
     def own_reserved_m(self) -> int:
-        """Thousandths of reserved CPUs that are left here, whatever is left above."""
+        """Thousandths of reserved CPUs that are free in this pool, regardless of the pools above."""
         return 1000 * self.reserved.bit_count() - self.reserved_m
 
     def own_shared_m(self) -> int:
-        """Thousandths of shared CPUs that are left here, whatever is left above."""
+        """Thousandths of shared CPUs that are free in this pool, regardless of the pools above."""
         return 1000 * self.free_sharable.bit_count() - self.shared_m
 
     def is_overpromised(self) -> bool:
-        """Whether here, above or below more is promised than there is, or nothing is left to those promised none."""
+        """Whether this pool, or one above or below, has promised more than it has, or starves idlers."""
         pools = (*self.above(), *self.below())
         return self.starves() or any(pool.own_shared_m() < 0 or pool.own_reserved_m() < 0 for pool in pools)
 
     def starves(self) -> bool:
-        """Whether here, above or below somebody who was promised no CPU has none to share."""
+        """Whether this pool, or one above or below, has idlers but no shared CPU."""
         return any(pool.idlers and not pool.free_sharable for pool in (*self.above(), *self.below()))
 
     def sliceable(self, allocator: CpuAllocator) -> int:
-        """The CPUs that may become exclusive: of each pool below as many whole ones as nobody was promised a share of.
-
-        A pool between gives what its own can spare, and of that no more than it can spare itself.
-        """
+        """The CPUs that may become exclusive: from each pool, at most as many as it has not promised as shares."""
         if not self.children:
             return self._whole_free_of(self.free_sharable, allocator)
-        found = 0
+        sliceable_cpus = 0
         for child in self.children:
             cpus = child.sliceable(allocator)
-            found |= child._whole_free_of(cpus, allocator) if child.children else cpus
-        return found
+            sliceable_cpus |= child._whole_free_of(cpus, allocator) if child.children else cpus
+        return sliceable_cpus
 
     def sliceable_by_each(self, allocator: CpuAllocator) -> int:
-        """The same as the original has it: all below are asked for themselves, and lose more than they can spare."""
-        found = 0
+        """The CPUs that may become exclusive in the original, which ignores promises of the pools in between."""
+        sliceable_cpus = 0
         for pool in self.below():
             if pool is not self or not self.children:
-                found |= pool._whole_free_of(pool.free_sharable, allocator)
-        return found
+                sliceable_cpus |= pool._whole_free_of(pool.free_sharable, allocator)
+        return sliceable_cpus
 
     def _whole_free_of(self, cpus: int, allocator: CpuAllocator) -> int:
-        """As many of these CPUs as nobody here was promised a share of."""
+        """As many of these CPUs as the pool has not promised as shares."""
         count = max(self.free_shared_m() // 1000, 0)
         return allocator.allocate(cpus, min(count, cpus.bit_count()), Priority.NONE)
 
     # -- accounts -----------------------------------------------------------------------------------------------------
 
     def promise(self, shared_m: int, reserved_m: int, idlers: int) -> None:
-        """Add to what is granted here, and with it to what is granted above; below 0 to take it back."""
+        """Add to the grants of this pool and all above; negative numbers subtract."""
         for pool in (self, *self.above()):
             pool.shared_m += shared_m
             pool.reserved_m += reserved_m
             pool.idlers += idlers
 
     def take(self, cpus: int) -> None:
-        """Give CPUs away: here, above and below."""
+        """Remove CPUs from the free CPUs of this pool, and of all above and below."""
         for pool in (*self.above(), *self.below()):
             pool.free_isolated &= ~cpus
             pool.free_sharable &= ~cpus
 
     def give_back(self, cpus: int) -> None:
-        """Take CPUs back: here, above and below."""
+        """Return CPUs to this pool, and to all above and below."""
         for pool in (*self.above(), *self.below()):
             pool.free_isolated |= cpus & pool.isolated
             pool.free_sharable |= cpus & pool.sharable
@@ -157,29 +151,29 @@ class Pool:
     # -- hints --------------------------------------------------------------------------------------------------------
 
     def hint_score(self, hint: Hint) -> float:
-        """How much of what a hint names is here, from 0 to 1; less for a pool that is larger than the hint."""
+        """The part of a hint's resources that the pool has, from 0 to 1; reduced for a pool larger than the hint."""
         try:
             if hint.cpus:
-                wanted = masks.parse(hint.cpus)
-                return (wanted & self.hinted).bit_count() / wanted.bit_count() if wanted else 0.0
+                hinted_cpus = masks.parse(hint.cpus)
+                return (hinted_cpus & self.hinted).bit_count() / hinted_cpus.bit_count() if hinted_cpus else 0.0
             if hint.nodes:
                 return self._nodes_score(masks.parse(hint.nodes))
             return self._package_score(masks.parse(hint.packages)) if hint.packages else 0.0
         except ValueError:
             return 0.0
 
-    def _nodes_score(self, wanted: int) -> float:
+    def _nodes_score(self, hinted_nodes: int) -> float:
         if self.level == "system":
             return _PENALTY * _PENALTY
-        hit = float(any(wanted >> number & 1 for number in self.nodes))
+        hit = float(any(hinted_nodes >> number & 1 for number in self.nodes))
         return hit if self.level == "numa" else _PENALTY * hit
 
-    def _package_score(self, wanted: int) -> float:
+    def _package_score(self, hinted_packages: int) -> float:
         if self.level == "system":
             return _PENALTY
         if self.level == "l3cache" and self.parent is not None:
-            return _PENALTY * self.parent._package_score(wanted)
-        score = float(wanted >> self.package & 1)
+            return _PENALTY * self.parent._package_score(hinted_packages)
+        score = float(hinted_packages >> self.package & 1)
         if self.level == "numa":
             package = next(pool for pool in (self, *self.above()) if pool.level in ("package", "system"))
             return score / (len(package.nodes) or 1)
@@ -187,7 +181,7 @@ class Pool:
 
 
 class Pools:
-    """All pools of a machine: by id, with the root last."""
+    """All pools of a machine; `by_id` has the root last."""
 
     def __init__(self, machine: Machine, allowed: int, reserved: int, choices: Choices = Choices.DEFAULT) -> None:
         self.machine, self._choices = machine, choices
@@ -203,10 +197,10 @@ class Pools:
         self._enumerate()
         self.by_name = {pool.name: pool for pool in self.by_id}
         for pool in self.by_id:
-            mine = pool.cpus & allowed
-            pool.isolated = pool.free_isolated = mine & machine.isolated
-            pool.reserved = mine & reserved
-            pool.sharable = pool.free_sharable = mine & ~machine.isolated & ~reserved
+            pool_cpus = pool.cpus & allowed
+            pool.isolated = pool.free_isolated = pool_cpus & machine.isolated
+            pool.reserved = pool_cpus & reserved
+            pool.sharable = pool.free_sharable = pool_cpus & ~machine.isolated & ~reserved
             self._set_memory(pool)
 
     def _add(self, name: str, level: str, parent: Pool | None, cpus: int, package: int, nodes: list[int]) -> Pool:
@@ -216,36 +210,36 @@ class Pools:
         return pool
 
     def _enumerate(self) -> None:
-        """Number the pools, those in a pool before itself."""
-        done: set[int] = set()
-        waiting = [self.root]
-        while waiting:
-            pool = waiting[-1]
-            if id(pool) in done or not pool.children:
-                waiting.pop()
+        """Number the pools, children before parents."""
+        visited: set[int] = set()
+        stack = [self.root]
+        while stack:
+            pool = stack[-1]
+            if id(pool) in visited or not pool.children:
+                stack.pop()
                 pool.id = len(self.by_id)
                 self.by_id.append(pool)
             else:
-                done.add(id(pool))
-                waiting += reversed(pool.children)
+                visited.add(id(pool))
+                stack += reversed(pool.children)
 
     def _add_package(self, package: int, cpus: int, root: Pool | None) -> None:
         topology = self.machine.topology
         nodes = sorted({topology.cpus[number].node for number in masks.members(cpus)})
         top = self._add(f"socket #{package}", "package", root, cpus, package, nodes)
-        dies = {die: mask for (of, die), mask in self.machine.dies.items() if of == package}
+        dies = {die: mask for (die_package, die), mask in self.machine.dies.items() if die_package == package}
         clusters = {
             die: {topology.cpus[number].cluster for number in masks.members(mask)} for die, mask in dies.items()
         }
-        if len(dies) < 2 or all(len(found) < 2 for found in clusters.values()):
+        if len(dies) < 2 or all(len(die_clusters) < 2 for die_clusters in clusters.values()):
             self._add_nodes(top, nodes)
             return
         for die, mask in dies.items():
-            here = sorted({topology.cpus[number].node for number in masks.members(mask)})
-            pool = self._add(f"die #{package}/{die}", "die", top, mask, package, here)
+            die_nodes = sorted({topology.cpus[number].node for number in masks.members(mask)})
+            pool = self._add(f"die #{package}/{die}", "die", top, mask, package, die_nodes)
             if not self._choices.dies_have_their_own_hints:
                 pool.hinted = cpus
-            self._add_nodes(pool, here)
+            self._add_nodes(pool, die_nodes)
 
     def _add_nodes(self, parent: Pool, nodes: list[int]) -> None:
         if len(nodes) < 2:
@@ -263,30 +257,30 @@ class Pools:
             self._add(f"{parent.name}/L3 cache #{number}", "l3cache", parent, cpus, parent.package, parent.nodes)
 
     def _set_memory(self, pool: Pool) -> None:
-        """Set the nodes of a pool: those of its CPUs, and those without CPUs that are nearest to one of them."""
+        """Set the memory nodes of a pool: the nodes of its CPUs, and the nearest nodes without CPUs."""
         nodes = self.machine.topology.nodes
-        mine = self.machine.nodes_of(pool.cpus)
+        pool_nodes = self.machine.nodes_of(pool.cpus)
         if pool is self.root:
-            mine = masks.of(number for number, node in nodes.items() if node.memory_bytes)
+            pool_nodes = masks.of(number for number, node in nodes.items() if node.memory_bytes)
         else:
             for number, node in nodes.items():
-                if node.memory_bytes and not node.cpus and self._closest(number) & mine:
-                    mine |= 1 << number
+                if node.memory_bytes and not node.cpus and self._closest(number) & pool_nodes:
+                    pool_nodes |= 1 << number
         pool.memory = dict.fromkeys(KINDS.values(), 0)
-        for number in masks.members(mine):
+        for number in masks.members(pool_nodes):
             pool.memory[KINDS[nodes[number].kind]] |= 1 << number
 
     def _closest(self, number: int) -> int:
-        """The nodes with CPUs that are nearest to one without."""
+        """The nodes with CPUs that are nearest to a node without CPUs."""
         nodes = self.machine.topology.nodes
         distances = {other: nodes[number].distances[other] for other, node in nodes.items() if node.cpus}
         least = min(distances.values(), default=0)
         return masks.of(other for other, distance in distances.items() if distance == least)
 
     def existing_level(self, level: str) -> str:
-        """The level of that name if there are such pools, else the nearest above that there is."""
-        wanted = LEVELS.index(level)
+        """This level if it has pools, else the nearest level above that has. Raises ValueError for an unknown level."""
+        rank = LEVELS.index(level)
         for pool in self.by_id:
-            if LEVELS.index(pool.level) <= wanted:
+            if LEVELS.index(pool.level) <= rank:
                 return pool.level
         return "package"

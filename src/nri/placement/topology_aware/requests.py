@@ -1,7 +1,4 @@
-"""The request of a container to topology-aware: exclusive CPUs, a share of others, reserved ones, and memory.
-
-One job: :func:`request_of`, from the container's requests, its annotations and the options. Pure. Next: `pools`.
-"""
+"""The request of a container to topology-aware: exclusive, shared or reserved CPUs, and memory."""
 
 from __future__ import annotations
 
@@ -12,19 +9,17 @@ from enum import Enum
 from nri.config import parse_duration
 from nri.errors import ConfigError
 from nri.placement.choices import Choices
-from nri.placement.containers import Container, shown
+from nri.placement.containers import Container, quoted
 from nri.placement.expressions import matches
 from nri.placement.machine import Priority
 from nri.placement.topology_aware.options import Options
 from nri.placement.zones import DRAM, PMEM, MemoryZones
 
-__all__ = ["CpuKind", "Request", "cold_start_s", "request_of"]
-
-_LONGEST_S = 3600.0
+_MAX_COLD_START_S = 3600.0
 
 
 class CpuKind(Enum):
-    """Which CPUs: those for all, those for the system, or those that the container has already."""
+    """The kind of a container's CPUs: general CPUs, the system's CPUs, or those that the container already has."""
 
     NORMAL = "normal"
     RESERVED = "reserved"
@@ -33,14 +28,16 @@ class CpuKind(Enum):
 
 @dataclass(slots=True)
 class Request:
-    """One container's request.
+    """A container's request.
 
     Attributes:
-        exclusive: whole CPUs of its own; `shared_m` thousandths of shared ones.
-        limit_m: what a Burstable container may use at most; None for no limit.
-        isolated: whether exclusive ones are best isolated by the kernel, `only_isolated` whether nothing else will do.
-        memory_kinds: None if its memory is left alone.
-        cold: whether it gets DRAM only later, which is not among the kinds then.
+        exclusive: the number of exclusive CPUs.
+        shared_m: thousandths of shared CPUs.
+        limit_m: the CPU limit of a Burstable container, or None.
+        isolated: whether exclusive CPUs should be isolated by the kernel.
+        only_isolated: whether they must be.
+        memory_kinds: the mask of memory kinds; None if its memory nodes are not changed.
+        cold: whether it gets DRAM only later; the kinds are without DRAM then.
     """
 
     container: Container
@@ -56,12 +53,12 @@ class Request:
 
     @property
     def memory_bytes(self) -> int:
-        """The memory to set aside: what is requested, else the limit."""
+        """The memory to reserve: the request, else the limit."""
         return self.container.requests.memory_bytes or self.container.requests.memory_limit_bytes
 
 
 def request_of(container: Container, options: Options, choices: Choices, zones: MemoryZones) -> Request:
-    """The request of a container. NoPlace for annotations that cannot be meant."""
+    """The request of a container. Raises NoPlace for invalid annotations."""
     request = _cpu_request(container, options, choices)
     kinds = request.memory_kinds = _memory_kinds(container, zones)
     if kinds is not None and not zones.nodes_of_kinds(PMEM) & ~zones.normal and cold_start_s(container):
@@ -73,29 +70,29 @@ def request_of(container: Container, options: Options, choices: Choices, zones: 
 def _cpu_request(container: Container, options: Options, choices: Choices) -> Request:
     cpu_m, default = container.requests.cpu_m, Priority.named(options.defaultCPUPriority)
     limit_m = container.requests.cpu_limit_m or None
-    reserved, said = _flag(container, "prefer-reserved-cpus", False)
-    whole = Request(container, 0, cpu_m, limit_m=limit_m, priority=default)
+    reserved, is_annotated = _flag(container, "prefer-reserved-cpus", False)
+    request = Request(container, 0, cpu_m, limit_m=limit_m, priority=default)
     if container.preserves("cpu"):
-        whole.kind = CpuKind.PRESERVE
-    elif reserved or (_in_reserved_namespace(container, options) and not said):
-        whole.kind = CpuKind.RESERVED
+        request.kind = CpuKind.PRESERVE
+    elif reserved or (_in_reserved_namespace(container, options) and not is_annotated):
+        request.kind = CpuKind.RESERVED
     elif container.qos == "BestEffort":
-        whole.shared_m = 0
+        request.shared_m = 0
     elif container.qos == "Guaranteed":
         return _guaranteed(container, options, choices, default)
-    return whole
+    return request
 
 
 def _guaranteed(container: Container, options: Options, choices: Choices, default: Priority) -> Request:
     cpu_m = container.requests.cpu_m
-    cores, rest_m = divmod(cpu_m, 1000)
-    isolated, isolated_said, only = _isolation(container, options, choices)
-    shared, shared_said = _flag(container, "prefer-shared-cpus", options.preferSharedCPUs)
-    if cores >= 2 and rest_m:
-        shared = shared or not shared_said  # parts beside whole CPUs are hard to use: only for pods that say so
+    cores, fraction_m = divmod(cpu_m, 1000)
+    isolated, isolated_annotated, only = _isolation(container, options, choices)
+    shared, shared_annotated = _flag(container, "prefer-shared-cpus", options.preferSharedCPUs)
+    if cores >= 2 and fraction_m:
+        shared = shared or not shared_annotated  # exclusive CPUs plus a fraction only on request: it is hard to use
     elif cores >= 2:
-        isolated = isolated and isolated_said  # the scheduler does not spread processes over isolated CPUs
-    request = Request(container, cores, rest_m, limit_m=cpu_m, priority=_priority(container, default))
+        isolated = isolated and isolated_annotated  # the scheduler does not spread processes over isolated CPUs
+    request = Request(container, cores, fraction_m, limit_m=cpu_m, priority=_priority(container, default))
     if cores == 0 or shared:
         request.exclusive, request.shared_m = 0, cpu_m
     else:
@@ -104,9 +101,9 @@ def _guaranteed(container: Container, options: Options, choices: Choices, defaul
 
 
 def _flag(container: Container, key: str, default: bool) -> tuple[bool, bool]:
-    """A preference, and whether the pod says it."""
-    found = container.asks_flag(key)
-    return (default, False) if found is None else (found[1], True)
+    """The value of a preference, and whether it comes from an annotation."""
+    annotation = container.asks_flag(key)
+    return (default, False) if annotation is None else (annotation[1], True)
 
 
 def _in_reserved_namespace(container: Container, options: Options) -> bool:
@@ -115,9 +112,9 @@ def _in_reserved_namespace(container: Container, options: Options) -> bool:
 
 
 def _isolation(container: Container, options: Options, choices: Choices) -> tuple[bool, bool, bool]:
-    """Whether isolated CPUs are preferred, whether the pod says so, and whether it wants no others.
+    """Whether isolated CPUs are preferred, whether that comes from an annotation, and whether they are required.
 
-    Of a requirement and a preference the one with the nearer scope counts, of two with the same the requirement.
+    If both annotations exist, the one with the narrower scope counts; with equal scopes the requirement does.
     """
     required, preferred = container.asks("require-isolated-cpus"), container.asks("prefer-isolated-cpus")
     if required is None and preferred is None:
@@ -125,29 +122,31 @@ def _isolation(container: Container, options: Options, choices: Choices) -> tupl
     only = required is not None and (preferred is None or required[0] <= preferred[0])
     if not only and not choices.unscoped_isolation_counts and required is None and preferred and preferred[0] == 2:
         return options.preferIsolatedCPUs, False, False
-    found = container.asks_flag("require-isolated-cpus" if only else "prefer-isolated-cpus")
-    return (options.preferIsolatedCPUs, False, only) if found is None else (found[1], True, only)
+    annotation = container.asks_flag("require-isolated-cpus" if only else "prefer-isolated-cpus")
+    return (options.preferIsolatedCPUs, False, only) if annotation is None else (annotation[1], True, only)
 
 
 def _priority(container: Container, default: Priority) -> Priority:
-    found = container.asks("prefer-cpu-priority")
-    if found is None or found[1] == "default":
+    annotation = container.asks("prefer-cpu-priority")
+    if annotation is None or annotation[1] == "default":
         return default
-    if found[1] not in ("high", "normal", "low", "none"):
-        container.doubt("prefer-cpu-priority", f"{shown(found[1])} is none of high, normal, low, none and default")
+    if annotation[1] not in ("high", "normal", "low", "none"):
+        container.doubt(
+            "prefer-cpu-priority", f"{quoted(annotation[1])} is not one of high, normal, low, none, default"
+        )
         return default
-    return Priority.named(found[1])
+    return Priority.named(annotation[1])
 
 
 def cold_start_s(container: Container) -> float:
-    """For how many seconds a container is to begin without DRAM, 0 if it does not say. NoPlace for what is no time."""
+    """The duration of a container's cold start in seconds; 0 without one. Raises NoPlace for an invalid annotation."""
     try:
-        words = container.table("cold-start", "duration").get("duration", "0s")
-        if not isinstance(words, str):
-            raise ValueError(f"duration: {json.dumps(words)} is no text such as 60s")  # noqa: TRY004 - as all others
-        seconds = parse_duration(words)
-        if not 0 <= seconds <= _LONGEST_S:
-            raise ValueError(f"duration: {words} is not from 0s to 1h")
+        duration = container.table("cold-start", "duration").get("duration", "0s")
+        if not isinstance(duration, str):
+            raise ValueError(f"duration: {json.dumps(duration)} is not a text such as 60s")  # noqa: TRY004 - caught below
+        seconds = parse_duration(duration)
+        if not 0 <= seconds <= _MAX_COLD_START_S:
+            raise ValueError(f"duration: {duration} must be from 0s to 1h")
     except (ConfigError, ValueError) as error:
         raise container.refusal("cold-start", error) from error
     return seconds
@@ -158,5 +157,5 @@ def _memory_kinds(container: Container, zones: MemoryZones) -> int | None:
         return None
     kinds = (container.asks_memory() or DRAM | PMEM) & zones.kinds
     if kinds == PMEM and zones.nodes_of_kinds(PMEM) & ~zones.normal:
-        kinds |= DRAM  # else nothing of it could hold what cannot be moved
+        kinds |= DRAM  # PMEM that is not normal memory cannot hold unmovable pages
     return kinds

@@ -1,9 +1,4 @@
-"""Which of two pools is the better one for a request, and the comparison that said so.
-
-One job: :class:`Score` of one pool, and :class:`Scoring`, which orders pools by a chain of comparisons: the first
-that finds a difference decides. Rules: pure. With `Choices.pools_have_one_order` any two have one order, whichever
-is looked at first. Next: `policy`.
-"""
+"""Rank pools for a request by a chain of comparisons; the first one that finds a difference decides."""
 
 from __future__ import annotations
 
@@ -17,23 +12,22 @@ from nri.placement.topology_aware.requests import CpuKind, Request
 from nri.placement.zones import MemoryZones, Offer
 from nri.text import count
 
-__all__ = ["Score", "Scoring"]
-
-#: How much the affinity of another pool counts, for each step to it in the tree.
-_DISTANCE = 0.75
+#: Factor of another pool's affinity for each step to it in the tree.
+_STEP_FACTOR = 0.75
 
 
 @dataclass(slots=True)
 class Score:
-    """The rest that a pool would have, and how it fits.
+    """What a pool would have left after a request, and how well it fits.
 
     Attributes:
-        isolated: CPUs; `reserved_m`, `shared_m` thousandths. Below 0: it has not enough.
+        isolated: the number of isolated CPUs left; negative if there are too few.
+        reserved_m, shared_m: thousandths of reserved and shared CPUs left; negative if there are too few.
         free_m: thousandths of shared CPUs before the request.
-        at_priority: thousandths of CPUs of each priority.
-        tenants: containers with CPUs of the same kind.
-        offer: memory; None if there is none.
-        lack: why there is none, or why it could not serve.
+        at_priority: thousandths of CPUs left by priority.
+        tenants: the number of containers with CPUs of the same kind.
+        offer: the offer of memory, or None.
+        lack: why there is no offer, or why the pool could not serve the request.
     """
 
     pool: Pool
@@ -50,12 +44,12 @@ class Score:
 
     @classmethod
     def of(cls, pool: Pool, request: Request, machine: Machine) -> Score:
-        """The CPU side of a pool's score."""
+        """Make a score without memory and affinity."""
         free_m = pool.free_shared_m()
         score = cls(pool, reserved_m=pool.free_reserved_m(), shared_m=free_m, free_m=free_m)
         score.tenants = pool.tenants.get(request.kind, 0)
         score.hints = tuple(pool.hint_score(hint) for hint in request.container.hints.values())
-        shared = request.shared_m or int(not request.exclusive)  # nothing at all counts as the least
+        shared = request.shared_m or int(not request.exclusive)  # a request for nothing counts as 1m
         if request.kind is CpuKind.RESERVED:
             score.reserved_m -= shared
             return score
@@ -75,7 +69,7 @@ class Score:
         return score
 
     def lacks(self, request: Request) -> str:
-        """The resources that a container would miss here, in words; "" for nothing."""
+        """A text with the resources that the pool lacks for a request, or ""."""
         if request.kind is CpuKind.RESERVED:
             if self.reserved_m < 0:
                 return f"{-self.reserved_m}m reserved CPU"
@@ -86,7 +80,7 @@ class Score:
         return self.lack or ("" if self.offer else "memory")
 
 
-#: A comparison: above 0 if the first pool is better, below 0 if the second is, 0 if the next one decides.
+#: Returns a positive number if the first pool is better, a negative one if the second is, 0 if the next one decides.
 Comparison = Callable[[Score, Score], int]
 
 
@@ -109,17 +103,17 @@ class Scoring:
         self._chain = list(self._comparisons())
 
     def sort(self, scores: list[Score]) -> list[Score]:
-        """The scores, the best pool first, by insertion: the order in which the original compares so few."""
-        found: list[Score] = []
+        """Sort scores, the best pool first, by insertion, because the original compares short lists in this order."""
+        ranked: list[Score] = []
         for score in scores:
-            place = len(found)
-            while place and self.compare(score, found[place - 1])[0] > 0:
+            place = len(ranked)
+            while place and self.compare(score, ranked[place - 1])[0] > 0:
                 place -= 1
-            found.insert(place, score)
-        return found
+            ranked.insert(place, score)
+        return ranked
 
     def compare(self, one: Score, other: Score) -> tuple[int, str]:
-        """Above 0 if the pool of `one` is better, below 0 if it is worse, and the comparison that decided."""
+        """A positive number if `one` is better, a negative one if it is worse; and the decisive comparison."""
         for name, comparison in self._chain:
             result = comparison(one, other)
             if result:
@@ -168,41 +162,41 @@ class Scoring:
         return 1 if isolated > 0 or shared > 0 else -1 if isolated < 0 or shared < 0 else 0
 
     def _hints(self, one: Score, other: Score) -> int:
-        (mine, mine_hit), (others, others_hit) = _combined(one.hints), _combined(other.hints)
-        result = _more(mine, others)
-        if not result and mine == 0:
-            result = _more(mine_hit, others_hit)
-        if result or not (mine or mine_hit):
+        (one_score, one_hit), (other_score, other_hit) = _combined(one.hints), _combined(other.hints)
+        result = _more(one_score, other_score)
+        if not result and one_score == 0:
+            result = _more(one_hit, other_hit)
+        if result or not (one_score or one_hit):
             return result
         return _more(one.pool.depth, other.pool.depth) or _more(other.pool.id, one.pool.id)
 
     def _offered_kinds(self, one: Score, other: Score) -> int:
         if one.offer is None or other.offer is None:
             return 0
-        wanted = self.request.memory_kinds
-        return _only(self._zones.kinds_of(one.offer.zone) == wanted, self._zones.kinds_of(other.offer.zone) == wanted)
+        kinds = self.request.memory_kinds
+        return _only(self._zones.kinds_of(one.offer.zone) == kinds, self._zones.kinds_of(other.offer.zone) == kinds)
 
     def _memory_limit(self, one: Score, other: Score) -> int:
         if one.offer is None or other.offer is None:
             return 0
         limit, kinds = self.request.container.requests.memory_limit_bytes, self.request.memory_kinds or 0
-        mine, others = (self._zones.capacity(score.pool.memory_of(kinds)) for score in (one, other))
-        return _only(mine >= limit, others >= limit) if limit else _more(mine, others)
+        one_capacity, other_capacity = (self._zones.capacity(score.pool.memory_of(kinds)) for score in (one, other))
+        return _only(one_capacity >= limit, other_capacity >= limit) if limit else _more(one_capacity, other_capacity)
 
     def _cpu_limit(self, one: Score, other: Score) -> int:
         limit = self.request.limit_m or 0
         return _only(one.free_m >= limit, other.free_m >= limit)
 
     def _cpu_unlimited(self, one: Score, other: Score) -> int:
-        """A pool of the preferred level, of these the one with more free; else one below that level."""
-        mine, others = LEVELS.index(one.pool.level), LEVELS.index(other.pool.level)
-        result = _only(mine == self._level, others == self._level)
-        if not result and mine == self._level:
+        """Prefer a pool of the preferred level, with more free CPU; else a pool below that level."""
+        one_level, other_level = LEVELS.index(one.pool.level), LEVELS.index(other.pool.level)
+        result = _only(one_level == self._level, other_level == self._level)
+        if not result and one_level == self._level:
             result = _more(one.free_m, other.free_m)
         elif not result:
-            result = _only(mine > self._level, others > self._level)
+            result = _only(one_level > self._level, other_level > self._level)
             if result < 0 and not self._one_order:
-                return 1  # the original says so, too, when it is asked the other way round
+                return 1  # the original prefers the first pool in either order
         return result or _more(other.pool.id, one.pool.id)
 
     def _fewer_nodes(self, one: Score, other: Score) -> int:
@@ -211,8 +205,8 @@ class Scoring:
         return _more(other.offer.zone.bit_count(), one.offer.zone.bit_count())
 
     def _has_kinds(self, score: Score) -> bool:
-        wanted = self.request.memory_kinds or 0
-        return score.pool.kinds() & wanted == wanted
+        kinds = self.request.memory_kinds or 0
+        return score.pool.kinds() & kinds == kinds
 
     def _priority(self, one: Score, other: Score) -> int:
         priority = self.request.priority
@@ -230,20 +224,20 @@ class Scoring:
 
 
 def _combined(scores: tuple[float, ...]) -> tuple[float, float]:
-    """The product of all scores, and of those above 0; 0 if there are none."""
-    whole, hit = 1.0, 0.0
+    """The product of all scores, and of those above 0; (0, 0) without scores."""
+    product, hit = 1.0, 0.0
     for score in scores:
-        whole *= score
+        product *= score
         if score:
             hit = score * (hit or 1.0)
-    return (whole, hit) if scores else (0.0, 0.0)
+    return (product, hit) if scores else (0.0, 0.0)
 
 
 def affinity_score(weights: dict[int, int], pool: Pool) -> float:
-    """The affinity of a pool: of itself, of those above and of those in it, less with each step."""
+    """The affinity of a pool: the sum of weights of the pools above and below, reduced with each step."""
     score = 0.0
     for step, above in enumerate(pool.above(), 1):
-        score += _DISTANCE**step * weights.get(above.id, 0)
-    for each in pool.below():
-        score += _DISTANCE ** (each.depth - pool.depth) * weights.get(each.id, 0)
+        score += _STEP_FACTOR**step * weights.get(above.id, 0)
+    for inner in pool.below():
+        score += _STEP_FACTOR ** (inner.depth - pool.depth) * weights.get(inner.id, 0)
     return score

@@ -1,7 +1,4 @@
-"""How topology-aware shows itself: its pools as places, why a container got its pool, and the original's gauges.
-
-One job: values for people, of what the policy has. Rules: pure; reads only. Next: `nri.placement.policy`.
-"""
+"""Reports of topology-aware: pools as places, explanations, zones of the node, and the original's measurements."""
 
 from __future__ import annotations
 
@@ -19,15 +16,13 @@ from nri.placement.topology_aware.scoring import Score, Scoring
 from nri.placement.zones import ALL_KINDS, MemoryZones
 from nri.text import count, size
 
-__all__ = ["Decision", "explanation", "gauges", "node_zones", "places"]
-
-#: What a NodeResourceTopology calls the levels of pools.
+#: The names of pool levels in a NodeResourceTopology.
 _ZONE_TYPES = {"system": "virtual node", "package": "socket", "die": "die", "numa": "numa node", "l3cache": "L3 cache"}
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A placing as it was decided: the request, the best candidates with the best first, and how many there were."""
+    """The decision about a container: its request, the best candidates in order, and the number of all candidates."""
 
     request: Request
     candidates: list[Score]
@@ -35,7 +30,7 @@ class Decision:
 
 
 class Granted(Protocol):
-    """Of a grant, where it is."""
+    """A grant, as far as this module reads it."""
 
     pool: Pool
 
@@ -45,11 +40,11 @@ def places(pools: Pools, zones: MemoryZones, grants: Mapping[str, Granted]) -> l
     members: dict[int, list[str]] = {}
     for name, grant in grants.items():
         members.setdefault(grant.pool.id, []).append(name)
-    found = []
+    pool_places = []
     for pool in pools.root.below():
         mems = pool.memory_of(ALL_KINDS)
         cpus = pool.isolated | pool.reserved | pool.sharable
-        found.append(
+        pool_places.append(
             Place(
                 pool.name,
                 pool.level,
@@ -63,13 +58,13 @@ def places(pools: Pools, zones: MemoryZones, grants: Mapping[str, Granted]) -> l
                 tuple(members.get(pool.id, ())),
             )
         )
-    return found
+    return pool_places
 
 
 def node_zones(pools: Pools, zones: MemoryZones) -> list[dict[str, Any]]:
-    """One zone for each pool, the leaves first, as the original exports them.
+    """The zones of all pools, leaves first as in the original.
 
-    Isolated CPUs are neither in the capacity nor available: only exclusive requests can have them.
+    Isolated CPUs are not part of the capacity, because only exclusive requests can have them.
     """
     return [_node_zone(pool, zones) for pool in pools.by_id]
 
@@ -80,7 +75,7 @@ def _node_zone(pool: Pool, zones: MemoryZones) -> dict[str, Any]:
     attributes = {"memory set": mems, "shared cpuset": pool.free_sharable}
     if pool.reserved:
         attributes["reserved cpuset"] = pool.reserved
-    if pool.free_isolated:  # then all of them, those in use included
+    if pool.free_isolated:  # lists all isolated CPUs, including used ones
         attributes["isolated cpuset"] = pool.isolated
     resources = [
         memory_resource(zones.capacity(mems), zones.free(mems)),
@@ -91,53 +86,56 @@ def _node_zone(pool: Pool, zones: MemoryZones) -> dict[str, Any]:
 
 
 def explanation(container: Container, pool: Pool, decision: Decision, scoring: Scoring, *, then: bool) -> Explanation:
-    """Why a container is in a pool, or would be in another one if it came now."""
+    """Explain why a container is in its pool.
+
+    Args:
+        then: whether the decision is the original one; otherwise pools are compared as of now.
+    """
     request = decision.request
     chosen = next((score for score in decision.candidates if score.pool is pool), decision.candidates[0])
     candidates = []
     for score in decision.candidates:
         if score is chosen:
-            candidates.append(Candidate(pool.name, _has(score, request)))
+            candidates.append(Candidate(pool.name, _summary(score, request)))
             continue
         result, name = scoring.compare(chosen, score)
         if result > 0:
             change = _CHANGES[name](score, chosen, request)
-            candidates.append(Candidate(score.pool.name, _has(score, request), name, change))
+            candidates.append(Candidate(score.pool.name, _summary(score, request), name, change))
         elif then and (lack := score.lacks(request)):
             lost = f"could not serve it: {lack}"
-            candidates.append(Candidate(score.pool.name, _has(score, request), lost, "room in it"))
-        else:  # it is better
-            lost = "it fits where it was" if then else f"better by now: {name}"
-            candidates.append(Candidate(score.pool.name, _has(score, request), lost, "to be created again"))
-    words = _words(request, any(score.pool.isolated for score in decision.candidates))
-    return Explanation(container, words, pool.name, then, candidates, decision.count - len(candidates))
+            candidates.append(Candidate(score.pool.name, _summary(score, request), lost, "enough free resources"))
+        else:  # this pool is better
+            lost = "the container still fits in its pool" if then else f"better now: {name}"
+            candidates.append(Candidate(score.pool.name, _summary(score, request), lost, "create the container again"))
+    text = _request_text(request, any(score.pool.isolated for score in decision.candidates))
+    return Explanation(container, text, pool.name, then, candidates, decision.count - len(candidates))
 
 
-def _words(request: Request, some_are_isolated: bool) -> str:
-    """A request in words."""
+def _request_text(request: Request, some_are_isolated: bool) -> str:
     if request.kind is CpuKind.PRESERVE:
-        return f"{request.container.qos}, its CPUs are left alone"
+        return f"{request.container.qos}, its CPUs are preserved"
     parts = []
     if request.exclusive:
         isolated = "isolated " if request.isolated and (request.only_isolated or some_are_isolated) else ""
-        parts.append(f"{count(request.exclusive, f'{isolated}CPU')} of its own")
+        parts.append(f"{count(request.exclusive, f'exclusive {isolated}CPU')}")
     if request.shared_m or not request.exclusive:
         parts.append(f"{request.shared_m}m of {'reserved' if request.kind is CpuKind.RESERVED else 'shared'} CPUs")
     parts.append(
-        "its memory is left alone" if request.memory_kinds is None else f"{size(request.memory_bytes)} of memory"
+        "its memory is preserved" if request.memory_kinds is None else f"{size(request.memory_bytes)} of memory"
     )
     return f"{request.container.qos}, " + ", ".join(parts)
 
 
-def _has(score: Score, request: Request) -> str:
-    """The numbers of a score that count for a request."""
+def _summary(score: Score, request: Request) -> str:
+    """A text with the numbers of a score that matter for a request."""
     if request.kind is CpuKind.RESERVED:
         parts = [f"{score.reserved_m}m reserved left"]
     else:
         parts = [f"{score.free_m}m free", f"{score.shared_m}m left"]
     parts += [f"{score.isolated} isolated left"] if request.isolated and score.pool.isolated else []
     parts += [f"affinity {score.affinity:g}"] if score.affinity else []
-    parts += ["hints " + " ".join(f"{each:.2f}" for each in score.hints)] if score.hints else []
+    parts += ["hints " + " ".join(f"{hint_score:.2f}" for hint_score in score.hints)] if score.hints else []
     parts.append(count(score.tenants, "container"))
     parts.append("no memory" if score.offer is None else f"memory {masks.text(score.offer.zone)}")
     return ", ".join(parts)
@@ -145,56 +143,60 @@ def _has(score: Score, request: Request) -> str:
 
 def _level(score: Score, _: Score, request: Request) -> str:
     if request.limit_m is None:
-        return f"annotation unlimited-burstable: {score.pool.level}, or more free CPU there"
+        return f"annotation unlimited-burstable: {score.pool.level}, or more free CPU in it"
     return f"a CPU limit of at most {max(score.free_m, 0)}m"
 
 
 def _free(_: Score, chosen: Score, request: Request) -> str:
     if request.exclusive or request.isolated:
-        return f"more free CPU there than the {chosen.shared_m}m that {chosen.pool.name} has left"
-    return f"fewer containers there than the {chosen.tenants} in {chosen.pool.name}, or as many and more free CPU"
+        return f"more free CPU than the {chosen.shared_m}m left in {chosen.pool.name}"
+    return f"fewer containers than the {chosen.tenants} in {chosen.pool.name}, or as many and more free CPU"
 
 
-def _short(score: Score, request: Request) -> str:
-    if request.kind is CpuKind.NORMAL and score.shared_m >= 0:  # then it lost by isolated CPUs
+def _missing(score: Score, request: Request) -> str:
+    if request.kind is CpuKind.NORMAL and score.shared_m >= 0:  # it lost because of isolated CPUs
         return count(-score.isolated, "isolated CPU")
     return score.lacks(request)
 
 
-#: By comparison: what would have to be different for a place that lost by it to win.
+#: What would have to change for a place to win, by the comparison that it lost.
 _CHANGES: Mapping[str, Callable[[Score, Score, Request], str]] = {
-    "enough CPU": lambda score, _, request: f"{_short(score, request)} more there, or a smaller request",
+    "enough CPU": lambda score, _, request: f"{_missing(score, request)} more, or a smaller request",
     "affinity": lambda score, chosen, _: f"an affinity above {chosen.affinity:g} for it; it has {score.affinity:g}",
     "hints": lambda *_: "devices that are nearer to it",
-    "memory offer": lambda score, *_: f"{score.lack or 'memory'} free there",
+    "memory offer": lambda score, *_: f"{score.lack or 'memory'} free in it",
     "kinds of memory offered": lambda *_: "annotation memory-type with the kinds that it has free",
-    "memory up to the limit": lambda *_: "a memory limit that fits there",
+    "memory up to the limit": lambda *_: "a memory limit that fits in it",
     "CPU up to the limit": _level,
-    "fewer memory nodes": lambda *_: "a memory request that fewer of its nodes can take",
+    "fewer memory nodes": lambda *_: "a memory request that fits in fewer nodes",
     "kinds of memory": lambda *_: "annotation memory-type with the kinds that it has",
-    "CPUs of the priority": lambda *_: "free CPUs of that priority there, or another prefer-cpu-priority",
+    "CPUs of the priority": lambda *_: "free CPUs of that priority, or another prefer-cpu-priority",
     "deeper pool": lambda _, chosen, __: f"a request that does not fit in {chosen.pool.name}",
-    "more reserved CPU for each container": lambda *_: "more reserved CPU there",
+    "more reserved CPU for each container": lambda *_: "more reserved CPU",
     "more free CPU": _free,
-    "lower number": lambda *_: "any difference: they are equal, and the lower number was taken",
+    "lower number": lambda *_: "any difference: both are equal, and the lower number was chosen",
 }
 
 
-def gauges(pools: Pools, zones: MemoryZones, found: list[Place], shared: set[str]) -> Iterator[Gauge]:
-    """The measurements of all pools. `shared`: containers that have a part of shared or reserved CPUs."""
-    for place in found:
+def gauges(pools: Pools, zones: MemoryZones, pool_places: list[Place], shared: set[str]) -> Iterator[Gauge]:
+    """The measurements of all pools.
+
+    Args:
+        shared: the containers that share CPUs, also reserved ones.
+    """
+    for place in pool_places:
         pool = pools.by_name[place.name]
         zone, mems = {"zone": place.name}, masks.text(place.mems)
-        whole, by_mems = {**zone, "mems": f"nodes{{{mems}}}"}, {**zone, "mems": mems}
+        by_nodes, by_mems = {**zone, "mems": f"nodes{{{mems}}}"}, {**zone, "mems": mems}
         sharing = len(shared.intersection(place.containers))
         rows: list[tuple[str, str, dict[str, str], float]] = [
-            ("cpu_capacity_cores", "CPUs", {**whole, "cpus": masks.text(place.cpus)}, place.cpus.bit_count()),
+            ("cpu_capacity_cores", "CPUs", {**by_nodes, "cpus": masks.text(place.cpus)}, place.cpus.bit_count()),
             ("cpu_shared_capacity_cores", "CPUs that containers share", zone, place.shared.bit_count()),
             ("cpu_shared_assigned_cores", "shared CPUs promised", zone, pool.shared_m / 1000),
-            ("cpu_shared_available_cores", "shared CPUs that are left", zone, pool.free_shared_m() / 1000),
-            ("mem_capacity_bytes", "bytes of memory", whole, place.memory_bytes),
-            ("mem_assigned_bytes", "bytes of memory that are promised", by_mems, zones.used(place.mems)),
-            ("mem_available_bytes", "bytes of memory that are left", by_mems, place.memory_free_bytes),
+            ("cpu_shared_available_cores", "free shared CPUs", zone, pool.free_shared_m() / 1000),
+            ("mem_capacity_bytes", "bytes of memory", by_nodes, place.memory_bytes),
+            ("mem_assigned_bytes", "promised bytes of memory", by_mems, zones.used(place.mems)),
+            ("mem_available_bytes", "free bytes of memory", by_mems, place.memory_free_bytes),
             ("container_count", "containers", zone, len(place.containers)),
             ("shared_container_count", "containers that share CPUs", zone, sharing),
         ]

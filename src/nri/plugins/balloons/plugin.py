@@ -1,7 +1,6 @@
-"""`balloons`: give containers CPUs together, in sets that grow and shrink with what their containers request.
+"""`balloons`: pin containers to shared sets of CPUs that grow and shrink with the requests of their containers.
 
-The policy is `nri.placement.balloons`, the plugin around it `nri.placement.plugin`. Options and annotations are those
-of nri-plugins' plugin of this name.
+The policy is in `nri.placement.balloons`. Options and annotations are those of nri-plugins' plugin of this name.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class BalloonsPlugin(PlacementPlugin):
-    """Pin containers to sets of CPUs that grow and shrink with what they request: balloons, of types that you name."""
+    """Pin containers to sets of CPUs that grow and shrink with requests: balloons, of types that you define."""
 
     name = "balloons"
     policy_type = Balloons

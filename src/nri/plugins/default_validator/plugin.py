@@ -1,8 +1,6 @@
-"""`default-validator`: refuse containers by what plugins did to them, or because a required plugin took no part.
+"""`default-validator`: refuse containers because of changes by plugins, or because a required plugin is missing.
 
-The decision is `nri.policies.default_validator`, which a runtime on our adaptation has built in. This is for runtimes
-without it, or with one that cannot be configured as wanted. Unlike there, to run it is to want it: `enable` is true
-unless the configuration says otherwise.
+For runtimes without a built-in validator, or with one that cannot be configured. Here `enable` is true by default.
 """
 
 from __future__ import annotations
@@ -23,12 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["DefaultValidatorPlugin", "read"]
 
-#: TOML begins with `key =`, after comments; YAML has a colon there.
+#: TOML begins with `key =`, after comments; YAML has a colon instead.
 TOML = re.compile(r"(?:\s*#.*\n)*\s*[\w-]+\s*=")
 
 
 class DefaultValidatorPlugin(nri.Plugin):
-    """Refuse containers by a configuration: hooks, seccomp, namespaces, sysctls, missing plugins."""
+    """Refuse containers by rules on hooks, seccomp, namespaces, sysctls and required plugins."""
 
     name = "default-validator"
     sets = ()
@@ -42,9 +40,9 @@ class DefaultValidatorPlugin(nri.Plugin):
     def configure(self) -> None:
         config = read(self.config)
         self._validator = DefaultValidator(config)
-        wanted = sorted({name for name in KEYS.values() if name != "enable" and getattr(config, name)})
+        checks = sorted({name for name in KEYS.values() if name != "enable" and getattr(config, name)})
         state = "checks" if config.enable else "disabled"
-        self.log.info("%s: %s", state, ", ".join(wanted) or "plugins that pods require")
+        self.log.info("%s: %s", state, ", ".join(checks) or "plugins that pods require")
 
     def validate_container_adjustment(self, request: nri.ValidationRequest) -> None:
         if not self._validator.config.enable:
@@ -55,13 +53,15 @@ class DefaultValidatorPlugin(nri.Plugin):
 
 
 def read(text: str) -> ValidatorConfig:
-    """The configuration, as YAML, JSON or TOML, under the keys of any of its dialects. ConfigError names the key."""
+    """Read the configuration, as YAML, JSON or TOML, with the keys of any of its dialects. Raises ConfigError."""
     source = Source("default validator", text, "toml" if TOML.match(text) else "auto")
     tree = parse_text(source)
     if tree is None:
         tree = {}
     if not isinstance(tree, dict):
-        raise ConfigError(source.name, "", "expected keys with values", "write such as 'rejectSysctlAdjustment: true'")
+        raise ConfigError(
+            source.name, "", "expected keys with values", "write, for example, 'rejectSysctlAdjustment: true'"
+        )
     config = ValidatorConfig.from_dict(tree, source.name)
     return config if any(KEYS[key] == "enable" for key in tree) else replace(config, enable=True)
 

@@ -1,1 +1,1 @@
-"""Devices, mounts, scheduling, sysctls and more by annotations of pods. Next: `plugin`."""
+"""Devices, mounts, scheduling, sysctls and more by annotations of pods."""

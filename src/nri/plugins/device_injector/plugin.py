@@ -1,8 +1,4 @@
-"""`device-injector`: give containers devices, mounts, priorities, sysctls and more that annotations ask for.
-
-One job: go through the kinds of annotations in the reference's order, and build one adjustment of all. How
-annotations are found and read is in `nri.plugins.annotated`.
-"""
+"""`device-injector`: give containers the devices, mounts, priorities, sysctls and more that annotations request."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import re
 from typing import NamedTuple
 
 import nri
-from nri.plugins.annotated import Mode, find
+from nri.plugins.annotations import Mode, find
 from nri.text import plain
 
 TYPE_CHECKING = False
@@ -19,13 +15,13 @@ if TYPE_CHECKING:
     from typing import ClassVar
 
     from nri.api.builders.adjustment import Adjustment
-    from nri.plugins.annotated import Annotation
+    from nri.plugins.annotations import Annotation
 
 __all__ = ["KINDS", "DeviceInjector", "Kind"]
 
 
 class Device(NamedTuple):
-    """A device node. Zeros of the last three leave them to the runtime."""
+    """A device node; the runtime chooses mode, uid or gid where they are 0."""
 
     path: str
     type: str
@@ -37,7 +33,7 @@ class Device(NamedTuple):
 
 
 class Mount(NamedTuple):
-    """A mount; file systems like tmpfs need no source."""
+    """A mount; `source` may be empty for file systems like tmpfs."""
 
     destination: str
     source: str = ""
@@ -46,7 +42,7 @@ class Mount(NamedTuple):
 
 
 class IoPriority(NamedTuple):
-    """An I/O priority; `class` is a word of Python's."""
+    """An I/O priority."""
 
     class_: str
     priority: int = 0
@@ -65,7 +61,7 @@ class Scheduler(NamedTuple):
 
 
 class NetDevice(NamedTuple):
-    """A network device of the host, and its name in the container, "" for the same."""
+    """A network device of the host, and its name in the container ("" for the same name)."""
 
     hostIf: str
     name: str = ""
@@ -79,69 +75,71 @@ class MemoryPolicy(NamedTuple):
     flags: tuple[str, ...] = ()
 
 
-def _devices(found: Annotation, adjustment: Adjustment) -> list[str]:
-    devices = found.many(Device, "path")
+def _devices(annotation: Annotation, adjustment: Adjustment) -> list[str]:
+    devices = annotation.rows(Device, "path")
     for place, device in enumerate(devices):
-        path, type_, major, minor, *rest = device
+        path, type_, major, minor, *optional = device
         for key, number in (("major", major), ("minor", minor)):
             if number < 0:
-                raise found.wrong(f"[{place}].{key}", f"must not be below 0: {number}")
-        if not 0 <= device.file_mode <= _MOST_MODE:
-            raise found.wrong(
-                f"[{place}].file_mode", f"{device.file_mode} is not a file mode", "write one such as 0660"
+                raise annotation.refusal(f"[{place}].{key}", f"must not be negative: {number}")
+        if not 0 <= device.file_mode <= _MAX_FILE_MODE:
+            raise annotation.refusal(
+                f"[{place}].file_mode", f"{device.file_mode} is not a file mode", "write, for example, 0660"
             )
-        if device.file_mode > _PERMISSIONS:
-            shown = f"{device.file_mode} is 0o{device.file_mode:o}, more than permissions"
-            found.doubt(f"[{place}].file_mode: {shown} (octal has a leading 0, as in 0660)")
-        mode, uid, gid = (number or None for number in rest)
-        with found.at(f"[{place}]", device="path"):
+        if device.file_mode > _MAX_PERMISSIONS:
+            shown = f"{device.file_mode} is 0o{device.file_mode:o}, which has more than permission bits"
+            annotation.warn(f"[{place}].file_mode: {shown} (octal has a leading 0, as in 0660)")
+        mode, uid, gid = (number or None for number in optional)
+        with annotation.at(f"[{place}]", device="path"):
             adjustment.add_device(path, type_, major, minor, file_mode=mode, uid=uid, gid=gid)
         if type_ != "p" and not major:
-            raise found.wrong(f"[{place}]", "major is missing or 0, which is not a device", "add 'major: ...'")
+            raise annotation.refusal(f"[{place}]", "major is missing or 0", "add 'major: ...'")
     return [device.path for device in devices]
 
 
-#: The greatest file mode, kind of file included, and the greatest that is permissions only.
-_MOST_MODE, _PERMISSIONS = 0o177777, 0o777
+#: The greatest file mode with file type, and the greatest with permissions only.
+_MAX_FILE_MODE, _MAX_PERMISSIONS = 0o177777, 0o777
 
 
-def _cdi_devices(found: Annotation, adjustment: Adjustment) -> list[str]:
-    names = found.texts()
+def _cdi_devices(annotation: Annotation, adjustment: Adjustment) -> list[str]:
+    names = annotation.texts()
     for place, name in enumerate(names):
-        with found.at(f"[{place}]", device=""):
+        with annotation.at(f"[{place}]", device=""):
             adjustment.add_cdi_device(name)
     return names
 
 
-#: Options that make a mount one of a path of the host, whatever its type says.
+#: These options make a bind mount of any type.
 BIND = {"bind", "rbind"}
 
 
-def _mounts(found: Annotation, adjustment: Adjustment) -> list[str]:
-    mounts = found.many(Mount, "destination")
+def _mounts(annotation: Annotation, adjustment: Adjustment) -> list[str]:
+    mounts = annotation.rows(Mount, "destination")
     for place, mount in enumerate(mounts):
-        with found.at(f"[{place}]", mount="destination"):
+        with annotation.at(f"[{place}]", mount="destination"):
             adjustment.add_mount(*mount)
         if not mount.source and (mount.type in ("", "bind") or not BIND.isdisjoint(mount.options)):
-            raise found.wrong(f"[{place}]", "source is missing", "add 'source: ...', or the type of a file system")
+            raise annotation.refusal(
+                f"[{place}]", "source is missing", "add 'source: ...', or the type of a file system"
+            )
     return [f"{mount.source or mount.type} -> {mount.destination}" for mount in mounts]
 
 
-def _io_priority(found: Annotation, adjustment: Adjustment) -> list[str]:
-    wanted = found.one(IoPriority)
-    if wanted is None:
+def _io_priority(annotation: Annotation, adjustment: Adjustment) -> list[str]:
+    io_priority = annotation.row(IoPriority)
+    if io_priority is None:
         return []
-    with found.at("", io_class="class"):
-        adjustment.set_io_priority(wanted.class_, wanted.priority)
-    return [f"{wanted.class_} {wanted.priority}"]
+    with annotation.at("", io_class="class"):
+        adjustment.set_io_priority(io_priority.class_, io_priority.priority)
+    return [f"{io_priority.class_} {io_priority.priority}"]
 
 
-def _scheduler(found: Annotation, adjustment: Adjustment) -> list[str]:
-    wanted = found.one(Scheduler)
-    if wanted is None:
+def _scheduler(annotation: Annotation, adjustment: Adjustment) -> list[str]:
+    scheduler = annotation.row(Scheduler)
+    if scheduler is None:
         return []
-    policy, nice, priority, flags, runtime, deadline, period = wanted
-    with found.at("", runtime_ns="runtime", deadline_ns="deadline", period_ns="period"):
+    policy, nice, priority, flags, runtime, deadline, period = scheduler
+    with annotation.at("", runtime_ns="runtime", deadline_ns="deadline", period_ns="period"):
         adjustment.set_scheduler(
             policy,
             nice=nice,
@@ -154,51 +152,51 @@ def _scheduler(found: Annotation, adjustment: Adjustment) -> list[str]:
     return [policy]
 
 
-#: A network device's name that the kernel takes: 15 bytes, none of them a blank, `/` or `:`.
+#: The kernel accepts a name of at most 15 bytes without blanks, `/` and `:`.
 _NET_DEVICE = re.compile(r"(?!\.{1,2}\Z)[^\s/:\0]+")
-_LONGEST_NET_DEVICE = 15
+_MAX_NET_DEVICE_BYTES = 15
 
 
-def _net_devices(found: Annotation, adjustment: Adjustment) -> list[str]:
-    devices = found.many(NetDevice, "hostIf")
+def _net_devices(annotation: Annotation, adjustment: Adjustment) -> list[str]:
+    devices = annotation.rows(NetDevice, "hostIf")
     named = [(f"[{place}].name", device.name) for place, device in enumerate(devices) if device.name]
-    found.different(named)
+    annotation.refuse_duplicates(named)
     for place, device in enumerate(devices):
         for key, name in (("hostIf", device.hostIf), ("name", device.name or device.hostIf)):
-            if not _NET_DEVICE.fullmatch(name) or len(name.encode()) > _LONGEST_NET_DEVICE:
+            if not _NET_DEVICE.fullmatch(name) or len(name.encode()) > _MAX_NET_DEVICE_BYTES:
                 reason = f"{name!r} is not the name of a network device"
-                step = f"write 1 to {_LONGEST_NET_DEVICE} characters, no blank, / or :"
-                raise found.wrong(f"[{place}].{key}", reason, step)
-        with found.at(f"[{place}]", host_device="hostIf", device="name"):
+                step = f"write 1 to {_MAX_NET_DEVICE_BYTES} characters, no blank, / or :"
+                raise annotation.refusal(f"[{place}].{key}", reason, step)
+        with annotation.at(f"[{place}]", host_device="hostIf", device="name"):
             adjustment.add_net_device(device.hostIf, device.name)
     return [f"{device.hostIf} -> {device.name or device.hostIf}" for device in devices]
 
 
-def _sysctls(found: Annotation, adjustment: Adjustment) -> list[str]:
-    wanted = found.pairs()
-    for name, value in wanted.items():
-        with found.at("", name=name, sysctl=""):
+def _sysctls(annotation: Annotation, adjustment: Adjustment) -> list[str]:
+    sysctls = annotation.pairs()
+    for name, value in sysctls.items():
+        with annotation.at("", name=name, sysctl=""):
             adjustment.set_sysctl(name, value)
-    return [f"{name}={value}" for name, value in wanted.items()]
+    return [f"{name}={value}" for name, value in sysctls.items()]
 
 
-def _memory_policy(found: Annotation, adjustment: Adjustment) -> list[str]:
-    wanted = found.one(MemoryPolicy)
-    if wanted is None:
+def _memory_policy(annotation: Annotation, adjustment: Adjustment) -> list[str]:
+    memory_policy = annotation.row(MemoryPolicy)
+    if memory_policy is None:
         return []
-    with found.at(""):
-        adjustment.set_memory_policy(wanted.mode, wanted.nodes, wanted.flags)
-    return [f"{wanted.mode} {wanted.nodes}".strip()]
+    with annotation.at(""):
+        adjustment.set_memory_policy(memory_policy.mode, memory_policy.nodes, memory_policy.flags)
+    return [f"{memory_policy.mode} {memory_policy.nodes}".strip()]
 
 
 class Kind(NamedTuple):
-    """One kind of thing to inject.
+    """One kind of change that an annotation can request.
 
     Attributes:
         name: for the log.
-        keys: its annotations, of the present domain and of the old one.
-        inject: reads one and adds to an adjustment; returns what, in words.
-        help: the value and its effect, for people.
+        keys: its annotations, of the current domain and of the old one.
+        inject: adds an annotation's values to an adjustment; returns them as text for the log.
+        help: the form of the value, and its effect.
     """
 
     name: str
@@ -207,29 +205,31 @@ class Kind(NamedTuple):
     help: str
 
 
-def _both(word: str) -> tuple[str, str]:
-    return f"{word}.noderesource.dev", f"{word}.nri.io"
+def _domain_keys(name: str) -> tuple[str, str]:
+    return f"{name}.noderesource.dev", f"{name}.nri.io"
 
 
 KINDS = (
-    Kind("devices", _both("devices"), _devices, "list of {path, type, major, minor, file_mode, uid, gid}: devices"),
-    Kind("CDI devices", _both("cdi-devices"), _cdi_devices, "list of names, vendor/class=device: CDI devices"),
-    Kind("mounts", _both("mounts"), _mounts, "list of {source, destination, type, options}: mounts"),
-    Kind("I/O priority", _both("io-priority"), _io_priority, "{class, priority}: I/O priority"),
+    Kind(
+        "devices", _domain_keys("devices"), _devices, "list of {path, type, major, minor, file_mode, uid, gid}: devices"
+    ),
+    Kind("CDI devices", _domain_keys("cdi-devices"), _cdi_devices, "list of names, vendor/class=device: CDI devices"),
+    Kind("mounts", _domain_keys("mounts"), _mounts, "list of {source, destination, type, options}: mounts"),
+    Kind("I/O priority", _domain_keys("io-priority"), _io_priority, "{class, priority}: I/O priority"),
     Kind(
         "scheduler",
-        _both("scheduling-policy"),
+        _domain_keys("scheduling-policy"),
         _scheduler,
         "{policy, nice, priority, flags, runtime, deadline, period}: CPU scheduler",
     ),
-    Kind("network devices", _both("network-devices"), _net_devices, "list of {hostIf, name}: network devices"),
+    Kind("network devices", _domain_keys("network-devices"), _net_devices, "list of {hostIf, name}: network devices"),
     Kind("sysctls", ("sysctl.noderesource.dev",), _sysctls, "table of names and values: kernel parameters"),
-    Kind("memory policy", _both("memory-policy"), _memory_policy, "{mode, nodes, flags}: NUMA memory policy"),
+    Kind("memory policy", _domain_keys("memory-policy"), _memory_policy, "{mode, nodes, flags}: NUMA memory policy"),
 )
 
 
 class DeviceInjector(nri.Plugin):
-    """Inject devices and mounts, set priorities, sysctls and memory policy, all by annotations of pods."""
+    """Inject devices and mounts, and set priorities, sysctls and memory policy, by annotations of pods."""
 
     name = "device-injector"
     sets = (
@@ -246,18 +246,18 @@ class DeviceInjector(nri.Plugin):
 
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
         adjustment = nri.Adjustment()
-        anything = False
+        is_adjusted = False
         for kind in KINDS:
-            found = find(pod, container.name, *kind.keys)
-            if found is None:
+            annotation = find(pod, container.name, *kind.keys)
+            if annotation is None:
                 continue
-            done = kind.inject(found, adjustment)
-            for words in found.unknown:
-                self.log.warning("%s", words)
-            if done:
-                anything = True
-                self.log.info("%s: %s", kind.name, plain(", ".join(done)))
-        return adjustment if anything else None
+            injected = kind.inject(annotation, adjustment)
+            for warning in annotation.warnings:
+                self.log.warning("%s", warning)
+            if injected:
+                is_adjusted = True
+                self.log.info("%s: %s", kind.name, plain(", ".join(injected)))
+        return adjustment if is_adjusted else None
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""The plugin that shows what plugins between its connections change. Next: `plugin`; `compare` finds differences."""
+"""The plugin that shows what the plugins between its connections change."""

@@ -1,9 +1,6 @@
-"""`differ`: what the plugins between its indices change, shown by connecting at several indices from one process.
+"""`differ`: show what other plugins change, by connecting at several indices from one process.
 
-One job: to keep what one index was given until the next one gets the same event, and to log the difference. It adjusts
-nothing. Rules: an event is known by its name and its container or pod, so that one that a plugin in between has refused
-is not compared with the next one. Next: `nri.plugins.differ.compare` finds the differences,
-`nri.stub.program.several` runs the connections.
+Each connection keeps the messages of an event for the next one, which logs the difference.
 """
 
 from __future__ import annotations
@@ -14,7 +11,7 @@ from _thread import allocate_lock
 
 import nri
 from nri.errors import ConfigError
-from nri.plugins.differ.compare import differences, yaml_differences
+from nri.plugins.differ.comparison import differences, yaml_differences
 from nri.plugins.dump import tree_of, yaml_lines
 from nri.stub.program.options import Flag
 from nri.stub.session import settings
@@ -31,13 +28,13 @@ __all__ = ["FLAGS", "Differ", "DifferConfig"]
 
 
 class DifferConfig:
-    """At which indices it connects, and how much it says.
+    """The indices at which it connects, and how much it logs.
 
     Attributes:
-        indices: at least two, 0 to 99; from flags or `--config FILE`, because it is asked before there is a runtime.
+        indices: at least two, 0 to 99; from flags or `--config FILE`, because it is needed before the runtime connects.
         logFile: a file to append to instead of the program's log.
-        verboseLevel: 0 changes only; 1 also what the first index gets; 2 also each message before and after; 3 also
-            what Synchronize brings.
+        verboseLevel: 0 changes only; 1 also the messages of the first index; 2 also each message before and after; 3
+            also the messages of Synchronize.
         yaml: differences as lines of YAML instead of fields.
     """
 
@@ -49,9 +46,9 @@ class DifferConfig:
     def __post_init__(self) -> None:
         wrong = [index for index in self.indices if not 0 <= index <= 99]
         if wrong:
-            raise ValueError(f"indices: {wrong[0]} is no index; they are 0 to 99")
+            raise ValueError(f"indices: {wrong[0]} is not an index from 0 to 99")
         if len(set(self.indices)) < max(2, len(self.indices)):
-            raise ValueError("indices: at least two are wanted, and each once; write 0,99")
+            raise ValueError("indices: at least two different ones are required; write, for example, 0,99")
 
 
 FLAGS = {
@@ -61,28 +58,28 @@ FLAGS = {
 }
 
 
-#: Messages of events that an index keeps for the next one; more are of events that never got there.
-MOST_KEPT = 512
+#: Keep at most this many events for the next index; older ones never reached it.
+MAX_KEPT_EVENTS = 512
 
 
 class _Messages:
-    """The messages that the connections of one process keep for each other: by place in the row, then by event."""
+    """The messages that connections keep for the next one: by position of the connection, then by event."""
 
     def __init__(self) -> None:
         self._lock = allocate_lock()
         self.by_place: dict[int, dict[tuple[str, ...], Mapping[str, Any]]] = {}
 
     def keep(self, place: int, event: tuple[str, ...], messages: Mapping[str, Any]) -> None:
-        """Keep an event's messages for the next place."""
+        """Keep an event's messages for the next connection."""
         with self._lock:
-            mine = self.by_place.setdefault(place, {})
-            mine.pop(event, None)
-            mine[event] = messages
-            if len(mine) > MOST_KEPT:
-                del mine[next(iter(mine))]
+            messages_by_event = self.by_place.setdefault(place, {})
+            messages_by_event.pop(event, None)
+            messages_by_event[event] = messages
+            if len(messages_by_event) > MAX_KEPT_EVENTS:
+                del messages_by_event[next(iter(messages_by_event))]
 
     def take(self, place: int, event: tuple[str, ...]) -> Mapping[str, Any] | None:
-        """Take the messages of an event from a place; None if that place was not given it."""
+        """Remove and return the messages of an event; None if that connection did not get the event."""
         with self._lock:
             return self.by_place.get(place, {}).pop(event, None)
 
@@ -96,31 +93,31 @@ class Differ(nri.Plugin):
     config: DifferConfig
 
     def __init__(self, row: Sequence[int] = (0,), place: int = 0, messages: _Messages | None = None) -> None:
-        """Make one connection of several: `row` are all indices in ascending order, `place` is ours among them."""
+        """Create one connection; `row` has the indices of all in ascending order, `place` is its position in `row`."""
         self._index, self._place, self._last = row[place], place, len(row) - 1
         self.messages = messages or _Messages()
 
     @classmethod
     def main(cls, argv: Sequence[str] | None = None) -> None:
-        """Run it as a program; the indices are its own flag."""
+        """Run the plugin as a program; --idx is not used, because `--indices` replaces it."""
         super().main(["--idx", "00", *(sys.argv[1:] if argv is None else argv)])
 
     @classmethod
     def _connections(cls, options: Any) -> list[tuple[PluginBase, Any]]:
-        asked = cls()
-        settings.apply(asked, "", options.config, options.own)
-        return cls.row(asked.config.indices, options)
+        probe = cls()
+        settings.apply(probe, "", options.config, options.own)
+        return cls.row(probe.config.indices, options)
 
     @classmethod
     def row(cls, indices: Sequence[int], options: Any) -> list[tuple[PluginBase, Any]]:
-        """Make the connections for these indices, each with its options."""
+        """Create the connections for these indices, each with its options."""
         ascending, messages = sorted(indices), _Messages()
-        made: list[tuple[PluginBase, Any]] = []
+        connections: list[tuple[PluginBase, Any]] = []
         for place, index in enumerate(ascending):
-            own = copy.copy(options)
-            own.index = f"{index:02d}"
-            made.append((cls(ascending, place, messages), own))
-        return made
+            connection_options = copy.copy(options)
+            connection_options.index = f"{index:02d}"
+            connections.append((cls(ascending, place, messages), connection_options))
+        return connections
 
     def configure(self) -> None:
         try:
@@ -172,33 +169,33 @@ class Differ(nri.Plugin):
     # -- comparing ----------------------------------------------------------------------------------------------------
 
     def _compare(self, event: str, **messages: Any) -> None:
-        """Log what has changed since the index before, and keep the messages for the one after."""
-        about = (event, messages["pod"].id, messages["container"].id if "container" in messages else "")
+        """Log what has changed since the previous index, and keep the messages for the next one."""
+        event_key = (event, messages["pod"].id, messages["container"].id if "container" in messages else "")
         if self._place == 0:
             if self.config.verboseLevel > 0:
                 for tag, message in messages.items():
                     self._write(f"{event}: {tag}", yaml_lines(tree_of(message)))
         else:
-            before = self.messages.take(self._place - 1, about)
+            before = self.messages.take(self._place - 1, event_key)
             for tag, message in messages.items() if before is not None else ():
-                self._tell(event, tag, before[tag], message)  # type: ignore[index]
+                self._log_differences(event, tag, before[tag], message)  # type: ignore[index]
         if self._place < self._last:
-            self.messages.keep(self._place, about, messages)
+            self.messages.keep(self._place, event_key, messages)
 
-    def _tell(self, event: str, tag: str, before: Any, after: Any) -> None:
+    def _log_differences(self, event: str, tag: str, before: Any, after: Any) -> None:
         if before == after:
             self._write(f"{event}: {tag}", ["<no changes>"])
             return
         old, new = tree_of(before), tree_of(after)
         if self.config.verboseLevel > 1:
             self._write(f"{event}: {tag} before", yaml_lines(old))
-        found = yaml_differences(old, new) if self.config.yaml else list(map(str, differences(old, new)))
-        self._write(f"{event}: {tag}", found)
+        lines = yaml_differences(old, new) if self.config.yaml else list(map(str, differences(old, new)))
+        self._write(f"{event}: {tag}", lines)
         if self.config.verboseLevel > 1:
             self._write(f"{event}: {tag} after", yaml_lines(new))
 
     def _write(self, what: str, lines: list[str]) -> None:
-        """Log lines, each after the index and what it is about."""
+        """Log lines, each with the index and `what` in front."""
         head = f"[{self._index:02d}] {what}:"
         text = "\n".join([f"{head} {line}" for line in lines] or [head])
         self.log.logger.info("%s", text, extra=logs.EACH_LINE)

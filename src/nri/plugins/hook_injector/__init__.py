@@ -1,4 +1,1 @@
-"""OCI hooks for containers, as files in hooks.d directories say.
-
-Reading order: `plugin`, `directories`, `hook_file`, `when`, `pattern`.
-"""
+"""Add OCI hooks to containers, from files in hooks.d directories."""

@@ -1,13 +1,8 @@
-"""The hooks of several directories, read again when something in them has changed.
+"""Read the hooks of several directories, and read them again after a change.
 
-One job: which hooks there are now. Rules: of files of the same name the one in the last directory counts; directories
-that are not there are empty, and seen when they come. A set of files is taken as a whole: as long as one of them is
-broken, all hooks stay what they were, so that no container misses a hook because of a file that is being edited. A
-file whose program is not there is left out, with a warning, until it is.
-
-Changes are found by looking: one `stat` for each file and program. inotify would need a watch on each folder above one
-that is missing, has limits that other programs use up, and says nothing on some network and overlay file systems.
-Next: `nri.plugins.hook_injector.plugin` looks before each creation, and every second.
+Of files with the same name the one in the last directory counts. A missing directory counts as empty. Changes are found
+by one `stat` of each file and program: inotify would need a watch on each folder above a missing one, has limits that
+other programs use up, and reports nothing on some network and overlay file systems.
 """
 
 from __future__ import annotations
@@ -30,29 +25,29 @@ if TYPE_CHECKING:
 
 __all__ = ["HookDirectories", "HooksChange"]
 
-#: Files of one directory at most.
-MOST_FILES = 1_000
+#: Read at most this many files of one directory.
+MAX_FILES = 1_000
 
 
 class HooksChange(NamedTuple):
-    """The outcome of a look that found a change.
+    """The outcome of a refresh after a change.
 
     Attributes:
-        error: why the hooks stay what they were, with further errors in `others`; None if they could be read.
-        warnings: what is odd in files that count.
+        error: why the previous hooks stay in force, with further errors in `others`; None if all could be read.
+        warnings: problems of files that could be read.
     """
 
     error: ConfigError | None
     warnings: Sequence[ConfigError]
 
 
-class _Seen(NamedTuple):
-    """The files, errors and programs that were there at one look.
+class _Snapshot(NamedTuple):
+    """The files, errors and programs at one refresh.
 
     Attributes:
         files: the fingerprint of each file, by path.
         errors: of directories that cannot be read.
-        programs: of each hook that was read, and whether it was there.
+        programs: whether the program of each hook exists, by path.
     """
 
     files: Mapping[str, Fingerprint]
@@ -64,35 +59,38 @@ class HookDirectories:
     """Directories of hooks.
 
     Args:
-        directories: in the order of their rank, the one that counts most last.
+        directories: in the order of precedence, the strongest one last.
 
     Attributes:
         directories: likewise.
-        hooks: all hooks, in the order in which they are to run.
+        hooks: all hooks, in the order in which they run.
     """
 
-    __slots__ = ("_lock", "_seen", "directories", "hooks")
+    __slots__ = ("_lock", "_snapshot", "directories", "hooks")
 
     def __init__(self, directories: Sequence[str]) -> None:
         self.directories = tuple(directories)
         self.hooks: tuple[Hook, ...] = ()
-        self._seen: _Seen | None = None
+        self._snapshot: _Snapshot | None = None
         self._lock = allocate_lock()
 
     def refresh(self) -> HooksChange | None:
-        """Look whether anything has changed, and read all files if so; None if nothing has.
+        """Read all files again if anything has changed; None if nothing has. Thread-safe.
 
-        The hooks are replaced at once, by all or none of what is new. May be called by several threads.
+        While one file is broken, all previous hooks stay in force: a container must not miss a hook because somebody
+        edits its file.
         """
         with self._lock:
             files, errors = self._list()
-            programs = {} if self._seen is None else {path: os.path.exists(path) for path in self._seen.programs}
-            if self._seen == _Seen(files, tuple(str(error) for error in errors), programs):
+            programs = (
+                {} if self._snapshot is None else {path: os.path.exists(path) for path in self._snapshot.programs}
+            )
+            if self._snapshot == _Snapshot(files, tuple(str(error) for error in errors), programs):
                 return None
             return self._read(files, errors)
 
     def _list(self) -> tuple[dict[str, Fingerprint], list[ConfigError]]:
-        """The fingerprint of each file, in order of rank; and errors."""
+        """The fingerprint of each file, in order of precedence; and errors."""
         files: dict[str, Fingerprint] = {}
         errors: list[ConfigError] = []
         for directory in self.directories:
@@ -103,14 +101,14 @@ class HookDirectories:
             except OSError as error:
                 errors.append(ConfigError(directory, "", f"cannot read the directory: {error.strerror or error}"))
                 continue
-            if len(names) > MOST_FILES:
-                errors.append(ConfigError(directory, "", f"holds {len(names)} hooks; {MOST_FILES} are read at most"))
+            if len(names) > MAX_FILES:
+                errors.append(ConfigError(directory, "", f"has {len(names)} hooks; at most {MAX_FILES} are read"))
                 continue
             for name in names:
                 path = os.path.join(directory, name)
-                seen = fingerprint(path)
-                if seen is not None:  # a link that leads nowhere, as while a ConfigMap is exchanged, is not a file
-                    files[path] = seen
+                stamp = fingerprint(path)
+                if stamp is not None:  # a broken link, as while a ConfigMap is exchanged, does not count
+                    files[path] = stamp
         return files, errors
 
     def _read(self, files: Mapping[str, Fingerprint], errors: list[ConfigError]) -> HooksChange:
@@ -120,19 +118,19 @@ class HookDirectories:
         for path in files:
             name = os.path.basename(path)
             try:
-                hook, odd = parse_hook(name, read_file(path, "json"))
+                hook, hook_warnings = parse_hook(name, read_file(path, "json"))
             except ConfigError as error:
                 errors.append(error)
                 continue
-            warnings += odd
+            warnings += hook_warnings
             programs[hook.path] = os.path.exists(hook.path)
             if programs[hook.path]:
                 hooks[name] = hook
             else:
-                step = "the hook is left out until it is there"
-                warnings.append(ConfigError(path, "hook.path", f"there is no {hook.path}", step))
+                step = "the hook is left out until the program exists"
+                warnings.append(ConfigError(path, "hook.path", f"{hook.path} does not exist", step))
         failed = tuple(str(error) for error in errors if error.source in self.directories)
-        self._seen = _Seen(files, failed, programs)
+        self._snapshot = _Snapshot(files, failed, programs)
         if errors:
             return HooksChange(together(errors), ())
         self.hooks = tuple(sorted(hooks.values(), key=lambda hook: (hook.name.lower(), hook.name)))

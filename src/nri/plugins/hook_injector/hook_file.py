@@ -1,9 +1,7 @@
-"""One hooks.d file as a `Hook`: schema 1.0.0, and the old one, which is 0.1.0 or says no version.
+"""Parse a hooks.d file into a `Hook`: schema 1.0.0, and the old one, which is 0.1.0 or has no version.
 
-One job: text in, a hook out, or a ConfigError with all that is wrong, by file, line and key. Rules: keys match in any
-case, because Go's do, and a key without a value (null) counts as not given; a key that is not known is read past with a
-warning, for so do other readers of these files, which podman and CRI-O share. Whether the hook's program is there is
-not asked here. Next: `nri.plugins.hook_injector.directories` reads all files.
+As in Go, keys match in any case, and null counts as missing. Unknown keys are warnings, because podman and CRI-O, which
+read the same files, ignore them.
 """
 
 from __future__ import annotations
@@ -16,8 +14,8 @@ from nri.config.layers import located
 from nri.config.source import Source
 from nri.config.syntax import parse_text
 from nri.errors import ConfigError
+from nri.plugins.hook_injector.conditions import When
 from nri.plugins.hook_injector.pattern import Pattern
-from nri.plugins.hook_injector.when import When
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,21 +27,21 @@ __all__ = ["Hook", "parse_hook"]
 
 Stage = Literal["prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"]
 
-#: Seconds that a hook may be given: the numbers of the protocol.
-LONGEST_TIMEOUT_S = 2**63 - 1
+#: The protocol has 64 bits for a timeout.
+MAX_TIMEOUT_S = 2**63 - 1
 
 
 class Hook(NamedTuple):
-    """A hook and for whom it is.
+    """A hook and its conditions.
 
     Attributes:
         name: of its file.
         path: of its program, absolute.
         args: its command line, the program's name first.
         env: its environment, `NAME=value`.
-        timeout_s: seconds that it may take; None: as long as it likes.
-        stages: at which moments of a container's life it runs.
-        when: for which containers.
+        timeout_s: in seconds; None for no limit.
+        stages: the stages of a container's life at which it runs.
+        when: the containers that it is for.
     """
 
     name: str
@@ -90,17 +88,14 @@ class _Version010:
 
 
 def parse_hook(name: str, source: Source) -> tuple[Hook, list[ConfigError]]:
-    """Read a file's text.
+    """Parse a file's text; returns the hook and warnings.
 
     Args:
         name: of the file, without its directory.
-        source: the text, under the name by which errors call it.
-
-    Returns:
-        the hook, and what is worth a warning.
+        source: the text, with the name that errors show.
 
     Raises:
-        ConfigError: the text holds no hook; further errors in `others`.
+        ConfigError: the text is not a valid hook; further errors in `others`.
     """
     tree = parse_text(Source(source.name, source.text, "json"))
     if not isinstance(tree, dict):
@@ -108,31 +103,31 @@ def parse_hook(name: str, source: Source) -> tuple[Hook, list[ConfigError]]:
     version = next((value for key, value in tree.items() if key.lower() == "version" and value is not None), "")
     if version not in ("1.0.0", "0.1.0", ""):
         _refuse(source, [Problem(("version",), f"unrecognized hook version: {shorten(version)}", 'write "1.0.0"')])
-    return _Reading(name, source, tree, _Version100 if version == "1.0.0" else _Version010).hook()
+    return _Reader(name, source, tree, _Version100 if version == "1.0.0" else _Version010).hook()
 
 
-class _Reading:
-    """One file that is being read."""
+class _Reader:
+    """The parser of one file."""
 
     def __init__(self, name: str, source: Source, tree: dict[str, Any], schema: type) -> None:
         self._name = name
         self._source = source
         self._problems: list[Problem] = []
         self._warnings: list[Problem] = []
-        self._given = self._instance(schema, tree)
+        self._document = self._instance(schema, tree)
 
     def hook(self) -> tuple[Hook, list[ConfigError]]:
-        given = self._given
-        made = self._current(given) if isinstance(given, _Version100) else self._old(given)
+        document = self._document
+        hook = self._current(document) if isinstance(document, _Version100) else self._old(document)
         if self._problems:
             _refuse(self._source, self._problems)
-        if not made.when.commands and not self._may_match(made.when):
-            self._warnings.append(Problem(("when",), "is never true, so the hook is for no container"))
-        return made, located(self._source, self._warnings)
+        if not hook.when.commands and not self._may_match(hook.when):
+            self._warnings.append(Problem(("when",), "is never true, so the hook applies to no container"))
+        return hook, located(self._source, self._warnings)
 
     @staticmethod
     def _may_match(when: When) -> bool:
-        """Whether any container can meet the conditions, `commands` aside; one that is switched off is meant so."""
+        """Whether any container can meet the conditions, `commands` aside; `always: false` is intended."""
         if when.always is False:
             return True
         return when.has_bind_mounts is True or bool(when.annotations) or bool(when.always)
@@ -140,38 +135,40 @@ class _Reading:
     # -- keys ---------------------------------------------------------------------------------------------------------
 
     def _instance(self, schema: type, tree: dict[str, Any]) -> Any:
-        tree = self._as_declared(schema, tree, ())
-        made = typed.build(typed.check(schema, tree, (), self._problems), (), self._problems)
+        tree = self._in_schema(schema, tree, ())
+        document = typed.build(typed.check(schema, tree, (), self._problems), (), self._problems)
         if self._problems:
             _refuse(self._source, self._problems)
-        return made
+        return document
 
-    def _as_declared(self, schema: type, tree: dict[str, Any], path: Path) -> dict[str, Any]:
-        """The tree with its keys in the schema's spelling, without nulls, and without what is not known."""
-        known = typed.fields_of(schema)
-        names = {name.lower(): name for name in known}
+    def _in_schema(self, schema: type, tree: dict[str, Any], path: Path) -> dict[str, Any]:
+        """The tree with the schema's spelling of keys, without nulls and unknown keys."""
+        types = typed.fields_of(schema)
+        names = {name.lower(): name for name in types}
         declared: dict[str, Any] = {}
         for key, value in tree.items():
             name = names.get(key.lower())
             if name is None:
-                self._warnings.append(Problem((*path, key), "unknown key, left out", suggest(key, known)))
+                self._warnings.append(Problem((*path, key), "unknown key, left out", suggest(key, types)))
             elif name in declared:
                 self._problems.append(Problem((*path, key), "the key is given twice", "keep one of them"))
             elif value is not None:
-                inner = known[name]
+                inner = types[name]
                 nested = isinstance(value, dict) and typed.is_plain(inner)
-                declared[name] = self._as_declared(inner, value, (*path, name)) if nested else value
+                declared[name] = self._in_schema(inner, value, (*path, name)) if nested else value
         return declared
 
     # -- schemas ------------------------------------------------------------------------------------------------------
 
-    def _current(self, given: _Version100) -> Hook:
-        program, conditions = given.hook, given.when
+    def _current(self, document: _Version100) -> Hook:
+        program, conditions = document.hook, document.when
         self._check_program(program.path, ("hook", "path"))
-        self._check_words(program.args, ("hook", "args"))
-        self._check_words(program.env, ("hook", "env"))
-        if program.timeout is not None and not 0 < program.timeout <= LONGEST_TIMEOUT_S:
-            self._problems.append(Problem(("hook", "timeout"), f"{program.timeout} is not a number of seconds above 0"))
+        self._check_strings(program.args, ("hook", "args"))
+        self._check_strings(program.env, ("hook", "env"))
+        if program.timeout is not None and not 0 < program.timeout <= MAX_TIMEOUT_S:
+            self._problems.append(
+                Problem(("hook", "timeout"), f"{program.timeout} must be a positive number of seconds")
+            )
         annotations = [
             (
                 self._pattern(key, ("when", "annotations", key), "the key"),
@@ -181,29 +178,31 @@ class _Reading:
         ]
         commands = [self._pattern(text, ("when", "commands", place)) for place, text in enumerate(conditions.commands)]
         when = When(conditions.always, conditions.hasBindMounts, tuple(annotations), tuple(commands))
-        stages = tuple(given.stages)
+        stages = tuple(document.stages)
         return Hook(self._name, program.path, program.args, program.env, program.timeout, stages, when)
 
-    def _old(self, given: _Version010) -> Hook:
-        self._check_program(given.hook, ("hook",))
-        self._check_words(given.arguments or (), ("arguments",))
-        stages = self._either("stages", given.stages, "stage", given.stage)
+    def _old(self, document: _Version010) -> Hook:
+        self._check_program(document.hook, ("hook",))
+        self._check_strings(document.arguments or (), ("arguments",))
+        stages = self._single("stages", document.stages, "stage", document.stage)
         if stages is None:
-            self._problems.append(Problem(("stages",), "missing, and it has no default", "add it"))
-        commands = self._either("cmds", given.cmds, "cmd", given.cmd) or []
-        values = self._either("annotations", given.annotations, "annotation", given.annotation)
-        key = "annotations" if given.annotations is not None else "annotation"
+            self._problems.append(Problem(("stages",), "is required", "add it"))
+        commands = self._single("cmds", document.cmds, "cmd", document.cmd) or []
+        values = self._single("annotations", document.annotations, "annotation", document.annotation)
+        key = "annotations" if document.annotations is not None else "annotation"
         pairs = () if values is None else ((Pattern(".*"), self._pattern("|".join(values), (key,))),)
         patterns = [self._pattern(text, ("cmds", place)) for place, text in enumerate(commands)]
-        when = When(None, given.hasbindmounts, pairs, tuple(patterns), any_of=True)
-        args = () if given.arguments is None else (given.hook, *given.arguments)
-        return Hook(self._name, given.hook, args, (), None, tuple(stages or ()), when)
+        when = When(None, document.hasbindmounts, pairs, tuple(patterns), any_of=True)
+        args = () if document.arguments is None else (document.hook, *document.arguments)
+        return Hook(self._name, document.hook, args, (), None, tuple(stages or ()), when)
 
-    def _either(self, name: str, one: list[Any] | None, other_name: str, other: list[Any] | None) -> list[Any] | None:
+    def _single(
+        self, name: str, values: list[Any] | None, other_name: str, other_values: list[Any] | None
+    ) -> list[Any] | None:
         """The value of a key that has two spellings."""
-        if one is not None and other is not None:
-            self._problems.append(Problem((other_name,), f'is given beside "{name}", which means the same', "keep one"))
-        return other if one is None else one
+        if values is not None and other_values is not None:
+            self._problems.append(Problem((other_name,), f'means the same as "{name}"', "keep one of them"))
+        return other_values if values is None else values
 
     # -- values -------------------------------------------------------------------------------------------------------
 
@@ -211,17 +210,17 @@ class _Reading:
         if not path:
             self._problems.append(Problem(place, "is empty", "write the path of the hook's program"))
         elif not path.startswith("/"):
-            self._problems.append(Problem(place, f"{shorten(path)} is not absolute", "OCI runtimes want it from /"))
+            self._problems.append(Problem(place, f"{shorten(path)} must be an absolute path"))
 
-    def _check_words(self, words: Sequence[str], place: Path) -> None:
-        """Complain of what no program can be given, here and not at each container."""
-        self._problems += [Problem((*place, at), "has a NUL in it") for at, word in enumerate(words) if "\0" in word]
+    def _check_strings(self, strings: Sequence[str], place: Path) -> None:
+        """Refuse strings that no program can get, now rather than at each container."""
+        self._problems += [Problem((*place, at), "contains NUL") for at, string in enumerate(strings) if "\0" in string]
 
     def _pattern(self, text: str, place: Path, what: str = "") -> Pattern:
         try:
             return Pattern(text)
         except ValueError as error:
-            reason = f"{what} {shorten(text)} is no regular expression: {error}".lstrip()
+            reason = f"{what} {shorten(text)} is not a regular expression: {error}".lstrip()
             self._problems.append(Problem(place, reason))
             return Pattern("")
 

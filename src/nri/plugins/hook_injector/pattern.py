@@ -1,10 +1,6 @@
-"""A regular expression of a hooks.d file, by google-re2, whose searches take time that grows with the text alone.
+"""Regular expressions of hooks.d files, by google-re2, which has Go's syntax and no exponential searches.
 
-One job: whether a pattern is found anywhere in a text. Python's `re` tries one way after the other, so that a pattern
-such as `(a+)+$` takes hours for 40 characters, and nothing can interrupt it. RE2 has Go's syntax and follows all ways
-at once; what is left to bound is the product of a pattern's size and a text's length, for one container's searches
-together. The library is an extra, and loaded when the plugin is configured. Next: `nri.plugins.hook_injector.when`
-asks these.
+Python's `re` backtracks: a pattern such as `(a+)+$` takes hours for 40 characters, and nothing can interrupt it.
 """
 
 from __future__ import annotations
@@ -17,34 +13,34 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["MOST_STEPS", "Budget", "Pattern", "TooCostly", "load"]
+__all__ = ["MAX_STEPS", "Budget", "Pattern", "TooCostly", "load"]
 
-#: Bytes of texts times instructions of patterns that all searches of one budget may take: two seconds at the very
-#: worst, and usually a thousandth of that.
-MOST_STEPS = 1 << 29
-#: Characters of a pattern. RE2 itself bounds the size of the program that it makes of them.
-MOST_CHARACTERS = 10_000
-#: A quoted part, a character after a backslash, or `\C`: RE2 takes that for any byte, and Go refuses it.
+#: All searches of one budget may take this many bytes of text times instructions of patterns: two seconds at worst, and
+#: usually a thousandth of that.
+MAX_STEPS = 1 << 29
+#: RE2 itself bounds the size of the program that it compiles from a pattern.
+MAX_CHARACTERS = 10_000
+#: A quoted part, an escaped character, or `\C`, which is any byte in RE2 and an error in Go.
 _ESCAPES = re.compile(r"\\Q.*?(?:\\E|\Z)|\\(C)|\\.", re.DOTALL)
 
 
 class TooCostly(Exception):
-    """Searches may take more steps than they may."""
+    """The searches for one container could take too many steps."""
 
 
 class Budget:
-    """The steps that are left to some searches together."""
+    """The remaining steps of all searches for one container."""
 
     __slots__ = ("left",)
 
     def __init__(self) -> None:
-        self.left = MOST_STEPS
+        self.left = MAX_STEPS
 
     def spend(self, steps: int) -> None:
-        """Take so many steps. Raises TooCostly."""
+        """Subtract a number of steps. Raises TooCostly if too few remain."""
         self.left -= steps
         if self.left < 0:
-            raise TooCostly(f"more than {MOST_STEPS} steps")
+            raise TooCostly(f"more than {MAX_STEPS} steps")
 
 
 class Pattern:
@@ -54,17 +50,17 @@ class Pattern:
         text: the expression, in RE2's syntax.
 
     Raises:
-        ValueError: the text is no such expression, or too large; says why.
-        ConfigError: google-re2 cannot be loaded.
+        ValueError: the expression is invalid, or too large.
+        ConfigError: google-re2 cannot be imported.
     """
 
     __slots__ = ("_compiled", "text")
 
     def __init__(self, text: str) -> None:
         re2 = load()
-        if len(text) > MOST_CHARACTERS:
-            raise ValueError(f"has more than {MOST_CHARACTERS} characters")
-        if any(each[1] for each in _ESCAPES.finditer(text)):
+        if len(text) > MAX_CHARACTERS:
+            raise ValueError(f"has more than {MAX_CHARACTERS} characters")
+        if any(match[1] for match in _ESCAPES.finditer(text)):
             raise ValueError(r"invalid escape sequence: \C")
         options = re2.Options()
         options.log_errors = False
@@ -79,26 +75,22 @@ class Pattern:
         return f"Pattern({self.text!r})"
 
     def found_in(self, text: str, budget: Budget) -> bool:
-        """Whether any part of the text is what the pattern says.
-
-        Raises:
-            TooCostly: the budget is used up.
-        """
+        """Whether any part of the text matches the pattern. Raises TooCostly if the budget is used up."""
         encoded = _encoded(text)
         budget.spend(len(encoded) * self._compiled.programsize)
         return self._compiled.search(encoded) is not None
 
 
 def load() -> Any:
-    """Return the library. Raises ConfigError if it cannot be loaded."""
+    """Import and return google-re2, which is an extra. Raises ConfigError if that fails."""
     try:
         import re2  # noqa: PLC0415 - an extra
     except ImportError as error:
-        reason = f"patterns of hooks need google-re2, which cannot be loaded: {error}"
+        reason = f"google-re2 is required for patterns of hooks and cannot be imported: {error}"
         raise ConfigError("hook-injector", "", reason, "pip install '.[hook-injector]', in a checkout of nri") from None
     return re2
 
 
 def _encoded(text: str) -> bytes:
-    """UTF-8; half of a surrogate pair, which JSON can hold, is bytes that match themselves."""
+    """The text in UTF-8; a lone surrogate, which JSON can contain, becomes bytes that match themselves."""
     return text.encode(errors="surrogatepass")

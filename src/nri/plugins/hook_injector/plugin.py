@@ -1,9 +1,6 @@
-"""`hook-injector`: OCI hooks from hooks.d directories, for runtimes that do not read those themselves.
+"""`hook-injector`: add OCI hooks from hooks.d directories, for runtimes that do not read those directories.
 
-One job: which hooks a container gets. Which hooks there are is known to `nri.plugins.hook_injector.directories`, and
-for whom one is to `nri.plugins.hook_injector.when`. Rules: directories are looked at before each creation, so that a
-hook counts for the first container after its file was written, and every second, so that a mistake is logged when it is
-made. At the start a broken file ends the plugin; later the hooks stay what they were.
+At the start a broken file is an error; later the previous hooks stay in force.
 """
 
 from __future__ import annotations
@@ -11,8 +8,8 @@ from __future__ import annotations
 import nri
 from nri.config.complaint import apart
 from nri.plugins.hook_injector import pattern
+from nri.plugins.hook_injector.conditions import ConditionError, Facts
 from nri.plugins.hook_injector.directories import HookDirectories
-from nri.plugins.hook_injector.when import ConditionError, Facts
 from nri.stub.program.options import Flag
 
 TYPE_CHECKING = False
@@ -24,15 +21,15 @@ if TYPE_CHECKING:
 
 __all__ = ["DIRECTORIES", "HookInjector"]
 
-#: Where hooks are, as podman and CRI-O have it: of packages, and of the administrator, who has the last word.
+#: The default directories of podman and CRI-O: of packages, and of the administrator, whose files take precedence.
 DIRECTORIES = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
 
-#: How often directories are looked at while no container is created, in seconds.
+#: Check directories this often while no container is created.
 WATCH_S = 1.0
 
-#: Stage as files spell it -> list of hooks in an adjustment. `prestart` is deprecated, and its hooks run at the same
-#: moment as those of `createRuntime`.
-LISTS = {
+#: The list of hooks in an adjustment by stage. `prestart` is deprecated; its hooks run at the same moment as those of
+#: `createRuntime`.
+HOOK_LISTS = {
     "prestart": "create_runtime",
     "createRuntime": "create_runtime",
     "createContainer": "create_container",
@@ -43,15 +40,17 @@ LISTS = {
 
 
 class HookInjector(nri.Plugin):
-    """Add OCI hooks to containers, as files in hooks.d directories say."""
+    """Add OCI hooks to containers, from files in hooks.d directories."""
 
     name = "hook-injector"
     sets = ("hooks",)
     flags: ClassVar[Mapping[str, Flag]] = {
         "hooks-dirs": Flag(
-            "hooks_dirs", "DIR,DIR", f"directories of hooks, the last counts most ({','.join(DIRECTORIES)})"
+            "hooks_dirs",
+            "DIR,DIR",
+            f"directories of hooks, the last one takes precedence (default {','.join(DIRECTORIES)})",
         ),
-        "disableWatch": Flag("disable_watch", "", "read the directories once, and not again when they change"),
+        "disableWatch": Flag("disable_watch", "", "read the directories only once, and ignore later changes"),
     }
 
     class Config:
@@ -63,71 +62,71 @@ class HookInjector(nri.Plugin):
     config: Config
 
     def __init__(self) -> None:
-        self._found: HookDirectories | None = None
+        self._directories: HookDirectories | None = None
         self._logged = ""
 
     def configure(self) -> None:
-        pattern.load()  # a node without it is to say so at the start, and not with the first file that has a pattern
+        pattern.load()  # fail at the start without google-re2, not at the first file with a pattern
         directories = tuple(self.config.hooks_dirs)
-        if self._found is not None and self._found.directories == directories:
-            self._look()
+        if self._directories is not None and self._directories.directories == directories:
+            self._refresh()
             return
-        found = HookDirectories(directories)
-        news = found.refresh()
-        assert news is not None  # a first look brings news
-        if news.error is not None:
-            raise news.error
-        self._found = found
-        self._tell(news)
+        hook_directories = HookDirectories(directories)
+        change = hook_directories.refresh()
+        assert change is not None  # the first refresh always finds a change
+        if change.error is not None:
+            raise change.error
+        self._directories = hook_directories
+        self._log_change(change)
 
     @nri.every(WATCH_S)
     def watch(self) -> None:
-        """Look whether hooks have changed, so that a mistake is logged when it is made."""
-        self._look()
+        """Check for changes, so that mistakes are logged soon after they are made."""
+        self._refresh()
 
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
-        self._look()
+        self._refresh()
         annotations = {**container.annotations, **pod.annotations}
         facts = Facts(container.args, annotations, bool(container.mounts), pattern.Budget())
         adjustment = nri.Adjustment()
         added: list[str] = []
-        for hook in self._found.hooks if self._found is not None else ():
+        for hook in self._directories.hooks if self._directories is not None else ():
             try:
                 if not hook.when.match(facts):
                     continue
             except ConditionError as error:
                 raise nri.Reject(f'hook generation failed: matching hook "{hook.name}": {error}') from None
             added.append(hook.name)
-            adjustment.message.hooks.SetInParent()  # a hook for no stage is a match all the same
+            adjustment.message.hooks.SetInParent()  # a hook without stages is a match, too
             for stage in hook.stages:
-                adjustment.add_hook(LISTS[stage], hook.path, hook.args, hook.env, hook.timeout_s)
+                adjustment.add_hook(HOOK_LISTS[stage], hook.path, hook.args, hook.env, hook.timeout_s)
         if not added:
             self.log.debug("no hooks to inject")
             return None
         self.log.info("OCI hooks injected: %s", ", ".join(added))
         return adjustment
 
-    def _look(self) -> None:
-        if self._found is not None and not self.config.disable_watch:
-            news = self._found.refresh()
-            if news is not None:
-                self._tell(news)
+    def _refresh(self) -> None:
+        if self._directories is not None and not self.config.disable_watch:
+            change = self._directories.refresh()
+            if change is not None:
+                self._log_change(change)
 
-    def _tell(self, news: HooksChange) -> None:
-        """Log what a look has brought, once."""
-        assert self._found is not None
-        errors = [] if news.error is None else apart(news.error)
-        text = "\n".join(str(each) for each in (*errors, *news.warnings))
+    def _log_change(self, change: HooksChange) -> None:
+        """Log a change, but the same errors only once."""
+        assert self._directories is not None
+        errors = [] if change.error is None else apart(change.error)
+        text = "\n".join(str(message) for message in (*errors, *change.warnings))
         if errors and text == self._logged:
             return
         self._logged = text
         for error in errors:
-            self.log.error("%s; all hooks stay what they were", error)
-        for warning in news.warnings:
+            self.log.error("%s; the previous hooks stay in force", error)
+        for warning in change.warnings:
             self.log.warning("%s", warning)
         if not errors:
-            names = ", ".join(hook.name for hook in self._found.hooks)
-            self.log.info("hooks of %s: %s", ", ".join(self._found.directories), names or "none")
+            names = ", ".join(hook.name for hook in self._directories.hooks)
+            self.log.info("hooks of %s: %s", ", ".join(self._directories.directories), names or "none")
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""The plugin that logs each request with all that is in it. Next: `plugin`."""
+"""The plugin that logs each request with all its content."""

@@ -1,8 +1,6 @@
-"""`logger`: each request in the log, with its messages as YAML; containers get a mark if that is asked for.
+"""`logger`: log each request with its messages as YAML, and mark containers if configured.
 
-One job: to show what a runtime tells plugins. A line of the log is `CreateContainer:    image: busybox`, the event
-before each line, so that one event can be picked out of many. Next: `nri.plugins.dump` writes the lines;
-`nri.plugins.differ` shows what other plugins change.
+The event begins each line of the log, as in `CreateContainer:    image: busybox`, so that lines can be filtered.
 """
 
 from __future__ import annotations
@@ -28,10 +26,10 @@ class LoggerConfig:
 
     Attributes:
         logFile: a file to append to instead of the program's log.
-        events: only these are taken: all, pod, container, or names such as CreateContainer. Validation is taken only by
-            its own name, ValidateContainerAdjustment: runtimes fail creations that a validator does not answer.
-        addAnnotation: annotation that containers get; in conflict with other plugins that set it.
-        setAnnotation: annotation that containers get, whatever other plugins before it have set.
+        events: subscribe only to these: all, pod, container, or names such as CreateContainer. Validation only by its
+            own name, ValidateContainerAdjustment: runtimes fail creations that a validator does not answer.
+        addAnnotation: annotation that containers get; conflicts with other plugins that set it.
+        setAnnotation: annotation that containers get, in place of one that an earlier plugin has set.
         addEnv, setEnv: the same for an environment variable.
     """
 
@@ -45,15 +43,15 @@ class LoggerConfig:
 
 FLAGS = {
     "add-annotation": Flag("addAnnotation", "KEY", "add this annotation to containers"),
-    "set-annotation": Flag("setAnnotation", "KEY", "the same, over what other plugins have set"),
+    "set-annotation": Flag("setAnnotation", "KEY", "the same, replacing the value of other plugins"),
     "add-env": Flag("addEnv", "NAME", "add this environment variable to containers"),
-    "set-env": Flag("setEnv", "NAME", "the same, over what other plugins have set"),
+    "set-env": Flag("setEnv", "NAME", "the same, replacing the value of other plugins"),
 }
 
 
 _VALIDATION = EventMask.of("ValidateContainerAdjustment")
 _MADE = nri.Adjustment
-#: Key of the configuration -> what takes the mark of others away, if anything, and what puts ours there.
+#: By key of the configuration: the builder that removes other plugins' mark, or None, and the one that adds the mark.
 MARKS = {
     "addAnnotation": (None, _MADE.add_annotation),
     "setAnnotation": (_MADE.remove_annotation, _MADE.add_annotation),
@@ -63,7 +61,7 @@ MARKS = {
 
 
 class Logger(nri.Plugin):
-    """Log every request with all that is in it, and mark containers if asked to."""
+    """Log every request with all its content, and mark containers if configured."""
 
     name = "logger"
     flags = FLAGS
@@ -71,7 +69,7 @@ class Logger(nri.Plugin):
     config: LoggerConfig
 
     def configure(self) -> nri.EventMask | None:
-        """Send the log where the configuration wants it, and take the events that it names."""
+        """Open the log file, and subscribe to the configured events."""
         config = self.config
         try:
             logs.send_to_file(self.log.logger, config.logFile)
@@ -87,9 +85,9 @@ class Logger(nri.Plugin):
         return self._events()
 
     def _events(self) -> nri.EventMask:
-        """The events that the configuration takes; of validation only if it or the command line asks for it by name.
+        """The configured events; validation only if the configuration or the command line names it.
 
-        Runtimes may fail each creation that a validator does not answer, so a logger must not be one by default.
+        Runtimes may fail each creation that a validator does not answer, so a logger is not one by default.
         """
         masks = self.config.events or (ALL,)
         mask = nri.EventMask(sum({spec.bit for mask in masks for spec in mask}))
@@ -149,7 +147,7 @@ class Logger(nri.Plugin):
         self._dump("ValidateContainerAdjustment", request=request.message)
 
     def _marks(self, *keys: str) -> nri.Adjustment:
-        """The marks that these keys of the configuration ask for. ValueError for a name that is none."""
+        """The marks for these keys of the configuration. ValueError for an invalid name."""
         mark, adjustment = f"logger-pid-{os.getpid()}", nri.Adjustment()
         for key in keys:
             name = getattr(self.config, key)
@@ -171,13 +169,13 @@ class Logger(nri.Plugin):
         self._write(lines)
 
     def _dump_list(self, event: str, tag: str, messages: Iterable[Any]) -> None:
-        """Log messages one after the other, because all of them together may be many megabytes of text."""
+        """Log messages one by one, because all of them together may be many megabytes of text."""
         self._write([f"{event}: {tag}:"])
         for message in messages:
             self._write([f"{event}:    {line}" for line in yaml_lines([tree_of(message)])])
 
     def _write(self, lines: list[str]) -> None:
-        # One record for all lines: a record for each costs more than all else here together.
+        # One record for all lines: a record for each line costs more than everything else here.
         self.log.logger.info("%s", "\n".join(lines), extra=logs.EACH_LINE)
 
 

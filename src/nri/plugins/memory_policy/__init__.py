@@ -1,1 +1,1 @@
-"""NUMA memory policies by classes and annotations. Next: `plugin`."""
+"""NUMA memory policies by classes and annotations."""

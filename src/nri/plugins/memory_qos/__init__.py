@@ -1,1 +1,1 @@
-"""Values of cgroup v2's memory controller by classes and annotations. Next: `plugin`."""
+"""Values of cgroup v2's memory controller by classes and annotations."""

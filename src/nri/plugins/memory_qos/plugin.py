@@ -1,7 +1,6 @@
-"""`memory-qos`: values of cgroup v2's `memory.*` for containers, by classes and by annotations that an operator allows.
+"""`memory-qos`: set files `memory.*` of cgroup v2, by classes of the configuration and by allowed annotations.
 
-One job: a class to `memory.high` and `memory.swap.max`, and an annotation to the file that it names. A value that is
-annotated beats that of a class. How annotations are found is in `nri.plugins.annotated`.
+A class sets `memory.high` and `memory.swap.max`; the annotation of a file takes precedence.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import os
 from struct import pack, unpack
 
 import nri
-from nri.plugins.annotated import by_prefix, check_names
+from nri.plugins.annotations import by_prefix, check_names
 from nri.text import plain, quote
 
 TYPE_CHECKING = False
@@ -18,21 +17,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import ClassVar
 
-    from nri.plugins.annotated import Annotation
+    from nri.plugins.annotations import Annotation
 
 __all__ = ["MemoryQos", "high_bytes"]
 
 DOMAIN = "memory-qos.nri.io"
-#: A file that each folder of cgroup v2 has.
+#: Each folder of cgroup v2 has this file.
 SECOND_VERSION = "/sys/fs/cgroup/cgroup.controllers"
 
 
 class QosClass:
-    """A class: its name, and which part of its memory limit a container may have to keep in swap.
+    """A class: the part of its memory limit that a container may have to keep in swap.
 
     Attributes:
-        name: what annotations call it.
-        swaplimitratio: from 0 to 1; memory.high becomes the limit times one less this, 0 changes nothing.
+        name: used by annotations.
+        swaplimitratio: from 0 to 1; memory.high becomes limit * (1 - swaplimitratio); 0 changes nothing.
     """
 
     name: str
@@ -40,7 +39,7 @@ class QosClass:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise ValueError("a class has an empty name")
+            raise ValueError("the name of a class must not be empty")
         if not 0 <= self.swaplimitratio <= 1:
             raise ValueError(f"swaplimitratio must be from 0 to 1, not {self.swaplimitratio}")
 
@@ -52,8 +51,8 @@ class MemoryQos(nri.Plugin):
     sets = ("linux.resources.unified",)
     annotations: ClassVar[Mapping[str, str]] = {
         f"class.{DOMAIN}": "name of a class of the configuration; empty: none",
-        f"FILE.{DOMAIN}": "value of a file of cgroup v2 that unifiedannotations has, such as memory.high",
-        f"class.{DOMAIN}/NAME": "the same for one container of the pod; so does FILE",
+        f"FILE.{DOMAIN}": "value of a file of cgroup v2 in unifiedannotations, such as memory.high",
+        f"class.{DOMAIN}/NAME": "the same for one container of the pod; likewise for FILE",
     }
 
     class Config:
@@ -67,7 +66,7 @@ class MemoryQos(nri.Plugin):
         unifiedannotations: tuple[str, ...] = ()
 
         def __post_init__(self) -> None:
-            check_names([each.name for each in self.classes])
+            check_names([class_.name for class_ in self.classes])
             for file in self.unifiedannotations:
                 if "/" in file or "." not in file:
                     raise ValueError(
@@ -78,52 +77,58 @@ class MemoryQos(nri.Plugin):
 
     def configure(self) -> None:
         if not self.config.classes and not self.config.unifiedannotations:
-            self.log.warning("no classes and no unifiedannotations: every container with an annotation is refused")
+            self.log.warning("classes and unifiedannotations are empty: each container with an annotation is refused")
         if not os.path.exists(SECOND_VERSION):
-            self.log.warning("this node has cgroup v1, which has none of these files: containers may be refused")
+            self.log.warning("this node has cgroup v1, without these files: containers may be refused")
 
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
-        found = by_prefix(pod, container.name, DOMAIN, "/")
-        named = found.pop("class", None)
-        values = self._of_class(named, container) if named is not None and named.text else {}
+        annotations = by_prefix(pod, container.name, DOMAIN, "/")
+        class_annotation = annotations.pop("class", None)
+        values = (
+            self._class_values(class_annotation, container)
+            if class_annotation is not None and class_annotation.text
+            else {}
+        )
         adjustment = nri.Adjustment()
-        for file, annotation in found.items():
+        for file, annotation in annotations.items():
             if file not in self.config.unifiedannotations:
-                known = ", ".join(self.config.unifiedannotations) or "none"
-                step = "have the operator add it to unifiedannotations"
-                raise annotation.wrong("", f"{quote(file[:64])} is not allowed here (allowed: {known})", step)
+                allowed = ", ".join(self.config.unifiedannotations) or "none"
+                step = "ask the operator to add it to unifiedannotations"
+                raise annotation.refusal("", f"{quote(file[:64])} is not allowed (allowed: {allowed})", step)
             values[file] = annotation.text
             with annotation.at(""):
                 adjustment.add_unified(file, annotation.text)
-        for file in values.keys() - found.keys():
+        for file in values.keys() - annotations.keys():
             adjustment.add_unified(file, values[file])
         if not values:
             return None
         self.log.info("%s", plain(", ".join(f"{file}={value}" for file, value in values.items())))
         return adjustment
 
-    def _of_class(self, named: Annotation, container: nri.Container) -> dict[str, str]:
-        """The values that a class asks for."""
-        found = next((each for each in self.config.classes if each.name == named.text), None)
-        if found is None:
-            known = ", ".join(each.name for each in self.config.classes) or "none"
-            raise named.wrong("", f"there is no class {quote(named.text[:64])}", f"classes here: {known}")
-        if not found.swaplimitratio:
+    def _class_values(self, annotation: Annotation, container: nri.Container) -> dict[str, str]:
+        """The values of a class for a container."""
+        qos_class = next((class_ for class_ in self.config.classes if class_.name == annotation.text), None)
+        if qos_class is None:
+            names = ", ".join(class_.name for class_ in self.config.classes) or "none"
+            raise annotation.refusal("", f"class {quote(annotation.text[:64])} not found", f"classes: {names}")
+        if not qos_class.swaplimitratio:
             return {}
         limit = container.linux.resources.memory.limit.value
         if limit <= 0:
-            step = "set resources.limits.memory, or leave the class out"
-            raise named.wrong("", f"container {container.name} has no memory limit, of which a class is a part", step)
-        return {"memory.high": str(high_bytes(limit, found.swaplimitratio)), "memory.swap.max": "max"}
+            step = "set resources.limits.memory, or remove the class"
+            raise annotation.refusal(
+                "", f"container {container.name} has no memory limit, which the class requires", step
+            )
+        return {"memory.high": str(high_bytes(limit, qos_class.swaplimitratio)), "memory.swap.max": "max"}
 
 
 def high_bytes(limit_bytes: int, swap_ratio: float) -> int:
-    """The memory beyond which a container swaps: the limit without the part that is swap, as the Go plugin rounds."""
+    """The value of memory.high: the limit without the part in swap, rounded as by the Go plugin."""
     return int(_single(_single(limit_bytes) * _single(1.0 - _single(swap_ratio))))
 
 
 def _single(number: float) -> float:
-    """The nearest number of single precision."""
+    """The nearest single-precision number."""
     rounded: float = unpack("f", pack("f", number))[0]
     return rounded
 

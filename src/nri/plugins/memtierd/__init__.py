@@ -1,1 +1,1 @@
-"""A daemon that moves or swaps idle memory, for each container of a class. Next: `plugin`."""
+"""A daemon that moves or swaps idle memory, for each container of a class."""

@@ -1,8 +1,7 @@
-"""`memtierd`: run a memtierd, which moves or swaps out idle memory, for each container of a class that wants one.
+"""`memtierd`: run a memtierd, which moves or swaps out idle memory, for each container of a class that configures one.
 
-One job: a container's class to `memory.swap.max` at its creation, and to a process of memtierd from its start to its
-stop. After a restart of the plugin the processes are taken over, and those of containers that are gone are ended.
-How annotations are found is in `nri.plugins.annotated`; `nri.plugins.memtierd.daemon` is the process.
+The class sets `memory.swap.max` when a container is created, and starts a process when it starts. A restarted plugin
+adopts the processes of running containers and ends the others.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from nri.errors import NriError
 from nri.files import walk
 from nri.host.cgroups import detect, expand
 from nri.host.root import Root
-from nri.plugins.annotated import by_prefix, check_names
-from nri.plugins.memtierd.daemon import PROGRAM, Daemon, kept, present
+from nri.plugins.annotations import by_prefix, check_names
+from nri.plugins.memtierd.daemon import PROGRAM, Daemon, existing_folders, present
 from nri.stub.program.options import Flag
 from nri.text import plain, quote
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import ClassVar
 
-    from nri.plugins.annotated import Annotation
+    from nri.plugins.annotations import Annotation
     from nri.plugins.memtierd.daemon import Owner
 
 __all__ = ["Memtierd"]
@@ -33,17 +32,17 @@ __all__ = ["Memtierd"]
 DOMAIN = "memtierd.nri.io"
 #: Files that annotations may set.
 FILES = ("memory.swap.max", "memory.high")
-#: Seconds between two looks for processes that have ended by themselves.
-LOOK_S = 30
+#: Check this often for processes that have ended by themselves.
+CHECK_INTERVAL_S = 30
 
 
 class QosClass:
     """A class: whether its containers may swap, and the configuration of memtierd.
 
     Attributes:
-        name: what annotations call it.
-        allowswap: whether its containers may swap; unchanged without a word.
-        memtierdconfig: the configuration of memtierd for each container; without one none is started.
+        name: used by annotations.
+        allowswap: whether its containers may swap; unchanged by default.
+        memtierdconfig: the configuration of memtierd for each container; without it none is started.
     """
 
     name: str
@@ -52,22 +51,22 @@ class QosClass:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise ValueError("a class has an empty name")
+            raise ValueError("the name of a class must not be empty")
 
 
 class Memtierd(nri.Plugin):
-    """Run a memtierd for each container of a class, and let containers of classes swap or not, by annotations."""
+    """Run a memtierd for each container of a class, and allow or forbid swap, by annotations."""
 
     name = "memtierd"
     sets = ("linux.resources.unified.memory.*",)
     annotations: ClassVar[Mapping[str, str]] = {
         f"class.{DOMAIN}": "name of a class of the configuration; empty: none",
         **{f"{file}.{DOMAIN}": "value of this file of cgroup v2" for file in FILES},
-        f"class.{DOMAIN}/NAME": "the same for one container of the pod; so do the others",
+        f"class.{DOMAIN}/NAME": "the same for one container of the pod; likewise for the others",
     }
     flags: ClassVar[Mapping[str, Flag]] = {
-        "cgroups-dir": Flag("cgroupsDir", "DIR", "where cgroup v2 is mounted (default: as the mount table says)"),
-        "run-dir": Flag("runDir", "DIR", "folders of the processes (default /var/run/nri-memtierd)"),
+        "cgroups-dir": Flag("cgroupsDir", "DIR", "the mount of cgroup v2 (default: from the mount table)"),
+        "run-dir": Flag("runDir", "DIR", "folder for processes (default /var/run/nri-memtierd)"),
     }
 
     class Config:
@@ -78,7 +77,7 @@ class Memtierd(nri.Plugin):
         runDir: str = "/var/run/nri-memtierd"
 
         def __post_init__(self) -> None:
-            check_names([each.name for each in self.classes])
+            check_names([class_.name for class_ in self.classes])
 
     config: Config
 
@@ -87,21 +86,25 @@ class Memtierd(nri.Plugin):
         self._cgroups = ""
 
     def configure(self) -> None:
-        found = detect(Root()).of("")
-        self._cgroups = self.config.cgroupsDir or (found.path if found else "")
+        hierarchy = detect(Root()).of("")
+        self._cgroups = self.config.cgroupsDir or (hierarchy.path if hierarchy else "")
         if not self._cgroups:
-            raise nri.ConfigError("configuration", "cgroupsDir", "no cgroup v2 is mounted here", "give --cgroups-dir")
-        if not present() and any(each.memtierdconfig for each in self.config.classes):
-            self.log.warning("there is no program %s in PATH: containers of classes that need it do not start", PROGRAM)
+            raise nri.ConfigError(
+                "configuration", "cgroupsDir", "cgroup v2 is not mounted", "name its mount with --cgroups-dir"
+            )
+        if not present() and any(class_.memtierdconfig for class_ in self.config.classes):
+            self.log.warning(
+                "program %s not found in PATH: containers of classes with memtierdconfig will not start", PROGRAM
+            )
 
     def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
-        known = {pod.id: pod for pod in pods}
+        pod_by_id = {pod.id: pod for pod in pods}
         running = {}
         for container in containers:
-            pod = known.get(container.pod_sandbox_id)
+            pod = pod_by_id.get(container.pod_sandbox_id)
             if pod is not None and container.state == ContainerState.CONTAINER_RUNNING:
                 running[_owner(pod, container)] = (pod, container)
-        for owner, folder in kept(self.config.runDir):
+        for owner, folder in existing_folders(self.config.runDir):
             daemon = self._daemons.get(owner) or Daemon.adopt(folder) or Daemon(folder)
             self._daemons[owner] = daemon
             if owner not in running or daemon.ended:
@@ -114,16 +117,16 @@ class Memtierd(nri.Plugin):
 
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
         adjustment, values = nri.Adjustment(), dict[str, str]()
-        for prefix, found in by_prefix(pod, container.name, DOMAIN, "/").items():
+        for prefix, annotation in by_prefix(pod, container.name, DOMAIN, "/").items():
             if prefix in FILES:
-                with found.at(""):
-                    adjustment.add_unified(prefix, found.text)
-                values[prefix] = found.text
+                with annotation.at(""):
+                    adjustment.add_unified(prefix, annotation.text)
+                values[prefix] = annotation.text
             elif prefix != "class":
-                self.log.warning("annotation %s is not known; known: class, %s", quote(found.key), ", ".join(FILES))
-        chosen = self._class_of(pod, container)
-        if chosen is not None and chosen.allowswap is not None and "memory.swap.max" not in values:
-            values["memory.swap.max"] = "max" if chosen.allowswap else "0"
+                self.log.warning("unknown annotation %s; known: class, %s", quote(annotation.key), ", ".join(FILES))
+        qos_class = self._class_of(pod, container)
+        if qos_class is not None and qos_class.allowswap is not None and "memory.swap.max" not in values:
+            values["memory.swap.max"] = "max" if qos_class.allowswap else "0"
             adjustment.add_unified("memory.swap.max", values["memory.swap.max"])
         if not values:
             return None
@@ -137,46 +140,46 @@ class Memtierd(nri.Plugin):
         self._leave(pod, container)
 
     def remove_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        self._leave(pod, container)  # one that ended by itself was never stopped
+        self._leave(pod, container)  # a container that ended by itself was not stopped
 
-    @nri.every(LOOK_S)
-    def look(self) -> None:
-        """Tell of processes that have ended by themselves, and keep their output short."""
+    @nri.every(CHECK_INTERVAL_S)
+    def check_daemons(self) -> None:
+        """Log processes that have ended by themselves, and truncate long output."""
         for owner, daemon in list(self._daemons.items()):
             daemon.trim()
-            if daemon.ended and not daemon.told:
-                daemon.told = True
-                words = daemon.last_words()
-                self.log.warning("%s of %s has ended: %s", PROGRAM, plain("/".join(owner)), plain(words) or "no output")
+            if daemon.ended and not daemon.is_end_logged:
+                daemon.is_end_logged = True
+                line = daemon.last_line()
+                self.log.warning("%s of %s has ended: %s", PROGRAM, plain("/".join(owner)), plain(line) or "no output")
 
     def _class_of(self, pod: nri.PodSandbox, container: nri.Container) -> QosClass | None:
-        """The class of a container; None if it has none."""
-        found: Annotation | None = by_prefix(pod, container.name, DOMAIN, "/").get("class")
-        if found is None or not found.text:
+        """The class of a container, or None."""
+        annotation: Annotation | None = by_prefix(pod, container.name, DOMAIN, "/").get("class")
+        if annotation is None or not annotation.text:
             return None
-        for each in self.config.classes:
-            if each.name == found.text:
-                return each
-        known = ", ".join(each.name for each in self.config.classes) or "none"
-        raise found.wrong("", f"there is no class {quote(found.text[:64])}", f"classes here: {known}")
+        for class_ in self.config.classes:
+            if class_.name == annotation.text:
+                return class_
+        names = ", ".join(class_.name for class_ in self.config.classes) or "none"
+        raise annotation.refusal("", f"class {quote(annotation.text[:64])} not found", f"classes: {names}")
 
     def _begin(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        """Start the process that a container's class wants, unless it runs. Reject if it cannot be."""
-        owner, chosen = _owner(pod, container), self._class_of(pod, container)
-        if chosen is None or not chosen.memtierdconfig:
+        """Start the process of a container's class, unless it runs. Raises Reject."""
+        owner, qos_class = _owner(pod, container), self._class_of(pod, container)
+        if qos_class is None or not qos_class.memtierdconfig:
             return
         cgroup = self._cgroup_of(container)
-        before = self._daemons.get(owner)
-        if before is not None and before.has(chosen.memtierdconfig, cgroup) and not before.ended:
-            before.container = container.id
+        daemon = self._daemons.get(owner)
+        if daemon is not None and daemon.has(qos_class.memtierdconfig, cgroup) and not daemon.ended:
+            daemon.container = container.id
             return
         self._end(owner)
-        self._daemons[owner] = Daemon.start(self.config.runDir, owner, chosen.memtierdconfig, cgroup)
+        self._daemons[owner] = Daemon.start(self.config.runDir, owner, qos_class.memtierdconfig, cgroup)
         self._daemons[owner].container = container.id
-        self.log.info("%s runs, configuration: %s", PROGRAM, plain(self._daemons[owner].folder))
+        self.log.info("%s started with the configuration in %s", PROGRAM, plain(self._daemons[owner].folder))
 
     def _leave(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        """End the process of a container, unless a newer one of the same name has it: old ones are removed later."""
+        """End the process of a container, unless a newer container of the same name uses it."""
         daemon = self._daemons.get(_owner(pod, container))
         if daemon is not None and daemon.container in ("", container.id):
             self._end(_owner(pod, container))
@@ -188,11 +191,11 @@ class Memtierd(nri.Plugin):
         try:
             daemon.stop()
         except OSError as error:
-            self.log.warning("the folder of %s is left: %s", PROGRAM, error)
-        self.log.info("%s of %s is ended", PROGRAM, plain("/".join(owner)))
+            self.log.warning("the folder of %s cannot be removed: %s", PROGRAM, error)
+        self.log.info("%s of %s stopped", PROGRAM, plain("/".join(owner)))
 
     def _cgroup_of(self, container: nri.Container) -> str:
-        """The folder of a container's cgroup. Reject if there is none."""
+        """The folder of a container's cgroup. Raises Reject if it is not found."""
         try:
             path = os.path.join(self._cgroups, expand(container.linux.cgroups_path))
         except ValueError:
@@ -200,11 +203,11 @@ class Memtierd(nri.Plugin):
         if container.id in path and os.path.isdir(path):
             return path
         try:
-            for seen in walk(self._cgroups):  # below another root of the kubelet's, or of a nested runtime
-                if container.id in seen.name:
-                    return os.readlink(f"/proc/self/fd/{seen.folder}") + f"/{seen.name}"
+            for entry in walk(self._cgroups):  # the kubelet may have another root, or the runtime is nested
+                if container.id in entry.name:
+                    return os.readlink(f"/proc/self/fd/{entry.folder}") + f"/{entry.name}"
         except OSError as error:
-            raise nri.Reject(f"cannot look for the container's cgroup: {error}; check --cgroups-dir") from None
+            raise nri.Reject(f"cannot search the container's cgroup: {error}; check --cgroups-dir") from None
         raise nri.Reject(f"no cgroup below {self._cgroups} has the id of container {container.name}")
 
 

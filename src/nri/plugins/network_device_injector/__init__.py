@@ -1,1 +1,1 @@
-"""Network devices of the host for pods that ask for them. Next: `plugin`, `move`, `netlink`."""
+"""Network devices of the host for pods that ask for them."""

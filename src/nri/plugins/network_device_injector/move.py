@@ -1,10 +1,7 @@
-"""Move network devices from the host to a pod and back, with the way back kept for each step that was taken.
+"""Move network devices from the host to a pod and back.
 
-One job: the order of the steps. Devices are renamed only while they are down, and travel under a name that nothing else
-has, `temp_<index>`. The facts that are needed when the pod ends, the device's name on the host, its MTU and its alias,
-travel in the alias: the plugin may have been restarted meanwhile. Rules: `move_in` leaves everything as it was if a
-step fails, addresses and routes included; `move_out` takes no device of the pod's own, and leaves one down, so that it
-does nothing on the host by itself. Next: `nri.plugins.network_device_injector.plugin`.
+A device is renamed only while it is down, and moved under the unique name `temp_<index>`. Its name, MTU and alias on
+the host are stored in its alias, because the plugin may be restarted before the pod ends.
 """
 
 from __future__ import annotations
@@ -28,44 +25,44 @@ if TYPE_CHECKING:
 
 __all__ = ["MoveError", "Origin", "Sides"]
 
-#: Bytes of an alias.
-_LONGEST_ALIAS = 255
+#: The kernel's limit for an alias.
+_MAX_ALIAS_BYTES = 255
 _ORIGIN = re.compile(r"([^\s/:%]{1,15}) nri:([0-9]{1,10}):(.*)", re.DOTALL)
-#: The greatest MTU that a request can hold, and the kernel takes.
-_MOST_MTU = 2**31 - 1
+#: The greatest MTU that a request can contain.
+_MAX_MTU = 2**31 - 1
 
 
 class MoveError(NriError):
-    """A device could not be moved; the text says which, and at which step."""
+    """A device could not be moved."""
 
 
 class Origin(NamedTuple):
-    """The name, MTU and alias that a device had on the host, as its alias in the pod keeps them."""
+    """The name, MTU and alias of a device on the host, stored in its alias in the pod."""
 
     name: str
     mtu: int
     alias: str
 
     def __str__(self) -> str:
-        return f"{self.name} nri:{self.mtu}:{self.alias}".encode()[:_LONGEST_ALIAS].decode(errors="ignore")
+        return f"{self.name} nri:{self.mtu}:{self.alias}".encode()[:_MAX_ALIAS_BYTES].decode(errors="ignore")
 
     @classmethod
     def read(cls, alias: str) -> Origin | None:
-        """The origin that an alias holds, or None if it holds none: a pod with CAP_NET_ADMIN may write anything."""
-        found = _ORIGIN.fullmatch(alias)
-        if found is None or int(found[2]) > _MOST_MTU:
+        """Parse an alias; None if it is not an origin, because a pod with CAP_NET_ADMIN may write anything."""
+        match = _ORIGIN.fullmatch(alias)
+        if match is None or int(match[2]) > _MAX_MTU:
             return None
-        return cls(found[1], int(found[2]), found[3])
+        return cls(match[1], int(match[2]), match[3])
 
 
 class Sides:
-    """The host's network and that of a pod, both open.
+    """Open sockets in the host's network and in that of a pod.
 
     Args:
         pod_path: file of the pod's network namespace.
 
     Raises:
-        OSError: it is not there, or cannot be entered.
+        OSError: the file does not exist, or the namespace cannot be entered.
     """
 
     def __init__(self, pod_path: str) -> None:
@@ -88,7 +85,8 @@ class Sides:
         """Move devices to the pod: all of them, or none.
 
         Raises:
-            MoveError: one could not be moved; all that were are back. `__notes__` say what could not be undone.
+            MoveError: one could not be moved, and all steps were undone, addresses and routes included, except for
+                those in `__notes__`.
         """
         undo: list[tuple[str, Callable[[], None]]] = []
         device = None
@@ -105,43 +103,43 @@ class Sides:
                     failed.add_note(f"{what}: {trouble.strerror}")
             raise failed from None
 
-    def _move_in(self, wanted: NetworkDevice, undo: list[tuple[str, Callable[[], None]]]) -> None:
+    def _move_in(self, request: NetworkDevice, undo: list[tuple[str, Callable[[], None]]]) -> None:
         host, pod = self.host, self.pod
-        found = host.device(wanted.name)
-        if found is None:
-            raise MoveError("the host has no such device")
-        if pod.device(wanted.new_name) is not None:
-            raise MoveError(f"the pod has a device {wanted.new_name} already")
-        records = host.records(found.number)
-        temporary = f"temp_{found.number}"
+        device = host.device(request.name)
+        if device is None:
+            raise MoveError("not found on the host")
+        if pod.device(request.new_name) is not None:
+            raise MoveError(f"the pod already has a device {request.new_name}")
+        records = host.records(device.number)
+        temporary = f"temp_{device.number}"
 
-        def did(what: str, back: Callable[[], None]) -> None:
-            undo.append((f"{wanted.name}: {what}", back))
+        def push_undo(what: str, back: Callable[[], None]) -> None:
+            undo.append((f"{request.name}: {what}", back))
 
-        did("addresses, routes, up", lambda: self._put_back(found, records))
-        host.set_up(found.number, False)
-        host.rename(found.number, temporary)
-        did("name", lambda: host.rename(_index(host, temporary), found.name))
-        # Undone on the host: a device that cannot be moved back must keep its origin, for `settle_strays`.
-        did("alias", lambda: host.set_alias(_index(host, temporary), found.alias))
-        host.move(found.number, self._pod_file)
-        did("move back", lambda: pod.move(_index(pod, temporary), self._host_file))
+        push_undo("addresses, routes, up", lambda: self._put_back(device, records))
+        host.set_up(device.number, False)
+        host.rename(device.number, temporary)
+        push_undo("name", lambda: host.rename(_index(host, temporary), device.name))
+        # Undone on the host only: a device that cannot be moved back keeps its origin for `settle_strays`.
+        push_undo("alias", lambda: host.set_alias(_index(host, temporary), device.alias))
+        host.move(device.number, self._pod_file)
+        push_undo("move back", lambda: pod.move(_index(pod, temporary), self._host_file))
         index = _index(pod, temporary)
-        pod.set_alias(index, str(Origin(found.name, found.mtu, found.alias)))
-        pod.rename(index, wanted.new_name)
-        did("temporary name", lambda: pod.rename(index, temporary))
-        if wanted.mtu:
-            pod.set_mtu(index, wanted.mtu)
-            did("MTU", lambda: pod.set_mtu(index, found.mtu))
-        if wanted.address:
-            pod.add_address(index, wanted.packed, wanted.prefix)
+        pod.set_alias(index, str(Origin(device.name, device.mtu, device.alias)))
+        pod.rename(index, request.new_name)
+        push_undo("temporary name", lambda: pod.rename(index, temporary))
+        if request.mtu:
+            pod.set_mtu(index, request.mtu)
+            push_undo("MTU", lambda: pod.set_mtu(index, device.mtu))
+        if request.address:
+            pod.add_address(index, request.packed, request.prefix)
         pod.set_up(index, True)
-        did("down", lambda: pod.set_up(index, False))
+        push_undo("down", lambda: pod.set_up(index, False))
 
     def _put_back(self, device: Device, records: Iterable[Record]) -> None:
-        """Give a device that is on the host again the state that it had there."""
+        """Restore the state of a device that is back on the host."""
         if _index(self.host, device.name) != device.number:
-            raise OSError(0, "the kernel gave it another number, so its addresses and routes are lost")
+            raise OSError(0, "the kernel assigned another number, so addresses and routes are lost")
         if device.up:
             self.host.set_up(device.number, True)
         for record in records:
@@ -149,20 +147,21 @@ class Sides:
 
     # -- back to the host ---------------------------------------------------------------------------------------------
 
-    def move_out(self, wanted: NetworkDevice, *, known: bool = False) -> bool:
-        """Move a device back to the host; False if the pod does not have it (any more).
+    def move_out(self, request: NetworkDevice, *, is_from_host: bool = False) -> bool:
+        """Move a device back to the host, where it stays down; False if the pod does not have it.
 
         Args:
-            wanted: the device as the pod has asked for it.
-            known: whether it is known to have come from the host. If not, its alias must say so: the pod of a request
-                that was refused may have one of its own by that name, such as its eth0.
+            request: the device in the pod's annotation.
+            is_from_host: the device came from the host for certain. Otherwise its alias must show that: a pod whose
+                request was refused may have its own device of that name, such as eth0.
 
         Raises:
-            OSError: a step failed; the device is where it was before that, or on the host under a temporary name.
+            OSError: a step failed; the device is still in the pod, or on the host under a temporary name.
         """
-        device = self.pod.device(wanted.new_name)
+        device = self.pod.device(request.new_name)
         origin = Origin.read(device.alias) if device else None
-        if device is None or not (known or origin or device.alias == wanted.name):  # the last is the reference's alias
+        # The Go plugin stores the name on the host as the alias.
+        if device is None or not (is_from_host or origin or device.alias == request.name):
             return False
         temporary = f"temp_{device.number}"
         self.pod.set_up(device.number, False)
@@ -173,12 +172,12 @@ class Sides:
             self.pod.rename(device.number, device.name)
             self.pod.set_up(device.number, device.up)
             raise
-        settle(self.host, temporary, origin or Origin(wanted.name, device.mtu, ""))
+        settle(self.host, temporary, origin or Origin(request.name, device.mtu, ""))
         return True
 
 
 def settle(host: Netlink, name: str, origin: Origin) -> None:
-    """Make a device that has come back to the host what it was there, but for being up."""
+    """Restore MTU, name and alias of a device that is back on the host."""
     index = _index(host, name)
     host.set_mtu(index, origin.mtu)
     host.rename(index, origin.name)
@@ -186,10 +185,10 @@ def settle(host: Netlink, name: str, origin: Origin) -> None:
 
 
 def settle_strays(host: Netlink) -> tuple[list[str], list[str]]:
-    """Settle devices that the kernel has brought back to the host because their pod's network had ended.
+    """Restore devices that the kernel has moved to the host because their pod's network has ended.
 
     Returns:
-        their names on the host, and why others could not be settled: one must not keep the rest from it.
+        their names on the host, and a reason for each device that could not be restored.
     """
     settled: list[str] = []
     failed: list[str] = []
@@ -207,10 +206,10 @@ def settle_strays(host: Netlink) -> tuple[list[str], list[str]]:
 
 
 def _index(side: Netlink, name: str) -> int:
-    """The number of a device that is there."""
+    """The number of a device. OSError if it does not exist."""
     device = side.device(name)
     if device is None:
-        raise OSError(19, f"there is no device {name} any more")
+        raise OSError(19, f"device {name} does not exist any more")
     return device.number
 
 

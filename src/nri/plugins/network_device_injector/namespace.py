@@ -1,8 +1,4 @@
-"""Network namespaces: do one thing inside of another one, and tell whether two are the same.
-
-Rules: a thread that enters a namespace ends in it and does nothing else, so no other code of this process ever runs
-there. Next: `nri.plugins.network_device_injector.netlink` makes its sockets there.
-"""
+"""Run a function in another network namespace, and compare namespaces."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OWN", "enter", "same"]
 
-#: The namespace of the thread that opens it.
+#: The namespace of the calling thread.
 OWN = "/proc/thread-self/ns/net"
 
 _CLONE_NEWNET = 0x40000000
@@ -27,10 +23,12 @@ T = TypeVar("T")
 
 
 def enter(path: str, action: Callable[[], T]) -> T:
-    """Do something in the network namespace of the file `path`, in a thread of its own; returns what that returns.
+    """Call `action` in the network namespace of the file `path`; returns its result.
+
+    It runs on a separate thread, which then ends, so that no other code of this process runs in the namespace.
 
     Raises:
-        OSError: the file cannot be opened, is no network namespace, or we may not enter it; and what `action` raises.
+        OSError: the file cannot be opened, is not a network namespace, or cannot be entered; and errors of `action`.
     """
     descriptor = open_regular(path)
     results: list[T] = []
@@ -52,7 +50,7 @@ def same(one: str, other: str) -> bool:
 
 
 def _setns(descriptor: int) -> None:
-    """`os.setns`, which Python has since 3.12."""
+    """`os.setns`, which Python has from 3.12."""
     if hasattr(os, "setns"):
         os.setns(descriptor, _CLONE_NEWNET)
         return

@@ -1,9 +1,6 @@
-"""Network devices over a netlink socket: look them up, change them, move them to another network namespace.
+"""Read and change network devices over a netlink socket, and move them to another network namespace.
 
-One job: one request to the kernel and its answer, for the few requests that a move needs. pyroute2 speaks all of
-netlink; measured, it takes ten times as long to load as this module, and 24 MiB more memory. Rules: a socket stays in
-the namespace in which it was made, so a thread enters it for that moment only, and ends there; every answer has a
-deadline; an error of the kernel is an `OSError` with its words. Next: `nri.plugins.network_device_injector.move`.
+pyroute2 is not used: importing it takes ten times as long as this module, and 24 MiB more memory.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Device", "Netlink", "Record"]
 
-# Of linux/netlink.h, rtnetlink.h, if_link.h, if_addr.h and if.h.
+# Constants of linux/netlink.h, rtnetlink.h, if_link.h, if_addr.h and if.h.
 _REQUEST, _ACK, _DUMP, _REPLACE, _CREATE = 0x1, 0x4, 0x300, 0x100, 0x400
 _ERROR, _DONE = 2, 3
 _NEW_LINK, _GET_LINK = 16, 18
@@ -36,29 +33,29 @@ _UP = 0x1
 _NO_DUPLICATE_DETECTION = 0x02
 _SKIP_STATISTICS = struct.pack("=I", 1 << 3)
 _BY_KERNEL = 2
-# SOL_NETLINK: errors come with the kernel's own words, and without the request that caused them.
+# SOL_NETLINK: request error messages in words, without a copy of the request.
 _NETLINK, _SHORT_ERRORS, _WORDS_OF_ERRORS = 270, 10, 11
 _HAS_WORDS, _WORDS = 0x200, 1
 
 _HEADER = struct.Struct("=IHHII")
 _LINK = struct.Struct("=BxHiII")
 _ADDRESS_OF = struct.Struct("=BBBBi")
-#: The fixed part of a route, and which of its bytes says who made it.
+#: The length of the fixed part of a route, and the position of the byte with its creator.
 _ROUTE_BYTES, _ROUTE_PROTOCOL = 12, 5
 
-#: Seconds in which the kernel must have answered; it takes microseconds, but for devices that take long to go down.
-PATIENCE_S = 5.0
+#: The kernel must answer within this time. It takes microseconds, except for devices that are slow to go down.
+ANSWER_TIMEOUT_S = 5.0
 
 
 class Device(NamedTuple):
-    """A network device as it was when it was asked for.
+    """The state of a network device.
 
     Attributes:
         number: its index in its namespace.
-        name: its name there.
+        name: its name in its namespace.
         up: whether it is up.
-        mtu: bytes that it sends at once.
-        alias: a text that goes with it wherever it is moved.
+        mtu: in bytes.
+        alias: a text that it keeps when it is moved.
     """
 
     number: int
@@ -69,17 +66,19 @@ class Device(NamedTuple):
 
 
 class Record(NamedTuple):
-    """An address or a route of a device, in the kernel's form, to be put back some time."""
+    """An address or a route of a device, in the kernel's format."""
 
     kind: int
     payload: bytes
 
 
 class Netlink:
-    """A socket to the kernel, in the namespace of the file `path`, or in this thread's own.
+    """A socket to the kernel, in the namespace of the file `path`, or in that of the calling thread.
+
+    A socket stays in the namespace in which it was created. Each answer has a deadline.
 
     Raises:
-        OSError: there is no such namespace, or it cannot be entered.
+        OSError: the namespace does not exist, or cannot be entered.
     """
 
     def __init__(self, path: str | None = None) -> None:
@@ -87,7 +86,7 @@ class Netlink:
         self._socket = open_socket() if path is None else enter(path, open_socket)
 
     def close(self) -> None:
-        """Close the socket. The namespace is not held by it after that."""
+        """Close the socket, which also releases the namespace."""
         self._socket.close()
 
     def __enter__(self) -> Self:
@@ -99,40 +98,40 @@ class Netlink:
     # -- devices ------------------------------------------------------------------------------------------------------
 
     def device(self, name: str) -> Device | None:
-        """The device of this name, or None."""
+        """Return the device of this name, or None."""
         attributes = _attribute(_NAME, name.encode() + b"\0") + _attribute(_EXT_MASK, _SKIP_STATISTICS)
         try:
-            found = self._request(_GET_LINK, 0, _LINK.pack(0, 0, 0, 0, 0) + attributes)
+            messages = self._request(_GET_LINK, 0, _LINK.pack(0, 0, 0, 0, 0) + attributes)
         except OSError as error:
             if error.errno == errno.ENODEV:
                 return None
             raise
-        return next((_device(payload) for kind, payload in found if kind == _NEW_LINK), None)
+        return next((_device(payload) for kind, payload in messages if kind == _NEW_LINK), None)
 
     def devices(self) -> list[Device]:
-        """All devices of the namespace."""
+        """List the devices of the namespace."""
         mask = _attribute(_EXT_MASK, _SKIP_STATISTICS)
-        found = self._request(_GET_LINK, _DUMP, _LINK.pack(0, 0, 0, 0, 0) + mask)
-        return [_device(payload) for kind, payload in found if kind == _NEW_LINK]
+        messages = self._request(_GET_LINK, _DUMP, _LINK.pack(0, 0, 0, 0, 0) + mask)
+        return [_device(payload) for kind, payload in messages if kind == _NEW_LINK]
 
     def set_up(self, index: int, up: bool) -> None:
         """Bring a device up or down."""
         self._change(index, b"", up)
 
     def rename(self, index: int, name: str) -> None:
-        """Give a device, which must be down, another name."""
+        """Rename a device, which must be down."""
         self._change(index, _attribute(_NAME, name.encode() + b"\0"))
 
     def set_alias(self, index: int, alias: str) -> None:
-        """Give a device another alias, "" for none."""
+        """Set the alias of a device; "" removes it."""
         self._change(index, _attribute(_ALIAS, alias.encode()))
 
     def set_mtu(self, index: int, mtu: int) -> None:
-        """Set how many bytes a device sends at once."""
+        """Set the MTU of a device in bytes."""
         self._change(index, _attribute(_MTU, struct.pack("=I", mtu)))
 
     def move(self, index: int, namespace: int) -> None:
-        """Move a device to the namespace of this open file. It keeps its name, if that is free there."""
+        """Move a device to the namespace of this open file. It keeps its name if that is free there."""
         self._change(index, _attribute(_NAMESPACE_FD, struct.pack("=i", namespace)))
 
     def _change(self, index: int, attributes: bytes, up: bool | None = None) -> None:
@@ -142,19 +141,16 @@ class Netlink:
     # -- addresses and routes -----------------------------------------------------------------------------------------
 
     def add_address(self, index: int, address: bytes, prefix: int) -> None:
-        """Give a device an address: 4 or 16 bytes. It can be used at once, without a search for duplicates."""
+        """Add an address of 4 or 16 bytes to a device, without detection of duplicates."""
         family = socket.AF_INET if len(address) == 4 else socket.AF_INET6
         head = _ADDRESS_OF.pack(family, prefix, _NO_DUPLICATE_DETECTION * (len(address) == 16), 0, index)
         attributes = _attribute(_LOCAL, address) + _attribute(_ADDRESS, address)
         self._request(_NEW_ADDRESS, _ACK | _CREATE | _REPLACE, head + attributes)
 
     def records(self, index: int) -> list[Record]:
-        """The addresses and routes of a device, addresses first: what it loses when it is moved.
-
-        Routes that come with an address are not among them.
-        """
+        """List what a device loses when it is moved: its addresses, then its routes except those of an address."""
         addresses = self._request(_GET_ADDRESS, _DUMP, _ADDRESS_OF.pack(0, 0, 0, 0, 0))
-        found = [
+        records = [
             Record(kind, payload)
             for kind, payload in addresses
             if kind == _NEW_ADDRESS and _ADDRESS_OF.unpack_from(payload)[4] == index
@@ -165,46 +161,46 @@ class Netlink:
                 continue
             out = dict(_attributes(payload, _ROUTE_BYTES)).get(_OUT_DEVICE)
             if out is not None and struct.unpack("=i", out)[0] == index:
-                found.append(Record(kind, payload))
-        return found
+                records.append(Record(kind, payload))
+        return records
 
     def put_back(self, record: Record) -> None:
-        """Add an address or a route that there was; one that is there already stays."""
+        """Add an address or a route again, unless it exists."""
         self._request(record.kind, _ACK | _CREATE | _REPLACE, record.payload)
 
     # -- the wire -----------------------------------------------------------------------------------------------------
 
     def _request(self, kind: int, flags: int, payload: bytes) -> list[tuple[int, bytes]]:
-        """Send one request; returns the messages of the answer, each its kind and what follows its header."""
+        """Send one request; returns the messages of the answer as pairs of kind and body. Raises OSError."""
         self._sequence += 1
         self._socket.send(
             _HEADER.pack(_HEADER.size + len(payload), kind, flags | _REQUEST, self._sequence, 0) + payload
         )
-        deadline = monotonic() + PATIENCE_S
+        deadline = monotonic() + ANSWER_TIMEOUT_S
         answer: list[tuple[int, bytes]] = []
         while True:
             self._socket.settimeout(max(0.001, deadline - monotonic()))
-            for sequence, flagged, found, body in _messages(self._socket.recv(1 << 16)):
+            for sequence, message_flags, message_kind, body in _messages(self._socket.recv(1 << 16)):
                 if sequence != self._sequence:
                     continue
-                if found in (_ERROR, _DONE):
-                    _raise_error(flagged, body)
+                if message_kind in (_ERROR, _DONE):
+                    _raise_error(message_flags, body)
                     return answer
-                answer.append((found, body))
+                answer.append((message_kind, body))
                 if not flags & (_DUMP | _ACK):
                     return answer
 
 
 def open_socket() -> socket.socket:
-    made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
-    made.bind((0, 0))
-    made.setsockopt(_NETLINK, _SHORT_ERRORS, 1)
-    made.setsockopt(_NETLINK, _WORDS_OF_ERRORS, 1)
-    return made
+    netlink_socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
+    netlink_socket.bind((0, 0))
+    netlink_socket.setsockopt(_NETLINK, _SHORT_ERRORS, 1)
+    netlink_socket.setsockopt(_NETLINK, _WORDS_OF_ERRORS, 1)
+    return netlink_socket
 
 
 def _raise_error(flags: int, body: bytes) -> None:
-    """Raise the error that an answer is, in the kernel's own words if it has some; nothing if it is none."""
+    """Raise the error of an answer, if it is one, with the kernel's message if present."""
     number = -struct.unpack_from("=i", body)[0] if len(body) >= 4 else 0
     if number:
         words = dict(_attributes(body, 4 + _HEADER.size)).get(_WORDS, b"") if flags & _HAS_WORDS else b""
@@ -212,7 +208,7 @@ def _raise_error(flags: int, body: bytes) -> None:
 
 
 def _messages(raw: bytes) -> Iterator[tuple[int, int, int, bytes]]:
-    """The messages of one datagram: sequence, flags, kind, what follows the header."""
+    """The messages of one datagram: sequence, flags, kind, body."""
     at = 0
     while at + _HEADER.size <= len(raw):
         length, kind, flags, sequence, _ = _HEADER.unpack_from(raw, at)
@@ -227,7 +223,7 @@ def _attribute(kind: int, value: bytes) -> bytes:
 
 
 def _attributes(payload: bytes, at: int) -> Iterator[tuple[int, bytes]]:
-    """The attributes that follow a fixed part of `at` bytes."""
+    """The attributes after a fixed part of `at` bytes."""
     while at + 4 <= len(payload):
         length, kind = struct.unpack_from("=HH", payload, at)
         if length < 4:
@@ -238,6 +234,6 @@ def _attributes(payload: bytes, at: int) -> Iterator[tuple[int, bytes]]:
 
 def _device(payload: bytes) -> Device:
     _, _, index, flags, _ = _LINK.unpack_from(payload)
-    found = dict(_attributes(payload, _LINK.size))
-    name, alias = (found.get(kind, b"").rstrip(b"\0").decode(errors="replace") for kind in (_NAME, _ALIAS))
-    return Device(index, name, bool(flags & _UP), struct.unpack("=I", found.get(_MTU, bytes(4)))[0], alias)
+    attributes = dict(_attributes(payload, _LINK.size))
+    name, alias = (attributes.get(kind, b"").rstrip(b"\0").decode(errors="replace") for kind in (_NAME, _ALIAS))
+    return Device(index, name, bool(flags & _UP), struct.unpack("=I", attributes.get(_MTU, bytes(4)))[0], alias)

@@ -1,10 +1,7 @@
-"""`network-device-injector`: network devices of the host in the pods that ask for them, and back when those end.
+"""`network-device-injector`: move network devices of the host to pods, and back when the pods end.
 
-One job: when devices move. Which ones a pod asks for is read by `nri.plugins.network_device_injector.devices`, how they
-are moved is in `move`. Rules: a pod gets all its devices or does not start; the end of a pod is never held up, so what
-fails there is an error in the log. One event moves devices at a time: a runtime that has waited too long for the start
-of a pod tells its end while the start is still under way. The plugin runs in the host's network namespace, with
-CAP_NET_ADMIN and CAP_SYS_ADMIN, and sees the files of the pods' namespaces.
+A pod gets all its devices or does not start. A failure at its end is only logged. The plugin runs in the host's network
+namespace with CAP_NET_ADMIN and CAP_SYS_ADMIN, and must see the files of the pods' namespaces.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ __all__ = ["NetworkDeviceInjector"]
 
 
 class NetworkDeviceInjector(nri.Plugin):
-    """Move network devices of the host to the pods that ask for them, and back when the pods end."""
+    """Move network devices of the host to the pods that request them, and back when the pods end."""
 
     name = "network-device-injector"
     annotations: ClassVar[Mapping[str, str]] = dict.fromkeys(
@@ -37,12 +34,13 @@ class NetworkDeviceInjector(nri.Plugin):
     )
 
     def __init__(self) -> None:
-        #: Ids of the pods that this process has given devices to; of others the devices' aliases tell.
-        self._given: set[str] = set()
+        #: Ids of pods that got devices from this process; for other pods the devices' aliases decide.
+        self._pods_with_devices: set[str] = set()
+        #: A runtime may report the end of a pod while its start, which timed out, still moves devices.
         self._moving = allocate_lock()
 
     def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
-        """Settle devices whose pods ended while this plugin was not there."""
+        """Restore devices whose pods ended while this plugin did not run."""
         with self._moving:
             self._settle_strays()
 
@@ -54,17 +52,17 @@ class NetworkDeviceInjector(nri.Plugin):
             return
         path = _network(pod)
         if not path:
-            raise nri.Reject("network devices are asked for by a pod on the host's network; they are there already")
+            raise nri.Reject("a pod on the host's network must not request network devices: it already has all of them")
         try:
             with self._moving, Sides(path) as sides:
                 sides.move_in(devices)
-                self._given.add(pod.id)
+                self._pods_with_devices.add(pod.id)
         except MoveError as error:
             notes = getattr(error, "__notes__", [])
             for note in notes:
                 self.log.error("cannot undo: %s", note)  # noqa: TRY400 - the note says why
             undone = (
-                f"not all of it could be undone: {', '.join(notes)}"
+                f"some steps could not be undone: {', '.join(notes)}"
                 if notes
                 else "all network devices are back on the host"
             )
@@ -78,32 +76,32 @@ class NetworkDeviceInjector(nri.Plugin):
         self._take_back(pod)
 
     def remove_pod_sandbox(self, pod: nri.PodSandbox) -> None:
-        self._take_back(pod)  # of a pod whose stop was not announced; else there is nothing any more
-        self._given.discard(pod.id)
+        self._take_back(pod)  # for a pod whose stop was not reported
+        self._pods_with_devices.discard(pod.id)
 
     def _take_back(self, pod: nri.PodSandbox) -> None:
         try:
             devices, _ = wanted_devices(pod)
         except nri.Reject:
-            return  # it never had one
+            return  # it did not get a device
         path = _network(pod)
         if not devices or not path:
             return
         with self._moving:
-            self._move_out(devices, path, known=pod.id in self._given)
+            self._move_out(devices, path, is_from_host=pod.id in self._pods_with_devices)
             self._settle_strays()
 
-    def _move_out(self, devices: list[NetworkDevice], path: str, *, known: bool) -> None:
+    def _move_out(self, devices: list[NetworkDevice], path: str, *, is_from_host: bool) -> None:
         try:
             with Sides(path) as sides:
                 for device in devices:
                     try:
-                        if sides.move_out(device, known=known):
+                        if sides.move_out(device, is_from_host=is_from_host):
                             self.log.info("network device %s is back on the host", device.name)
                     except OSError as error:
                         self.log.error("network device %s: cannot take it back: %s", device.name, error.strerror)  # noqa: TRY400 - the reason is the kernel's
         except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.EINVAL):  # gone, or a file that has stayed of it
+            if error.errno not in (errno.ENOENT, errno.EINVAL):  # the namespace has ended; its file may remain
                 self.log.error("network namespace %s: %s", path, error.strerror)  # noqa: TRY400
 
     def _settle_strays(self) -> None:
@@ -111,20 +109,20 @@ class NetworkDeviceInjector(nri.Plugin):
             with Netlink() as host:
                 settled, failed = settle_strays(host)
             for name in settled:
-                self.log.info("network device %s had come back by itself", name)
+                self.log.info("network device %s was moved back to the host by the kernel", name)
             for words in failed:
                 self.log.error("network device %s", words)
         except OSError as error:
-            self.log.error("devices that have come back: %s", error.strerror)  # noqa: TRY400
+            self.log.error("cannot restore devices that are back on the host: %s", error.strerror)  # noqa: TRY400
 
 
 def _network(pod: nri.PodSandbox) -> str:
-    """File of the pod's network namespace; "" if that is the host's."""
-    path = next((each.path for each in pod.linux.namespaces if each.type == "network"), "")
+    """The file of the pod's network namespace; "" for the host's network."""
+    path = next((namespace.path for namespace in pod.linux.namespaces if namespace.type == "network"), "")
     try:
         return "" if path and same(path, OWN) else path
     except OSError:
-        return path  # opening it says why
+        return path  # opening it fails with the reason
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""A line in the log for each pod's network. Next: `plugin`."""
+"""A line in the log for each pod's network."""

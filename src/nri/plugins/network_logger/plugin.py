@@ -1,9 +1,4 @@
-"""`network-logger`: logs the network namespace and the addresses of pods as they start, stop and are removed.
-
-One job: the lines. They read as those of the Go plugin of this name, with the pod at the end as in each plugin's log.
-Rules: runtimes report a pod that is removed, and some of one that stops, without its network namespace, which is gone
-by then; the line has the one that the pod had.
-"""
+"""`network-logger`: log the network namespace and the addresses of pods when they start, stop and are removed."""
 
 from __future__ import annotations
 
@@ -11,18 +6,18 @@ import nri
 
 __all__ = ["NetworkLogger"]
 
-#: For a pod that has no network namespace of its own.
+#: Shown for a pod on the host's network.
 HOST_NETWORK = "<host-network>"
 
 
 class NetworkLogger(nri.Plugin):
-    """Log the network namespace and the addresses of each pod. Changes nothing."""
+    """Log the network namespace and the addresses of each pod."""
 
     name = "network-logger"
     sets = ()
 
     def __init__(self) -> None:
-        #: Pod -> its network namespace, until it is removed.
+        #: The network namespace of each pod: events of stopped and removed pods may lack it.
         self.namespaces: dict[str, str] = {}
 
     def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
@@ -45,9 +40,9 @@ class NetworkLogger(nri.Plugin):
         self.namespaces.pop(pod.id, None)
 
     def _line(self, event: str, pod: nri.PodSandbox) -> str:
-        """The line for an event of a pod: its network namespace and its addresses."""
-        shown = next((each.path for each in pod.linux.namespaces if each.type == "network"), "")
-        namespace = shown or self.namespaces.get(pod.id, HOST_NETWORK)
+        """The line for an event of a pod, in the words of the Go plugin of this name."""
+        path = next((row.path for row in pod.linux.namespaces if row.type == "network"), "")
+        namespace = path or self.namespaces.get(pod.id, HOST_NETWORK)
         self.namespaces[pod.id] = namespace
         return f"{event} {pod.namespace}/{pod.name}: namespace={namespace} ips=[{' '.join(pod.ips)}]"
 

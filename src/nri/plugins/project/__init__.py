@@ -1,1 +1,1 @@
-"""A project for a new plugin: `scaffold` writes it from `templates`, `wheel` packs this nri for it."""
+"""Create a project for a new plugin: `scaffold` writes its files, `wheel` packs this nri for it."""

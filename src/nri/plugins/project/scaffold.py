@@ -1,9 +1,7 @@
-"""A plugin's project, from code and test to image and manifests, made of templates.
+"""Write a new plugin's project from templates: code, test, image, manifests.
 
-The files are in `templates/`, each with `@name@` and the like where the plugin's own names go; this file has the table
-of which becomes which. The manifests keep to the least privilege that a plugin which only answers can live with. nri
-itself goes along as a wheel with its hash, because its name on the package index is not ours: nothing in a project may
-lead there. Next: `nri.plugins.project.wheel`.
+The templates contain markers such as `@name@`. The project includes nri as a wheel with its hash, because this project
+does not own the name `nri` on the package index: pip must not look for it there.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from nri.api.naming import check_index
 from nri.errors import ConfigError, NriError
 from nri.plugins.project.wheel import own_wheel
 
-#: Template, and the file that it becomes.
+#: The file of the project for each template.
 FILES = {
     "plugin.py.txt": "@module@.py",
     "tests/test_plugin.py.txt": "tests/test_@module@.py",
@@ -33,17 +31,17 @@ FILES = {
 
 TEMPLATES = Path(__file__).parent / "templates"
 
-#: Modules that plugins and their tests import, beside Python's own: a file of that name in the project would hide one.
-NEEDED = frozenset(("click", "google", "nri", "pytest", "yaml"))
+#: Modules that plugins and their tests import: a file of that name in the project would hide the module.
+IMPORTED_MODULES = frozenset(("click", "google", "nri", "pytest", "yaml"))
 
 
 def names_of(name: str, idx: str) -> dict[str, str]:
-    """Return the values of the markers in the templates. ConfigError for a name or an index that cannot be used."""
+    """Return the values of the markers in the templates. ConfigError for an invalid name or index."""
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise ConfigError(
             "command line",
             "NAME",
-            f'"{name}" cannot be a plugin\'s name: use lower case letters, digits and single dashes, such as pod-name',
+            f'"{name}" is not a valid name: use lower case letters, digits and single dashes, such as pod-name',
         )
     try:
         check_index(idx)
@@ -52,32 +50,32 @@ def names_of(name: str, idx: str) -> dict[str, str]:
     words = name.split("-")
     module, class_name = "_".join(words), "".join(word.capitalize() for word in words)
     if keyword.iskeyword(module) or keyword.iskeyword(class_name):
-        raise ConfigError("command line", "NAME", f'"{name}" is a word of Python itself', "choose another one")
-    if module in NEEDED or module in sys.stdlib_module_names:
+        raise ConfigError("command line", "NAME", f'"{name}" is a keyword of Python', "choose another name")
+    if module in IMPORTED_MODULES or module in sys.stdlib_module_names:
         raise ConfigError(
             "command line",
             "NAME",
-            f"{module}.py would hide the module {module}, which others import: choose another one",
+            f"{module}.py would hide the module {module}: choose another name",
         )
     return {"name": name, "module": module, "class": class_name, "Name": " ".join(words).capitalize(), "idx": idx}
 
 
 def scaffold(folder: Path, name: str, idx: str) -> list[str]:
-    """Write all files; returns their paths. Refuses a folder that has something in it: nothing is ever overwritten."""
+    """Write all files; returns their paths. NriError if the folder is not empty."""
     names = names_of(name, idx)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise NriError(f"{folder}: there is something already. Choose another --folder, or empty this one")
+        raise NriError(f"{folder}: not an empty folder. Choose another --folder, or empty this one")
     wheel = own_wheel(folder / "wheels")
     names |= {"nri_version": wheel.version, "nri_wheel": wheel.path.name, "nri_sha256": wheel.sha256}
-    made = [str(wheel.path)]
+    paths = [str(wheel.path)]
     for template, target in FILES.items():
         path = folder / fill(target, names)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(fill((TEMPLATES / template).read_text(encoding="utf-8"), names), encoding="utf-8")
-        made.append(str(path))
-    return made
+        paths.append(str(path))
+    return paths
 
 
 def fill(text: str, names: dict[str, str]) -> str:
-    """Replace every marker of a text. A word that merely looks like one (systemd's @system-service) stays."""
-    return re.sub(r"@(\w+)@", lambda found: names.get(found[1], found[0]), text)
+    """Replace the markers of a text; unknown ones stay."""
+    return re.sub(r"@(\w+)@", lambda match: names.get(match[1], match[0]), text)

@@ -1,10 +1,8 @@
-"""This installation of nri as a wheel, for projects that need it where no package index has it.
+"""Pack this installation of nri as a wheel, for projects that cannot get it from a package index.
 
-The files of the package as they lie here, and the metadata of its installation, are packed again: no build tool and no
-network is needed, and the same files always make the same wheel. Its version gets a local label made of its content
-(``0.1.0+local.s1a2b3c4d``). An index takes no such version, so a project that asks for it gets this wheel or nothing;
-never a stranger's package of the same name. The wheel is pure Python, also where the package that runs here is
-compiled. Next: `nri.plugins.project.scaffold`, which puts it into a project.
+Needs no build tool and no network; the same files always give the same wheel. Its version has a local label with a hash
+of the content, such as ``0.1.0+local.s1a2b3c4d``. A package index accepts no local labels, so a project that requires
+this version never gets another package named nri.
 """
 
 from __future__ import annotations
@@ -26,17 +24,17 @@ if TYPE_CHECKING:
 __all__ = ["Wheel", "own_wheel"]
 
 _WHEEL = "Wheel-Version: 1.0\nGenerator: nri new\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-#: A placeholder for the version until it is known.
+#: Stands for the version until the content is hashed.
 _VERSION = b"Version: (open)\n"
-#: The earliest time that a zip archive can name: files have no time of their own here.
+#: The earliest time of a zip archive, for all files: the wheel depends on content alone.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 class Wheel(NamedTuple):
-    """A wheel that has been written.
+    """A wheel.
 
     Attributes:
-        path: where it is.
+        path: its path.
         version: its version, with the local label.
         sha256: the hash of the whole file, in hex.
     """
@@ -47,13 +45,13 @@ class Wheel(NamedTuple):
 
 
 def own_wheel(folder: Path) -> Wheel:
-    """Write the wheel of this nri into a folder. NriError if it is only imported from somewhere, and not installed."""
+    """Write the wheel of this nri into a folder. NriError if nri is not installed as a distribution."""
     try:
         distribution = metadata.distribution("nri")
     except metadata.PackageNotFoundError:
         place = Path(nri.__file__).parents[2]
         raise NriError(
-            f"nri is imported from {place} and not installed, so no project can name it. First: pip install {place}"
+            f"nri is imported from {place} and not installed, so it cannot be packed. First: pip install {place}"
         ) from None
     content = _package() | _metadata(distribution)
     version = labelled(distribution.version, content)
@@ -67,33 +65,33 @@ def own_wheel(folder: Path) -> Wheel:
 
 
 def _package() -> dict[str, bytes]:
-    """Read the files of the package, by their path in a wheel. Compiled modules stay out: their source is there."""
+    """Read the files of the package by their path in a wheel, without compiled modules."""
     root = Path(nri.__file__).parent
-    found = {}
+    files = {}
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root)
         hidden = any(part.startswith(".") or part == "__pycache__" for part in name.parts)
         if path.is_file() and not hidden and path.suffix not in (".so", ".pyc"):
-            found[f"nri/{name.as_posix()}"] = path.read_bytes()
-    return found
+            files[f"nri/{name.as_posix()}"] = path.read_bytes()
+    return files
 
 
 def _metadata(distribution: metadata.Distribution) -> dict[str, bytes]:
-    """Read what the installation says of the package, by names below the metadata folder; the version is left open."""
-    about = distribution.read_text("METADATA") or ""
-    found = {
-        "METADATA": re.sub(r"(?m)^Version: .*\n", _VERSION.decode(), about, count=1).encode(),
+    """Read the installed metadata by names below the metadata folder, with a placeholder for the version."""
+    text = distribution.read_text("METADATA") or ""
+    files = {
+        "METADATA": re.sub(r"(?m)^Version: .*\n", _VERSION.decode(), text, count=1).encode(),
         "WHEEL": _WHEEL.encode(),
         "entry_points.txt": (distribution.read_text("entry_points.txt") or "").encode(),
     }
     for file in distribution.files or ():
         if ".dist-info/licenses/" in file.as_posix():
-            found[f"licenses/{file.name}"] = Path(str(file.locate())).read_bytes()
-    return found
+            files[f"licenses/{file.name}"] = Path(str(file.locate())).read_bytes()
+    return files
 
 
 def labelled(version: str, content: Mapping[str, bytes]) -> str:
-    """Return the version with a label made from the content, instead of one of this kind that it has already."""
+    """Return the version with a label of the content, in place of an earlier one of this kind."""
     version = re.sub(r"[+.]local\.s[0-9a-f]{8}$", "", version)
     digest = hashlib.sha256()
     for name, data in content.items():
@@ -101,13 +99,13 @@ def labelled(version: str, content: Mapping[str, bytes]) -> str:
     return f"{version}{'.' if '+' in version else '+'}local.s{digest.hexdigest()[:8]}"
 
 
-def _record(files: Mapping[str, bytes], own: str) -> str:
-    """Write the list of all files with their hashes, which every wheel has."""
+def _record(files: Mapping[str, bytes], record_path: str) -> str:
+    """Return the text of RECORD: all files with their hashes."""
     rows = []
     for name, data in files.items():
         digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
         rows.append(f"{name},sha256={digest},{len(data)}\n")
-    return "".join([*rows, f"{own},,\n"])
+    return "".join([*rows, f"{record_path},,\n"])
 
 
 def _write(path: Path, files: Mapping[str, bytes]) -> None:

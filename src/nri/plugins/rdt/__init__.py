@@ -1,1 +1,1 @@
-"""Intel RDT (cache and memory bandwidth) by annotations of pods. Next: `plugin`."""
+"""Intel RDT (cache and memory bandwidth) by annotations of pods."""

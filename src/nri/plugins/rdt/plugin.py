@@ -1,7 +1,4 @@
-"""`rdt`: set the class, the schemata and the monitoring of Intel RDT that annotations ask for, for one container each.
-
-One job: three annotations to three fields. How annotations are found is in `nri.plugins.annotated`.
-"""
+"""`rdt`: set class, schemata and monitoring of Intel RDT of single containers, by annotations."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import re
 
 import nri
 from nri.api.annotations import BOOLEANS
-from nri.plugins.annotated import find, only_for_containers
+from nri.plugins.annotations import find, pod_scope_warning
 from nri.text import plain, quote
 
 TYPE_CHECKING = False
@@ -17,40 +14,42 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import ClassVar
 
-    from nri.plugins.annotated import Annotation
+    from nri.plugins.annotations import Annotation
 
 __all__ = ["Rdt"]
 
 DOMAIN = "rdt.noderesource.dev"
 #: One line of schemata: a resource, and for each of its domains a bit mask or a share.
 LINE = re.compile(r"\s*\w+\s*:\s*[0-9]+\s*=\s*[0-9a-fA-F]+\s*(;\s*[0-9]+\s*=\s*[0-9a-fA-F]+\s*)*")
-#: Directories of resctrl that are no classes.
-NO_CLASSES = (".", "..", "info", "mon_data", "mon_groups")
+#: Directories of resctrl that are not classes.
+RESERVED_NAMES = (".", "..", "info", "mon_data", "mon_groups")
 
 
-def _class(found: Annotation, adjustment: nri.Adjustment) -> None:
-    name = found.text
-    if not name or name in NO_CLASSES or "/" in name or not name.isprintable():
-        raise found.wrong("", f"{quote(name[:64])} cannot be the name of a class", "write one such as 'gold'")
+def _class(annotation: Annotation, adjustment: nri.Adjustment) -> None:
+    name = annotation.text
+    if not name or name in RESERVED_NAMES or "/" in name or not name.isprintable():
+        raise annotation.refusal("", f"{quote(name[:64])} cannot be the name of a class", "write, for example, 'gold'")
     adjustment.set_rdt_clos_id(name)
 
 
-def _schemata(found: Annotation, adjustment: nri.Adjustment) -> None:
-    lines = found.text.split(",")
+def _schemata(annotation: Annotation, adjustment: nri.Adjustment) -> None:
+    lines = annotation.text.split(",")
     for place, line in enumerate(lines):
         if LINE.fullmatch(line) is None:
             shown = quote(line[:64])
-            raise found.wrong(f"[{place}]", f"{shown} is no line of schemata", "write such as 'L3:0=ff;1=ff,MB:0=50'")
+            raise annotation.refusal(
+                f"[{place}]", f"{shown} is not a line of schemata", "write, for example, 'L3:0=ff;1=ff,MB:0=50'"
+            )
     adjustment.set_rdt_schemata(lines)
 
 
-def _monitoring(found: Annotation, adjustment: nri.Adjustment) -> None:
-    if found.text not in BOOLEANS:
-        raise found.wrong("", f"{quote(found.text[:64])} is neither true nor false", "write one of the two")
-    adjustment.set_rdt_enable_monitoring(BOOLEANS[found.text])
+def _monitoring(annotation: Annotation, adjustment: nri.Adjustment) -> None:
+    if annotation.text not in BOOLEANS:
+        raise annotation.refusal("", f"{quote(annotation.text[:64])} is neither true nor false", "write one of the two")
+    adjustment.set_rdt_enable_monitoring(BOOLEANS[annotation.text])
 
 
-#: Annotation, without domain and container -> what sets it, and its value in words.
+#: By annotation without domain and container: the function that sets its field, and a description of its value.
 FIELDS: dict[str, tuple[Callable[[Annotation, nri.Adjustment], None], str]] = {
     "closid": (_class, "name of a class of service, a directory of resctrl"),
     "schemata": (_schemata, "lines of schemata, between commas"),
@@ -59,7 +58,7 @@ FIELDS: dict[str, tuple[Callable[[Annotation, nri.Adjustment], None], str]] = {
 
 
 class Rdt(nri.Plugin):
-    """Set class, schemata and monitoring of Intel RDT of containers, by annotations."""
+    """Set class, schemata and monitoring of Intel RDT for single containers, by annotations."""
 
     name = "rdt"
     sets = ("linux.rdt",)
@@ -69,27 +68,27 @@ class Rdt(nri.Plugin):
 
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
         adjustment = nri.Adjustment()
-        done = []
+        fields = []
         for field, (put, _) in FIELDS.items():
-            found = find(pod, container.name, f"{field}.{DOMAIN}", pod_scope=False)
-            if found is not None:
-                put(found, adjustment)
-                done.append(f"{field}={found.text}")
+            annotation = find(pod, container.name, f"{field}.{DOMAIN}", pod_scope=False)
+            if annotation is not None:
+                put(annotation, adjustment)
+                fields.append(f"{field}={annotation.text}")
         self._warn(pod, container)
-        if not done:
+        if not fields:
             return None
-        self.log.info("%s", plain(", ".join(done)))
+        self.log.info("%s", plain(", ".join(fields)))
         return adjustment
 
     def _warn(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        """Tell of annotations that look like these and have no effect."""
-        stray = only_for_containers(pod, *(f"{field}.{DOMAIN}" for field in FIELDS))
+        """Warn of similar annotations without effect."""
+        stray = pod_scope_warning(pod, *(f"{field}.{DOMAIN}" for field in FIELDS))
         if stray:
             self.log.warning("%s", stray)
         for key in pod.annotations:
-            field, here, _ = key.partition(f".{DOMAIN}/container.{container.name}")
-            if here and field not in FIELDS and key.endswith(here):
-                self.log.warning("annotation %s is not known; known: %s", quote(key), ", ".join(FIELDS))
+            field, suffix, _ = key.partition(f".{DOMAIN}/container.{container.name}")
+            if suffix and field not in FIELDS and key.endswith(suffix):
+                self.log.warning("unknown annotation %s; known: %s", quote(key), ", ".join(FIELDS))
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""A monitoring group of resctrl for each pod. Next: `plugin`."""
+"""A monitoring group of resctrl for each pod."""

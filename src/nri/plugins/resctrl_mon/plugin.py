@@ -1,9 +1,7 @@
-"""`resctrl-mon`: a monitoring group of resctrl for each pod, so that its cache and memory bandwidth can be read.
+"""`resctrl-mon`: create a monitoring group of resctrl for each pod, to measure its cache and memory bandwidth.
 
-One job: the group is made with a pod's first container, in the group of that container's RDT class; each container's
-first process is put there before it runs, and what it starts is counted with it. It goes with the pod and not with a
-container, for a container that starts again must go on where its counters are. Nothing here fails a container. Groups
-that no pod has any more are removed every half a minute. Next: `nri.host.resctrl`.
+The group is created with the pod's first container, inside the group of that container's RDT class. It is removed with
+the pod, so that a restarted container keeps its counters. A failure here never fails a container.
 """
 
 from __future__ import annotations
@@ -24,15 +22,15 @@ if TYPE_CHECKING:
 
 __all__ = ["ResctrlMon", "group_of"]
 
-#: Seconds between two looks for groups that no pod has.
-ORPHANS_S = 30
-#: Older ones tell no process ids over NRI.
-LEAST_CRIO = (1, 36)
+#: Search this often for groups without a pod.
+ORPHAN_CHECK_INTERVAL_S = 30
+#: Older versions send no process ids over NRI.
+MIN_CRIO_VERSION = (1, 36)
 _UID = re.compile("[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
 
 
 class ResctrlMon(nri.Plugin):
-    """Make a monitoring group of resctrl (cache occupancy, memory bandwidth) for each pod."""
+    """Create a monitoring group of resctrl (cache occupancy, memory bandwidth) for each pod."""
 
     name = "resctrl-mon"
 
@@ -40,9 +38,9 @@ class ResctrlMon(nri.Plugin):
         """Keys of the configuration.
 
         Attributes:
-            resctrlPath: where resctrl is mounted.
-            namespaces: only pods of these are monitored; all without any.
-            labelSelector: only pods with all of these labels are monitored.
+            resctrlPath: the mount of resctrl.
+            namespaces: monitor only pods of these; all if empty.
+            labelSelector: monitor only pods with all of these labels.
         """
 
         resctrlPath: str = "/sys/fs/resctrl"
@@ -57,7 +55,7 @@ class ResctrlMon(nri.Plugin):
 
     def __init__(self) -> None:
         self._lock = allocate_lock()
-        #: The group of each pod that has one, and the group of shares that it is in.
+        #: By monitoring group of a pod, the RDT class that contains it.
         self._pods: dict[str, str] = {}
         self._synchronized = False
 
@@ -65,17 +63,19 @@ class ResctrlMon(nri.Plugin):
         self._refuse_old_crio()
         self.resctrl = Resctrl(Root(), self.config.resctrlPath)
         if not Root().exists(f"{self.config.resctrlPath}/mon_groups"):
-            words = "it is not mounted, or the processor counts nothing"
-            self.log.warning("%s has no mon_groups, no pod is monitored: %s", self.config.resctrlPath, words)
+            words = "resctrl is not mounted, or the processor cannot monitor"
+            self.log.warning("%s has no mon_groups, so no pod is monitored: %s", self.config.resctrlPath, words)
 
     def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
-        known = {pod.id: pod for pod in pods}
-        there = {group_of(pod.uid) for pod in pods}
-        with self._lock:  # others have gone while there was no connection
-            self._pods = {name: group for name, group in self._pods.items() if name in there}
+        pod_by_id = {pod.id: pod for pod in pods}
+        groups = {group_of(pod.uid) for pod in pods}
+        with self._lock:  # other pods were removed while the plugin was not connected
+            self._pods = {name: group for name, group in self._pods.items() if name in groups}
         for container in containers:
-            pod = known.get(container.pod_sandbox_id)
-            if pod is not None and container.state != ContainerState.CONTAINER_STOPPED:  # its pid is another's by now
+            pod = pod_by_id.get(container.pod_sandbox_id)
+            if (
+                pod is not None and container.state != ContainerState.CONTAINER_STOPPED
+            ):  # its pid may belong to another process
                 self._ensure(pod, container)
                 self._add(pod, container)
         self._synchronized = True
@@ -84,76 +84,78 @@ class ResctrlMon(nri.Plugin):
         self._ensure(pod, container)
 
     def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        self._add(pod, container)  # it has not started anything yet
+        self._add(pod, container)  # before it can start other processes
 
     def post_start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        if not container.pid and self._selects(pod):
-            self.log.warning("the runtime gives no process id, so it is not counted")
-        self._add(pod, container)  # again, for runtimes that knew no process before
+        if not container.pid and self._is_selected(pod):
+            self.log.warning("the runtime sends no process id, so the container is not monitored")
+        self._add(pod, container)  # again, because some runtimes did not send a process id before
 
     def remove_pod_sandbox(self, pod: nri.PodSandbox) -> None:
         with self._lock:
             name = group_of(pod.uid)
             if name in self._pods:
-                self._tell(self.resctrl.remove_monitor(name, self._pods.pop(name)))
+                self._log_result(self.resctrl.remove_monitor(name, self._pods.pop(name)))
 
-    @nri.every(ORPHANS_S)
+    @nri.every(ORPHAN_CHECK_INTERVAL_S)
     def remove_orphans(self) -> None:
-        """Remove the groups that have a pod's name, and no pod: of a plugin that was killed, or busy at the removal."""
+        """Remove groups that are named like a pod's, but have no pod: a plugin was killed, or a removal failed."""
         with self._lock:
             if not self._synchronized:
                 return
             for group, name in self.resctrl.monitors():
                 if group_of(name) and self._pods.get(group_of(name)) != group:
-                    self.log.info("removing %s, which no pod has", plain(f"{group}/mon_groups/{name}".strip("/")))
-                    self._tell(self.resctrl.remove_monitor(name, group))
+                    self.log.info(
+                        "removing %s, which belongs to no pod", plain(f"{group}/mon_groups/{name}".strip("/"))
+                    )
+                    self._log_result(self.resctrl.remove_monitor(name, group))
 
     def _ensure(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        """Make the group of a pod, if it is to have one and has none yet."""
-        if not self._selects(pod):
+        """Create the group of a pod if it is selected and has none yet."""
+        if not self._is_selected(pod):
             return
         name, group = group_of(pod.uid), container.linux.resources.rdt_class.value
         if not name:
-            self.log.warning("uid %s is no UUID, so the pod is not monitored", quote(pod.uid[:64]))
+            self.log.warning("uid %s is not a UUID, so the pod is not monitored", quote(pod.uid[:64]))
             return
         with self._lock:
             if name in self._pods:
                 return
             result = self.resctrl.create_monitor(name, group)
-            self._tell(result)
+            self._log_result(result)
             if result.outcome in (Outcome.APPLIED, Outcome.UNCHANGED):
                 self._pods[name] = group
 
     def _add(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        """Count a container's first process, and what it starts."""
+        """Add a container's first process to the group; its children follow."""
         with self._lock:
             name = group_of(pod.uid)
             if name in self._pods and container.pid:
-                self._tell(self.resctrl.add_to_monitor(name, container.pid, self._pods[name]))
+                self._log_result(self.resctrl.add_to_monitor(name, container.pid, self._pods[name]))
 
-    def _tell(self, result: Result) -> None:
+    def _log_result(self, result: Result) -> None:
         if result.outcome in (Outcome.APPLIED, Outcome.UNCHANGED):
             self.log.debug("%s", result)
         else:
             self.log.warning("%s", plain(f"{result.name} of {result.target}: {result.reason}"))
 
-    def _selects(self, pod: nri.PodSandbox) -> bool:
-        """Whether a pod is to be monitored."""
+    def _is_selected(self, pod: nri.PodSandbox) -> bool:
+        """Whether the configuration selects a pod."""
         inside = not self.config.namespaces or pod.namespace in self.config.namespaces
         return inside and all(pod.labels.get(key) == value for key, value in self.config.labelSelector.items())
 
     def _refuse_old_crio(self) -> None:
-        """CRI-O before 1.36 tells no process ids, so that nothing could be counted."""
+        """Refuse CRI-O before 1.36, which sends no process ids."""
         if self.runtime.name.lower() != "cri-o":
             return
-        found = re.match(r"v?(\d{1,9})\.(\d{1,9})", self.runtime.version)
-        if found is None or (int(found[1]), int(found[2])) < LEAST_CRIO:
-            reason = f"CRI-O {self.runtime.version} gives plugins no process ids"
+        match = re.match(r"v?(\d{1,9})\.(\d{1,9})", self.runtime.version)
+        if match is None or (int(match[1]), int(match[2])) < MIN_CRIO_VERSION:
+            reason = f"CRI-O {self.runtime.version} sends no process ids to plugins"
             raise nri.ConfigError("runtime", "version", reason, "use 1.36 or newer")
 
 
 def group_of(uid: str) -> str:
-    """The name of a pod's group: its uid with hyphens, in small letters; "" if it is no UUID."""
+    """The name of a pod's group: its uid with hyphens, in lower case; "" if it is not a UUID."""
     if _UID.fullmatch(uid) is None:
         return ""
     digits = uid.replace("-", "").lower()

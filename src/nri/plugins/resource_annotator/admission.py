@@ -1,9 +1,7 @@
-"""Answer an API server that asks before it stores a pod: add the pod's resources as an annotation.
+"""Answer admission reviews of pods: add a pod's resources as an annotation for `nri.kube.requests` on the node.
 
-The annotation is what `nri.kube.requests` reads on the node, where it would otherwise estimate resources from cgroups.
-No pod is refused: one that cannot be understood, or whose annotations an API server would refuse, is admitted as it
-is, with the reason for the log. Every client of the cluster can send a review, so its values are counted before it is
-parsed, and only the fields that the annotation needs are decoded.
+No pod is refused: an invalid pod is admitted unchanged, with a warning. Every client of the cluster can send a review,
+so its values are counted before it is parsed, and only the needed fields are decoded.
 """
 
 from __future__ import annotations
@@ -148,5 +146,5 @@ def _resources_by_name(containers: list[_Container]) -> dict[str, Any]:
 def _has_too_many_values(body: bytes) -> bool:
     if sum(map(body.count, (b",", b"[", b"{", b'"'))) <= MAX_TOKENS:
         return False
-    # Texts may contain these characters. Stop at the limit: a list of all tokens would take the memory that is saved.
+    # Texts may contain these characters. Stop at the limit: a list of all tokens would need as much memory as a parse.
     return next(islice(_TOKEN.finditer(body), MAX_TOKENS, None), None) is not None

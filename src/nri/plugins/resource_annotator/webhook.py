@@ -1,8 +1,6 @@
 """Serve admission reviews over HTTPS, limited in number, length and time, with a certificate that may be replaced.
 
-A probe of the kubelet, or a request without a body, is answered as alive. A request that is not a review gets an HTTP
-error status, and the API server's `failurePolicy` decides. A certificate that an API server would refuse is reported,
-and served all the same, because it may be replaced.
+A certificate that an API server would refuse is logged and served all the same, because it may be replaced.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Limits of encrypted memory (Intel SGX) by an annotation. Next: `plugin`."""
+"""Limits of encrypted memory (Intel SGX) by an annotation."""

@@ -1,14 +1,11 @@
-"""`sgx-epc`: limit the encrypted memory of Intel SGX (EPC) that a container may use, by an annotation.
-
-One job: one annotation to `misc.max` of cgroup v2. How annotations are found is in `nri.plugins.annotated`.
-"""
+"""`sgx-epc`: limit the encrypted memory of Intel SGX (EPC) of a container, by an annotation that sets `misc.max`."""
 
 from __future__ import annotations
 
 import re
 
 import nri
-from nri.plugins.annotated import find
+from nri.plugins.annotations import find
 from nri.text import quote
 
 TYPE_CHECKING = False
@@ -20,8 +17,8 @@ __all__ = ["SgxEpc", "has_sgx"]
 
 KEY = "epc-limit.nri.io"
 CPUINFO = "/proc/cpuinfo"
-#: The greatest number of 64 bits.
-MOST = 2**64 - 1
+#: The limit has 64 bits.
+MAX_EPC_BYTES = 2**64 - 1
 
 
 class SgxEpc(nri.Plugin):
@@ -29,7 +26,7 @@ class SgxEpc(nri.Plugin):
 
     name = "sgx-epc"
     sets = ("linux.resources.unified.misc.max",)
-    annotations: ClassVar[Mapping[str, str]] = {KEY: "bytes of encrypted memory at most; 0: no limit"}
+    annotations: ClassVar[Mapping[str, str]] = {KEY: "limit of encrypted memory in bytes; 0: no limit"}
 
     def __init__(self) -> None:
         self.present = False
@@ -41,28 +38,28 @@ class SgxEpc(nri.Plugin):
         except OSError as error:
             self.log.warning("cannot read %s: %s", CPUINFO, error.strerror or error)
         if not self.present:
-            self.log.warning("the processor here has no SGX: the kernel will refuse every limit, and its container")
+            self.log.warning("this processor has no SGX: the kernel will refuse each limit, and the container fails")
 
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
-        found = find(pod, container.name, KEY)
-        if found is None:
+        annotation = find(pod, container.name, KEY)
+        if annotation is None:
             return None
-        if not re.fullmatch("[0-9]{1,32}", found.text) or int(found.text) > MOST:
-            step = "write bytes, such as 16777216; 0 for no limit"
-            raise found.wrong("", f"{quote(found.text[:64])} is not a number of bytes", step)
-        limit = int(found.text)
+        if not re.fullmatch("[0-9]{1,32}", annotation.text) or int(annotation.text) > MAX_EPC_BYTES:
+            step = "write a number of bytes, such as 16777216, or 0 for no limit"
+            raise annotation.refusal("", f"{quote(annotation.text[:64])} is not a number of bytes", step)
+        limit = int(annotation.text)
         if not limit:
             return None
         if not self.present:
-            self.log.warning("a limit, and no SGX here")
-        self.log.info("encrypted memory: %d bytes at most", limit)
+            self.log.warning("the container has a limit, but this processor has no SGX")
+        self.log.info("encrypted memory: at most %d bytes", limit)
         return nri.Adjustment().add_unified("misc.max", f"sgx_epc {limit}")
 
 
 def has_sgx(cpuinfo: str) -> bool:
-    """Whether a processor of this `/proc/cpuinfo` has SGX."""
-    found = re.search(r"^flags\s*:(.*)", cpuinfo, re.MULTILINE)
-    return found is not None and "sgx" in found[1].split()
+    """Whether the text of `/proc/cpuinfo` lists the flag `sgx`."""
+    match = re.search(r"^flags\s*:(.*)", cpuinfo, re.MULTILINE)
+    return match is not None and "sgx" in match[1].split()
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""The plugin to copy: it logs each event and changes nothing. Next: `plugin`."""
+"""The plugin to copy: it logs each event and changes nothing."""

@@ -1,7 +1,6 @@
-"""`template`: a plugin that handles every pod and container event, logs a line for each, and changes nothing.
+"""`template`: a plugin to copy, with a handler for every pod and container event that logs a line.
 
-One job: to be copied. Each handler's comment says what it may return. Next: `nri.plugins.logger` logs what is in the
-messages, `nri new` writes a whole project.
+Comments say what a handler may return. `nri new` writes a whole project.
 """
 
 from __future__ import annotations

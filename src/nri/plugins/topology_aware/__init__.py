@@ -1,1 +1,1 @@
-"""`topology-aware`: containers in the part of the machine that fits them best."""
+"""`topology-aware`: place each container in the part of the machine that fits it best."""

@@ -1,7 +1,6 @@
-"""`topology-aware`: pin each container to CPUs and memory that are near to each other, by a tree of the machine.
+"""`topology-aware`: pin each container to CPUs and memory close to each other, by a tree of the machine.
 
-The policy is `nri.placement.topology_aware`, the plugin around it `nri.placement.plugin`. Options and annotations are
-those of nri-plugins' plugin of this name.
+The policy is in `nri.placement.topology_aware`. Options and annotations are those of nri-plugins' plugin of this name.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TopologyAwarePlugin(PlacementPlugin):
-    """Pin containers to CPUs and memory nodes that are near to each other, exclusive ones for Guaranteed pods."""
+    """Pin containers to CPUs and memory nodes close to each other, to exclusive ones for Guaranteed pods."""
 
     name = "topology-aware"
     policy_type = TopologyAware
@@ -33,12 +32,12 @@ class TopologyAwarePlugin(PlacementPlugin):
 
     def __init__(self) -> None:
         super().__init__()
-        #: The time at which a container that began without DRAM gets it.
+        #: By container that started without DRAM, the time at which it gets DRAM.
         self._warm_at: dict[str, float] = {}
 
     @nri.every(1.0)
     def warm(self) -> None:
-        """Let containers have DRAM whose cold start is over."""
+        """Give DRAM to containers whose cold start is over."""
         with self._lock:
             policy, now, changes = self._policy, monotonic(), dict[str, Pins]()
             if not isinstance(policy, TopologyAware) or not self._connected:
@@ -50,7 +49,7 @@ class TopologyAwarePlugin(PlacementPlugin):
                 changes |= policy.warm(name)
             if over:
                 self._save(policy)
-                self._ask(changes)
+                self._update(changes)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Process resource limits by annotations of pods. Next: `plugin`."""
+"""Process resource limits by annotations of pods."""

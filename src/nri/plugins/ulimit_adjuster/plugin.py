@@ -1,14 +1,11 @@
-"""`ulimit-adjuster`: set the process resource limits that an annotation asks for, for one container each.
-
-One job: read the limits, check them, add them. How annotations are found and read is in `nri.plugins.annotated`.
-"""
+"""`ulimit-adjuster`: set process resource limits of single containers, by annotations."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import nri
-from nri.plugins.annotated import find, only_for_containers
+from nri.plugins.annotations import find, pod_scope_warning
 from nri.text import plain
 
 TYPE_CHECKING = False
@@ -16,19 +13,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import ClassVar
 
-    from nri.plugins.annotated import Annotation
+    from nri.plugins.annotations import Annotation
 
 __all__ = ["UlimitAdjuster"]
 
-#: The annotations, of the present domain and of the old one.
+#: The annotations, of the current domain and of the old one.
 KEYS = ("ulimits.noderesource.dev", "ulimits.nri.containerd.io")
 PREFIX = "RLIMIT_"
-#: The kernel's number for no limit at all.
+#: The kernel's number for no limit.
 NO_LIMIT = 2**64 - 1
 
 
 class Ulimit(NamedTuple):
-    """One limit."""
+    """One resource limit of an annotation."""
 
     type: str
     hard: int = 0
@@ -45,39 +42,39 @@ class UlimitAdjuster(nri.Plugin):
     }
 
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
-        stray = only_for_containers(pod, *KEYS)
+        stray = pod_scope_warning(pod, *KEYS)
         if stray:
             self.log.warning("%s", stray)
-        found = find(pod, container.name, *KEYS, pod_scope=False)
-        if found is None:
+        annotation = find(pod, container.name, *KEYS, pod_scope=False)
+        if annotation is None:
             return None
-        limits = read(found)
-        for words in found.unknown:
-            self.log.warning("%s", words)
+        limits = read(annotation)
+        for warning in annotation.warnings:
+            self.log.warning("%s", warning)
         if not limits:
             return None
         adjustment = nri.Adjustment()
         for place, limit in enumerate(limits):
-            with found.at(f"[{place}]"):
+            with annotation.at(f"[{place}]"):
                 adjustment.add_rlimit(limit.type, limit.hard, limit.soft)
-        said = ", ".join(f"{kind.removeprefix(PREFIX)} {soft}:{hard}" for kind, hard, soft in limits)
-        self.log.info("limits: %s", plain(said))
+        summary = ", ".join(f"{kind.removeprefix(PREFIX)} {soft}:{hard}" for kind, hard, soft in limits)
+        self.log.info("limits: %s", plain(summary))
         return adjustment
 
 
-def read(found: Annotation) -> list[Ulimit]:
-    """The limits of an annotation, their types as `RLIMIT_` and a name. Reject for what is no limit."""
+def read(annotation: Annotation) -> list[Ulimit]:
+    """Read the limits of an annotation, with types such as `RLIMIT_NOFILE`. Raises Reject."""
     limits = []
-    for place, (kind, hard, soft) in enumerate(found.many(Ulimit)):
+    for place, (kind, hard, soft) in enumerate(annotation.rows(Ulimit)):
         for key, limit in (("hard", hard), ("soft", soft)):
             if limit < 0:
                 step = f"write {NO_LIMIT} for no limit"
-                raise found.wrong(f"[{place}].{key}", f"must not be below 0: {limit}", step)
+                raise annotation.refusal(f"[{place}].{key}", f"must not be negative: {limit}", step)
         if hard < soft:
-            step = "write a hard limit that is as high" if hard else "add 'hard: ...'"
-            raise found.wrong(f"[{place}]", f"the soft limit, {soft}, is above the hard one, {hard}", step)
+            step = f"raise hard to at least {soft}" if hard else "add 'hard: ...'"
+            raise annotation.refusal(f"[{place}]", f"soft limit {soft} exceeds hard limit {hard}", step)
         limits.append(Ulimit(PREFIX + kind.upper().removeprefix(PREFIX), hard, soft))
-    found.different((f"[{place}].type", limit.type) for place, limit in enumerate(limits))
+    annotation.refuse_duplicates((f"[{place}].type", limit.type) for place, limit in enumerate(limits))
     return limits
 
 

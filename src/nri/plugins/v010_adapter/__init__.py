@@ -1,4 +1,1 @@
-"""Plugins of the protocol 0.1.0 under today's NRI, and a skeleton for them.
-
-Reading order: `plugin`, `chain`, `program`, `request`; `skeleton`.
-"""
+"""Run plugins of the protocol 0.1.0 under today's NRI, and a skeleton for such plugins."""

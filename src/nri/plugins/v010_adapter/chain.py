@@ -1,8 +1,7 @@
-"""The programs of a node, one after the other: the file that names them, and what each gets to know of those before it.
+"""Run the programs that a file names, one after the other; each one gets the results of the programs before it.
 
-The first error ends the chain, with the program's name before it, as in the reference. The file is read again when it
-changes; while it cannot be used, the last good one stays in force. All of a chain has the time that the runtime gives
-its plugin, and a program no more than its own. Next: `nri.plugins.v010_adapter.program`, `.request`.
+As in the reference, the first error ends the chain. The file is read again when it changes; while it is invalid, the
+last valid one stays in force.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ if TYPE_CHECKING:
 
 __all__ = ["VERSION", "ChainError", "Listing", "ProgramChain", "ProgramEntry", "read_listing"]
 
-#: Of the protocol, where the file is missing.
+#: The protocol's version, for a missing file.
 VERSION = "0.1"
-#: Keys of the file, and how many others are reported.
+#: The keys of the file, and the number of unknown ones that are reported.
 KEYS = ("version", "plugins")
-MOST_UNKNOWN = 10
-#: The longest file, in bytes.
-FILE_BYTES = 1 << 20
-#: The part of the runtime's time that programs may use: the answer has to arrive in time, too.
-SHARE = 0.9
+MAX_UNKNOWN_KEYS = 10
+#: The file may have this many bytes.
+MAX_FILE_BYTES = 1 << 20
+#: All programs together may use this part of the runtime's timeout, so that the answer arrives in time.
+TIME_SHARE = 0.9
 
 
 class ChainError(Exception):
-    """A program refused, or did not do its work; the text begins with its name, and `words` is what it said last."""
+    """A program refused or failed; the text begins with its name."""
 
 
 class ProgramEntry(NamedTuple):
@@ -50,7 +49,7 @@ class ProgramEntry(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """The content of the file; `unknown` are keys that were read past, in words."""
+    """The content of the file; `unknown` has a warning for each unknown key."""
 
     version: str
     plugins: tuple[ProgramEntry, ...]
@@ -61,44 +60,44 @@ NOTHING = Listing(VERSION, ())
 
 
 def read_listing(path: str) -> Listing:
-    """The programs that a file names; none if it is missing. ConfigError if it cannot be used."""
+    """Read the programs that a file names; a missing file names none. Raises ConfigError."""
     try:
-        with open(path, "rb", opener=open_regular) as file:  # a pipe would wait for a writer
-            data = file.read(FILE_BYTES + 1)
+        with open(path, "rb", opener=open_regular) as file:  # opening a pipe would block
+            data = file.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         return NOTHING
     except OSError as error:
-        raise ConfigError(path, "", f"it cannot be read: {error.strerror}") from None
-    if len(data) > FILE_BYTES:
-        raise ConfigError(path, "", f"more than {FILE_BYTES >> 20} MiB")
+        raise ConfigError(path, "", f"cannot be read: {error.strerror}") from None
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError(path, "", f"more than {MAX_FILE_BYTES >> 20} MiB")
     try:
-        found = parse_json(data)
+        document = parse_json(data)
     except ValueError as error:
-        raise ConfigError(path, "", f"it is no JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise ConfigError(path, "", 'an object was expected, such as {"version": "0.1", "plugins": []}')
-    version, plugins = found.get("version") or "", found.get("plugins", [])
+        raise ConfigError(path, "", f"not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise ConfigError(path, "", 'expected an object, such as {"version": "0.1", "plugins": []}')
+    version, plugins = document.get("version") or "", document.get("plugins", [])
     if not isinstance(version, str):
         raise ConfigError(path, "version", f'{version!r} is not text; write "{VERSION}"')
     if plugins is None:
         plugins = []
     if not isinstance(plugins, list):
-        raise ConfigError(path, "plugins", "a list was expected")
-    unknown = [f"{name}: unknown key, left out ({suggest(name, KEYS)})" for name in found if name not in KEYS]
-    listed = tuple(_entry(path, place, each) for place, each in enumerate(plugins))
-    return Listing(version, listed, tuple(unknown[:MOST_UNKNOWN]))
+        raise ConfigError(path, "plugins", "expected a list")
+    unknown = [f"{name}: unknown key, left out ({suggest(name, KEYS)})" for name in document if name not in KEYS]
+    listed = tuple(_entry(path, place, row) for place, row in enumerate(plugins))
+    return Listing(version, listed, tuple(unknown[:MAX_UNKNOWN_KEYS]))
 
 
-def _entry(path: str, place: int, given: Any) -> ProgramEntry:
+def _entry(path: str, place: int, row: Any) -> ProgramEntry:
     key = f"plugins[{place}]"
-    if not isinstance(given, dict):
-        raise ConfigError(path, key, 'an object was expected, such as {"type": "clearcfs"}')
-    kind = given.get("type")
+    if not isinstance(row, dict):
+        raise ConfigError(path, key, 'expected an object, such as {"type": "clearcfs"}')
+    kind = row.get("type")
     if not isinstance(kind, str) or not kind or "\0" in kind:
-        raise ConfigError(path, f"{key}.type", "the name of a program was expected")
+        raise ConfigError(path, f"{key}.type", "expected the name of a program")
     if "/" in kind and not kind.startswith("/"):
         raise ConfigError(path, f"{key}.type", f"{kind!r} is neither a name nor an absolute path")
-    return ProgramEntry(kind, {"conf": given["conf"]} if "conf" in given else {})
+    return ProgramEntry(kind, {"conf": row["conf"]} if "conf" in row else {})
 
 
 class ProgramChain:
@@ -106,86 +105,86 @@ class ProgramChain:
 
     Args:
         path: of the file.
-        folder: where programs are that PATH has not.
-        timeout_s: what one program may take, in seconds.
-        most_bytes: what one program may write to stdout.
-        tell: is called with a line for the log.
+        folder: searched for programs after PATH.
+        timeout_s: limit for one program in seconds.
+        max_bytes: limit for one program's output.
+        tell: called with a line for the log.
     """
 
     def __init__(
-        self, path: str, folder: str, *, timeout_s: float, most_bytes: int, tell: Callable[[str], object]
+        self, path: str, folder: str, *, timeout_s: float, max_bytes: int, tell: Callable[[str], object]
     ) -> None:
         self._path, self._folder = path, folder
-        self._timeout_s, self._most_bytes, self._tell = timeout_s, most_bytes, tell
+        self._timeout_s, self._max_bytes, self._tell = timeout_s, max_bytes, tell
         self._listing = NOTHING
-        self._seen: object = None
+        self._stamp: object = None
 
     def load(self) -> Listing:
-        """Read the file, if it has changed since. ConfigError if it cannot be used; then the last good one stays."""
-        seen = fingerprint(self._path)
-        if seen != self._seen or self._seen is None:
-            self._seen = seen
+        """Read the file if it has changed. ConfigError if it is invalid; then the last valid one stays in force."""
+        stamp = fingerprint(self._path)
+        if stamp != self._stamp or self._stamp is None:
+            self._stamp = stamp
             self._listing = read_listing(self._path)
-            self._doubt()
+            self._log_problems()
         return self._listing
 
-    def _doubt(self) -> None:
-        """Tell what of a new listing cannot work: keys that are not known, programs that are not there."""
-        for words in self._listing.unknown:
-            self._tell(f"{self._path}: {plain(words)}")
+    def _log_problems(self) -> None:
+        """Log unknown keys and missing programs of a new file."""
+        for warning in self._listing.unknown:
+            self._tell(f"{self._path}: {plain(warning)}")
         path = self._programs_path()
         for kind in dict.fromkeys(entry.type for entry in self._listing.plugins):
             try:
                 program.find(kind, path)
             except program.RunError as error:
-                self._tell(f"{self._path}: {plain(str(error))}; all starts are refused until it is there")
+                self._tell(f"{self._path}: {plain(str(error))}; all starts are refused until it exists")
 
     def _programs_path(self) -> str:
         return ":".join(_folders(os.environ.get("PATH", ""), self._folder))
 
-    def pass_through(self, about: dict[str, Any], time_left_s: float | None) -> list[dict[str, Any]]:
-        """Run all programs on a request; returns their results. ChainError with the first error."""
+    def pass_through(self, event: dict[str, Any], time_left_s: float | None) -> list[dict[str, Any]]:
+        """Run all programs on an event; returns their results. Raises ChainError for the first error."""
         try:
             listing = self.load()
         except ConfigError as error:
-            self._tell(f"{error}; the last good one stays in force")
+            self._tell(f"{error}; the last valid one stays in force")
             listing = self._listing
-        deadline = None if time_left_s is None else monotonic() + SHARE * time_left_s
+        deadline = None if time_left_s is None else monotonic() + TIME_SHARE * time_left_s
         results: list[dict[str, Any]] = []
         for entry in listing.plugins:
-            given = {**entry.conf, "version": listing.version, **about}
+            request_ = {**entry.conf, "version": listing.version, **event}
             if results:
-                given["results"] = results
+                request_["results"] = results
             try:
-                results.append(self._ask(entry, given, deadline))
+                results.append(self._run(entry, request_, deadline))
             except (program.RunError, request.AnswerError) as error:
                 raise ChainError(f"plugin: {plain(entry.type, 200)}: {plain(str(error))}") from None
         return results
 
-    def _ask(self, entry: ProgramEntry, given: dict[str, Any], deadline: float | None) -> dict[str, Any]:
+    def _run(self, entry: ProgramEntry, request_: dict[str, Any], deadline: float | None) -> dict[str, Any]:
         timeout_s = self._timeout_s
         if deadline is not None:
             timeout_s = min(timeout_s, deadline - monotonic())
         if timeout_s <= 0:
-            raise program.RunError("no time was left for it")
+            raise program.RunError("no time left")
         path = self._programs_path()
-        ended = program.run(
+        outcome = program.run(
             program.find(entry.type, path),
-            json.dumps(given).encode(),
+            json.dumps(request_).encode(),
             timeout_s=timeout_s,
-            most_bytes=self._most_bytes,
+            max_bytes=self._max_bytes,
             environment={**os.environ, "PATH": path},
         )
-        for line in ended.words.splitlines():
+        for line in outcome.stderr.splitlines():
             self._tell(f"{plain(entry.type, 200)}: {plain(line)}")
-        result = request.read_result(ended.output, ended.code)
+        result = request.read_result(outcome.output, outcome.code)
         if result["error"]:
             raise program.RunError(result["error"])
-        if ended.code:
-            self._tell(f"{plain(entry.type, 200)} ended with {ended.code}, and its result counts")
+        if outcome.code:
+            self._tell(f"{plain(entry.type, 200)} ended with exit code {outcome.code}; its result is used")
         return result
 
 
 def _folders(path: str, last: str) -> Sequence[str]:
-    """PATH and one more folder, without the empty words that mean the working directory."""
+    """The folders of PATH and one more, without empty ones, which would mean the working directory."""
     return [folder for folder in (*path.split(":"), last) if folder]

@@ -1,8 +1,7 @@
-"""`v010-adapter`: plugins of the protocol 0.1.0 under today's NRI, for nodes that still have some.
+"""`v010-adapter`: run plugins of the protocol 0.1.0 under today's NRI.
 
-Such a plugin is a program that is started for each event, reads a request as JSON and writes a result. One job: which
-event is which request, and what an error means for it. When a pod or a container starts, an error refuses it; when
-it stops, the error is only logged. Next: `nri.plugins.v010_adapter.chain`.
+Such a plugin is a program that is started for each event, reads a request as JSON and writes a result. An error refuses
+the start of a pod or container; at its stop, the error is only logged.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ __all__ = ["V010Adapter"]
 
 
 class V010Adapter(nri.Plugin):
-    """Run plugins of the protocol 0.1.0, which are programs that get JSON on stdin, when pods and containers start."""
+    """Run plugins of the protocol 0.1.0, which are programs that read JSON on stdin, for starts and stops."""
 
     name = "v010-adapter"
     flags: ClassVar[Mapping[str, Flag]] = {
-        "conf": Flag("conf", "FILE", "which plugins there are (default /etc/nri/conf.json)"),
-        "bin-dir": Flag("bin_dir", "DIR", "where they are, after PATH (default /opt/nri/bin)"),
-        "plugin-timeout": Flag("plugin_timeout", "TIME", "what each of them may take (default 10s)"),
+        "conf": Flag("conf", "FILE", "the list of plugins (default /etc/nri/conf.json)"),
+        "bin-dir": Flag("bin_dir", "DIR", "folder of plugins, searched after PATH (default /opt/nri/bin)"),
+        "plugin-timeout": Flag("plugin_timeout", "TIME", "limit for one plugin (default 10s)"),
     }
 
     class Config:
         """Keys of the configuration.
 
         Attributes:
-            output_limit: what one program may write to stdout, in bytes.
+            output_limit: limit for one program's output in bytes.
         """
 
         conf: str = "/etc/nri/conf.json"
@@ -49,19 +48,19 @@ class V010Adapter(nri.Plugin):
         self._chain: ProgramChain | None = None
 
     def configure(self) -> None:
-        wanted = self.config
-        if wanted.plugin_timeout <= 0 or wanted.output_limit <= 0:
-            raise nri.ConfigError("the configuration", "", "plugin_timeout and output_limit must be above 0")
+        config = self.config
+        if config.plugin_timeout <= 0 or config.output_limit <= 0:
+            raise nri.ConfigError("the configuration", "", "plugin_timeout and output_limit must be positive")
         chain = ProgramChain(
-            wanted.conf,
-            wanted.bin_dir,
-            timeout_s=wanted.plugin_timeout,
-            most_bytes=wanted.output_limit,
+            config.conf,
+            config.bin_dir,
+            timeout_s=config.plugin_timeout,
+            max_bytes=config.output_limit,
             tell=lambda line: self.log.warning("%s", line),
         )
         plugins = chain.load().plugins
         self._chain = chain
-        self.log.info("%s: %s", wanted.conf, ", ".join(entry.type for entry in plugins) or "no plugins")
+        self.log.info("%s: %s", config.conf, ", ".join(entry.type for entry in plugins) or "no plugins")
 
     def run_pod_sandbox(self, pod: nri.PodSandbox) -> None:
         self._pass(of_pod(pod, CREATE))
@@ -75,22 +74,22 @@ class V010Adapter(nri.Plugin):
     def stop_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
         self._end(of_container(pod, container, DELETE))
 
-    def _end(self, about: dict[str, Any]) -> None:
-        """Tell of an end, which no error holds up."""
+    def _end(self, request: dict[str, Any]) -> None:
+        """Run the programs for a stop; errors are only logged."""
         try:
-            self._pass(about)
+            self._pass(request)
         except nri.Reject as error:
             self.log.warning("%s", error)
 
-    def _pass(self, about: dict[str, Any]) -> None:
+    def _pass(self, request: dict[str, Any]) -> None:
         if self._chain is None:
             return
         try:
-            results = self._chain.pass_through(about, self.time_left())
+            results = self._chain.pass_through(request, self.time_left())
         except ChainError as error:
             raise nri.Reject(str(error)) from None
         if results:
-            self.log.info("%s: %s", about["state"], ", ".join(result["plugin"] or "?" for result in results))
+            self.log.info("%s: %s", request["state"], ", ".join(result["plugin"] or "?" for result in results))
 
 
 if __name__ == "__main__":

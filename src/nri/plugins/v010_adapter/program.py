@@ -1,8 +1,6 @@
-"""One run of a program of the protocol 0.1.0: no shell, a deadline, bounded output, and nothing of it left behind.
+"""Run a program of the protocol 0.1.0, with a deadline and a limit for its output.
 
-The program gets a session of its own, so that all that it started is killed with it when its time is over, when it
-writes too much, and when this process is interrupted. Its input and output never wait for each other. Its stderr
-is for people: the last lines are kept. Next: `nri.plugins.v010_adapter.chain`.
+The program runs in a separate session, so that its children are killed with it after a timeout or an interruption.
 """
 
 from __future__ import annotations
@@ -20,46 +18,46 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Ended", "RunError", "find", "run"]
+__all__ = ["Outcome", "RunError", "find", "run"]
 
-#: So much of stderr is kept, and so much is read at one time, in bytes.
-WORDS_BYTES = 4096
-CHUNK = 65536
-#: How long pipes may stay open after the program itself has ended: a child of it may have kept them. In seconds.
-LINGER_S = 0.2
+#: Keep this many bytes of stderr, and read this many at once.
+MAX_STDERR_BYTES = 4096
+CHUNK_BYTES = 65536
+#: Wait this long for pipes to close after the program has ended: a child may keep them open.
+PIPE_CLOSE_TIMEOUT_S = 0.2
 
 
-class Ended(NamedTuple):
+class Outcome(NamedTuple):
     """The end of a program.
 
     Attributes:
         code: its exit code, negative for a signal.
-        output: what it wrote to stdout.
-        words: the end of what it wrote to stderr.
+        output: its stdout.
+        stderr: the end of its stderr.
     """
 
     code: int
     output: bytes
-    words: str
+    stderr: str
 
 
 class RunError(Exception):
-    """A program could not be run to its end; the text says why, and what it wrote last."""
+    """A program could not be started, or did not end well."""
 
 
 def find(name: str, path: str) -> str:
-    """The program of this name in a list of folders, or at its absolute path. RunError if there is none."""
-    found = shutil.which(name, path=path) if name else None
-    if found is None:
+    """Find a program by name in a list of folders, or by absolute path. RunError if it is not found."""
+    path_ = shutil.which(name, path=path) if name else None
+    if path_ is None:
         raise RunError(f'exec: "{name}": executable file not found in $PATH ({path})')
-    return os.path.abspath(found)
+    return os.path.abspath(path_)
 
 
-def run(program: str, request: bytes, *, timeout_s: float, most_bytes: int, environment: Mapping[str, str]) -> Ended:
-    """Run a program on a request, which it reads from stdin. RunError if it does not start or does not end well."""
+def run(program: str, request: bytes, *, timeout_s: float, max_bytes: int, environment: Mapping[str, str]) -> Outcome:
+    """Run a program on a request, which it reads from stdin. Raises RunError."""
     try:
         with selectors.DefaultSelector() as selector:
-            return _run(program, request, timeout_s, most_bytes, environment, selector)
+            return _run(program, request, timeout_s, max_bytes, environment, selector)
     except OSError as error:
         raise RunError(f"fork/exec {program}: {error.strerror or error}") from None
 
@@ -68,10 +66,10 @@ def _run(
     program: str,
     request: bytes,
     timeout_s: float,
-    most_bytes: int,
+    max_bytes: int,
     environment: Mapping[str, str],
     selector: selectors.BaseSelector,
-) -> Ended:
+) -> Outcome:
     process = subprocess.Popen(
         [program, "invoke"],
         stdin=subprocess.PIPE,
@@ -84,36 +82,36 @@ def _run(
     run = _Run(process, request, selector)
     try:
         run.watch()
-        reason = run.to_its_end(monotonic() + timeout_s, most_bytes)
+        reason = run.serve(monotonic() + timeout_s, max_bytes)
         if reason:
-            reason = reason.format(seconds=f"{timeout_s:.3g}", bytes=most_bytes)
-            words = run.last_words
-            raise RunError(f"{reason}; its last words: {words.splitlines()[-1]}" if words else reason)
+            reason = reason.format(seconds=f"{timeout_s:.3g}", bytes=max_bytes)
+            stderr = run.stderr_tail
+            raise RunError(f"{reason}; its last line: {stderr.splitlines()[-1]}" if stderr else reason)
     except BaseException:
         run.kill()
         raise
     finally:
         run.close()
-    return Ended(process.returncode, bytes(run.output), run.last_words)
+    return Outcome(process.returncode, bytes(run.output), run.stderr_tail)
 
 
 class _Run:
-    """A program under way, and its three pipes. Making it cannot fail, so that it can always be killed."""
+    """A running program and its three pipes. The constructor cannot fail, so that `kill` is always possible."""
 
     def __init__(self, process: subprocess.Popen[bytes], request: bytes, selector: selectors.BaseSelector) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
         self._process = process
-        self._rest = memoryview(request)
+        self._unsent = memoryview(request)
         self.output = bytearray()
-        self._words = b""
+        self._stderr_bytes = b""
         self._selector = selector
         self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
         self._end = -1
 
     def watch(self) -> None:
-        """Have the selector report the pipes, and of the program's end. OSError if there are no descriptors left."""
+        """Register the pipes and the program's end with the selector. OSError if descriptors run out."""
         self._end = os.pidfd_open(self._process.pid)
         for pipe in (self._stdin, self._stdout, self._stderr):
             os.set_blocking(pipe.fileno(), False)
@@ -122,11 +120,11 @@ class _Run:
             self._selector.register(readable, selectors.EVENT_READ)
 
     @property
-    def last_words(self) -> str:
-        return self._words.decode(errors="replace").strip()
+    def stderr_tail(self) -> str:
+        return self._stderr_bytes.decode(errors="replace").strip()
 
-    def to_its_end(self, deadline: float, most_bytes: int) -> str:
-        """Serve the pipes until the program has ended and they are closed; "" or why it has to be killed."""
+    def serve(self, deadline: float, max_bytes: int) -> str:
+        """Serve the pipes until the program has ended and they are closed; returns "" or a reason to kill it."""
         ended = False
         while any(key.fileobj is not self._stdin for key in self._selector.get_map().values()):
             left_s = deadline - monotonic()
@@ -140,36 +138,36 @@ class _Run:
                     self._selector.unregister(self._end)
                     self._process.wait()
                     ended = True
-                    deadline = min(deadline, monotonic() + LINGER_S)
+                    deadline = min(deadline, monotonic() + PIPE_CLOSE_TIMEOUT_S)
                 else:
                     self._read(key.fileobj)
-            if len(self.output) > most_bytes:
+            if len(self.output) > max_bytes:
                 return "its output has more than {bytes} bytes"
         return ""
 
     def _write(self) -> None:
         try:
-            self._rest = self._rest[os.write(self._stdin.fileno(), self._rest[:CHUNK]) :]
+            self._unsent = self._unsent[os.write(self._stdin.fileno(), self._unsent[:CHUNK_BYTES]) :]
         except BlockingIOError:
             return
         except BrokenPipeError:
-            self._rest = self._rest[:0]  # it does not want it, which is its own affair
-        if not self._rest:
+            self._unsent = self._unsent[:0]  # a program may ignore its input
+        if not self._unsent:
             self._selector.unregister(self._stdin)
             self._stdin.close()
 
     def _read(self, pipe: object) -> None:
         stream = self._stdout if pipe is self._stdout else self._stderr
-        data = os.read(stream.fileno(), CHUNK)
+        data = os.read(stream.fileno(), CHUNK_BYTES)
         if not data:
             self._selector.unregister(stream)
         elif stream is self._stdout:
             self.output += data
         else:
-            self._words = (self._words + data)[-WORDS_BYTES:]
+            self._stderr_bytes = (self._stderr_bytes + data)[-MAX_STDERR_BYTES:]
 
     def kill(self) -> None:
-        """Kill the program and all that it has started and that stayed in its session's group."""
+        """Kill the program and its children in the same process group."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

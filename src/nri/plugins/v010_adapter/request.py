@@ -1,8 +1,7 @@
-"""Requests and results of a program of the protocol 0.1.0, as JSON objects. Pure.
+"""Requests and results of the protocol 0.1.0 as JSON objects.
 
-The words and what is left out are the reference's: an empty sandboxID, pid, conf, label or result is not there, and
-`spec.resources` always is, null for a container without any. The answer of a program is read as Go reads it: keys in
-either case, unknown ones dropped, null for an empty value. Next: `nri.plugins.v010_adapter.chain`.
+As in the reference, empty fields are left out, except for `spec.resources`, which is null for a container without
+resources. Results are parsed as in Go: keys in any case, unknown keys ignored, null for an empty value.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ if TYPE_CHECKING:
 
 __all__ = ["CREATE", "DELETE", "AnswerError", "of_container", "of_pod", "read_result"]
 
-#: States of a request that the adapter sends.
+#: The states that the adapter sends.
 CREATE, DELETE = "create", "delete"
 
-#: How much of an answer that is none is shown, in bytes.
-SHOWN_BYTES = 512
+#: Show this many bytes of an invalid result.
+MAX_SHOWN_BYTES = 512
 
 
 class AnswerError(ValueError):
-    """The output of a program is no result; the text shows the output, and says why it is none."""
+    """The output of a program is not a result; the text contains the output."""
 
 
-class _NoResult(ValueError):
-    """The mistake in an answer, for the text of `AnswerError`."""
+class _InvalidResult(ValueError):
+    """The reason for an `AnswerError`."""
 
 
 def of_pod(pod: nri.PodSandbox, state: str) -> dict[str, Any]:
@@ -50,62 +49,63 @@ def _request(pod: nri.PodSandbox, what: nri.PodSandbox | nri.Container, state: s
     linux = what.linux
     spec = {
         "resources": _resources(linux.resources) if linux.HasField("resources") else None,
-        "namespaces": {each.type: each.path for each in linux.namespaces},
+        "namespaces": {namespace.type: namespace.path for namespace in linux.namespaces},
         "cgroupsPath": linux.cgroups_path,
         "annotations": dict(what.annotations),
     }
     return {
         "state": state,
         "id": what.id,
-        **_given({"sandboxID": pod.id, "pid": what.pid}),
-        "spec": {"resources": spec.pop("resources"), **_given(spec)},
-        **_given({"labels": dict(pod.labels)}),
+        **_without_empty({"sandboxID": pod.id, "pid": what.pid}),
+        "spec": {"resources": spec.pop("resources"), **_without_empty(spec)},
+        **_without_empty({"labels": dict(pod.labels)}),
     }
 
 
-def _given(fields: dict[str, Any]) -> dict[str, Any]:
+def _without_empty(fields: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value}
 
 
 def _resources(resources: Any) -> dict[str, Any]:
-    """The `linux.resources` of an OCI spec; memory and cpu are there even if nothing of them is set."""
-    made: dict[str, Any] = {"devices": [_device(device) for device in resources.devices]}
-    made["hugepageLimits"] = [{"pageSize": one.page_size, "limit": one.limit} for one in resources.hugepage_limits]
-    made["unified"] = dict(resources.unified)
-    made = _given(made)
+    """The `linux.resources` of an OCI spec; memory and cpu are present even without values."""
+    fields: dict[str, Any] = {"devices": [_device(device) for device in resources.devices]}
+    fields["hugepageLimits"] = [{"pageSize": one.page_size, "limit": one.limit} for one in resources.hugepage_limits]
+    fields["unified"] = dict(resources.unified)
+    fields = _without_empty(fields)
     for part, names in (("memory", MEMORY), ("cpu", CPU)):
         message = getattr(resources, part)
-        made[part] = {key: getattr(message, field).value for field, key in names if message.HasField(field)}
-    made["cpu"].update(_given({key: getattr(resources.cpu, key) for key in CPUSET}))
+        fields[part] = {key: getattr(message, field).value for field, key in names if message.HasField(field)}
+    fields["cpu"].update(_without_empty({key: getattr(resources.cpu, key) for key in CPUSET}))
     if resources.HasField("pids"):
-        made["pids"] = {"limit": max(resources.pids.limit, -1)}
-    return made
+        fields["pids"] = {"limit": max(resources.pids.limit, -1)}
+    return fields
 
 
 def _device(device: Any) -> dict[str, Any]:
     numbers = {key: getattr(device, key).value for key in ("major", "minor") if device.HasField(key)}
-    return {"allow": device.allow, **_given({"type": device.type}), **numbers, **_given({"access": device.access})}
+    return {
+        "allow": device.allow,
+        **_without_empty({"type": device.type}),
+        **numbers,
+        **_without_empty({"access": device.access}),
+    }
 
 
 def read_result(output: bytes, code: int) -> dict[str, Any]:
-    """A program's result, complete: plugin, version, error, and metadata if there is any.
-
-    Raises:
-        AnswerError: it is none.
-    """
+    """Parse a program's result: plugin, version, error, and metadata if present. Raises AnswerError."""
     try:
         answer = parse_json(output)
         if answer is not None and not isinstance(answer, dict):
-            raise _NoResult(f"an object was expected, not {type(answer).__name__}")
-        given = {key.lower(): value for key, value in (answer or {}).items() if value is not None}
-        result: dict[str, Any] = {key: _text(given, key) for key in ("plugin", "version", "error")}
-        metadata = given.get("metadata", {})
+            raise _InvalidResult(f"an object was expected, not {type(answer).__name__}")
+        values = {key.lower(): value for key, value in (answer or {}).items() if value is not None}
+        result: dict[str, Any] = {key: _text(values, key) for key in ("plugin", "version", "error")}
+        metadata = values.get("metadata", {})
         if not isinstance(metadata, dict):
-            raise _NoResult(f"metadata: an object was expected, not {plain(json.dumps(metadata), 80)}")
-        result.update(_given({"metadata": {key: _text(metadata, key, "metadata.") for key in metadata}}))
+            raise _InvalidResult(f"metadata: an object was expected, not {plain(json.dumps(metadata), 80)}")
+        result.update(_without_empty({"metadata": {key: _text(metadata, key, "metadata.") for key in metadata}}))
     except ValueError as error:
-        wrote = quote(output[:SHOWN_BYTES].decode(errors="replace")) if output else "<empty>"
-        cut = "..." if len(output) > SHOWN_BYTES else ""
+        wrote = quote(output[:MAX_SHOWN_BYTES].decode(errors="replace")) if output else "<empty>"
+        cut = "..." if len(output) > MAX_SHOWN_BYTES else ""
         ended = f" exit code: {code}" if code else ""
         raise AnswerError(f"failed to unmarshal plugin output output: {wrote}{cut}{ended}: {error}") from None
     return result
@@ -116,5 +116,5 @@ def _text(table: dict[str, Any], key: str, prefix: str = "") -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise _NoResult(f"{prefix}{plain(key, 80)}: a text was expected, not {plain(json.dumps(value), 80)}")
+        raise _InvalidResult(f"{prefix}{plain(key, 80)}: a text was expected, not {plain(json.dumps(value), 80)}")
     return value

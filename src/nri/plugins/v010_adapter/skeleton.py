@@ -8,8 +8,8 @@
 
     run(note)
 
-The file's name is the plugin's type, and it is started for each event with the request on stdin. New plugins are better
-written with `nri.Plugin`; this is for those that have to run under runtimes of before, too. Loads little but json.
+The file's name is the plugin's type; it is started for each event with the request on stdin. Use `nri.Plugin` for new
+plugins that need not run under old runtimes.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ __all__ = ["Request", "Result", "Spec", "answer", "run"]
 
 
 class Spec:
-    """The container as its OCI spec has it.
+    """The container's part of its OCI spec.
 
     Attributes:
-        resources: `linux.resources`, a table; None if it has none.
+        resources: `linux.resources`, or None.
         namespaces: path by type, such as `network`; "" for a new one.
         cgroups_path: its cgroup, below the mount of each controller.
         annotations: its annotations.
@@ -40,11 +40,11 @@ class Spec:
 
     __slots__ = ("annotations", "cgroups_path", "namespaces", "resources")
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        self.resources: dict[str, Any] | None = given.get("resources")
-        self.namespaces: dict[str, str] = given.get("namespaces") or {}
-        self.cgroups_path: str = given.get("cgroupsPath") or ""
-        self.annotations: dict[str, str] = given.get("annotations") or {}
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self.resources: dict[str, Any] | None = fields.get("resources")
+        self.namespaces: dict[str, str] = fields.get("namespaces") or {}
+        self.cgroups_path: str = fields.get("cgroupsPath") or ""
+        self.annotations: dict[str, str] = fields.get("annotations") or {}
 
 
 class Result:
@@ -53,7 +53,7 @@ class Result:
     Attributes:
         plugin: its type.
         version: of the protocol.
-        error: why it refuses; "" for none.
+        error: the reason of a refusal, or "".
         metadata: texts for the plugins after it.
     """
 
@@ -66,7 +66,7 @@ class Result:
         self.metadata = dict(metadata or {})
 
     def to_json(self) -> dict[str, Any]:
-        """The result as it is written."""
+        """The result as a JSON object."""
         more = {"metadata": self.metadata} if self.metadata else {}
         return {"plugin": self.plugin, "version": self.version, "error": self.error, **more}
 
@@ -75,12 +75,12 @@ class Request:
     """The request to a plugin.
 
     Attributes:
-        conf: its part of the node's file; None if it has none.
+        conf: its part of the node's file, or None.
         version: of the protocol, "0.1".
         state: "create" or "delete"; the protocol has "update", "pause" and "resume" as well.
         id: of the container, or of the pod's sandbox.
         sandbox_id: of the sandbox; "" for a container without one.
-        pid: of its process; 0 if there is none yet.
+        pid: of its process; 0 before it is started.
         spec: the container.
         labels: of the pod.
         results: of the plugins before it.
@@ -88,23 +88,28 @@ class Request:
 
     __slots__ = ("conf", "id", "labels", "pid", "results", "sandbox_id", "spec", "state", "version")
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        self.conf: Any = given.get("conf")
-        self.version: str = given.get("version") or ""
-        self.state: str = given.get("state") or ""
-        self.id: str = given.get("id") or ""
-        self.sandbox_id: str = given.get("sandboxID") or ""
-        self.pid: int = given.get("pid") or 0
-        self.spec = Spec(given.get("spec") or {})
-        self.labels: dict[str, str] = given.get("labels") or {}
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self.conf: Any = fields.get("conf")
+        self.version: str = fields.get("version") or ""
+        self.state: str = fields.get("state") or ""
+        self.id: str = fields.get("id") or ""
+        self.sandbox_id: str = fields.get("sandboxID") or ""
+        self.pid: int = fields.get("pid") or 0
+        self.spec = Spec(fields.get("spec") or {})
+        self.labels: dict[str, str] = fields.get("labels") or {}
         self.results = [
-            Result(each.get("plugin") or "", each.get("version") or "", each.get("error") or "", each.get("metadata"))
-            for each in given.get("results") or ()
+            Result(
+                result.get("plugin") or "",
+                result.get("version") or "",
+                result.get("error") or "",
+                result.get("metadata"),
+            )
+            for result in fields.get("results") or ()
         ]
 
     @property
     def is_sandbox(self) -> bool:
-        """Whether it is about the pod itself."""
+        """Whether the request is for the pod itself."""
         return self.id == self.sandbox_id
 
 
@@ -113,33 +118,33 @@ if TYPE_CHECKING:
     Handler = Callable[[Request], Result | Mapping[str, str] | None]
 
 
-def answer(handler: Handler, arguments: Sequence[str], given: Mapping[str, Any], plugin: str) -> Result:
-    """The result of a plugin of this type, called with these arguments and this request."""
-    request = Request(given)
+def answer(handler: Handler, arguments: Sequence[str], fields: Mapping[str, Any], plugin: str) -> Result:
+    """Call a plugin's handler with a request; returns its result. `plugin` is its type."""
+    request = Request(fields)
     if list(arguments[:1]) != ["invoke"]:
         return Result(plugin, request.version, f"invalid arg {''.join(arguments[:1])}")
     try:
-        made = handler(request)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the runtime must hear of it
+        result = handler(request)
+    except Exception as error:  # noqa: BLE001 - the runtime must be notified of any error
         sys.excepthook(type(error), error, error.__traceback__)
         return Result(plugin, request.version, str(error) or type(error).__name__)
-    if not isinstance(made, Result):
-        made = Result(metadata=made)
-    made.plugin, made.version = made.plugin or plugin, made.version or request.version
-    return made
+    if not isinstance(result, Result):
+        result = Result(metadata=result)
+    result.plugin, result.version = result.plugin or plugin, result.version or request.version
+    return result
 
 
 def run(handler: Handler, stdin: TextIO | None = None, stdout: TextIO | None = None) -> NoReturn:
     """Read the request, call the plugin, write its result, and end the program.
 
-    The exit code is 0 with a result, also one that refuses, and 1 without a request that can be read.
+    The exit code is 0 with a result, also if it refuses, and 1 for an invalid request.
     """
     try:
-        given = parse_json((stdin or sys.stdin).read())
+        fields = parse_json((stdin or sys.stdin).read())
     except ValueError as error:
-        sys.exit(f"the request on stdin cannot be read: {error}")
-    if not isinstance(given, dict):
-        sys.exit("the request on stdin cannot be read: it is not an object")
-    result = answer(handler, sys.argv[1:], given, os.path.basename(sys.argv[0]))
+        sys.exit(f"invalid request on stdin: {error}")
+    if not isinstance(fields, dict):
+        sys.exit("invalid request on stdin: not an object")
+    result = answer(handler, sys.argv[1:], fields, os.path.basename(sys.argv[0]))
     json.dump(result.to_json(), stdout or sys.stdout)
     sys.exit(0)

@@ -1,1 +1,1 @@
-"""Control groups that containers may write, by an annotation of the pod. Next: `plugin`."""
+"""Control groups that containers may write, by an annotation of the pod."""

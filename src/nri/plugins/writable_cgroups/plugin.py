@@ -1,8 +1,7 @@
-"""`writable-cgroups`: let an annotation make a container's own control group writable to it.
+"""`writable-cgroups`: make a container's control group writable to it, by an annotation.
 
-Only where the host mounts cgroup v2 with `nsdelegate`, for then the kernel keeps a container from its own limits: it
-can make groups below its own and nothing else. That is looked up when the plugin is configured. How annotations are
-found is in `nri.plugins.annotated`.
+Only if the host mounts cgroup v2 with `nsdelegate`: then the kernel lets a container create groups below its own, and
+not change its own limits.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import os
 
 import nri
 from nri import mountinfo
-from nri.plugins.annotated import find
+from nri.plugins.annotations import find
 from nri.stub.program.options import Flag
 from nri.text import quote
 
@@ -23,11 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["WritableCgroups", "is_delegated", "made_writable"]
 
 KEY = "writable-cgroups.noderesource.dev"
-#: Where containers have their control group.
+#: The mount of the control group in a container.
 CGROUPS = "/sys/fs/cgroup"
-#: Where hosts mount cgroup v2: alone, or beside v1.
+#: Where hosts mount cgroup v2: alone, or next to v1.
 HOST_CGROUPS = (CGROUPS, f"{CGROUPS}/unified")
-#: The host's mounts, as a pod of this plugin sees them, and what shows the same option on the host itself.
+#: The host's mounts in a pod with the host's /proc, and on the host itself.
 HOST_MOUNTS, OWN_MOUNTS = "/host/proc/1/mountinfo", mountinfo.OWN
 
 
@@ -38,7 +37,9 @@ class WritableCgroups(nri.Plugin):
     sets = ("mounts./sys/fs/cgroup",)
     annotations: ClassVar[Mapping[str, str]] = {KEY: '"true": the container may write its own control group'}
     flags: ClassVar[Mapping[str, Flag]] = {
-        "host-mount-file": Flag("hostMountFile", "FILE", f"the host's mountinfo (default {HOST_MOUNTS}, else our own)")
+        "host-mount-file": Flag(
+            "hostMountFile", "FILE", f"the host's mountinfo (default {HOST_MOUNTS}, or the plugin's own)"
+        )
     }
 
     class Config:
@@ -58,25 +59,29 @@ class WritableCgroups(nri.Plugin):
                 self.delegated = is_delegated(lines)
         except OSError as error:
             self.delegated = False
-            self.log.warning("cannot read %s, no control group is made writable: %s", path, error.strerror or error)
+            self.log.warning("cannot read %s, so no control group is made writable: %s", path, error.strerror or error)
             return
         if self.delegated:
             self.log.info("%s: the host's control groups are mounted with nsdelegate", path)
         else:
-            self.log.warning("%s: no cgroup v2 mounted with nsdelegate, no control group is made writable", path)
+            self.log.warning("%s: no cgroup v2 is mounted with nsdelegate, so no control group is made writable", path)
 
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
-        found = find(pod, container.name, KEY)
-        if found is None or found.text in ("", "false"):
+        annotation = find(pod, container.name, KEY)
+        if annotation is None or annotation.text in ("", "false"):
             return None
-        if found.text != "true":
-            raise found.wrong("", f"{quote(found.text[:64])} is neither true nor false", 'write "true" or "false"')
+        if annotation.text != "true":
+            raise annotation.refusal(
+                "", f"{quote(annotation.text[:64])} is neither true nor false", 'write "true" or "false"'
+            )
         if not self.delegated:
-            self.log.warning("annotation %s has no effect: the host has no cgroup v2 with nsdelegate", found.key)
+            self.log.warning(
+                "annotation %s has no effect: the host has no cgroup v2 is mounted with nsdelegate", annotation.key
+            )
             return None
-        mount = next((each for each in container.mounts if each.destination == CGROUPS), None)
+        mount = next((row for row in container.mounts if row.destination == CGROUPS), None)
         if mount is None:
-            raise found.wrong("", f"the container has no mount at {CGROUPS}", "leave the annotation out")
+            raise annotation.refusal("", f"the container has no mount at {CGROUPS}", "leave the annotation out")
         options = made_writable(mount.options)
         if options == list(mount.options):
             return None
@@ -85,15 +90,15 @@ class WritableCgroups(nri.Plugin):
 
 
 def made_writable(options: Sequence[str]) -> list[str]:
-    """Mount options without `ro`, and with `rw`."""
-    kept = [option for option in options if option != "ro"]
-    return kept if "rw" in kept else [*kept, "rw"]
+    """The mount options with `rw` in place of `ro`."""
+    others = [option for option in options if option != "ro"]
+    return others if "rw" in others else [*others, "rw"]
 
 
 def is_delegated(lines: Iterable[str]) -> bool:
-    """Whether mountinfo (proc(5)) shows the host's cgroup v2 with `nsdelegate`; its first mount counts."""
-    found = (each for each in mountinfo.parse(lines) if each.kind == "cgroup2" and each.path in HOST_CGROUPS)
-    first = next(found, None)
+    """Whether the first mount of cgroup v2 in mountinfo, see proc(5), has the option `nsdelegate`."""
+    mounts = (row for row in mountinfo.parse(lines) if row.kind == "cgroup2" and row.path in HOST_CGROUPS)
+    first = next(mounts, None)
     return first is not None and "nsdelegate" in first.options
 
 

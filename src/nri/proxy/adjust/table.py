@@ -1,23 +1,16 @@
-"""The table of what the CRI can say: a row for every field that a plugin can adjust.
-
-Rules: `how` is empty where the CRI has no word for a field; `limits` says what of it is lost, or why. A test compares
-the rows with the table of adjustable fields, and the page docs/reference/proxy.md with these rows. Next:
-`nri.proxy.adjust.request`.
-"""
+"""The table of adjustable fields: the CRI's field for each of them, or why there is none."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["TABLE", "CriField"]
-
 
 class CriField(NamedTuple):
-    """The way in which the CRI says a field, or why it does not.
+    """How the CRI expresses a field.
 
     Attributes:
-        how: the field of the CRI's request; empty if there is none.
-        limits: what of the field cannot be said; of one that cannot at all, the reason.
+        how: the field of the CRI's request; "" if there is none.
+        limits: what the CRI's field cannot express, or why there is none.
     """
 
     how: str

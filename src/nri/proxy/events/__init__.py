@@ -1,8 +1,4 @@
-"""The calls at which plugins are asked and told, and what they want of other containers.
-
-Rules: knows the CRI's messages and NRI's; what it answers are bytes of a call, because what plugins do not change is
-passed on as it came. Next: `call_context`, what the calls work with; then `pods` and `containers`.
-"""
+"""The calls that plugins are involved in, and the updates that plugins request for other containers."""
 
 from nri.proxy.events.adoption import Adoption, Reconciler
 from nri.proxy.events.call_context import CallContext

@@ -1,12 +1,8 @@
-"""Pods and containers that the proxy was not asked for, taken in from the runtime: after a restart, or found late.
+"""Adopt pods and containers of the runtime that the proxy has no record of: after a restart, or found late.
 
-Rules: what the runtime has is true: records without a counterpart are ended, pods and containers without a record get
-one. A container that an earlier proxy was just making is known by its name in the pod, and keeps the name that plugins
-know it by. Plugins that are connected by now get late what they have not seen, by events that have no answer, and
-none joins meanwhile; what is being asked for right now is left alone. One is taken in at a time, once. All of
-it is done each time that the runtime is connected to, and once a minute: then what was made or removed around the proxy
-is found although no call names it, and no record stays for ever. A runtime that serves and cannot answer yet, as one
-that has just begun, is asked again soon, and less and less often; that is said once. Next: `nri.proxy.events.domain`.
+The runtime's state is authoritative: records without a counterpart are ended, and pods and containers without a record
+get one. This happens after each connection to the runtime and once a minute. Connected plugins receive late events for
+what they have not seen.
 """
 
 from __future__ import annotations
@@ -22,12 +18,9 @@ from nri.cri.pb import api_pb2 as pb
 from nri.errors import DeadlineExceeded, NriError, RpcError, RuntimeUnavailable
 from nri.proxy.events.domain import Domain
 from nri.proxy.events.runtime_queries import RuntimeQueries
-from nri.proxy.events.views import made, pod_shown
+from nri.proxy.events.views import created_container, pod_shown
 from nri.proxy.settings import ProxySettings
 from nri.proxy.state import CREATED, CREATING, STOPPED, ContainerRecord, PodRecord, Store
-
-__all__ = ["NOT_FOUND", "Adoption", "Reconciler", "container_key", "is_skipped", "pod_key", "start_key"]
-
 
 #: gRPC's number of NOT_FOUND.
 NOT_FOUND = 5
@@ -36,77 +29,85 @@ _log = logging.getLogger("nri.proxy")
 
 
 def pod_key(metadata: pb.PodSandboxMetadata) -> tuple[str, ...]:
-    """The name of a pod that only one can have at a time."""
+    """The key of a pod; only one pod can have it at a time."""
     return ("pod", metadata.namespace, metadata.name, metadata.uid, str(metadata.attempt))
 
 
 def container_key(pod_id: str, metadata: pb.ContainerMetadata) -> tuple[str, ...]:
-    """The name of a container that only one can have at a time."""
+    """The key of a container; only one container can have it at a time."""
     return ("container", pod_id, metadata.name, str(metadata.attempt))
 
 
 def start_key(record: ContainerRecord) -> tuple[str, ...]:
-    """The name by which the store has a container that is being started."""
+    """The key of a container while it is being started."""
     return ("start", record.id)
 
 
 def is_skipped(settings: ProxySettings, config: pb.PodSandboxConfig) -> bool:
-    """Whether a pod has the label that keeps it from plugins."""
+    """Whether a pod has the label that hides it from plugins."""
     key = settings.skip_label_key
     return bool(key) and config.labels.get(key) == settings.skip_label_value
 
 
 class Adoption:
-    """Takes in what the runtime has; `late` is for when plugins may be there that would miss it."""
+    """Make records of pods and containers of the runtime.
+
+    With `late`, connected plugins receive events about them, and no plugin joins meanwhile.
+    """
 
     def __init__(self, settings: ProxySettings, store: Store, queries: RuntimeQueries, domain: Domain) -> None:
         self._settings, self._store = settings, store
         self._queries, self._domain = queries, domain
-        self._one_at_a_time, self._taking_in = threading.Lock(), threading.Lock()
+        self._reconciling, self._adopting = threading.Lock(), threading.Lock()
         self._failed: dict[str, str] = {}
 
     def everything(self, *, late: bool, deadline: float | None = None) -> None:
-        """Bring records and runtime together.
-
-        Raises RpcError, RuntimeUnavailable; DeadlineExceeded with what is left then.
-        """
-        with self._one_at_a_time:
+        """Synchronize all records with the runtime. Raises RpcError, RuntimeUnavailable, DeadlineExceeded."""
+        with self._reconciling:
             known_pods = {pod.id for pod in self._store.pods()}
-            known = {each.id for each in self._store.containers() if each.runtime_id or not self._in_making(each)}
+            container_ids = {
+                container.id
+                for container in self._store.containers()
+                if container.runtime_id or not self._in_making(container)
+            }
             pods, containers = self._queries.lists()
             with self._none_joins(late):
-                self._end_missing(known_pods - {pod.id for pod in pods}, known, {each.id for each in containers})
-            names = {pod.id for pod in pods} | {each.id for each in containers}
+                self._end_missing(
+                    known_pods - {pod.id for pod in pods}, container_ids, {container.id for container in containers}
+                )
+            names = {pod.id for pod in pods} | {container.id for container in containers}
             self._failed = {name: reason for name, reason in self._failed.items() if name in names}
             for pod in pods:
                 if self._store.pod(pod.id) is None and pod_key(pod.metadata) not in self._store.making:
-                    self._one(pod.id, partial(self.pod, pod.id, late=late), deadline)
-            for each in containers:
-                in_making = container_key(each.pod_sandbox_id, each.metadata) in self._store.making
-                if self._store.container(each.id) is None and not in_making:
-                    self._one(each.id, partial(self._taken_in, each, late), deadline)
-            for record in self._store.containers():  # those that were being made, and are not there
-                if not record.runtime_id and record.id in known:
+                    self._adopt_logged(pod.id, partial(self.pod, pod.id, late=late), deadline)
+            for container in containers:
+                in_making = container_key(container.pod_sandbox_id, container.metadata) in self._store.making
+                if self._store.container(container.id) is None and not in_making:
+                    self._adopt_logged(container.id, partial(self._adopt_once, container, late), deadline)
+            for record in self._store.containers():  # they were being created, but do not exist
+                if not record.runtime_id and record.id in container_ids:
                     self._store.drop(record)
 
     def pod(self, pod_id: str, *, late: bool = True) -> PodRecord:
-        """A pod by the runtime's word. Raises RpcError, RuntimeUnavailable."""
-        with self._taking_in, self._none_joins(late):
+        """Adopt a pod. Raises RpcError, RuntimeUnavailable."""
+        with self._adopting, self._none_joins(late):
             return self._store.pod(pod_id) or self._pod(pod_id, late)
 
     def container(self, runtime_id: str, *, late: bool = True) -> ContainerRecord:
-        """A container by the runtime's word. Raises RpcError, RuntimeUnavailable."""
+        """Adopt a container. Raises RpcError, RuntimeUnavailable."""
         facts = self._queries.container(runtime_id)
-        found = pb.Container(id=facts.status.id, pod_sandbox_id=facts.pod_id, metadata=facts.status.metadata)
-        if not found.pod_sandbox_id:
+        container = pb.Container(id=facts.status.id, pod_sandbox_id=facts.pod_id, metadata=facts.status.metadata)
+        if not container.pod_sandbox_id:
             _, containers = self._queries.lists()
-            found.pod_sandbox_id = next((each.pod_sandbox_id for each in containers if each.id == found.id), "")
-        return self._taken_in(found, late)
+            container.pod_sandbox_id = next(
+                (other.pod_sandbox_id for other in containers if other.id == container.id), ""
+            )
+        return self._adopt_once(container, late)
 
     # --- inside ---
 
     def _none_joins(self, late: bool) -> AbstractContextManager[object]:
-        """Keep plugins from joining between the record of one and the event: they would get neither."""
+        """Keep plugins from joining between a record and its event: they would get it from neither."""
         return self._domain.block() if late else nullcontext()
 
     def _pod(self, pod_id: str, late: bool) -> PodRecord:
@@ -121,108 +122,108 @@ class Adoption:
             record.reported = CREATED if ready else STOPPED
         self._store.put(record)
         if late and ready and not record.skipped:
-            _log.info("pod %s is found late, plugins get its events now", record.id)
+            _log.info("found pod %s late; reporting it to plugins now", record.id)
             try:
                 self._domain.run_pod(record)
             except NriError as error:
-                _log.warning("NRI run_pod_sandbox of %s, which runs already: %s", record.id, error)
+                _log.warning("NRI run_pod_sandbox of %s, which is already running: %s", record.id, error)
         return record
 
-    def _taken_in(self, found: pb.Container, late: bool) -> ContainerRecord:
-        with self._taking_in, self._none_joins(late):
-            return self._store.container(found.id) or self._adopt(found, late)
+    def _adopt_once(self, container: pb.Container, late: bool) -> ContainerRecord:
+        with self._adopting, self._none_joins(late):
+            return self._store.container(container.id) or self._adopt(container, late)
 
-    def _adopt(self, found: pb.Container, late: bool) -> ContainerRecord:
-        facts = self._queries.container(found.id)
-        if self._store.pod(found.pod_sandbox_id) is None:
-            self._pod(found.pod_sandbox_id, late)
-        record = self._awaited(found)
+    def _adopt(self, container: pb.Container, late: bool) -> ContainerRecord:
+        facts = self._queries.container(container.id)
+        if self._store.pod(container.pod_sandbox_id) is None:
+            self._pod(container.pod_sandbox_id, late)
+        record = self._awaited(container)
         was_known = record is not None
         if record is None:
-            record = ContainerRecord(id=found.id, pod_id=found.pod_sandbox_id, config=facts.config)
+            record = ContainerRecord(id=container.id, pod_id=container.pod_sandbox_id, config=facts.config)
             record.resources.CopyFrom(facts.config.linux.resources)
             if facts.status.resources.HasField("linux"):
                 record.resources.MergeFrom(facts.status.resources.linux)
-        record.runtime_id = found.id
-        over = facts.status.state == pb.CONTAINER_EXITED
+        record.runtime_id = container.id
+        has_ended = facts.status.state == pb.CONTAINER_EXITED
         pod = self._store.pod(record.pod_id)
-        told_of = pod is not None and not pod.skipped
-        if told_of:
-            record.reported = STOPPED if over and not was_known else CREATED
-        record.shown = made(record, facts)
+        is_reported = pod is not None and not pod.skipped
+        if is_reported:
+            record.reported = STOPPED if has_ended and not was_known else CREATED
+        record.shown = created_container(record, facts)
         self._store.put(record)
-        if late and told_of and not over:
+        if late and is_reported and not has_ended:
             self._domain.post_create(record)
             if facts.status.state == pb.CONTAINER_RUNNING:
                 self._domain.post_start(record)
         return record
 
-    def _awaited(self, found: pb.Container) -> ContainerRecord | None:
-        """The record of a container that an earlier proxy was just making."""
-        for each in self._store.containers(found.pod_sandbox_id):
-            key = container_key(each.pod_id, each.config.metadata)
-            if each.reported == CREATING and key == container_key(found.pod_sandbox_id, found.metadata):
-                return each
+    def _awaited(self, container: pb.Container) -> ContainerRecord | None:
+        """The record of a container that an earlier proxy was creating when it ended."""
+        for record in self._store.containers(container.pod_sandbox_id):
+            key = container_key(record.pod_id, record.config.metadata)
+            if record.reported == CREATING and key == container_key(container.pod_sandbox_id, container.metadata):
+                return record
         return None
 
     def _in_making(self, record: ContainerRecord) -> bool:
         return container_key(record.pod_id, record.config.metadata) in self._store.making
 
-    def _end_missing(self, pods: set[str], known: set[str], there: set[str]) -> None:
-        """Tell the end of what the runtime does not have any more."""
+    def _end_missing(self, pods: set[str], recorded: set[str], present: set[str]) -> None:
+        """Report the end of pods and containers that the runtime no longer has."""
         for record in self._store.containers():
-            if record.id in known and record.runtime_id and record.runtime_id not in there:
+            if record.id in recorded and record.runtime_id and record.runtime_id not in present:
                 self._domain.remove(record)
         for pod_id in pods:
             if (pod := self._store.pod(pod_id)) is not None:
                 self._domain.remove_pod(pod)
 
-    def _one(self, name: str, step: Callable[[], object], deadline: float | None) -> None:
-        """Take one in; another one that cannot be asked about stops nothing, and is named in the log once."""
+    def _adopt_logged(self, name: str, step: Callable[[], object], deadline: float | None) -> None:
+        """Run one adoption step. Errors other than RuntimeUnavailable are logged once and do not stop the others."""
         if deadline is not None and monotonic() >= deadline:
-            raise DeadlineExceeded("the runtime's answers about its pods and containers")
+            raise DeadlineExceeded("adoption of the runtime's pods and containers")
         try:
             step()
         except RuntimeUnavailable:
             raise
-        except Exception as error:  # noqa: BLE001  whatever a runtime says of one, the others are taken in
+        except Exception as error:  # noqa: BLE001  one bad answer must not stop the others
             if isinstance(error, RpcError) and error.code == NOT_FOUND:
                 return  # it was removed meanwhile
             if self._failed.get(name) != str(error):
-                known = isinstance(error, NriError)
-                _log.warning("%s of the runtime could not be taken in: %s", name, error, exc_info=not known)
+                is_expected = isinstance(error, NriError)
+                _log.warning("cannot adopt %s from the runtime: %s", name, error, exc_info=not is_expected)
             self._failed[name] = str(error)
 
 
-#: How often what the runtime has is compared with the records, in seconds.
-EVERY_S = 60.0
-#: After a failure: so many seconds, then twice as many, up to the second.
-_AGAIN_S, _AGAIN_AT_MOST_S = 0.5, 30.0
+#: Seconds between two synchronizations with the runtime.
+INTERVAL_S = 60.0
+#: Seconds until a retry after a failure; doubled each time, up to the maximum.
+_RETRY_S, _MAX_RETRY_S = 0.5, 30.0
 
 
 class Reconciler:
-    """Has `Adoption.everything` done in a thread of its own."""
+    """A thread that calls `Adoption.everything`."""
 
     def __init__(self, adoption: Adoption) -> None:
         self._adoption = adoption
-        self._wanted, self._stopping = threading.Event(), threading.Event()
+        self._wake, self._stopping = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="nri-proxy-reconcile", daemon=True)
 
     def wake(self) -> None:
-        """Have it done now; from any thread, also before `start`."""
-        self._wanted.set()
+        """Synchronize now. May be called from any thread, also before `start`."""
+        self._wake.set()
 
     def start(self) -> None:
         """Begin."""
         self._thread.start()
 
     def give_up(self) -> None:
-        """Begin no more, and say nothing of what fails from now on: the connection to the runtime is being closed."""
+        """Start no further synchronization, and log no more failures: the connection to the runtime is being closed."""
         self._stopping.set()
-        self._wanted.set()
+        self._wake.set()
 
     def stop(self) -> None:
-        """End it; the connection to the runtime is closed before, so that nothing waits for that."""
+        """End the thread. Close the connection to the runtime before, so that it does not wait for an answer."""
         self.give_up()
         if self._thread.is_alive():
             self._thread.join()
@@ -230,18 +231,18 @@ class Reconciler:
     def _run(self) -> None:
         failures = 0
         while True:
-            self._wanted.wait(min(_AGAIN_S * 2.0 ** min(failures - 1, 16), _AGAIN_AT_MOST_S) if failures else EVERY_S)
+            self._wake.wait(min(_RETRY_S * 2.0 ** min(failures - 1, 16), _MAX_RETRY_S) if failures else INTERVAL_S)
             if self._stopping.is_set():
                 return
-            self._wanted.clear()
+            self._wake.clear()
             try:
                 self._adoption.everything(late=True)
             except Exception as error:  # noqa: BLE001  one bad answer must not end the looking
                 if not failures and not self._stopping.is_set():
-                    known = isinstance(error, NriError)
-                    _log.warning("the runtime's pods and containers are not known yet: %s", error, exc_info=not known)
+                    is_expected = isinstance(error, NriError)
+                    _log.warning("cannot list the runtime's pods and containers: %s", error, exc_info=not is_expected)
                 failures += 1
                 continue
             if failures:
-                _log.info("the runtime's pods and containers are known again")
+                _log.info("the runtime's pods and containers can be listed again")
             failures = 0

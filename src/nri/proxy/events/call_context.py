@@ -1,9 +1,8 @@
-"""Everything that answers of calls work with, in one place, and the questions that all of them ask.
+"""The objects that all calls use, and look-ups of pods and containers.
 
-Rules: a pod or container that is not known is asked for at the runtime; one that the runtime does not know either is
-None, and the call is passed on, so that the runtime says so. Where the runtime cannot be asked, a call that makes or
-changes something fails, because it would pass by plugins; one that ends something is passed on. Next:
-`nri.proxy.events.pods`.
+An unknown pod or container is looked up at the runtime; if the runtime does not know it either, the call is passed on.
+If the runtime cannot be queried, a call that creates or changes something fails, because it would bypass plugins, and a
+call that ends something is passed on.
 """
 
 from __future__ import annotations
@@ -28,17 +27,16 @@ from nri.text import plain
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-__all__ = ["CallContext", "time_for"]
 
 R = TypeVar("R")
-#: So much of the caller's time is left for the answer to reach it, in seconds.
+#: Seconds of the caller's time that are kept for returning the answer.
 _ANSWER_S = 0.1
 
 _log = logging.getLogger("nri.proxy")
 
 
 def time_for(deadline: float | None) -> float | None:
-    """Seconds that a question to the runtime may take inside a call with this deadline; None for as usual."""
+    """The timeout of a query to the runtime inside a call with this deadline; None for the default timeout."""
     if deadline is None:
         return None
     return min(max(deadline - monotonic() - _ANSWER_S, 0.001), CALL_TIMEOUT_S)
@@ -46,7 +44,7 @@ def time_for(deadline: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """Everything of one proxy that a call may need."""
+    """The objects of a proxy that calls use."""
 
     settings: ProxySettings
     store: Store
@@ -57,19 +55,23 @@ class CallContext:
     hook_servers: HookServers | None
 
     def pod(self, pod_id: str, *, ends: bool = False) -> PodRecord | None:
-        """A pod by the runtime's id; `ends` is for calls that end something. Raises what the runtime says."""
-        found = self.store.pod(pod_id)
-        return self._asked(self.adoption.pod, pod_id, ends) if found is None and pod_id else found
+        """A pod by the runtime's id. Raises the runtime's error.
+
+        Args:
+            ends: the call ends something, so an error of the runtime is only logged.
+        """
+        record = self.store.pod(pod_id)
+        return self._look_up(self.adoption.pod, pod_id, ends) if record is None and pod_id else record
 
     def container(self, runtime_id: str, *, ends: bool = False) -> tuple[ContainerRecord | None, PodRecord | None]:
-        """A container by the runtime's id, and its pod, as `pod`; both None if plugins hear nothing of it."""
-        found = self.store.container(runtime_id)
-        if found is None and runtime_id:
-            found = self._asked(self.adoption.container, runtime_id, ends)
-        pod = self.pod(found.pod_id, ends=ends) if found is not None else None
-        return (None, None) if pod is None or pod.skipped else (found, pod)
+        """A container by the runtime's id, and its pod; both None if plugins are not notified of it. See `pod`."""
+        record = self.store.container(runtime_id)
+        if record is None and runtime_id:
+            record = self._look_up(self.adoption.container, runtime_id, ends)
+        pod = self.pod(record.pod_id, ends=ends) if record is not None else None
+        return (None, None) if pod is None or pod.skipped else (record, pod)
 
-    def _asked(self, ask: Callable[[str], R], name: str, ends: bool) -> R | None:
+    def _look_up(self, ask: Callable[[str], R], name: str, ends: bool) -> R | None:
         try:
             return ask(name)
         except Exception as error:
@@ -77,12 +79,12 @@ class CallContext:
                 return None
             if not ends:
                 raise
-            known = isinstance(error, NriError)
-            _log.warning("the end of %s passes by plugins: %s", plain(name), error, exc_info=not known)
+            is_expected = isinstance(error, NriError)
+            _log.warning("the end of %s is not reported to plugins: %s", plain(name), error, exc_info=not is_expected)
             return None
 
     def facts(self, record: ContainerRecord, deadline: float | None = None) -> ContainerFacts | None:
-        """A container as the runtime has it; None if that cannot be asked, or not by the caller's deadline."""
+        """The runtime's information about a container; None if it cannot be queried by the caller's deadline."""
         try:
             return self.queries.container(record.runtime_id, time_for(deadline))
         except NriError as error:
@@ -90,13 +92,13 @@ class CallContext:
             return None
 
     def before(self, method: str, data: bytes, request: Message, subject: Subject, deadline: float | None) -> bytes:
-        """Ask hook servers about a request; returns the bytes to pass on. Raises what the call fails with."""
+        """Call hook servers before a request. Returns the bytes to pass on. Raises the error for the client."""
         if self.hook_servers is None:
             return data
         self.hook_servers.before(method, request, subject, deadline)
         return request.SerializeToString()
 
     def after(self, method: str, request: Message, response: Message, subject: Subject, deadline: float | None) -> None:
-        """Tell hook servers of an answer."""
+        """Call hook servers after a response."""
         if self.hook_servers is not None:
             self.hook_servers.after(method, request, response, subject, deadline)

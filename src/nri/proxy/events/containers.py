@@ -1,8 +1,7 @@
-"""The calls on containers: plugins are asked, the request is changed, the runtime does it, plugins hear of it.
+"""The calls on containers: ask plugins, change the request, pass it to the runtime, and report the result.
 
-Rules: a container has no id before the runtime has made it, so plugins know it by a name that is made here, for all of
-its life. The request is written down before the runtime is asked: a proxy that is killed in between finds the
-container by its name in the pod. A creation that fails is taken back at the plugins. Next: `nri.proxy.adjust`.
+The runtime assigns a container's id, so plugins know the container by an id that is generated here. The record is saved
+before the runtime is called: a proxy that was killed in between finds the container by its name in the pod.
 """
 
 from __future__ import annotations
@@ -16,35 +15,33 @@ import grpc
 from nri.adaptation import CreateReply, UpdateReply, UpdateResult
 from nri.api import messages as m
 from nri.cri import convert
-from nri.cri.client import decoded
+from nri.cri.client import decode_answer
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import RequestError, describe
 from nri.proxy.adjust import ZERO, Owners, Unsupported, adjust, wishes, zeros
 from nri.proxy.events.adoption import container_key, start_key
 from nri.proxy.events.call_context import CallContext
 from nri.proxy.events.updates import in_force, merged
-from nri.proxy.events.views import asked_for, made
+from nri.proxy.events.views import created_container, requested_container
 from nri.proxy.hooks import Subject
 from nri.proxy.passing import Call, RuntimeFailed
 from nri.proxy.state import CREATED, CREATING, ContainerRecord, PodRecord
 
-__all__ = ["ContainerCalls"]
-
 _log = logging.getLogger("nri.proxy")
-#: Statuses after which the runtime may have done what it was asked for, or may still do it.
+#: Statuses after which the runtime may have executed the request, or may still do so.
 _UNCLEAR = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE)
-#: Lines of the log about one creation; an adjustment may have thousands of entries.
-MOST_NAMED = 20
+#: Log lines about one creation; an adjustment may have thousands of entries.
+MAX_LOGGED_ENTRIES = 20
 
 
 class ContainerCalls:
-    """Answers of the calls on containers; each gets the request's bytes and the call."""
+    """Handlers of the calls on containers; each receives the request's bytes and the call."""
 
     def __init__(self, context: CallContext) -> None:
         self._context = context
 
     def create_container(self, data: bytes, call: Call) -> bytes:
-        """Make a container as plugins want it."""
+        """Create a container with the adjustments of plugins."""
         context = self._context
         request = pb.CreateContainerRequest.FromString(data)
         pod = context.pod(request.pod_sandbox_id)
@@ -54,7 +51,7 @@ class ContainerCalls:
         record = ContainerRecord(id=secrets.token_hex(32), pod_id=pod.id, config=request.config, reported=CREATING)
         with context.store.being_made(*container_key(pod.id, request.config.metadata)):
             answer = self._create(data, request, pod, record, call)
-        response = decoded(pb.CreateContainerResponse, answer)
+        response = decode_answer(pb.CreateContainerResponse, answer)
         context.after("CreateContainer", request, response, Subject(pod, record), call.deadline)
         return answer
 
@@ -62,8 +59,8 @@ class ContainerCalls:
         self, data: bytes, request: pb.CreateContainerRequest, pod: PodRecord, record: ContainerRecord, call: Call
     ) -> bytes:
         context = self._context
-        record.shown = asked_for(record)
-        record.asked.CopyFrom(request.config.linux.resources)
+        record.shown = requested_container(record)
+        record.requested.CopyFrom(request.config.linux.resources)
         with context.domain.block(deadline=call.deadline):
             reply = context.domain.create(pod, record, call.deadline)
             try:
@@ -75,14 +72,14 @@ class ContainerCalls:
                 reply.abort(reason=describe(error))
                 context.domain.undo_create(record, call.deadline)
                 raise
-            record.runtime_id = decoded(pb.CreateContainerResponse, answer).container_id
+            record.runtime_id = decode_answer(pb.CreateContainerResponse, answer).container_id
             _log.info("container %s is %s to plugins", record.runtime_id, record.id)
-            record.shown = made(record, context.facts(record, call.deadline))
+            record.shown = created_container(record, context.facts(record, call.deadline))
             context.store.note(record, reported=CREATED)
-            own = m.ContainerUpdate(container_id=record.id)
-            own.linux.resources.CopyFrom(reply.adjust.linux.resources)
+            update = m.ContainerUpdate(container_id=record.id)
+            update.linux.resources.CopyFrom(reply.adjust.linux.resources)
             with context.domain.updates.turn(record) as order:
-                order.note(UpdateResult(own), reply.numbers)
+                order.note(UpdateResult(update), reply.numbers)
             context.domain.follow(reply, call.deadline)
             context.domain.post_create(record)
         return answer
@@ -90,7 +87,7 @@ class ContainerCalls:
     def _adjusted(
         self, data: bytes, request: pb.CreateContainerRequest, record: ContainerRecord, reply: CreateReply
     ) -> bytes:
-        """The request with what plugins want in it. Raises RequestError if it is to hold all of that, and cannot."""
+        """The request with adjustments. Raises RequestError for unsupported ones if the settings refuse them."""
         if not wishes(reply.adjust):
             return data
         unsaid = adjust(request.config, reply.adjust, Owners(reply.owners, record.id))
@@ -112,29 +109,29 @@ class ContainerCalls:
             except BaseException as error:
                 self._not_started(record, error, call.deadline)
                 raise
-            context.store.note(record, shown=made(record, context.facts(record, call.deadline)))
+            context.store.note(record, shown=created_container(record, context.facts(record, call.deadline)))
             context.domain.post_start(record)
-        response = decoded(pb.StartContainerResponse, answer)
+        response = decode_answer(pb.StartContainerResponse, answer)
         context.after("StartContainer", request, response, Subject(pod, record), call.deadline)
         return answer
 
     def _not_started(self, record: ContainerRecord, error: BaseException, deadline: float | None) -> None:
-        """Tell plugins what has become of a container whose start has failed, or has not been answered."""
+        """Report the state of a container whose start has failed, or was not answered, to plugins."""
         if not (isinstance(error, RuntimeFailed) and error.code in _UNCLEAR):
             self._context.domain.stop(record, deadline)
             return
         facts = self._context.facts(record)
         state = facts.status.state if facts is not None else pb.CONTAINER_UNKNOWN
-        _log.warning("whether container %s has started was not answered: %s", record.runtime_id, error)
+        _log.warning("the runtime has not answered the start of container %s: %s", record.runtime_id, error)
         if state == pb.CONTAINER_RUNNING:
-            self._context.store.note(record, shown=made(record, facts))
+            self._context.store.note(record, shown=created_container(record, facts))
             self._context.domain.post_start(record)
         elif state == pb.CONTAINER_EXITED:
             self.ended(record, deadline)
-        # Else it may still start; its end is reported when it is found, or when it is removed.
+        # Otherwise it may still start; its end is reported when it is found, or when it is removed.
 
     def update_container_resources(self, data: bytes, call: Call) -> bytes:
-        """Give a container other resources, as plugins want them."""
+        """Update the resources of a container with the changes of plugins."""
         context = self._context
         request = pb.UpdateContainerResourcesRequest.FromString(data)
         record, pod = context.container(request.container_id)
@@ -142,13 +139,13 @@ class ContainerCalls:
             return call.forward(data)
         subject = Subject(pod, record)
         data = context.before("UpdateContainerResources", data, request, subject, call.deadline)
-        wanted = convert.to_nri(request.linux, "linux").value
+        resources = convert.to_nri(request.linux, "linux").value
         with context.domain.block(deadline=call.deadline):
-            reply = context.domain.update(record, wanted, call.deadline)
+            reply = context.domain.update(record, resources, call.deadline)
             answer = self._update(data, request, record, reply, call)
             context.domain.follow(reply, call.deadline)
             context.domain.post_update(record)
-        response = decoded(pb.UpdateContainerResourcesResponse, answer)
+        response = decode_answer(pb.UpdateContainerResourcesResponse, answer)
         context.after("UpdateContainerResources", request, response, subject, call.deadline)
         return answer
 
@@ -160,26 +157,26 @@ class ContainerCalls:
         reply: UpdateReply,
         call: Call,
     ) -> bytes:
-        context, done = self._context, False
-        asked = merged(record.asked, request.linux)
+        context, is_sent = self._context, False
+        requested = merged(record.requested, request.linux)
         try:
             with context.domain.updates.turn(record, call.deadline) as order:
-                own = m.ContainerUpdate(container_id=record.id)
-                own.linux.resources.CopyFrom(reply.resources)
-                result, numbers = UpdateResult(own), reply.numbers
-                wanted = order.newest(reply.resources, numbers, result)
-                if reply.changed or wanted is not reply.resources:
-                    data = self._changed(request, reply.resources, wanted, record)
+                update = m.ContainerUpdate(container_id=record.id)
+                update.linux.resources.CopyFrom(reply.resources)
+                result, numbers = UpdateResult(update), reply.numbers
+                newest = order.newest(reply.resources, numbers, result)
+                if reply.changed or newest is not reply.resources:
+                    data = self._changed(request, reply.resources, newest, record)
                 answer = call.forward(data)
-                done = True
-                if record.asked.ByteSize():
-                    context.store.note(record, asked=asked)
-                in_force(context.store, record, request.linux, wanted)
-                for field in zeros(wanted):
+                is_sent = True
+                if record.requested.ByteSize():
+                    context.store.note(record, requested=requested)
+                in_force(context.store, record, request.linux, newest)
+                for field in zeros(newest):
                     result.mark_unsupported(field, ZERO)
                 order.note(result, numbers)
         except BaseException:
-            if not done:
+            if not is_sent:
                 reply.abort()
             raise
         return answer
@@ -187,25 +184,25 @@ class ContainerCalls:
     def _changed(
         self,
         request: pb.UpdateContainerResourcesRequest,
-        whole: m.LinuxResources,
-        wanted: m.LinuxResources,
+        complete: m.LinuxResources,
+        newest: m.LinuxResources,
         record: ContainerRecord,
     ) -> bytes:
         """The request with the resources that plugins want in it: those of the whole that no later answer has set."""
-        if wanted is not whole:
-            newest = convert.to_cri(wanted).value
+        if newest is not complete:
+            cri_newest = convert.to_cri(newest).value
             linux: Any = request.linux
-            for field, value in convert.to_cri(whole).value.ListFields():
-                if getattr(newest, field.name) != value:
+            for field, value in convert.to_cri(complete).value.ListFields():
+                if getattr(cri_newest, field.name) != value:
                     linux.ClearField(field.name)
-        found = convert.to_cri(wanted, request.linux)
-        request.linux.CopyFrom(found.value)
-        for each in found.dropped:
-            _log.warning("update of container %s: a plugin's change is left out: %s", record.runtime_id, each)
+        converted = convert.to_cri(newest, request.linux)
+        request.linux.CopyFrom(converted.value)
+        for drop in converted.dropped:
+            _log.warning("update of container %s: a plugin's change is left out: %s", record.runtime_id, drop)
         return request.SerializeToString()
 
     def stop_container(self, data: bytes, call: Call) -> bytes:
-        """Stop a container, and tell plugins of it."""
+        """Stop a container, and report it to plugins."""
         context = self._context
         request = pb.StopContainerRequest.FromString(data)
         record, pod = context.container(request.container_id, ends=True)
@@ -215,12 +212,12 @@ class ContainerCalls:
         answer = call.forward(data)
         with context.domain.block(urgent=True):
             self.ended(record, call.deadline)
-        response = decoded(pb.StopContainerResponse, answer)
+        response = decode_answer(pb.StopContainerResponse, answer)
         context.after("StopContainer", request, response, Subject(pod, record), call.deadline)
         return answer
 
     def remove_container(self, data: bytes, call: Call) -> bytes:
-        """Remove a container, and tell plugins of it."""
+        """Remove a container, and report it to plugins."""
         context = self._context
         runtime_id = pb.RemoveContainerRequest.FromString(data).container_id
         record = context.store.container(runtime_id)
@@ -231,22 +228,22 @@ class ContainerCalls:
         return answer
 
     def ended(self, record: ContainerRecord, deadline: float | None = None) -> None:
-        """Tell plugins of a container that has ended, with its exit code."""
+        """Report a container that has ended to plugins, with its exit code."""
         if record.reported == CREATED:
-            shown = made(record, self._context.facts(record, deadline))
+            shown = created_container(record, self._context.facts(record, deadline))
             self._context.store.note(record, shown=shown)
             self._context.domain.stop(record, deadline)
 
 
 def _report(refuse: bool, request: pb.CreateContainerRequest, unsaid: list[Unsupported]) -> None:
-    """Tell what of an adjustment is left out. Raises RequestError if nothing is to be."""
+    """Log unsupported parts of an adjustment. Raises RequestError if `refuse` is true."""
     if not unsaid:
         return
     if refuse:
         raise RequestError(unsaid[0].field, unsaid[0].value, f"cannot be said in the CRI: {unsaid[0]}")
     name = request.config.metadata.name
-    for each in unsaid[:MOST_NAMED]:
-        _log.warning("container %s of pod %s: an adjustment is left out: %s", name, request.pod_sandbox_id, each)
-    if len(unsaid) > MOST_NAMED:
-        more = len(unsaid) - MOST_NAMED
+    for entry in unsaid[:MAX_LOGGED_ENTRIES]:
+        _log.warning("container %s of pod %s: an adjustment is left out: %s", name, request.pod_sandbox_id, entry)
+    if len(unsaid) > MAX_LOGGED_ENTRIES:
+        more = len(unsaid) - MAX_LOGGED_ENTRIES
         _log.warning("container %s of pod %s: and %d more are left out", name, request.pod_sandbox_id, more)

@@ -1,9 +1,7 @@
-"""The one place that owns and tells plugins: a method for each moment in the life of a pod or container; evictions.
+"""Report the life of pods and containers to plugins, and evict containers that plugins want removed.
 
-Rules: events before a change raise what the request fails with, events after one are logged; stop and remove are
-reported once, also over restarts, because the record says what was reported, and in this order, because the second
-caller waits until the first one has reported it; a pod with the skip label is never told of. Next:
-`nri.proxy.events.updates`, for what plugins want of other containers.
+Events before a change raise the error of the request; errors of events after a change are only logged. Stop and remove
+are reported once, also over restarts, because the record has the last reported state.
 """
 
 from __future__ import annotations
@@ -35,28 +33,20 @@ if TYPE_CHECKING:
     from nri.interfaces import Reporter
     from nri.metrics import Observer
 
-__all__ = ["Domain"]
 
-#: How long a container that plugins want gone has to end by itself, in seconds.
+#: Grace period of an evicted container in seconds.
 EVICTION_S = 10
-#: A pod's resources, in an update and in its configuration; NRI has ``pod_`` before them.
+#: Fields of a pod's resources in the CRI; in NRI they have the prefix ``pod_``.
 _RESOURCES: Final = ("overhead", "resources")
 
 _log = logging.getLogger("nri.proxy")
 
 
 class Domain:
-    """Pods and containers of one runtime, for plugins.
-
-    Args:
-        settings: those of NRI, and the name of the label of pods that are skipped.
-        store: what is known of pods and containers.
-        backend: the runtime.
-        builtin: plugins inside this process.
-        observer, reporters: metrics, recorders.
+    """The pods and containers of a runtime, as plugins see them. Pods with the skip label are never reported.
 
     Attributes:
-        updates: does what plugins want of containers that are there.
+        updates: applies updates of existing containers.
         adaptation: the plugins.
     """
 
@@ -89,30 +79,30 @@ class Domain:
         )
 
     def close(self) -> None:
-        """Wait for evictions, and stop plugins; the runtime's connection is closed before, so that evictions end."""
+        """Wait for evictions, and stop plugins. Close the runtime's connection before, so that evictions end."""
         self._evictions.wait()
         self.adaptation.stop()
 
     def block(self, *, urgent: bool = False, deadline: float | None = None) -> AbstractContextManager[object]:
-        """Keep plugins from joining during a request; `urgent` for those that stop or remove."""
+        """Keep plugins from joining during a request; `urgent` for requests that stop or remove."""
         return self.adaptation.block_sync(urgent=urgent, deadline=deadline)
 
     # --- pods ---
 
     def run_pod(self, pod: PodRecord, deadline: float | None = None) -> None:
-        """Tell of a pod that the runtime has just made. Raises what the request fails with."""
+        """Report a pod that the runtime has just created. Raises the error of the request."""
         self._store.note(pod, reported=CREATED)
         self.adaptation.run_pod_sandbox(pod.shown, deadline=deadline)
 
     def update_pod(self, pod: PodRecord, request: pb.UpdatePodSandboxResourcesRequest, deadline: float | None) -> None:
-        """Tell of resources that a pod is about to get. Raises what the request fails with."""
+        """Report new resources of a pod before the change. Raises the error of the request."""
         parts = [
             convert.to_nri(getattr(request, name)).value if request.HasField(name) else None for name in _RESOURCES
         ]
         self.adaptation.update_pod_sandbox(_present(pod.shown), *parts, deadline=deadline)
 
     def post_update_pod(self, pod: PodRecord, request: pb.UpdatePodSandboxResourcesRequest) -> None:
-        """Note that a pod has got new resources, and tell it."""
+        """Record new resources of a pod, and report them."""
         shown, config = m.PodSandbox(), pb.PodSandboxConfig()
         shown.CopyFrom(pod.shown)
         config.CopyFrom(pod.config)
@@ -124,17 +114,17 @@ class Domain:
         self._logged("post_update_pod_sandbox", _present(pod.shown))
 
     def stop_pod(self, pod: PodRecord, deadline: float | None = None) -> None:
-        """Tell, once, that a pod has stopped; that its containers have comes first."""
-        for each in self._store.containers(pod.id):
-            self.stop(each, deadline)
+        """Report once that a pod has stopped, after the end of its containers."""
+        for container in self._store.containers(pod.id):
+            self.stop(container, deadline)
         with self._turn(pod):
             if self._store.advance(pod, STOPPED, (CREATED,)):
                 self._logged("stop_pod_sandbox", _present(pod.shown))
 
     def remove_pod(self, pod: PodRecord, deadline: float | None = None) -> None:
-        """Tell, once, that a pod is removed with all that is in it, and forget it."""
-        for each in self._store.containers(pod.id):
-            self.remove(each, deadline)
+        """Report once that a pod and its containers are removed, and drop their records."""
+        for container in self._store.containers(pod.id):
+            self.remove(container, deadline)
         self.stop_pod(pod, deadline)
         with self._turn(pod):
             if self._store.advance(pod, REMOVED, (STOPPED,)):
@@ -144,85 +134,86 @@ class Domain:
     # --- containers ---
 
     def create(self, pod: PodRecord, container: ContainerRecord, deadline: float | None) -> CreateReply:
-        """Ask plugins about a container to be made. Raises what the request fails with."""
+        """Ask plugins about a new container. Raises the error of the request."""
         return self.adaptation.create_container(_present(pod.shown), container.shown, deadline=deadline)
 
     def undo_create(self, container: ContainerRecord, deadline: float | None = None) -> None:
-        """Tell those that were asked that a container is not made after all, and forget it."""
+        """Report that the creation of a container has failed, and drop its record."""
         if self._store.advance(container, REMOVED, (CREATING, CREATED)):
-            self._follow(self._pair("stop_container", container), deadline)
-            self._pair("remove_container", container)
+            self._follow(self._send_for_container("stop_container", container), deadline)
+            self._send_for_container("remove_container", container)
         self._store.drop(container)
 
     def post_create(self, container: ContainerRecord) -> None:
-        """Tell that a container is made."""
-        self._pair("post_create_container", container)
+        """Report that a container was created."""
+        self._send_for_container("post_create_container", container)
 
     def start(self, container: ContainerRecord, deadline: float | None) -> None:
-        """Tell of a container that is about to start. Raises what the request fails with."""
+        """Report a container before its start. Raises the error of the request."""
         self.adaptation.start_container(self._pod_of(container), container.shown, deadline=deadline)
 
     def post_start(self, container: ContainerRecord) -> None:
-        """Tell that a container runs."""
-        self._pair("post_start_container", container)
+        """Report that a container was started."""
+        self._send_for_container("post_start_container", container)
 
-    def update(self, container: ContainerRecord, wanted: m.LinuxResources, deadline: float | None) -> UpdateReply:
-        """Ask plugins about new resources. Raises what the request fails with."""
-        return self.adaptation.update_container(self._pod_of(container), container.shown, wanted, deadline=deadline)
+    def update(self, container: ContainerRecord, resources: m.LinuxResources, deadline: float | None) -> UpdateReply:
+        """Ask plugins about new resources of a container. Raises the error of the request."""
+        return self.adaptation.update_container(self._pod_of(container), container.shown, resources, deadline=deadline)
 
     def post_update(self, container: ContainerRecord) -> None:
-        """Tell that a container has got new resources."""
-        self._pair("post_update_container", container)
+        """Report that a container has new resources."""
+        self._send_for_container("post_update_container", container)
 
     def stop(self, container: ContainerRecord, deadline: float | None = None) -> None:
-        """Tell, once, that a container has stopped, and do what plugins want of others then, by the deadline."""
+        """Report once that a container has stopped, and apply the updates of other containers in the reply."""
         with self._turn(container):
             reply = None
             if self._store.advance(container, STOPPED, (CREATED,)):
                 container.shown.state = m.ContainerState.CONTAINER_STOPPED
-                reply = self._pair("stop_container", container)
+                reply = self._send_for_container("stop_container", container)
         self._follow(reply, deadline)
 
     def remove(self, container: ContainerRecord, deadline: float | None = None) -> None:
-        """Tell, once, that a container is removed, and forget it; that it has stopped comes first."""
+        """Report once that a container has stopped and is removed, and drop its record."""
         self.stop(container, deadline)
         with self._turn(container):
             if self._store.advance(container, REMOVED, (STOPPED,)):
-                self._pair("remove_container", container)
+                self._send_for_container("remove_container", container)
             self._store.drop(container)
 
-    # --- what plugins want of other containers ---
+    # --- other containers ---
 
     def follow(self, reply: CreateReply | UpdateReply | StopReply, deadline: float | None = None) -> None:
-        """Do what a reply asks for beside its own container; updates that fail are reported, and stop nothing.
+        """Apply the updates and evictions of other containers in a reply; failed updates are reported to plugins.
 
-        `deadline` is the caller's, in monotonic seconds: an update that cannot be done in time has failed.
+        Args:
+            deadline: the caller's deadline in monotonic seconds; later updates fail.
         """
         results = self.updates.apply(reply.updates, reply, deadline)
-        reply.commit([each for each in results if each.failed])
+        reply.commit([result for result in results if result.failed])
         self.evict(list(getattr(reply, "evictions", ())))
 
     def evict(self, evictions: Iterable[m.ContainerEviction]) -> None:
-        """Begin to stop containers that plugins want gone, and return; one that is being stopped goes once."""
+        """Start evictions, and return without waiting; a container that is already being stopped is skipped."""
         missing = list[str]()
-        for each in evictions:
-            record = self._store.named(each.container_id)
+        for eviction in evictions:
+            record = self._store.named(eviction.container_id)
             if record is None or not record.runtime_id:
-                missing.append(each.container_id)
+                missing.append(eviction.container_id)
             else:
-                self._evictions.begin(record.runtime_id, each.reason, partial(self._evict, record))
+                self._evictions.begin(record.runtime_id, eviction.reason, partial(self._evict, record))
         if missing:
             more = f", nor {len(missing) - 1} more" if len(missing) > 1 else ""
-            _log.warning("an eviction is left out: there is no container %s%s", plain(missing[0]), more)
+            _log.warning("an eviction is ignored: container %s not found%s", plain(missing[0]), more)
 
     # --- for plugins that join ---
 
     def snapshot(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
-        """All pods and containers that plugins know, and whose end they have not heard of."""
+        """All pods and containers whose creation, but not whose end, was reported to plugins."""
         pods = [_present(pod.shown) for pod in self._store.pods() if pod.reported == CREATED and not pod.skipped]
         shown = {pod.id for pod in pods}
         containers = [
-            each.shown for each in self._store.containers() if each.reported == CREATED and each.pod_id in shown
+            record.shown for record in self._store.containers() if record.reported == CREATED and record.pod_id in shown
         ]
         return pods, containers
 
@@ -230,17 +221,17 @@ class Domain:
 
     @contextmanager
     def _turn(self, record: PodRecord | ContainerRecord) -> Iterator[None]:
-        """Tell ends of a pod or container one after the other: by the kubelet's calls, and as they are found."""
+        """Serialize reports about the end of a pod or container, by the kubelet's calls and by `Exits`."""
         with self._lock:
-            mine = self.turns.setdefault(record.id, _Turn())
-            mine.users += 1
+            turn = self.turns.setdefault(record.id, _Turn())
+            turn.users += 1
         try:
-            with mine.lock:
+            with turn.lock:
                 yield
         finally:
             with self._lock:
-                mine.users -= 1
-                if not mine.users:
+                turn.users -= 1
+                if not turn.users:
                     del self.turns[record.id]
 
     def _evict(self, record: ContainerRecord) -> None:
@@ -258,11 +249,11 @@ class Domain:
         pod = self._store.pod(container.pod_id)
         return _present(pod.shown) if pod is not None else m.PodSandbox(id=container.pod_id)
 
-    def _pair(self, event: str, container: ContainerRecord) -> Any:
+    def _send_for_container(self, event: str, container: ContainerRecord) -> Any:
         return self._logged(event, self._pod_of(container), container.shown)
 
     def _logged(self, event: str, *messages: Any) -> Any:
-        """Send an event whose failure stops nothing."""
+        """Send an event whose failure is only logged."""
         try:
             return getattr(self.adaptation, event)(*messages)
         except NriError as error:
@@ -271,7 +262,7 @@ class Domain:
 
 
 class _Turn:
-    """The ends of one pod or container: a lock for the caller that reports one, and how many hold or await it."""
+    """A lock for reports about the end of a pod or container, and the number of its users."""
 
     __slots__ = ("lock", "users")
 
@@ -281,12 +272,14 @@ class _Turn:
 
 
 def _present(pod: m.PodSandbox) -> m.PodSandbox:
-    """A pod without namespaces whose path is gone."""
-    if all(not each.path or os.path.exists(each.path) for each in pod.linux.namespaces):
+    """A pod without namespaces whose path no longer exists."""
+    if all(not namespace.path or os.path.exists(namespace.path) for namespace in pod.linux.namespaces):
         return pod
-    made = m.PodSandbox()
-    made.CopyFrom(pod)
-    there = [each for each in pod.linux.namespaces if not each.path or os.path.exists(each.path)]
-    del made.linux.namespaces[:]
-    made.linux.namespaces.extend(there)
-    return made
+    copy = m.PodSandbox()
+    copy.CopyFrom(pod)
+    namespaces = [
+        namespace for namespace in pod.linux.namespaces if not namespace.path or os.path.exists(namespace.path)
+    ]
+    del copy.linux.namespaces[:]
+    copy.linux.namespaces.extend(namespaces)
+    return copy

@@ -1,9 +1,8 @@
-"""Containers that have ended by themselves, found in lists of containers and told to plugins.
+"""Find containers that have ended by themselves in lists of containers, and report them to plugins.
 
-Rules: the kubelet asks for a list of all containers about once a second, and gets it through the proxy: what it gets is
-read along, after it has been passed on. While it does not ask, the proxy does. The runtime's stream of events is left
-alone, because some runtimes give each event to one listener only. An end that cannot be reported is tried again, less
-and less often, and said once as a warning. Next: `nri.proxy.events.containers`.
+The kubelet lists all containers about once a second, and the proxy reads the list along; if the kubelet does not, the
+proxy requests a list. It does not use the runtime's event stream, because some runtimes give each event to only one
+listener.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from time import monotonic
 
 from google.protobuf.message import DecodeError
 
-from nri.cri.client import decoded
+from nri.cri.client import decode_answer
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
 from nri.proxy.events.adoption import start_key
@@ -23,96 +22,92 @@ from nri.proxy.events.containers import ContainerCalls
 from nri.proxy.passing import Call
 from nri.proxy.state import CREATED, ContainerRecord
 
-__all__ = ["Exits"]
-
-#: An end that could not be reported is tried again after so many seconds, and then after twice as many, up to the
-#: second.
-_AGAIN_S, _AGAIN_AT_MOST_S = 1.0, 300.0
+#: Seconds until a failed report is retried; doubled each time, up to the maximum.
+_RETRY_S, _MAX_RETRY_S = 1.0, 300.0
 
 _log = logging.getLogger("nri.proxy")
 
 
 class Exits:
-    """Looks for containers that have ended; `containers` tells plugins of one.
+    """Find containers that have ended, and report them to plugins.
 
     Attributes:
-        context: everything that a call on a container needs.
-        asked_at: when the kubelet, or else the proxy, asked for all containers, in monotonic seconds.
-        retries: the ends of which plugins could not be informed yet, by the container's name.
+        asked_at: when the kubelet or the proxy last listed all containers, in monotonic seconds.
+        retries: reports that have failed, by the container's id for plugins.
     """
 
     def __init__(self, context: CallContext, containers: ContainerCalls) -> None:
         self.context, self._containers = context, containers
-        self._news = threading.Condition()
+        self._changed = threading.Condition()
         self._list: bytes | None = None
-        self.asked_at = self._own_at = monotonic()
+        self.asked_at = self._listed_at = monotonic()
         self.retries: dict[str, _Retry] = {}
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="nri-proxy-exits", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End it."""
-        with self._news:
+        """End the thread."""
+        with self._changed:
             self._stopping = True
-            self._news.notify()
+            self._changed.notify()
         if self._thread.is_alive():
             self._thread.join()
 
     def list_containers(self, data: bytes, call: Call) -> bytes:
-        """Pass a list of containers on, and look at it afterwards."""
+        """Pass a list of containers on, and check it afterwards."""
         answer = call.forward(data)
-        with self._news:
+        with self._changed:
             self._list = answer
             if _is_of_all(data):
                 self.asked_at = monotonic()
-            self._news.notify()
+            self._changed.notify()
         return answer
 
     def _run(self) -> None:
         while True:
-            with self._news:
-                self._news.wait_for(lambda: self._stopping or self._list is not None, self._wait_s())
+            with self._changed:
+                self._changed.wait_for(lambda: self._stopping or self._list is not None, self._wait_s())
                 if self._stopping:
                     return
-                found, self._list = self._list, None
+                data, self._list = self._list, None
             try:
-                if found is not None:
-                    self.look(decoded(pb.ListContainersResponse, found))
+                if data is not None:
+                    self.look(decode_answer(pb.ListContainersResponse, data))
                 else:
-                    self.asked_at = self._own_at = monotonic()
+                    self.asked_at = self._listed_at = monotonic()
                     self.look(self.context.backend.call("ListContainers", pb.ListContainersRequest()))
             except NriError as error:
-                _log.debug("which containers have ended is not known: %s", error)
+                _log.debug("cannot list containers: %s", error)
             except Exception:  # noqa: BLE001  one bad answer must not end the looking
                 _log.exception("a list of containers could not be read")
 
     def _wait_s(self) -> float:
         at = self.asked_at + self.context.settings.poll_interval
         if self.retries:
-            at = min(at, max(self._own_at + _AGAIN_S, min(each.at for each in self.retries.values())))
+            at = min(at, max(self._listed_at + _RETRY_S, min(retry.at for retry in self.retries.values())))
         return max(at - monotonic(), 0.0)
 
-    def look(self, found: pb.ListContainersResponse) -> None:
-        """Tell plugins of the containers of a list that have ended."""
-        for each in found.containers:
-            if each.state != pb.CONTAINER_EXITED:
+    def look(self, response: pb.ListContainersResponse) -> None:
+        """Report the containers in a list that have ended."""
+        for container in response.containers:
+            if container.state != pb.CONTAINER_EXITED:
                 continue
             store = self.context.store
-            record = store.container(each.id)
+            record = store.container(container.id)
             if record is None or record.reported != CREATED or start_key(record) in store.making:
-                continue  # one that has ended in its start is reported after that
+                continue  # a container that ends while it is being started is reported after the start
             if self._is_due(record.id):
-                self._tell(record)
-        gone = [name for name in self.retries if not self._is_awaited(name)]
-        for name in gone:
+                self._report(record)
+        obsolete = [name for name in self.retries if not self._is_awaited(name)]
+        for name in obsolete:
             del self.retries[name]
 
-    def _tell(self, record: ContainerRecord) -> None:
-        """Tell of one end; one that fails keeps no other's from being told."""
+    def _report(self, record: ContainerRecord) -> None:
+        """Report one end; a failure is retried later and does not affect others."""
         try:
             with self.context.domain.block(urgent=True):
                 self._containers.ended(record)
@@ -120,7 +115,7 @@ class Exits:
             retry = self.retries.setdefault(record.id, _Retry())
             if not retry.times:
                 _log.warning(
-                    "the end of container %s (%s) cannot be reported to plugins; tried again less and less often: %s",
+                    "cannot report the end of container %s (%s) to plugins; retrying at increasing intervals: %s",
                     record.runtime_id, record.id, error, exc_info=not isinstance(error, NriError),
                 )  # fmt: skip
             retry.failed()
@@ -135,7 +130,7 @@ class Exits:
 
 
 class _Retry:
-    """An end that could not be reported: how often that failed, and when it is tried again, in monotonic seconds."""
+    """A failed report: the number of failures, and the time of the next attempt in monotonic seconds."""
 
     __slots__ = ("at", "times")
 
@@ -144,7 +139,7 @@ class _Retry:
         self.at = 0.0
 
     def failed(self) -> None:
-        self.at = monotonic() + min(_AGAIN_S * 2.0 ** min(self.times, 16), _AGAIN_AT_MOST_S)
+        self.at = monotonic() + min(_RETRY_S * 2.0 ** min(self.times, 16), _MAX_RETRY_S)
         self.times += 1
 
 

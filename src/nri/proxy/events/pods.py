@@ -1,15 +1,14 @@
-"""The calls on pods: passed on, and told to hook servers and plugins.
+"""The calls on pods: pass them on, and report them to hook servers and plugins.
 
-Rules: plugins hear of a pod when the runtime has made it, because only then it has its id; if they refuse it, it is
-stopped and removed again. Stop and remove are reported when the runtime has done it. Next:
-`nri.proxy.events.containers`.
+Plugins receive a pod after the runtime has created it, because it has no id before. If they refuse it, it is stopped
+and removed again.
 """
 
 from __future__ import annotations
 
 import logging
 
-from nri.cri.client import decoded
+from nri.cri.client import decode_answer
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
 from nri.proxy.events.adoption import is_skipped, pod_key
@@ -19,39 +18,37 @@ from nri.proxy.hooks import Subject
 from nri.proxy.passing import Call
 from nri.proxy.state import PodRecord
 
-__all__ = ["PodCalls"]
-
 _UNDO_S = 60.0
 _log = logging.getLogger("nri.proxy")
 
 
 class PodCalls:
-    """Answers of the calls on pods; each gets the request's bytes and the call."""
+    """Handlers of the calls on pods; each receives the request's bytes and the call."""
 
     def __init__(self, context: CallContext) -> None:
         self._context = context
 
     def run_pod_sandbox(self, data: bytes, call: Call) -> bytes:
-        """Make a pod, and tell plugins of it."""
+        """Create a pod, and report it to plugins."""
         context = self._context
         request = pb.RunPodSandboxRequest.FromString(data)
         if is_skipped(context.settings, request.config):
             answer = call.forward(data)
-            skipped = PodRecord(id=decoded(pb.RunPodSandboxResponse, answer).pod_sandbox_id, skipped=True)
+            skipped = PodRecord(id=decode_answer(pb.RunPodSandboxResponse, answer).pod_sandbox_id, skipped=True)
             skipped.config, skipped.runtime_handler = request.config, request.runtime_handler
             context.store.put(skipped)
             return answer
         data = context.before("RunPodSandbox", data, request, Subject(), call.deadline)
         with context.store.being_made(*pod_key(request.config.metadata)):
             answer = call.forward(data)
-            response = decoded(pb.RunPodSandboxResponse, answer)
+            response = decode_answer(pb.RunPodSandboxResponse, answer)
             record = PodRecord(response.pod_sandbox_id, request.config, request.runtime_handler)
-            self._tell(record, call)
+            self._report(record, call)
         context.after("RunPodSandbox", request, response, Subject(record), call.deadline)
         return answer
 
-    def _tell(self, record: PodRecord, call: Call) -> None:
-        """Tell plugins of a pod; undo it and raise if they refuse it."""
+    def _report(self, record: PodRecord, call: Call) -> None:
+        """Report a pod to plugins; if they refuse it, remove it and raise their error."""
         context = self._context
         try:
             facts = context.queries.pod(record.id, time_for(call.deadline))
@@ -69,11 +66,11 @@ class PodCalls:
             context.backend.call("StopPodSandbox", pb.StopPodSandboxRequest(pod_sandbox_id=record.id), _UNDO_S)
             context.backend.call("RemovePodSandbox", pb.RemovePodSandboxRequest(pod_sandbox_id=record.id), _UNDO_S)
         except NriError as error:
-            _log.warning("pod %s, which plugins refused, cannot be removed: %s", record.id, error)
+            _log.warning("cannot remove pod %s, which plugins refused: %s", record.id, error)
         context.domain.remove_pod(record)
 
     def stop_pod_sandbox(self, data: bytes, call: Call) -> bytes:
-        """Stop a pod, and tell plugins of it and of its containers."""
+        """Stop a pod, and report that and the end of its containers to plugins."""
         context = self._context
         request = pb.StopPodSandboxRequest.FromString(data)
         pod = context.pod(request.pod_sandbox_id, ends=True)
@@ -84,12 +81,12 @@ class PodCalls:
         with context.domain.block(urgent=True):
             context.domain.stop_pod(pod, call.deadline)
         context.after(
-            "StopPodSandbox", request, decoded(pb.StopPodSandboxResponse, answer), Subject(pod), call.deadline
+            "StopPodSandbox", request, decode_answer(pb.StopPodSandboxResponse, answer), Subject(pod), call.deadline
         )
         return answer
 
     def remove_pod_sandbox(self, data: bytes, call: Call) -> bytes:
-        """Remove a pod, and tell plugins of it and of its containers."""
+        """Remove a pod, and report that and the removal of its containers to plugins."""
         context = self._context
         pod = context.pod(pb.RemovePodSandboxRequest.FromString(data).pod_sandbox_id, ends=True)
         answer = call.forward(data)
@@ -101,7 +98,7 @@ class PodCalls:
         return answer
 
     def update_pod_sandbox_resources(self, data: bytes, call: Call) -> bytes:
-        """Tell plugins of a pod's new resources, before and after."""
+        """Report new resources of a pod to plugins, before and after the change."""
         context = self._context
         request = pb.UpdatePodSandboxResourcesRequest.FromString(data)
         pod = context.pod(request.pod_sandbox_id)

@@ -1,8 +1,7 @@
-"""Questions to the runtime about one pod or container, as rich an answer as it gives.
+"""Query the runtime about a pod or container.
 
-Rules: ``verbose`` answers of containerd, CRI-O and our engine have the configuration and the OCI spec in them; where
-they are not there, or cannot be read, the status alone has to do. A runtime's answer is not trusted to be of any
-form. Next: `nri.proxy.events.views`, which makes messages for plugins of it.
+Verbose answers of containerd, CRI-O and our engine contain the configuration and the OCI spec; otherwise only the
+status is used. The form of an answer is never trusted.
 """
 
 from __future__ import annotations
@@ -17,13 +16,11 @@ from nri.cri.pb import api_pb2 as pb
 from nri.cri.verbose import parse_info
 from nri.proxy.passing import Backend
 
-__all__ = ["ContainerFacts", "PodFacts", "RuntimeQueries"]
-
 M = TypeVar("M", bound=Message)
 
 
 class PodFacts(NamedTuple):
-    """A pod as the runtime has it. `config` is its own, or made from the status; `spec` may be empty."""
+    """The runtime's information about a pod. `config` may be made from the status; `spec` may be empty."""
 
     status: pb.PodSandboxStatus
     config: pb.PodSandboxConfig
@@ -32,7 +29,7 @@ class PodFacts(NamedTuple):
 
 
 class ContainerFacts(NamedTuple):
-    """A container as the runtime has it. `config` is its own, or made from the status; `spec` may be empty."""
+    """The runtime's information about a container. `config` may be made from the status; `spec` may be empty."""
 
     status: pb.ContainerStatus
     config: pb.ContainerConfig
@@ -42,7 +39,7 @@ class ContainerFacts(NamedTuple):
 
 
 class RuntimeQueries:
-    """Asks the runtime; `timeout_s` where the asker has less time than usual. Raises RpcError, RuntimeUnavailable."""
+    """Queries to the runtime, with the default timeout or `timeout_s`. Raise RpcError, RuntimeUnavailable."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -54,7 +51,7 @@ class RuntimeQueries:
         return list(pods), list(containers)
 
     def pod(self, pod_id: str, timeout_s: float | None = None) -> PodFacts:
-        """One pod."""
+        """Query a pod."""
         request = pb.PodSandboxStatusRequest(pod_sandbox_id=pod_id, verbose=True)
         answer = self._backend.call("PodSandboxStatus", request, timeout_s)
         status, info = answer.status, parse_info(answer.info)
@@ -70,7 +67,7 @@ class RuntimeQueries:
         return PodFacts(status, config, spec, _number(info.get("pid")))
 
     def container(self, runtime_id: str, timeout_s: float | None = None) -> ContainerFacts:
-        """One container."""
+        """Query a container."""
         request = pb.ContainerStatusRequest(container_id=runtime_id, verbose=True)
         answer = self._backend.call("ContainerStatus", request, timeout_s)
         status, info = answer.status, parse_info(answer.info)
@@ -97,11 +94,11 @@ def _number(value: Any) -> int:
 
 
 def _message(value: Any, empty: M) -> M:
-    """The message that JSON says, with the names of either Go's or protobuf's JSON; empty if it says none."""
+    """Parse a message from JSON with names of Go's or protobuf's JSON; returns `empty` on failure."""
     if isinstance(value, dict):
-        made = type(empty)()
+        message = type(empty)()
         try:
-            return json_format.ParseDict(value, made, ignore_unknown_fields=True)
+            return json_format.ParseDict(value, message, ignore_unknown_fields=True)
         except (json_format.ParseError, ValueError, TypeError):
             pass
     return empty

@@ -1,8 +1,6 @@
-"""Pods and containers as plugins see them, made of what was asked for and of what the runtime tells.
+"""Messages about pods and containers for plugins, made from requests and the runtime's answers.
 
-Rules: pure. A container that is being made is what its request says; once the runtime has it, its OCI spec is shown if
-the runtime tells it. Plugins know a container by the name that it had when they were first asked about it; the
-runtime's own id is the annotation `RUNTIME_ID`, as soon as there is one. Next: `nri.proxy.events.domain`.
+Plugins know a container by the id of their first event about it; the annotation `RUNTIME_ID` has the runtime's id.
 """
 
 from __future__ import annotations
@@ -16,23 +14,21 @@ from nri.errors import RequestError
 from nri.proxy.events.runtime_queries import ContainerFacts, PodFacts
 from nri.proxy.state import ContainerRecord
 
-__all__ = ["RUNTIME_ID", "asked_for", "made", "pod_shown"]
-
-#: The annotation in which plugins find the runtime's id of a container whose name for them is another one.
+#: The annotation with the runtime's id of a container whose id for plugins differs.
 RUNTIME_ID = "nri.proxy/runtime-id"
 
 
 def pod_shown(facts: PodFacts, config: pb.PodSandboxConfig) -> m.PodSandbox:
-    """A pod as plugins see it. Raises RequestError for resources that NRI has no value for."""
+    """A pod as plugins see it. Raises RequestError for resources that NRI cannot express."""
     try:
         part = {"linux": {key: facts.spec.get("linux", {}).get(key) for key in ("cgroupsPath", "namespaces")}}
         return convert.pod_sandbox(facts.status, config, part, pid=facts.pid).value
-    except (KeyError, TypeError, AttributeError):  # a spec of no form that is known
+    except (KeyError, TypeError, AttributeError):  # a spec of unknown form
         return convert.pod_sandbox(facts.status, config, pid=facts.pid).value
 
 
-def asked_for(record: ContainerRecord) -> m.Container:
-    """A container that is about to be made, as plugins see it. Raises RequestError."""
+def requested_container(record: ContainerRecord) -> m.Container:
+    """A container before its creation, as plugins see it. Raises RequestError."""
     status = pb.ContainerStatus(id=record.id)
     shown = convert.container(status, record.config, convert.requested(record.config), pod_id=record.pod_id).value
     shown.state = m.ContainerState.CONTAINER_UNKNOWN
@@ -41,14 +37,14 @@ def asked_for(record: ContainerRecord) -> m.Container:
     return shown
 
 
-def made(record: ContainerRecord, facts: ContainerFacts | None) -> m.Container:
-    """A container that the runtime has, as plugins see it; `facts` are None where it could not be asked."""
+def created_container(record: ContainerRecord, facts: ContainerFacts | None) -> m.Container:
+    """An existing container as plugins see it; `facts` are None if the runtime could not be queried."""
     if facts is None:
-        shown = asked_for(record)
+        shown = requested_container(record)
         shown.state = m.ContainerState.CONTAINER_CREATED
     else:
         shown = _of(record, facts)
-    shown.annotations.pop(RUNTIME_ID, None)  # nobody else may say it
+    shown.annotations.pop(RUNTIME_ID, None)  # only the proxy sets it
     if record.runtime_id != record.id:
         shown.annotations[RUNTIME_ID] = record.runtime_id
     return shown
@@ -63,7 +59,7 @@ def _of(record: ContainerRecord, facts: ContainerFacts) -> m.Container:
         shown = convert.container(status, record.config, spec, pod_id=record.pod_id, pid=facts.pid).value
     except RequestError:
         raise
-    except (KeyError, TypeError, AttributeError, ValueError):  # a spec of no form that is known
+    except (KeyError, TypeError, AttributeError, ValueError):  # a spec of unknown form
         spec = convert.requested(record.config)
         shown = convert.container(status, record.config, spec, pod_id=record.pod_id, pid=facts.pid).value
     _resources_for_plugins(shown, record.resources)
@@ -71,14 +67,14 @@ def _of(record: ContainerRecord, facts: ContainerFacts) -> m.Container:
 
 
 def _resources_for_plugins(shown: m.Container, resources: pb.LinuxContainerResources) -> None:
-    """Put the resources in that are known to be in force, or are asked for: a spec may be from before an update."""
-    known: Any = convert.to_nri(resources).value
+    """Set the resources in force, or requested ones, because a spec may be older than an update."""
+    converted: Any = convert.to_nri(resources).value
     for part in ("cpu", "memory"):
-        for field, value in getattr(known, part).ListFields():
+        for field, value in getattr(converted, part).ListFields():
             target = getattr(shown.linux.resources, part)
             if field.message_type is None:
                 setattr(target, field.name, value)
             elif value.value:
                 getattr(target, field.name).CopyFrom(value)
-    if known.unified:
-        shown.linux.resources.unified.update(known.unified)
+    if converted.unified:
+        shown.linux.resources.unified.update(converted.unified)

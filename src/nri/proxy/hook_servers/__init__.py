@@ -1,7 +1,4 @@
-"""Hook servers of Koordinator's protocol behind the proxy: who is registered, who is asked, what an answer changes.
-
-`RegisteredServers` is all that the proxy needs of it. Next: `nri.proxy.hook_servers.servers`.
-"""
+"""Hook servers of Koordinator's protocol behind the proxy."""
 
 from nri.proxy.hook_servers.registrations import FOLDER
 from nri.proxy.hook_servers.servers import HookServersFailed, RegisteredServers

@@ -1,14 +1,9 @@
-"""The choice of a hook server for a request: the first one that lists the stage, and no other.
-
-Next: `nri.proxy.hook_servers.merge`.
-"""
+"""Choose the hook server for a request: the first one that lists the stage."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
-
-__all__ = ["POST", "PRE", "STAGES", "HookServer", "chosen"]
 
 PRE, POST = "PreHook", "PostHook"
 

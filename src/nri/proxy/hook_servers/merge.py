@@ -1,7 +1,7 @@
-"""The changes of a CRI request by a hook server's response, by the rules of Koordinator's proxy.
+"""Apply a hook server's response to a CRI request, by the rules of Koordinator's proxy.
 
-All values are dicts with the protocol's field names; 0 and "" are "not set". CPUs of a response always count, so that
-"" clears them. Next: `nri.proxy.hook_servers.requests`.
+All values are dicts with the protocol's field names; 0 and "" mean "not set", except that "" as CPUs of a response
+clears them.
 """
 
 from __future__ import annotations
@@ -9,42 +9,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = [
-    "container_after_response",
-    "merged_map",
-    "pod_after_response",
-    "resources_after_response",
-    "resources_after_update",
-]
-
 _POSITIVE = ("cpu_period", "cpu_shares", "memory_limit_in_bytes", "memory_swap_limit_in_bytes")
 _CPUS = ("cpuset_cpus", "cpuset_mems")
 
 Fields = Mapping[str, Any]
 
 
-def merged_map(ours: Mapping[str, str] | None, theirs: Mapping[str, str] | None) -> dict[str, str]:
+def merged_map(first: Mapping[str, str] | None, second: Mapping[str, str] | None) -> dict[str, str]:
     """Return both maps in one; of one key the second value counts."""
-    return {**(ours or {}), **(theirs or {})}
+    return {**(first or {}), **(second or {})}
 
 
-def resources_after_response(ours: Fields | None, theirs: Fields | None) -> dict[str, Any] | None:
+def resources_after_response(stored: Fields | None, response: Fields | None) -> dict[str, Any] | None:
     """Return resources after a hook server's word on them; nothing changes if either side has none."""
-    if ours is None or theirs is None:
-        return None if ours is None else dict(ours)
-    merged = _merged(ours, theirs)
-    if -1000 <= theirs.get("oom_score_adj", 0) <= 1000:
-        merged["oom_score_adj"] = theirs.get("oom_score_adj", 0)
-    merged.update({name: theirs.get(name, "") for name in _CPUS})
+    if stored is None or response is None:
+        return None if stored is None else dict(stored)
+    merged = _merged(stored, response)
+    if -1000 <= response.get("oom_score_adj", 0) <= 1000:
+        merged["oom_score_adj"] = response.get("oom_score_adj", 0)
+    merged.update({name: response.get(name, "") for name in _CPUS})
     return merged
 
 
-def resources_after_update(ours: Fields | None, theirs: Fields | None) -> dict[str, Any] | None:
+def resources_after_update(stored: Fields | None, update: Fields | None) -> dict[str, Any] | None:
     """Return stored resources after an update of the CRI: CPUs count if they are set, the oom score never."""
-    if ours is None or theirs is None:
-        return None if ours is None else dict(ours)
-    merged = _merged(ours, theirs)
-    merged.update({name: theirs[name] for name in _CPUS if theirs.get(name)})
+    if stored is None or update is None:
+        return None if stored is None else dict(stored)
+    merged = _merged(stored, update)
+    merged.update({name: update[name] for name in _CPUS if update.get(name)})
     return merged
 
 
@@ -74,10 +66,10 @@ def container_after_response(container: Fields, response: Fields) -> dict[str, A
     return after
 
 
-def _merged(ours: Fields, theirs: Fields) -> dict[str, Any]:
-    merged = dict(ours)
-    merged.update({name: theirs[name] for name in _POSITIVE if theirs.get(name, 0) > 0})
-    if theirs.get("cpu_quota"):  # -1 is a value
-        merged["cpu_quota"] = theirs["cpu_quota"]
-    merged["unified"] = merged_map(ours.get("unified"), theirs.get("unified"))
+def _merged(stored: Fields, changes: Fields) -> dict[str, Any]:
+    merged = dict(stored)
+    merged.update({name: changes[name] for name in _POSITIVE if changes.get(name, 0) > 0})
+    if changes.get("cpu_quota"):  # -1 is a value
+        merged["cpu_quota"] = changes["cpu_quota"]
+    merged["unified"] = merged_map(stored.get("unified"), changes.get("unified"))
     return merged

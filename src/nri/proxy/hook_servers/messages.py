@@ -1,8 +1,4 @@
-"""Messages of the CRI and of the hook protocol as dicts with the protocol's field names, and back. Pure.
-
-A field that is not set has no key: that is how `nri.proxy.hook_servers` reads them. The changes of a
-request of the CRI by an answer are here as well. Next: `nri.proxy.hook_servers.servers`.
-"""
+"""Convert messages of the CRI and of the hook protocol to dicts with the protocol's field names, and back."""
 
 from __future__ import annotations
 
@@ -15,9 +11,6 @@ from google.protobuf.message_factory import GetMessageClass
 from nri.cri.pb import api_pb2 as cri
 from nri.proxy.hook_servers.dispatch import STAGES
 from nri.proxy.hook_servers.pb import api_pb2 as pb
-
-__all__ = ["METHODS", "SERVICE", "Method", "change_container", "change_pod", "change_update", "fields_of"]
-
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["RuntimeHookService"]
 #: The full name of the service.
@@ -33,8 +26,8 @@ class Method(NamedTuple):
 
 
 def _method(name: str) -> Method:
-    found = _SERVICE.methods_by_name[name]
-    return Method(name, GetMessageClass(found.input_type), GetMessageClass(found.output_type))
+    descriptor = _SERVICE.methods_by_name[name]
+    return Method(name, GetMessageClass(descriptor.input_type), GetMessageClass(descriptor.output_type))
 
 
 #: The calls by stage.
@@ -52,8 +45,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (str, bytes, int, float)):
         return value
     if hasattr(value, "items"):
-        return {key: _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value]
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value]
 
 
 #: Fields of resources that have one name in both protocols, and one value each.
@@ -124,11 +117,11 @@ def _set(target: cri.LinuxContainerResources, old: Fields, new: Fields) -> None:
 def _set_env(config: cri.ContainerConfig, old: Fields, new: Fields) -> None:
     if old == new:
         return
-    kept = [each for each in config.envs if each.key in new]
-    for each in kept:
-        if old.get(each.key) != new[each.key]:
-            each.value = new[each.key].encode()
+    variables = [variable for variable in config.envs if variable.key in new]
+    for variable in variables:
+        if old.get(variable.key) != new[variable.key]:
+            variable.value = new[variable.key].encode()
     added = [cri.KeyValue(key=key, value=new[key].encode()) for key in sorted(new.keys() - old.keys())]
-    entries = [cri.KeyValue.FromString(each.SerializeToString()) for each in kept] + added
+    entries = [cri.KeyValue.FromString(variable.SerializeToString()) for variable in variables] + added
     del config.envs[:]
     config.envs.extend(entries)

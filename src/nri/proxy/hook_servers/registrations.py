@@ -1,11 +1,8 @@
-"""The folder in which hook servers register: one file of JSON each, looked at before every request.
+"""The folder in which hook servers register with a JSON file each; it is checked before every request.
 
     {"remote-endpoint": "/run/koordlet.sock", "failure-policy": "Ignore", "runtime-hooks": ["PreRunPodSandbox"]}
 
-Rules: the order of the servers is that of the files' names. A file is read again when its content
-(`nri.config.watch`), mode or owner is another. A bad one is named in the log and passed over, and what was last good
-of it stays; a file that is gone takes its server along. A person who may write such a file hears of every container, so
-others must not. Next: `nri.proxy.hook_servers.servers`.
+Servers are ordered by file name. An invalid file is logged and ignored, and its last valid content stays in force.
 """
 
 from __future__ import annotations
@@ -23,85 +20,86 @@ from nri.policies.shapes import Items, Record, decode
 from nri.proxy.hook_servers.dispatch import STAGES, HookServer
 from nri.text import plain
 
-__all__ = ["FOLDER", "Registrations", "parse"]
-
-#: Where Koordinator's own proxy looks.
+#: The folder of Koordinator's proxy.
 FOLDER: Final = Path("/etc/runtime/hookserver.d")
-#: More files than a node has hook servers, and more bytes than one needs.
-MOST_FILES, MOST_BYTES = 64, 64 << 10
+MAX_FILES, MAX_BYTES = 64, 64 << 10
 _SHAPE: Final = Record({"remote-endpoint": str, "failure-policy": str, "runtime-hooks": Items(str)})
 _POLICIES = ("Fail", "Ignore", "")
-#: A unix socket's path is no longer, in bytes.
-_LONGEST_PATH = 107
+#: The kernel's limit for the path of a unix socket.
+_MAX_PATH_BYTES = 107
 
 _log = logging.getLogger("nri.proxy.hook_servers")
 
 
 def parse(text: str) -> HookServer:
-    """Read a registration file; ValueError says what is wrong with it. Stages that are not known are passed over."""
-    found = decode(text, _SHAPE)
-    endpoint = found.get("remote-endpoint", "").removeprefix("unix://")
-    if not endpoint.startswith("/") or len(os.fsencode(endpoint)) > _LONGEST_PATH or "\0" in endpoint:
+    """Parse a registration file. Unknown stages are ignored. Raises ValueError for an invalid file."""
+    registration = decode(text, _SHAPE)
+    endpoint = registration.get("remote-endpoint", "").removeprefix("unix://")
+    if not endpoint.startswith("/") or len(os.fsencode(endpoint)) > _MAX_PATH_BYTES or "\0" in endpoint:
         raise ValueError(f"remote-endpoint: {plain(endpoint, 120)!r} is not the path of a unix socket")
-    policy = found.get("failure-policy", "")
+    policy = registration.get("failure-policy", "")
     if policy not in _POLICIES:
-        raise ValueError(f"failure-policy: {plain(policy, 40)!r} is neither Fail nor Ignore")
-    return HookServer(endpoint, tuple(name for name in found.get("runtime-hooks", ()) if name in STAGES), policy)
+        raise ValueError(f"failure-policy: {plain(policy, 40)!r} must be Fail or Ignore")
+    return HookServer(endpoint, tuple(name for name in registration.get("runtime-hooks", ()) if name in STAGES), policy)
 
 
 class Registrations:
-    """The hook servers that are registered in a folder. Any thread may ask."""
+    """The hook servers that are registered in a folder. Thread-safe."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
         self.folder = folder
         self._lock = threading.Lock()
-        self._seen: dict[str, tuple[int, ...]] = {}
+        self._fingerprints: dict[str, tuple[int, ...]] = {}
         self._good: dict[str, HookServer] = {}
         self._problems: dict[str, str] = {}
-        self._unread = ""
+        self._folder_problem = ""
 
     def servers(self) -> list[HookServer]:
         """All that are registered now, in the order of their files' names."""
         with self._lock:
-            self._look()
+            self._refresh()
             return [self._good[name] for name in sorted(self._good)]
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         try:
             names = sorted(name for name in os.listdir(self.folder) if name.endswith(".json"))
         except OSError as error:
             absent = isinstance(error, FileNotFoundError)
-            what = "is not there: no hook server is asked until one registers in it"
+            what = "not found: no hook server is called until one registers in it"
             if not absent:
-                what = f"cannot be read, and nothing in it changes: {error}"
-            if self._unread != what:  # said once, not at every request
+                what = f"cannot be read; the last registrations stay in force: {error}"
+            if self._folder_problem != what:  # said once, not at every request
                 _log.warning("%s %s", self.folder, what)
-            self._unread = what
+            self._folder_problem = what
             if not absent:
                 return
             names = []
         else:
-            self._unread = ""
+            self._folder_problem = ""
         for name in self._problems.keys() - set(names):
             del self._problems[name]
-        names, too_many = names[:MOST_FILES], names[MOST_FILES:]
-        for name in self._seen.keys() - set(names):
-            del self._seen[name]
+        names, too_many = names[:MAX_FILES], names[MAX_FILES:]
+        for name in self._fingerprints.keys() - set(names):
+            del self._fingerprints[name]
             if self._good.pop(name, None):
                 _log.info("%s: the hook server is no longer registered", self.folder / name)
         for name in too_many:
-            self._report(name, f"it is more than {MOST_FILES} files")
+            self._report(name, f"the folder has more than {MAX_FILES} files")
         for name in names:
             self._read(name)
 
     def _read(self, name: str) -> None:
         path = self.folder / name
         try:
-            found = path.stat()
-            seen = (*fingerprint_of(found), found.st_mode, found.st_uid)  # a file may be bad by its owner or mode alone
-            if self._seen.get(name) == seen:
+            status = path.stat()
+            fingerprint = (
+                *fingerprint_of(status),
+                status.st_mode,
+                status.st_uid,
+            )  # a file may be bad by its owner or mode alone
+            if self._fingerprints.get(name) == fingerprint:
                 return
-            self._seen[name] = seen
+            self._fingerprints[name] = fingerprint
             server = parse(_text(path))
         except (OSError, ValueError) as error:
             self._report(name, str(getattr(error, "strerror", None) or error))
@@ -114,19 +112,19 @@ class Registrations:
         if self._problems.get(name) == problem:
             return
         self._problems[name] = problem
-        kept = "what was last good of it stays" if name in self._good else "it is passed over"
-        _log.warning("%s: %s; %s", plain(str(self.folder / name)), plain(problem), kept)
+        consequence = "its last valid content stays in force" if name in self._good else "the file is ignored"
+        _log.warning("%s: %s; %s", plain(str(self.folder / name)), plain(problem), consequence)
 
 
 def _text(path: Path) -> str:
-    descriptor = open_regular(path)  # it is judged when it is open, so that it cannot be another one by then
+    descriptor = open_regular(path)  # opened first, so that the checked file is the one that is read
     try:
-        found = os.fstat(descriptor)
-        if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or found.st_uid not in (0, os.geteuid()):
-            raise ValueError(f"others may write to it (mode {found.st_mode & 0o7777:04o}, user {found.st_uid})")
-        raw = os.read(descriptor, MOST_BYTES + 1)
+        status = os.fstat(descriptor)
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or status.st_uid not in (0, os.geteuid()):
+            raise ValueError(f"other users can write it (mode {status.st_mode & 0o7777:04o}, user {status.st_uid})")
+        raw = os.read(descriptor, MAX_BYTES + 1)
     finally:
         os.close(descriptor)
-    if len(raw) > MOST_BYTES:
-        raise ValueError(f"it is longer than {MOST_BYTES} bytes")
+    if len(raw) > MAX_BYTES:
+        raise ValueError(f"longer than {MAX_BYTES} bytes")
     return raw.decode()

@@ -1,9 +1,4 @@
-"""Hook requests from CRI requests, and from what was stored.
-
-All values are dicts with the protocol's field names. Koordinator's proxy loses a pod's cgroup parent and a container's
-resources and environment over its own restart, because runtimes do not list them. Next:
-`nri.proxy.hook_servers.dispatch`.
-"""
+"""Make hook requests from CRI requests and stored requests; all values are dicts with the protocol's field names."""
 
 from __future__ import annotations
 
@@ -11,14 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from nri.proxy.hook_servers.merge import resources_after_update
-
-__all__ = [
-    "SKIP_LABEL",
-    "container_of_create",
-    "container_of_update",
-    "pod_of_run",
-    "skipped",
-]
 
 #: Pods with this label are never shown to hook servers, lest one blocks itself.
 SKIP_LABEL = ("runtimeproxy.koordinator.sh/skip-hookserver", "true")
@@ -29,15 +16,15 @@ Fields = Mapping[str, Any]
 def pod_of_run(request: Fields) -> dict[str, Any]:
     """Return the hook request for a RunPodSandbox request."""
     config = request.get("config") or {}
-    found = _pod(config, config, request)
-    return found | _given(cgroup_parent=(config.get("linux") or {}).get("cgroup_parent"))
+    pod = _pod(config, config, request)
+    return pod | _without_none(cgroup_parent=(config.get("linux") or {}).get("cgroup_parent"))
 
 
 def container_of_create(request: Fields, pod: Fields) -> dict[str, Any]:
     """Return the hook request for a CreateContainer request of a stored pod."""
     config = request.get("config") or {}
     parent = ((request.get("sandbox_config") or {}).get("linux") or {}).get("cgroup_parent")
-    return _given(
+    return _without_none(
         pod_meta=pod.get("pod_meta"),
         pod_resources=pod.get("resources"),
         pod_annotations=pod.get("annotations"),
@@ -53,7 +40,7 @@ def container_of_create(request: Fields, pod: Fields) -> dict[str, Any]:
 def container_of_update(request: Fields, stored: Fields) -> dict[str, Any]:
     """Return the hook request for an UpdateContainerResources request of a stored container."""
     merged = resources_after_update(stored.get("container_resources"), request.get("linux") or {})
-    return {**stored, **_given(container_resources=merged)}
+    return {**stored, **_without_none(container_resources=merged)}
 
 
 def skipped(labels: Mapping[str, str] | None, label: tuple[str, str] = SKIP_LABEL) -> bool:
@@ -63,14 +50,16 @@ def skipped(labels: Mapping[str, str] | None, label: tuple[str, str] = SKIP_LABE
 
 def env_of_cri(entries: Any) -> dict[str, str]:
     """Return the environment of a CRI request, whose values may be bytes, as a map."""
-    pairs = ((each.get("key", ""), each.get("value", "")) for each in entries or ())
+    pairs = ((entry.get("key", ""), entry.get("value", "")) for entry in entries or ())
     return {key: value.decode("utf-8", "replace") if isinstance(value, bytes) else value for key, value in pairs}
 
 
 def _pod(meta: Fields, config: Fields, request: Fields) -> dict[str, Any]:
-    known = {key: value for key, value in (meta.get("metadata") or {}).items() if key in ("name", "uid", "namespace")}
-    return _given(
-        pod_meta=known,
+    pod_meta = {
+        key: value for key, value in (meta.get("metadata") or {}).items() if key in ("name", "uid", "namespace")
+    }
+    return _without_none(
+        pod_meta=pod_meta,
         runtime_handler=request.get("runtime_handler"),
         annotations=config.get("annotations"),
         labels=config.get("labels"),
@@ -81,5 +70,5 @@ def _container_meta(config: Fields) -> dict[str, Any]:
     return {key: value for key, value in (config.get("metadata") or {}).items() if key in ("name", "attempt")}
 
 
-def _given(**fields: Any) -> dict[str, Any]:
+def _without_none(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}

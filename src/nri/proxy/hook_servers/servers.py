@@ -1,10 +1,4 @@
-"""The registered hook servers at the calls of the CRI: whom to ask, what their answers change, what a failure means.
-
-Rules: the first server that lists the stage is asked, and no other, unless all are wanted. A server without an answer
-costs the request only under its failure policy "Fail"; one under "Ignore" that is not there leaves its turn to the
-next. After a call only its success is reported, and what is answered then changes nothing. Pods with the skip label are
-never shown. Next: `nri.proxy.hook_servers`, the decisions.
-"""
+"""Call registered hook servers at the calls of the CRI, apply their answers, and handle their failures."""
 
 from __future__ import annotations
 
@@ -32,11 +26,9 @@ if TYPE_CHECKING:
     from nri.proxy.hooks import Subject
     from nri.proxy.settings import ProxySettings
 
-__all__ = ["Clients", "HookServerError", "HookServersFailed", "RegisteredServers"]
 
-
-#: Connections that are kept, as with the original.
-MOST = 10
+#: Number of open connections, as in the original.
+MAX_CONNECTIONS = 10
 _OPTIONS = [
     ("grpc.enable_http_proxy", 0),
     ("grpc.default_authority", "localhost"),
@@ -45,10 +37,10 @@ _OPTIONS = [
 
 
 class HookServerError(NriError):
-    """A hook server gave no answer.
+    """A hook server did not answer.
 
     Attributes:
-        absent: it could not be asked at all: no program listens at its socket.
+        absent: no program listens at its socket.
     """
 
     def __init__(self, endpoint: str, reason: str, absent: bool) -> None:
@@ -57,10 +49,10 @@ class HookServerError(NriError):
 
 
 class Clients:
-    """Connections by endpoint, the least used one closed first. Any thread may ask."""
+    """Connections by endpoint; the least recently used one is closed first. Thread-safe."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
+    def __init__(self, max_connections: int = MAX_CONNECTIONS) -> None:
+        self._max_connections = max_connections
         self._lock = threading.Lock()
         self.channels: OrderedDict[str, grpc.Channel] = OrderedDict()
 
@@ -104,7 +96,7 @@ class Clients:
             if channel is None:
                 channel = grpc.insecure_channel(f"unix://{endpoint}", options=_OPTIONS)
             self.channels[endpoint] = channel
-            old = self.channels.popitem(last=False)[1] if len(self.channels) > self._most else None
+            old = self.channels.popitem(last=False)[1] if len(self.channels) > self._max_connections else None
         if old is not None:
             old.close()
         return channel
@@ -116,8 +108,8 @@ class Clients:
         channel.close()
 
 
-#: So much of the caller's own time is left for the runtime, and no server has less than the other, in seconds.
-_LEFT_S, _SHORTEST_S = 0.5, 0.01
+#: Seconds of the caller's time that are kept for the runtime, and the minimum timeout of a hook server.
+_RUNTIME_SHARE_S, _MIN_TIMEOUT_S = 0.5, 0.01
 
 _log = logging.getLogger("nri.proxy.hook_servers")
 
@@ -125,17 +117,20 @@ Fields = dict[str, Any]
 
 
 class HookServersFailed(NriError):
-    """A request is refused because a hook server under the failure policy "Fail" gave no answer."""
+    """A request is refused because a hook server with the failure policy "Fail" did not answer."""
 
 
 class RegisteredServers:
-    """All registered hook servers as one: the proxy's `HookServers`. Any thread may call.
+    """All registered hook servers as one: the proxy's `HookServers`. Thread-safe.
+
+    The first server that lists the stage is called. If it fails, the request fails only under its failure policy
+    "Fail"; under "Ignore", an absent server's turn goes to the next one.
 
     Args:
-        folder: where they register.
-        timeout_s: how long one has to answer, in seconds.
-        every: ask all that list a stage, one after the other, each with what those before it have changed.
-        skip: pods with this label are not shown.
+        folder: the folder of registrations.
+        timeout_s: the timeout of one server.
+        every: call all servers that list a stage in order, each with the changes of the previous ones.
+        skip: pods with this label are not passed to hook servers.
     """
 
     def __init__(
@@ -152,22 +147,26 @@ class RegisteredServers:
 
     @classmethod
     def of(cls, settings: ProxySettings) -> RegisteredServers | None:
-        """Those that a proxy's settings want; None for none."""
-        own = settings.hook_servers
+        """The hook servers of a proxy's settings; None if they are disabled."""
+        hook_settings = settings.hook_servers
         skip = (settings.skip_label_key, settings.skip_label_value)
-        return cls(own.folder, own.timeout, every=own.every, skip=skip) if own.enable else None
+        return (
+            cls(hook_settings.folder, hook_settings.timeout, every=hook_settings.every, skip=skip)
+            if hook_settings.enable
+            else None
+        )
 
     def start(self) -> None:
-        """Look for hook servers once, so that the log names them and what is wrong with files."""
+        """Read the registrations once, so that the log lists the servers and invalid files."""
         self.registrations.servers()
 
     def stop(self) -> None:
-        """End all connections; a call that comes later makes new ones."""
+        """Close all connections; a later call opens new ones."""
         self._clients.close()
 
     def before(self, method: str, request: Message, subject: Subject, deadline: float | None) -> None:
-        """Ask about a call before it is passed on, and change the request by the answers. Raises HookServersFailed."""
-        asked = fields = self._notify(request, subject)
+        """Call hook servers before a request, and apply their answers to it. Raises HookServersFailed."""
+        original = fields = self._notify(request, subject)
         if fields is None:
             return
         passed: list[str] = []
@@ -175,11 +174,11 @@ class RegisteredServers:
             fields = _MERGED[method](fields, response) if method in _MERGED else fields
             if not self._every:
                 break
-        if fields is not asked:
-            _CHANGE[method](request, asked, fields)
+        if fields is not original:
+            _CHANGE[method](request, original, fields)
 
     def after(self, method: str, request: Message, response: Message, subject: Subject, deadline: float | None) -> None:  # noqa: ARG002
-        """Tell of a call that the runtime has answered. Raises nothing."""
+        """Call hook servers after a successful response; their answers are ignored. Raises nothing."""
         fields = self._notify(request, subject)
         if fields is None:
             return
@@ -188,12 +187,12 @@ class RegisteredServers:
             pass
 
     def _notify(self, request: Message, subject: Subject) -> Fields | None:
-        """The fields of a request for hook servers; None for nothing: its pod is not known, or not to be shown."""
+        """The fields of a request for hook servers; None if its pod is unknown or has the skip label."""
         if isinstance(request, cri.RunPodSandboxRequest):
             fields = requests.pod_of_run(fields_of(request))
             return None if requests.skipped(fields.get("labels"), self._skip) else fields
         if subject.pod is None:
-            _log.warning("hook servers are not asked about a pod that is not known: %s", type(request).__name__)
+            _log.warning("hook servers are not called: unknown pod in %s", type(request).__name__)
             return None
         pod = requests.pod_of_run(
             {"config": fields_of(subject.pod.config), "runtime_handler": subject.pod.runtime_handler}
@@ -205,7 +204,7 @@ class RegisteredServers:
         if isinstance(request, cri.CreateContainerRequest):
             return requests.container_of_create(fields_of(request), pod)
         if subject.container is None:
-            _log.warning("hook servers are not asked about a container that is not known: %s", type(request).__name__)
+            _log.warning("hook servers are not called: unknown container in %s", type(request).__name__)
             return None
         stored = _stored(subject, pod)
         if isinstance(request, cri.UpdateContainerResourcesRequest):
@@ -215,10 +214,10 @@ class RegisteredServers:
     def _answer(
         self, method: str, moment: str, fields: Fields, deadline: float | None, passed: list[str]
     ) -> Fields | None:
-        """The next answer to be had, None if there is no further one; `passed` are the servers that had their turn."""
+        """The answer of the next hook server, or None. Called servers are added to `passed`."""
         servers = self.registrations.servers()
-        while found := chosen(servers, method, moment, passed):
-            server, stage = found
+        while choice := chosen(servers, method, moment, passed):
+            server, stage = choice
             passed.append(server.endpoint)
             try:
                 return self._clients.ask(server.endpoint, stage, fields, self._time(deadline))
@@ -233,13 +232,13 @@ class RegisteredServers:
         return None
 
     def _time(self, deadline: float | None) -> float:
-        left = self._timeout_s if deadline is None else deadline - monotonic() - _LEFT_S
-        return max(min(self._timeout_s, left), _SHORTEST_S)
+        remaining_s = self._timeout_s if deadline is None else deadline - monotonic() - _RUNTIME_SHARE_S
+        return max(min(self._timeout_s, remaining_s), _MIN_TIMEOUT_S)
 
 
 def _stored(subject: Subject, pod: Fields) -> Fields:
-    """The hook request of a container that is there."""
-    assert subject.pod is not None and subject.container is not None  # noqa: PT018  the caller has looked
+    """The hook request of an existing container."""
+    assert subject.pod is not None and subject.container is not None  # noqa: PT018  checked by the caller
     record = subject.container
     request = {"config": fields_of(record.config), "sandbox_config": fields_of(subject.pod.config)}
     fields = requests.container_of_create(request, pod)
@@ -251,7 +250,7 @@ def _stored(subject: Subject, pod: Fields) -> Fields:
     }
 
 
-#: The changes by an answer, by call: first of the hook protocol's request, then of the CRI's. Others change nothing.
+#: Functions that apply an answer by call: to the hook request, and to the CRI request. Other calls are not changed.
 _MERGED: Final[Mapping[str, Callable[[Fields, Mapping[str, Any]], Fields]]] = {
     "RunPodSandbox": merge.pod_after_response,
     "CreateContainer": merge.container_after_response,

@@ -1,8 +1,6 @@
-"""Calls passed on byte by byte, from a socket that the kubelet connects to to the runtime's.
+"""Pass calls from the kubelet's socket to the runtime's, byte by byte, without knowledge of the messages.
 
-Rules: knows gRPC, and nothing of what is in a message: what a client sends reaches the runtime, and what the runtime
-answers reaches the client, with metadata, statuses and their details; deadlines and cancellations travel along.
-Next: `front`, the server; `call`, one call; `backend`, the connection to the runtime.
+Metadata, statuses with their details, deadlines and cancellations are passed along.
 """
 
 from nri.proxy.passing.backend import Backend

@@ -1,7 +1,6 @@
-"""The connection to the runtime: raw calls of any method, and calls of the proxy's own.
+"""The connection to the runtime: raw calls of any method, and the proxy's own calls.
 
-Rules: one channel that connects by itself, again and again; while no runtime listens a call fails at once with
-UNAVAILABLE, it never waits for a runtime. Next: `nri.proxy.passing.call`, which uses it for a client.
+The channel reconnects by itself. While no runtime listens, a call fails at once with UNAVAILABLE.
 """
 
 from __future__ import annotations
@@ -18,25 +17,23 @@ import grpc
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from nri.cri.client import decoded, met
+from nri.cri.client import connection_problem, decode_answer
 from nri.cri.pb import api_pb2 as pb
 from nri.cri.server import LIMITS
 from nri.errors import RpcError, RuntimeUnavailable
 
-__all__ = ["CALL_TIMEOUT_S", "RUNTIME_SERVICE", "Backend"]
-
 _log = logging.getLogger("nri.proxy")
 
 RUNTIME_SERVICE = "runtime.v1.RuntimeService"
-#: How long the proxy's own calls may take, in seconds.
+#: Timeout of the proxy's own calls.
 CALL_TIMEOUT_S = 10.0
 #: gRPC's number of DEADLINE_EXCEEDED.
 _LATE = 4
-#: How much longer than its deadline gRPC may take to end a call, or a channel to close, in seconds.
+#: Seconds after its deadline that gRPC may take to end a call, or to close a channel.
 MORE_S = 5.0
-#: How long to wait for gRPC's own thread at the end, in seconds.
+#: Seconds to wait for gRPC's thread at the end.
 _LOOKING_S = 1.0
-#: Between attempts to connect, in milliseconds: a runtime that is back is found within the longer one.
+#: Minimum and maximum milliseconds between attempts to connect.
 _RETRY_MS, _RETRY_AT_MOST_MS = 50, 500
 _OPTIONS = [
     ("grpc.enable_http_proxy", 0),
@@ -92,7 +89,7 @@ class Backend:
         except ValueError as error:
             if "closed" not in str(error):
                 raise
-            raise RuntimeUnavailable(self.path, "the proxy is being stopped", "It takes no more calls") from None
+            raise RuntimeUnavailable(self.path, "the proxy is being stopped", "It accepts no more calls") from None
 
     # --- for the proxy itself ---
 
@@ -107,10 +104,10 @@ class Backend:
             raise RpcError(_LATE, f"{name}: gRPC has ended the call neither in time nor after it") from None
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.UNAVAILABLE:
-                reason = met(self.path) or error.details() or "it has closed the connection"
+                reason = connection_problem(self.path) or error.details() or "it has closed the connection"
                 raise RuntimeUnavailable(self.path, reason, "It is waited for") from None
             raise RpcError(error.code().value[0], error.details() or "") from None
-        return decoded(GetMessageClass(method.output_type), answer)
+        return decode_answer(GetMessageClass(method.output_type), answer)
 
     @property
     def connected(self) -> bool:

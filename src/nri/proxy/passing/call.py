@@ -1,9 +1,7 @@
-"""One call of a client on its way to the runtime, and back.
+"""A client's call that is passed on to the runtime.
 
-Rules: bytes only. Metadata and deadline of the client go to the runtime, what the runtime sent along
-(metadata before and after, status, details) goes to the client; a client that gives up ends the call at the runtime,
-but for one that only reads and has a deadline: that one is made in the thread that has it.
-Next: `nri.proxy.passing.front`.
+The client's metadata and deadline go to the runtime; the runtime's metadata, status and details go to the client. A
+client that cancels ends the call at the runtime, except for a call that only reads and has a deadline.
 """
 
 from __future__ import annotations
@@ -19,23 +17,29 @@ from nri.cri.server import READS
 from nri.errors import NriError
 from nri.proxy.passing.backend import Backend
 
-__all__ = ["Call", "RuntimeFailed"]
-
-#: A deadline so far away is none: grpcio has no other way to say so.
-_ENDLESS_S = 10 * 365 * 86400.0
-#: Metadata that belong to a connection and not to a call; gRPC sets its own.
-_OF_A_HOP = ("user-agent", "content-type", "te", "host", "accept-encoding", "grpc-encoding", "grpc-accept-encoding")
-_LEAST_S = 0.001
+#: A deadline further away means none; grpcio has no other way to express that.
+_MAX_DEADLINE_S = 10 * 365 * 86400.0
+#: Metadata of a connection, not of a call; gRPC sets its own.
+_CONNECTION_METADATA = (
+    "user-agent",
+    "content-type",
+    "te",
+    "host",
+    "accept-encoding",
+    "grpc-encoding",
+    "grpc-accept-encoding",
+)
+_MIN_TIMEOUT_S = 0.001
 _Stream = Any
 
 
 class RuntimeFailed(NriError):
-    """The runtime answered a call with an error, or not at all; the client gets it as it came.
+    """The runtime answered a call with an error, or not at all; the client receives the same error.
 
     Attributes:
         code: gRPC's status code.
-        details: its text.
-        trailing: the metadata that came with it, among them the status's details.
+        details: the text of the status.
+        trailing: the trailing metadata, which contain the status's details.
     """
 
     def __init__(self, code: grpc.StatusCode, details: str, trailing: Any = ()) -> None:
@@ -44,21 +48,21 @@ class RuntimeFailed(NriError):
 
 
 class Call:
-    """A call that a client has made.
+    """A client's call.
 
     Attributes:
-        method: its whole name, ``/runtime.v1.RuntimeService/CreateContainer``.
-        deadline: when the client gives up, in monotonic seconds; None for never.
+        method: the full name, ``/runtime.v1.RuntimeService/CreateContainer``.
+        deadline: the client's deadline in monotonic seconds, or None.
     """
 
     def __init__(self, method: str, context: Any, backend: Backend) -> None:
         self.method = method
         self.context, self._backend = context, backend
-        left = context.time_remaining()
-        self.deadline = None if left is None or left > _ENDLESS_S else monotonic() + left
+        remaining_s = context.time_remaining()
+        self.deadline = None if remaining_s is None or remaining_s > _MAX_DEADLINE_S else monotonic() + remaining_s
 
     def forward(self, request: bytes) -> bytes:
-        """The runtime's answer. Raises RuntimeFailed."""
+        """Pass a request on, and return the runtime's answer. Raises RuntimeFailed."""
         if self._is_quick:
             return self._forward_through(request)
         call = self._backend.unary(self.method, request, self.time_left(), self._metadata())
@@ -68,50 +72,50 @@ class Call:
         except grpc.RpcError:
             raise _failure(call) from None
         except grpc.FutureCancelledError:
-            raise RuntimeFailed(grpc.StatusCode.CANCELLED, "the client has gone") from None
+            raise RuntimeFailed(grpc.StatusCode.CANCELLED, "the client has cancelled") from None
         self._send_along(call)
         return answer
 
     def forward_stream(self, request: bytes) -> Iterator[bytes]:
-        """The runtime's answers as they come. Raises RuntimeFailed."""
+        """Pass a request on, and yield the runtime's answers. Raises RuntimeFailed."""
         return self._answers(self._backend.server_stream(self.method, request, self.time_left(), self._metadata()))
 
     def forward_streams(self, requests: Iterable[bytes]) -> Iterator[bytes]:
-        """The runtime's answers to requests as they come. Raises RuntimeFailed."""
-        begun: list[_Stream] = []
+        """Pass requests on, and yield the runtime's answers. Raises RuntimeFailed."""
+        calls: list[_Stream] = []
 
         def until_gone() -> Iterator[bytes]:
             try:
                 yield from requests
             except grpc.RpcError:  # the client has gone; gRPC's own thread would log it with a traceback
-                for each in begun:
-                    each.cancel()
+                for call in calls:
+                    call.cancel()
 
-        begun.append(self._backend.stream(self.method, until_gone(), self.time_left(), self._metadata()))
-        return self._answers(begun[0])
+        calls.append(self._backend.stream(self.method, until_gone(), self.time_left(), self._metadata()))
+        return self._answers(calls[0])
 
     def abort(self, code: grpc.StatusCode, details: str, trailing: Any = ()) -> NoReturn:
-        """End the call with an error: raises what gRPC wants raised."""
+        """End the call with an error, by raising gRPC's exception."""
         if trailing:
             self.context.set_trailing_metadata(_passed(trailing))
         self.context.abort(code, details)
         raise AssertionError("abort always raises")
 
     def time_left(self) -> float | None:
-        """Seconds until the client gives up; None for no end."""
-        return None if self.deadline is None else max(self.deadline - monotonic(), _LEAST_S)
+        """Seconds until the client's deadline, or None."""
+        return None if self.deadline is None else max(self.deadline - monotonic(), _MIN_TIMEOUT_S)
 
     # --- inside ---
 
     @property
     def _is_quick(self) -> bool:
-        """Whether it reads what the runtime knows, by a deadline: a client that gives up need not end that."""
+        """Whether it only reads, with a deadline; then it is made in this thread, and cancelling need not end it."""
         return self.deadline is not None and self.method.endswith(READS)
 
     def _forward_through(self, request: bytes) -> bytes:
         try:
             answer, call = self._backend.unary_through(
-                self.method, request, self.time_left() or _LEAST_S, self._metadata()
+                self.method, request, self.time_left() or _MIN_TIMEOUT_S, self._metadata()
             )
         except grpc.RpcError as error:
             raise _failure(error) from None
@@ -150,5 +154,7 @@ def _failure(call: Any) -> RuntimeFailed:
 
 
 def _passed(metadata: Any) -> tuple[tuple[str, str | bytes], ...]:
-    """The metadata that are the other side's own."""
-    return tuple((key, value) for key, value in metadata or () if key not in _OF_A_HOP and not key.startswith(":"))
+    """Metadata without those of the connection."""
+    return tuple(
+        (key, value) for key, value in metadata or () if key not in _CONNECTION_METADATA and not key.startswith(":")
+    )

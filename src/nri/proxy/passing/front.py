@@ -1,9 +1,7 @@
-"""The server that the kubelet connects to: any method of any service, most of them passed on as they are.
+"""The server that the kubelet connects to. It serves any method of any service, and passes most of them on unchanged.
 
-Rules: the CRI's own methods are known from its messages' descriptors; of all others nothing is known, and they are
-passed on as streams both ways, which on the wire every kind of call is. `taken` names methods that are not passed on
-as they are, but answered by a function of the request's bytes and the `Call`, which passes on what it wants.
-Next: `nri.proxy.events`, which has these functions.
+The kinds of the CRI's methods are known from its descriptors. All others are passed on as bidirectional streams, which
+every kind of call is on the wire.
 """
 
 from __future__ import annotations
@@ -23,12 +21,9 @@ from nri.proxy.passing.backend import Backend
 from nri.proxy.passing.call import Call, RuntimeFailed
 from nri.thread_pool import ThreadPool
 
-__all__ = ["Answer", "Front"]
-
-#: Calls at a time. More are refused at once (RESOURCE_EXHAUSTED) instead of waiting behind each other. Threads come
-#: when they are needed.
+#: Concurrent calls. Further ones are refused at once (RESOURCE_EXHAUSTED). Threads are started on demand.
 CALLS = 1024
-#: And of one connection; all may hold 960 of calls that do not only read. Clients that end none leave the rest.
+#: Concurrent calls of one connection, so that one client cannot use up all.
 CALLS_OF_ONE = 896
 Answer = Callable[[bytes, Call], bytes]
 _CODES = (
@@ -42,23 +37,31 @@ _log = logging.getLogger("nri.proxy")
 
 
 class Front(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no types
-    """The proxy's server at a unix socket, mode 0600. `taken` has answers by whole names of methods."""
+    """The proxy's server at a unix socket, mode 0600.
 
-    def __init__(self, path: str, backend: Backend, taken: Mapping[str, Answer]) -> None:
+    Args:
+        answers: functions that answer methods instead of passing them on unchanged, by the method's full name.
+    """
+
+    def __init__(self, path: str, backend: Backend, answers: Mapping[str, Answer]) -> None:
         self.path = path
         self._backend = backend
         self._pool = ThreadPool(CALLS, thread_name_prefix="proxy")
         self._server: SocketServer | None = None
         self._handlers = {
-            f"/{service.full_name}/{method.name}": self._known(f"/{service.full_name}/{method.name}", method, taken)
+            f"/{service.full_name}/{method.name}": self._cri_handler(
+                f"/{service.full_name}/{method.name}", method, answers
+            )
             for service in pb.DESCRIPTOR.services_by_name.values()
             for method in service.methods
         }
 
     def start(self) -> None:
-        """Listen. Raises OSError if the socket cannot be had: a process listens there, or others may write there."""
+        """Listen. Raises OSError if another process listens there, or other users can write there."""
         try:
-            server = bind(self.path, self._pool, [self], folder_mode=0o755, most_calls=CALLS, most_of_one=CALLS_OF_ONE)
+            server = bind(
+                self.path, self._pool, [self], folder_mode=0o755, max_calls=CALLS, max_calls_per_connection=CALLS_OF_ONE
+            )
         except RuntimeError as error:
             raise OSError(str(error)) from error
         server.start()
@@ -66,28 +69,28 @@ class Front(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no type
 
     @property
     def listening(self) -> bool:
-        """Whether calls are taken."""
+        """Whether calls are accepted."""
         return self._server is not None
 
     def stop(self, grace_s: float = 2.0) -> None:
-        """Take no more calls, give those that run so many seconds, and remove the socket."""
+        """Accept no more calls, wait at most `grace_s` for active ones, and remove the socket."""
         server, self._server = self._server, None
         if server is not None:
             server.stop(grace_s).wait()
         self._pool.shutdown(wait=False)
 
     def service(self, details: Any) -> Any:
-        """The handler of a method, as gRPC asks for it."""
-        return self._handlers.get(details.method) or self._unknown(details.method)
+        """The handler of a method, for gRPC."""
+        return self._handlers.get(details.method) or self._stream_handler(details.method)
 
     # --- handlers ---
 
-    def _known(self, name: str, method: Any, taken: Mapping[str, Answer]) -> Any:
+    def _cri_handler(self, name: str, method: Any, answers: Mapping[str, Answer]) -> Any:
         if method.server_streaming:
             return grpc.unary_stream_rpc_method_handler(self._streaming(name, Call.forward_stream))
-        return grpc.unary_unary_rpc_method_handler(self._answering(name, taken.get(name)))
+        return grpc.unary_unary_rpc_method_handler(self._answering(name, answers.get(name)))
 
-    def _unknown(self, name: str) -> Any:
+    def _stream_handler(self, name: str) -> Any:
         return grpc.stream_stream_rpc_method_handler(self._streaming(name, Call.forward_streams))
 
     def _answering(self, name: str, answer: Answer | None) -> Callable[[bytes, Any], bytes]:
@@ -119,5 +122,5 @@ def _abort(call: Call, error: Exception) -> NoReturn:
     if isinstance(error, (NriError, OSError, DecodeError)):
         _log.info("%s: %s: %s", name, code.name, text)
     else:
-        _log.error("%s failed", name, exc_info=error)  # a fault of ours: whoever mends it needs the place
+        _log.error("%s failed", name, exc_info=error)  # a defect of the proxy; the traceback is needed to fix it
     call.abort(code, text)

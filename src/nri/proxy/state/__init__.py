@@ -1,7 +1,4 @@
-"""The proxy's knowledge of pods and containers, kept over its own restarts.
-
-Rules: knows no plugin, no kubelet and no runtime. Next: `records`, then `store` and `checkpoint`.
-"""
+"""The proxy's records of pods and containers, which it keeps over its restarts."""
 
 from nri.proxy.state.checkpoint import Checkpoint
 from nri.proxy.state.records import CREATED, CREATING, REMOVED, STOPPED, ContainerRecord, PodRecord

@@ -1,9 +1,7 @@
-"""Records on disk, so that a proxy that comes back knows plugins' names of containers and what they have heard.
+"""Records on disk, so that a restarted proxy knows plugins' ids of containers and what was reported to plugins.
 
-Rules: one file for each pod and each container, replaced whole, so that a kill leaves the old one or the new one; a
-machine that loses power may leave a torn one. A file that cannot be read is set aside below ``broken``, named, and
-nothing else is lost, because the runtime can be asked again. A write that fails (a full disk) is reported once a minute
-and changes nothing for the calls that run. Next: `nri.proxy.state.store`.
+Each pod and container has a file, which is replaced atomically. A file that cannot be read is moved below ``broken``,
+and the runtime is queried instead.
 """
 
 from __future__ import annotations
@@ -26,23 +24,23 @@ from nri.cri.pb import api_pb2 as pb
 from nri.files import Lock, Records
 from nri.proxy.state.records import ContainerRecord, PodRecord
 
-__all__ = ["MOST_BYTES", "MOST_FILES", "VERSION", "Checkpoint"]
+__all__ = ["MAX_BYTES", "MAX_FILES", "VERSION", "Checkpoint"]
 
-#: The form of what is written; a file of a higher one is set aside, not guessed at.
+#: Version of the file format. A file of a higher version is not read.
 VERSION = 1
-#: Attributes that have another key on disk, so that records of earlier proxies can be read.
-_KEYS = {"reported": "told"}
-#: The longest file, and the most of them: what is more stays in memory alone.
-MOST_BYTES = 1 << 20
-MOST_FILES = 20_000
+#: Attributes with a different key on disk, for records of earlier proxies.
+_KEYS = {"reported": "told", "requested": "asked"}
+#: Limits of files; further records stay only in memory.
+MAX_BYTES = 1 << 20
+MAX_FILES = 20_000
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _COMPLAIN_S = 60.0
 _KINDS: dict[str, Any] = {"pod": PodRecord, "container": ContainerRecord}
-#: Fields that are messages, by their names; the others are texts and flags.
+#: Fields that are messages; others are texts and flags.
 _MESSAGES: dict[str, dict[str, Any]] = {
     "pod": {"config": pb.PodSandboxConfig, "shown": m.PodSandbox},
     "container": {
-        "config": pb.ContainerConfig, "asked": pb.LinuxContainerResources, "resources": pb.LinuxContainerResources,
+        "config": pb.ContainerConfig, "requested": pb.LinuxContainerResources, "resources": pb.LinuxContainerResources,
         "shown": m.Container,
     },
 }  # fmt: skip
@@ -52,7 +50,7 @@ _log = logging.getLogger("nri.proxy")
 
 
 class Checkpoint:
-    """The files of one proxy in a folder, which is its own from `open` to `close`."""
+    """The records of a proxy in a folder, which is locked from `open` to `close`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -61,36 +59,36 @@ class Checkpoint:
         self._names: set[str] = set()
 
     def open(self) -> None:
-        """Take the folder. Raises OSError if it cannot be had, is another user's, or another proxy has it."""
+        """Lock the folder. Raises OSError if it cannot be created, has another owner, or another proxy uses it."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         owner = self.folder.stat().st_uid
-        if owner != os.geteuid():  # records hold the environment of containers, and its owner could read them
-            raise PermissionError(errno.EPERM, f"it belongs to user {owner}", str(self.folder))
+        if owner != os.geteuid():  # records contain environments of containers, which the owner could read
+            raise PermissionError(errno.EPERM, f"the folder belongs to user {owner}", str(self.folder))
         try:
             self._lock = Lock(self.folder / "lock")
         except BlockingIOError:
-            raise OSError(errno.EBUSY, "another proxy keeps its records there", str(self.folder)) from None
-        self._records = Records(self.folder, self.folder / "broken", version=VERSION, most_bytes=MOST_BYTES)
+            raise OSError(errno.EBUSY, "another proxy uses this folder", str(self.folder)) from None
+        self._records = Records(self.folder, self.folder / "broken", version=VERSION, most_bytes=MAX_BYTES)
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Unlock the folder."""
         if self._lock is not None:
             self._lock.close()
 
     def load(self) -> list[Record]:
-        """All that can be read; the rest is set aside and named in the log."""
+        """Load all records; unreadable ones are moved below ``broken`` and logged."""
         records, unreadable = self._records.load(_read)
         self._names.update(map(_name, records))
         for row in unreadable:
-            _log.warning("a record of the proxy cannot be read, the runtime is asked instead: %s", row.complaint)
+            _log.warning("cannot read a record of the proxy; the runtime is queried instead: %s", row.complaint)
         return records
 
     def put(self, record: Record) -> None:
-        """Write a record. Errors are logged, never raised: the record is in memory."""
+        """Write a record. Errors are only logged, at most once a minute, because the record is in memory."""
         try:
             name = _name(record)
-            if len(self._names) >= MOST_FILES and name not in self._names:
-                raise OSError(errno.EFBIG, f"{len(self._names)} files are there", name)
+            if len(self._names) >= MAX_FILES and name not in self._names:
+                raise OSError(errno.EFBIG, f"the folder already has {len(self._names)} files", name)
             self._records.put(name, _row(record), sync=False)
             self._names.add(name)
         except (OSError, ValueError) as error:
@@ -110,13 +108,13 @@ class Checkpoint:
         now = monotonic()
         if now - self._complained >= _COMPLAIN_S:
             self._complained = now
-            _log.warning("records of the proxy cannot be written, a restart will ask the runtime instead: %s", error)
+            _log.warning("cannot write records of the proxy; a restart will query the runtime instead: %s", error)
 
 
 def _name(record: Record) -> str:
     kind = "pod" if isinstance(record, PodRecord) else "container"
     if not _ID.fullmatch(record.id):
-        raise ValueError(f"{record.id!r} is no id for a file's name")
+        raise ValueError(f"the id {record.id!r} cannot be a file name")
     return f"{kind}-{record.id}"
 
 
@@ -132,9 +130,9 @@ def _row(record: Record) -> dict[str, Any]:
 
 
 def _read(name: str, row: dict[str, Any]) -> Record:
-    """A record. Raises ValueError for a row that holds none."""
+    """Make a record from a row. Raises ValueError for an invalid row."""
     if row.get("kind") not in _KINDS:
-        raise ValueError("it is no record of a pod or container")
+        raise ValueError("not a record of a pod or container")
     kind = str(row["kind"])
     values: dict[str, Any] = {}
     for key in _KINDS[kind].__slots__:
@@ -143,12 +141,12 @@ def _read(name: str, row: dict[str, Any]) -> Record:
             try:
                 values[key] = _MESSAGES[kind][key].FromString(base64.b64decode(value or "", validate=True))
             except (binascii.Error, TypeError, DecodeError) as error:
-                raise ValueError(f"{key} is no message in base64: {error}") from None
+                raise ValueError(f"{key} is not a message in base64: {error}") from None
         elif not isinstance(value, bool if key == "skipped" else str):
             raise ValueError(f"{key} is {value!r}")
         else:
             values[key] = value
-    made: Record = _KINDS[kind](**values)
-    if _name(made) != name:
-        raise ValueError(f"it is the record of {made.id}")
-    return made
+    record: Record = _KINDS[kind](**values)
+    if _name(record) != name:
+        raise ValueError(f"it is the record of {record.id}")
+    return record

@@ -1,7 +1,6 @@
-"""All pods and containers that the proxy knows, found by either name, and kept on disk.
+"""The store of all pods and containers that the proxy knows, in memory and on disk.
 
-Rules: thread-safe; a record changes through `note` alone, so that what is on disk is what is here. The step that
-plugins know moves forward only, once for each step. Next: `nri.proxy.state.checkpoint`.
+A record changes only through `note`, so that memory and disk are the same.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ __all__ = ["Store"]
 
 
 class Store:
-    """The records of one proxy. `making` is what is asked for right now, by names."""
+    """The records of a proxy. `making` has the keys of pods and containers that are being created. Thread-safe."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
@@ -29,24 +28,24 @@ class Store:
         self.making: dict[tuple[str, ...], int] = {}
 
     def load(self) -> None:
-        """Take in what an earlier proxy has left."""
+        """Load the records of an earlier proxy."""
         for record in self._checkpoint.load():
             self._take(record)
 
     # --- finding ---
 
     def pod(self, pod_id: str) -> PodRecord | None:
-        """A pod by its id, or the beginning of it that no other has."""
+        """A pod by its id, or by a unique beginning of it."""
         with self._lock:
             return self._pods.get(pod_id) or _only(self._pods, pod_id)
 
     def container(self, runtime_id: str) -> ContainerRecord | None:
-        """A container by the runtime's id, or the beginning of it that no other has."""
+        """A container by the runtime's id, or by a unique beginning of it."""
         with self._lock:
             return self._by_runtime.get(runtime_id) or _only(self._by_runtime, runtime_id)
 
     def named(self, container_id: str) -> ContainerRecord | None:
-        """A container by the name that plugins know it by."""
+        """A container by its id for plugins."""
         with self._lock:
             return self._containers.get(container_id)
 
@@ -131,5 +130,5 @@ class Store:
 def _only(records: dict[str, Any], prefix: str) -> Any:
     if not prefix:
         return None
-    found = [record for key, record in records.items() if key.startswith(prefix)]
-    return found[0] if len(found) == 1 else None
+    matches = [record for key, record in records.items() if key.startswith(prefix)]
+    return matches[0] if len(matches) == 1 else None

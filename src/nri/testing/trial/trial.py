@@ -13,7 +13,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from nri.adaptation.audit import ShadowReport
-from nri.adaptation.launch import MAGIC, Found, Process
+from nri.adaptation.launch import MAGIC, PluginFile, Process
 from nri.errors import LATE, ConfigError, LocalProtocolError, NriError, RpcError, describe
 from nri.files import open_regular
 from nri.metrics import Observer
@@ -219,7 +219,7 @@ def program(runtime: FakeRuntime, plugin: TrialPlugin) -> Iterator[None]:
             reason = "WebAssembly plugins run only in a runtime: put it into the runtime's plugin folder"
             raise ConfigError(str(plugin.target), "", f"{reason}")
     try:
-        process = Process(Found(os.path.abspath(plugin.target), plugin.index, name))
+        process = Process(PluginFile(os.path.abspath(plugin.target), plugin.index, name))
     except OSError as error:
         raise ConfigError(str(plugin.target), "", f"cannot be run: {error.strerror}") from None
     waiter = threading.Thread(target=process.wait, args=(lambda: 1.0,), name=f"nri-try-{name}", daemon=True)

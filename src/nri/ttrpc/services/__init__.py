@@ -1,5 +1,5 @@
 """Services over connections: clients and servers for unix sockets, methods, and streams of messages.
 
-Loaded when they are used; a plugin's start needs none of it. `client` and `aio` call, `server` answers, `service` and
-`descriptors` say what, `streams` are calls with many messages. Public names are those of `nri.ttrpc`.
+`client` and `aio` call, `server` answers, `service` and `descriptors` define methods, `streams` are calls with many
+messages. Import public names from `nri.ttrpc`.
 """

@@ -5,9 +5,9 @@
         async for event in client.stream("my.Events", "Watch", request, Event, streaming="server"):
             ...
 
-Not safe for other threads. A task of its own reads the connection; it stops while a stream holds too much that was not
-received yet, so the peer's writes wait meanwhile. The rules of streams are those of `nri.ttrpc.services.streams`: every
-wait has a deadline. One task may send while another one receives.
+Not safe for other threads. A separate task reads the connection; it stops while a stream has too many unread
+messages, so the peer's writes wait meanwhile. As in `nri.ttrpc.services.streams`, every wait has a deadline. One task
+may send while another one receives.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from nri.ttrpc.services.codec import (
     request_of,
     unreachable,
 )
-from nri.ttrpc.services.inbox import ROOM_BYTES, ROOM_MESSAGES
+from nri.ttrpc.services.inbox import MAX_INBOX_BYTES, MAX_INBOX_MESSAGES
 from nri.ttrpc.waiters import payload_of
 
 if TYPE_CHECKING:
@@ -42,26 +42,26 @@ if TYPE_CHECKING:
 __all__ = ["AsyncClient", "AsyncClientStream", "AsyncConnection"]
 
 
-# Enough for every ordinary message in one read.
-_READ: Final = 65536
+# Enough for every ordinary message.
+_READ_BYTES: Final = 65536
 
 
 class Receiver(Protocol):
-    """A stream, as far as the connection knows it."""
+    """The part of a stream that its connection needs."""
 
     def arrived(self, item: Response | Data) -> None:
-        """Take in what was read."""
+        """Process what was read."""
 
     def wake(self) -> None:
-        """Take note that the connection has ended."""
+        """Notice the end of the connection."""
 
 
 class AsyncConnection:
     """A connected unix socket, in one event loop.
 
     Attributes:
-        side: what is known of the streams.
-        calls, streams: who waits for what comes on which stream; a stream that is dropped unread is no more there.
+        side: the state of the streams.
+        calls, streams: waiting calls and open streams by stream id; a stream that is garbage disappears.
         closed: the reason why the connection is closed, or None while it is open.
     """
 
@@ -79,7 +79,7 @@ class AsyncConnection:
     async def _read(self) -> None:
         reason = "closed"
         try:
-            while chunk := await self.reader.read(_READ):
+            while chunk := await self.reader.read(_READ_BYTES):
                 for item in self.side.receive(chunk):
                     self._take(item)
                 await self.room.wait()
@@ -91,7 +91,7 @@ class AsyncConnection:
             self._fail(reason)
 
     def _take(self, item: Response | Data) -> None:
-        """Hand out what was read."""
+        """Pass on what was read."""
         call = self.calls.pop(item.stream_id, None)
         if call is None:
             stream = self.streams.get(item.stream_id)
@@ -101,18 +101,18 @@ class AsyncConnection:
             call.set_result(item)
 
     def hold(self, stream_id: int) -> None:
-        """Stop reading, because this stream holds too much."""
+        """Stop reading, because this stream is full."""
         self._full.add(stream_id)
         self.room.clear()
 
     def go_on(self, stream_id: int) -> None:
-        """Go on reading, as far as this stream is concerned."""
+        """Continue reading, unless another stream is full."""
         self._full.discard(stream_id)
         if not self._full:
             self.room.set()
 
     def forget(self, stream_id: int) -> None:
-        """Drop what still comes for a stream."""
+        """Drop further messages of a stream."""
         self.side.forget(stream_id)
         self.streams.pop(stream_id, None)
         self.go_on(stream_id)
@@ -123,19 +123,19 @@ class AsyncConnection:
             raise ConnectionClosed(self.closed)
 
     def write(self, frame: bytes) -> None:
-        """Write, without a wait; for what is small."""
+        """Write a small frame without waiting."""
         if self.closed is None:
             self._writer.write(frame)
 
     async def drain(self) -> None:
-        """Wait until the peer has read enough of what was written."""
+        """Wait until the peer has read enough."""
         try:
             await self._writer.drain()
         except OSError as error:
             raise ConnectionClosed(self.closed or f"closed ({error.strerror or error})") from None
 
     def _fail(self, reason: str) -> None:
-        """End the connection, and all that waits."""
+        """End the connection, with waiting calls and streams."""
         if self.closed is not None:
             return
         self.closed = reason
@@ -143,12 +143,12 @@ class AsyncConnection:
         for call in self.calls.values():
             if not call.done():
                 call.set_exception(ConnectionClosed(reason))
-                call.exception()  # known, so asyncio tells nobody of it: a call that still writes fails by its write
+                call.exception()  # marked as retrieved, so that asyncio does not log it
         for stream in list(self.streams.values()):
             stream.wake()
 
     async def close(self) -> None:
-        """Close; all that waits fails with ConnectionClosed."""
+        """Close; waiting calls and streams fail with ConnectionClosed."""
         self._fail("closed")
         self._task.cancel()
         await asyncio.gather(self._task, self._writer.wait_closed(), return_exceptions=True)
@@ -156,12 +156,12 @@ class AsyncConnection:
 
 M = TypeVar("M")
 
-#: As a timeout: that of the stream.
+#: As a timeout: the stream's own.
 _ITS_OWN: Final = -1.0
 
 
 class AsyncClientStream(Generic[M]):
-    """A call with many messages. A context manager: leaving it gives up what is left of the stream."""
+    """A call with many messages. A context manager, whose end gives up the rest of the stream."""
 
     def __init__(
         self, connection: AsyncConnection, call: Request, reply_type: Any, streaming: Streaming, wait_s: float | None
@@ -186,7 +186,7 @@ class AsyncClientStream(Generic[M]):
         connection.write(b"".join(frame))
 
     def arrived(self, item: Response | Data) -> None:
-        """Take in what was read."""
+        """Process what was read."""
         message = item.payload
         if isinstance(item, Response):
             if item.code:
@@ -198,12 +198,12 @@ class AsyncClientStream(Generic[M]):
             self.size_bytes += len(message)
         if isinstance(item, Response) or item.last:
             self._end()
-        elif len(self.messages) >= ROOM_MESSAGES or self.size_bytes >= ROOM_BYTES:
+        elif len(self.messages) >= MAX_INBOX_MESSAGES or self.size_bytes >= MAX_INBOX_BYTES:
             self.connection.hold(self._id)
         self._news.set()
 
     def wake(self) -> None:
-        """Take note that the connection has ended."""
+        """Notice the end of the connection."""
         self._news.set()
 
     def _end(self) -> None:
@@ -227,13 +227,13 @@ class AsyncClientStream(Generic[M]):
             return None
         payload = self.messages.popleft()
         self.size_bytes -= len(payload)
-        if len(self.messages) <= ROOM_MESSAGES // 2 and self.size_bytes <= ROOM_BYTES // 2:
+        if len(self.messages) <= MAX_INBOX_MESSAGES // 2 and self.size_bytes <= MAX_INBOX_BYTES // 2:
             self.connection.go_on(self._id)
         message: M = decoded(self._kind, payload)
         return message
 
     async def __aiter__(self) -> AsyncIterator[M]:
-        """The messages up to the last one, each waited for as by `receive`."""
+        """Yield the messages up to the last one, waiting as `receive`."""
         while (message := await self.receive()) is not None:
             yield message
 
@@ -246,7 +246,7 @@ class AsyncClientStream(Generic[M]):
         return asyncio.timeout_at(until if self._deadline is None else min(until, self._deadline))
 
     async def send(self, message: Any, timeout_s: float | None = _ITS_OWN) -> None:
-        """Send a message, and wait until the server has read enough; arguments and errors as of `ClientStream.send`."""
+        """Send a message, and wait until the server has read enough; as `ClientStream.send`."""
         self.connection.check()
         try:
             frame = self._side.streams.data(self._id, encoded(message))
@@ -263,7 +263,7 @@ class AsyncClientStream(Generic[M]):
             raise DeadlineExceeded(f"{self.name}: the peer to read") from None
 
     async def close_send(self) -> None:
-        """Say that we send nothing more; the server's messages can still be received."""
+        """Close our half; the server's messages can still be received."""
         frame = self._side.streams.close(self._id)
         if frame:
             await self._write(frame, _ITS_OWN)
@@ -273,11 +273,11 @@ class AsyncClientStream(Generic[M]):
         await self.close_send()
         reply = await self.receive(timeout_s)
         if reply is None:
-            raise LocalProtocolError(f"{self.name}: there is no reply, or it was received already")
+            raise LocalProtocolError(f"{self.name}: no reply, or it was received already")
         return reply
 
     def close(self) -> None:
-        """Give up: our half is closed, and what still comes is dropped. Nothing happens if the stream has ended."""
+        """Give up: close our half, and drop further messages. Has no effect after the end of the stream."""
         self.connection.write(self._side.streams.close(self._id))
         self.connection.forget(self._id)
         self.messages.clear()
@@ -286,7 +286,7 @@ class AsyncClientStream(Generic[M]):
         self._news.set()
 
     def __del__(self) -> None:
-        """A stream that is dropped unread must not hold up its connection. The collector may be in another thread."""
+        """Forget an unread stream, which would block its connection. The garbage collector may be in another thread."""
         if not (self._over or self._loop.is_closed()):
             self._loop.call_soon_threadsafe(self.connection.forget, self._id)
 
@@ -305,7 +305,7 @@ class AsyncClient:
 
     def __init__(self, connection: AsyncConnection) -> None:
         if isinstance(connection, str):
-            raise TypeError("AsyncClient takes a connection, not a path: write await AsyncClient.connect(path)")
+            raise TypeError("AsyncClient requires a connection, not a path: write await AsyncClient.connect(path)")
         self.connection = connection
 
     @classmethod
@@ -343,11 +343,11 @@ class AsyncClient:
         timeout_s: float | None = DEFAULT_TIMEOUT_S,
         metadata: Iterable[tuple[str, str]] = (),
     ) -> Any:
-        """Call and wait: as `Client.call`. A task that is cancelled gives up its call."""
+        """Call and wait, as `Client.call`. Cancelling the task gives up the call."""
         connection, side = self.connection, self.connection.side
         connection.check()
-        asked = request_of(service, method, request, timeout_s, metadata)
-        stream_id, frame, _ = side.request(service, method, asked.payload, asked.timeout_ns, asked.metadata)
+        call = request_of(service, method, request, timeout_s, metadata)
+        stream_id, frame, _ = side.request(service, method, call.payload, call.timeout_ns, call.metadata)
         answer = connection.calls[stream_id] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(timeout_s):
@@ -387,14 +387,14 @@ class AsyncClient:
         wait_s: float | None = WAIT_S,
         metadata: Iterable[tuple[str, str]] = (),
     ) -> Any:
-        """Open a stream: as `Client.stream`."""
+        """Open a stream, as `Client.stream`."""
         self.connection.check()
         check_streaming(streaming)
-        asked = request_of(service, method, request, timeout_s, metadata)
-        return AsyncClientStream(self.connection, asked, reply_type, streaming, wait_s)
+        call = request_of(service, method, request, timeout_s, metadata)
+        return AsyncClientStream(self.connection, call, reply_type, streaming, wait_s)
 
     def service(self, descriptor: Any) -> Any:
-        """The methods of a generated service, to be awaited: as `Client.service`."""
+        """The methods of a generated service as coroutines, as `Client.service`."""
         from nri.ttrpc.services.descriptors import ServiceClient
 
         return ServiceClient(self, descriptor)

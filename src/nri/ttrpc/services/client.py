@@ -3,7 +3,7 @@
     with Client.connect("/run/containerd/containerd.sock.ttrpc") as client:
         reply = client.call("containerd.services.events.ttrpc.v1.Events", "Forward", request, Empty, timeout_s=5)
 
-It calls `nri.ttrpc.endpoint`; calls with many messages are `nri.ttrpc.services.streams`.
+Calls with many messages are in `nri.ttrpc.services.streams`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Client:
 
     def __init__(self, endpoint: Endpoint) -> None:
         if isinstance(endpoint, str):
-            raise TypeError("Client takes a connection, not a path: write Client.connect(path)")
+            raise TypeError("Client requires a connection, not a path: write Client.connect(path)")
         self.endpoint = endpoint
 
     @classmethod
@@ -89,12 +89,12 @@ class Client:
         """Call and wait.
 
         Args:
-            request: a protobuf message, or bytes that are one already.
+            request: a protobuf message, or its bytes.
             reply_type: the reply's message class; None returns bytes.
             timeout_s: seconds, which are sent to the server. None waits for ever.
             metadata: (key, value) pairs; keys are sent in lower case.
 
-        Raises: what `Endpoint.call` raises; RpcError(13) for a reply that is not of its class.
+        Raises: as `Endpoint.call`; RpcError(13) for a reply of another class.
         """
         deadline = None if timeout_s is None else monotonic() + timeout_s
         pairs = [(key.lower(), value) for key, value in metadata]
@@ -144,15 +144,14 @@ class Client:
         """Open a stream: a call with many messages. Interceptors do not see it.
 
         Args:
-            request: the only message of a client that does not stream; else the first one, or None for none yet.
-            reply_type: the class of the server's messages; None gives bytes.
-            streaming: who sends many messages, as the .proto says: "client", "server" or "both".
-            timeout_s: seconds that the whole stream may take; they are sent to the server. None: no limit.
-            wait_s: seconds that one message may take to be sent, or to come; None waits for ever.
+            request: the only message of a client that does not stream; else the first one, or None for no message yet.
+            reply_type: the class of the server's messages; None returns bytes.
+            streaming: the sender of many messages in the .proto: "client", "server" or "both".
+            timeout_s: the limit of the whole stream in seconds, which is sent to the server. None: no limit.
+            wait_s: the limit for sending or receiving one message, in seconds; None waits for ever.
             metadata: (key, value) pairs; keys are sent in lower case.
 
-        Raises: OversizedMessage, DeadlineExceeded, ConnectionClosed; nothing of what the server answers, which comes
-            with the first message.
+        Raises: OversizedMessage, DeadlineExceeded, ConnectionClosed. Errors of the server come with the first message.
         """
         check_streaming(streaming)
         call = request_of(service, method, request, timeout_s, metadata)

@@ -1,6 +1,6 @@
-"""Messages as bytes and back, and the requests that carry them. Pure.
+"""Encode and decode messages, and create requests.
 
-Messages are protobuf's, of any package, or bytes where no type is given. Next: `nri.ttrpc.services.client`.
+Messages are protobuf's, of any package, or bytes if no type is given.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_TIMEOUT_S", "WAIT_S", "check_streaming", "decoded", "encoded", "request_of", "unreachable"]
 
-#: The deadline of a call that names none, in seconds.
+#: The default timeout of a call, in seconds.
 DEFAULT_TIMEOUT_S = 10.0
-#: How long one message of a stream may take to be sent, or to come, in seconds, where nothing else is said.
+#: The default time for sending or receiving one message of a stream, in seconds.
 WAIT_S = 10.0
 
 
 def unreachable(path: str, error: OSError) -> RuntimeUnavailable:
-    """The error for a socket that cannot be connected to."""
-    hint = "Its owner and mode say who may" if isinstance(error, PermissionError) else "Is its server running?"
+    """The error for a socket to which a client cannot connect."""
+    hint = "Check its owner and mode" if isinstance(error, PermissionError) else "Is its server running?"
     return RuntimeUnavailable(path, error.strerror or str(error), hint)
 
 
 def check_streaming(streaming: object) -> None:
-    """LocalProtocolError unless it says who streams."""
+    """Raise LocalProtocolError for an invalid value of `streaming`."""
     if streaming not in ("client", "server", "both"):
         who = '"client", "server" or "both"'
-        raise LocalProtocolError(f"streaming says who sends many messages: {who}, not {streaming!r}")
+        raise LocalProtocolError(f"streaming must be {who}, not {streaming!r}")
 
 
 def encoded(message: Any) -> bytes:
-    """A message's bytes; bytes as they are. TypeError for anything else."""
+    """Encode a message; bytes are returned unchanged. TypeError for anything else."""
     if isinstance(message, bytes):
         return message
     serialize = getattr(message, "SerializeToString", None)
     if serialize is None or isinstance(message, type):
-        given = f"the class {message.__name__}" if isinstance(message, type) else type(message).__name__
-        raise TypeError(f"a request is a protobuf message or bytes, not {given}")
+        type_name = f"the class {message.__name__}" if isinstance(message, type) else type(message).__name__
+        raise TypeError(f"a request must be a protobuf message or bytes, not {type_name}")
     data: bytes = serialize()
     return data
 
 
 def decoded(kind: Any, payload: bytes) -> Any:
-    """The message of a class; the bytes themselves for the class None. RpcError(13) if they are no such message."""
+    """Decode a message of a class; bytes are returned for the class None. RpcError(13) for an invalid message."""
     if kind is None:
         return payload
     try:
@@ -60,7 +60,7 @@ def decoded(kind: Any, payload: bytes) -> Any:
 def request_of(
     service: str, method: str, message: Any, timeout_s: float | None, metadata: Iterable[tuple[str, str]]
 ) -> Request:
-    """A request as clients send it; `message` None is an empty payload. Keys go in lower case."""
+    """Create a client's request; `message` None is an empty payload. Keys are sent in lower case."""
     payload = b"" if message is None else encoded(message)
     timeout_ns = 0 if timeout_s is None else max(1, int(timeout_s * 1e9))
     return Request(service, method, payload, timeout_ns, [(key.lower(), value) for key, value in metadata])

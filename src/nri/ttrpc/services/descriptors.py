@@ -1,7 +1,7 @@
-"""Services as generated code describes them: names, message classes, and who streams. None of it is written again.
+"""Services from the descriptors of generated code: names, message classes, and streaming.
 
-`greeter_pb2.DESCRIPTOR.services_by_name["Greeter"]` is such a descriptor. `Service.of` and `Client.service` come here;
-nothing else needs protobuf's runtime.
+An example of a descriptor is `greeter_pb2.DESCRIPTOR.services_by_name["Greeter"]`. Only this module needs protobuf's
+runtime.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Row", "ServiceClient", "rows"]
 
 
 class Row(NamedTuple):
-    """One method: its name in the .proto, its name in Python, its message classes, and who streams."""
+    """One method: its name in the .proto and in Python, its message classes, and the streaming side."""
 
     name: str
     python_name: str
@@ -56,7 +56,7 @@ def snake(name: str) -> str:
 
 
 class ServiceClient:
-    """The methods of one service, each callable by its name in the .proto or in Python's way.
+    """The methods of one service, callable by their names in the .proto or in Python.
 
     One request and one reply: `client.SayHello(request, timeout_s=5)` returns the reply. One that streams:
     `client.Watch(request)` returns the stream; where the client streams, the request may be left out.

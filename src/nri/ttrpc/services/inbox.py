@@ -1,11 +1,9 @@
-"""The messages that a stream has received and its user has not taken: bounded, filled by the thread that reads.
+"""The received messages of a stream that its user has not taken yet: bounded, filled by the reading thread.
 
-Flow: ttRPC has no word for "not so fast" but not reading. So an inbox that holds too much stops the reading of its
-whole connection, until half of it is taken; the peer's writes wait meanwhile, as with the reference's libraries. What
-was read at one time is always taken in, so an inbox may hold a little more than its bounds, up to one message of 4 MiB.
-
-A thread that takes from an empty inbox reads the connection itself, if no other thread does, as a caller does. The
-streams that people use are in `nri.ttrpc.services.streams`.
+Flow control: ttRPC has no message for it except not reading. So a full inbox stops the reading of its whole connection,
+until half of it is taken; the peer's writes wait meanwhile, as with the reference's libraries. What was read at one
+time is always stored, so an inbox may exceed its bounds by up to one message of 4 MiB. A thread that takes from an
+empty inbox reads the connection itself, if no other thread does.
 """
 
 from __future__ import annotations
@@ -19,24 +17,24 @@ from nri.signals import check_signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from nri.ttrpc.answering import Answerer
+    from nri.ttrpc.answerer import Answerer
     from nri.ttrpc.envelope import Response
     from nri.ttrpc.halves import Data
     from nri.ttrpc.link import Link
 
-__all__ = ["ROOM_BYTES", "ROOM_MESSAGES", "Inbox"]
+__all__ = ["MAX_INBOX_BYTES", "MAX_INBOX_MESSAGES", "Inbox"]
 
-#: An inbox that holds so many messages, or bytes, stops the reading of its connection.
-ROOM_MESSAGES = 256
-ROOM_BYTES = 1 << 20
+#: At this many messages, or bytes of them, an inbox is full and stops the reading of its connection.
+MAX_INBOX_MESSAGES = 256
+MAX_INBOX_BYTES = 1 << 20
 
 
 class Inbox:
     """The messages of one stream.
 
     Attributes:
-        over: the peer's half has ended; what is here may still be taken.
-        error: why the stream has failed, or None.
+        over: whether the peer's half has ended; stored messages can still be taken.
+        error: the error of a failed stream, or None.
     """
 
     __slots__ = (
@@ -54,25 +52,25 @@ class Inbox:
     )  # fmt: skip
 
     def __init__(self, link: Link, answerer: Answerer, *, single: bool = False) -> None:
-        """`single`: the peer sends one message, as its response; else a response without one only ends the stream."""
+        """`single`: the peer sends one message, its response; else an empty response only ends the stream."""
         self._link = link
         self._answerer = answerer
         self._single = single
         self.messages: deque[bytes] = deque()
         self.size_bytes = 0
         self._full = False
-        self._lock = RLock()  # of what is held; the collector may drop a stream anywhere
-        self._latch = allocate_lock()  # released to wake the thread that waits
+        self._lock = RLock()  # reentrant, because the garbage collector may drop a stream anywhere
+        self._latch = allocate_lock()  # released to wake the waiting thread
         self._latch.acquire()
         self._waiting = False
         self.over = False
         self.error: RpcError | None = None
 
-    # -- for the thread that reads the connection ----------------------------------------------------------------------
+    # -- for the reading thread ----------------------------------------------------------------------------------------
 
     @property
     def response(self) -> Response | None:
-        """The response that ends the stream, under the name that other waiters have for theirs."""
+        """The response that ends the stream, with the same name as in other waiters."""
         return None
 
     @response.setter
@@ -84,7 +82,7 @@ class Inbox:
         self._end()
 
     def arrived(self, data: Data) -> None:
-        """Take in a message, or the end of the peer's half."""
+        """Store a message, or the end of the peer's half."""
         if data.payload is not None:
             self._put(data.payload)
         if data.last:
@@ -92,7 +90,7 @@ class Inbox:
         self.nudge()
 
     def _end(self) -> None:
-        """Note that nothing more will come, so there is nothing to hold up."""
+        """Record the end of the peer's half, and let the connection be read."""
         with self._lock:
             self.over, self._full = True, False
         self._link.make_room(self)
@@ -103,16 +101,16 @@ class Inbox:
                 return  # dropped: no thread will take it
             self.messages.append(message)
             self.size_bytes += len(message)
-            if len(self.messages) >= ROOM_MESSAGES or self.size_bytes >= ROOM_BYTES:
+            if len(self.messages) >= MAX_INBOX_MESSAGES or self.size_bytes >= MAX_INBOX_BYTES:
                 self._full = True
                 self._link.full.add(self)
 
     def wake(self) -> None:
-        """Wake the thread that waits: the response is there, or the connection has ended."""
+        """Wake the waiting thread: the response has arrived, or the connection has ended."""
         self.nudge()
 
     def nudge(self) -> bool:
-        """Have the thread that waits look again: perhaps no thread is reading now. False if none waits."""
+        """Wake the waiting thread, which becomes the reader if there is none. False if no thread waits."""
         if not self._waiting:
             return False
         try:
@@ -121,10 +119,10 @@ class Inbox:
             pass  # woken already
         return True
 
-    # -- for the thread that uses the stream ---------------------------------------------------------------------------
+    # -- for the stream's user -----------------------------------------------------------------------------------------
 
     def take(self, deadline: float | None) -> bytes | None:
-        """Take the next message, or wait for it; None at the end of the peer's half.
+        """Return the next message, or wait for it; None at the end of the peer's half.
 
         Raises RpcError if the stream has failed, DeadlineExceeded, ConnectionClosed.
         """
@@ -136,7 +134,11 @@ class Inbox:
             if self.messages:
                 message = self.messages.popleft()
                 self.size_bytes -= len(message)
-                if self._full and len(self.messages) <= ROOM_MESSAGES // 2 and self.size_bytes <= ROOM_BYTES // 2:
+                if (
+                    self._full
+                    and len(self.messages) <= MAX_INBOX_MESSAGES // 2
+                    and self.size_bytes <= MAX_INBOX_BYTES // 2
+                ):
                     self._full, made_room = False, True
         if made_room:
             self._link.make_room(self)
@@ -145,16 +147,16 @@ class Inbox:
         return message
 
     def drop(self) -> None:
-        """Throw away what is here, because no thread will take it."""
+        """Drop all messages, because no thread will take them."""
         with self._lock:
             self.messages.clear()
             self.size_bytes, self._full, self.over = 0, False, True
         self._link.make_room(self)
 
     def _wait(self, deadline: float | None) -> None:
-        """Read the connection, or wait while another thread does, until there is something to take."""
+        """Read the connection, or wait while another thread does, until there is a message."""
         link = self._link
-        self._waiting = True  # before we look: a nudge from now on counts
+        self._waiting = True  # before the first check: a nudge from now on counts
         try:
             while not (self.messages or self.over):
                 if link.closed is not None:
@@ -163,13 +165,13 @@ class Inbox:
                     self._read(deadline)
                     continue
                 check_signals()
-                left_s = -1.0 if deadline is None else max(0.0, deadline - monotonic())
-                if not self._latch.acquire(timeout=left_s) and not (self.messages or self.over):
+                remaining_s = -1.0 if deadline is None else max(0.0, deadline - monotonic())
+                if not self._latch.acquire(timeout=remaining_s) and not (self.messages or self.over):
                     raise DeadlineExceeded("a message of the stream")
         finally:
             self._waiting = False
             if link.waiters and not link.reader.locked():
-                link.hand_over()  # a wake-up meant for the thread that now leaves must not be lost
+                link.hand_over()  # a wake-up of the thread that now leaves must not be lost
 
     def _read(self, deadline: float | None) -> None:
         """Read as the reader, and give up that role."""

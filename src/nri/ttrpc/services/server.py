@@ -4,9 +4,9 @@
     with server:
         ...
 
-Requests of one connection are answered concurrently, as ttRPC asks for, by at most `workers` threads for the whole
-server; `backlog` more may wait, and what comes on top is answered ResourceExhausted. A stream has a thread of its own
-for as long as it goes on, and there are at most `streams` of them. A plugin does not use this: its loop answers inline
+Requests of one connection are answered concurrently, as ttRPC requires, by at most `workers` threads for the whole
+server; `backlog` more may wait, and further ones are answered ResourceExhausted. Each open stream has its own thread,
+and there are at most `streams` of them. A plugin does not use this: its loop answers inline
 (`nri.stub.session.service`).
 """
 
@@ -46,15 +46,15 @@ class Server:
     """Serve `services` on a unix socket until `stop`.
 
     Args:
-        path: the socket, with mode 0600. One that is there is replaced if no process listens on it; else the start
+        path: the socket, with mode 0600. An existing one is replaced if no process listens on it; else the start
             fails.
-        services: what to serve.
-        workers: threads that answer.
-        backlog: requests that may wait for a thread.
-        streams: streams at one time; further ones are answered ResourceExhausted.
-        max_connections: connections at one time; further ones are closed at once.
+        services: the services.
+        workers: the most threads that answer.
+        backlog: the most requests that wait for a thread.
+        streams: the most open streams; further ones are answered ResourceExhausted.
+        max_connections: the most connections; further ones are closed at once.
         interceptors: see `nri.ttrpc.interceptors`.
-        admit: decides about a connection before anything is read from it; what it refuses is closed at once.
+        admit: called for a connection before anything is read from it; False closes it at once.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Server:
         self._services = Services(services)
         self._answer = around_serving(interceptors, lambda request: self._services.find(request).answer(request))
         self._room = threading.Semaphore(workers + backlog)
-        self._most_streams = streams
+        self._max_streams = streams
         self.streams: set[threading.Thread] = set()
         self._pool = ThreadPool(workers, thread_name_prefix="ttrpc-worker")
         self._max_connections = max_connections
@@ -85,7 +85,7 @@ class Server:
         self._stopping = False
 
     def start(self) -> None:
-        """Listen, and serve in the background. OSError if the socket cannot be made."""
+        """Listen, and serve in the background. OSError if the socket cannot be created."""
         self._listener = UnixListener(self.path, backlog=64)
         listening = self._listener.socket
         self._accepting = threading.Thread(target=self._accept, args=(listening,), name="ttrpc-accept", daemon=True)
@@ -97,7 +97,7 @@ class Server:
                 sock, _ = listening.accept()
             except OSError:
                 if not self._stopping:
-                    threading.Event().wait(0.1)  # out of descriptors, most likely: there will be some again
+                    threading.Event().wait(0.1)  # probably out of descriptors, for the moment
                 continue
             try:
                 with self._lock:
@@ -106,7 +106,7 @@ class Server:
                     sock.close()
                     continue
                 threading.Thread(target=self._serve, args=(sock,), name="ttrpc-connection", daemon=True).start()
-            except (OSError, RuntimeError):  # the peer cannot be asked who it is, or there are no more threads
+            except (OSError, RuntimeError):  # the peer's user is unknown, or no thread is available
                 sock.close()
 
     def _serve(self, sock: socket.socket) -> None:
@@ -130,7 +130,7 @@ class Server:
         with self._lock:
             self._connections.add(endpoint)
             late = self._stopping
-        if late:  # `stop` may have looked at the connections already
+        if late:  # `stop` may have closed the connections already
             endpoint.close("server closed")
         try:
             endpoint.serve()
@@ -142,7 +142,7 @@ class Server:
     def _work(self, endpoint: Endpoint, request: Request) -> None:
         try:
             endpoint.reply(request, self._answer(request))
-        except Exception as error:  # noqa: BLE001 - the caller gets an answer, whatever the method raises
+        except Exception as error:  # noqa: BLE001 - the caller must get an answer
             _fail(endpoint, request, error)
         finally:
             self._room.release()
@@ -157,11 +157,11 @@ class Server:
             target=self._run_stream, args=(endpoint, stream, method), name="ttrpc-stream", daemon=True
         )
         with self._lock:
-            full = len(self.streams) >= self._most_streams or self._stopping
+            full = len(self.streams) >= self._max_streams or self._stopping
             try:
                 if full:
                     raise RpcError(Code.RESOURCE_EXHAUSTED, "too many streams are open")
-                thread.start()  # with the lock held: `stop` joins those that it finds, and these must have begun
+                thread.start()  # with the lock held: `stop` joins threads, which must have started
                 self.streams.add(thread)
             except BaseException:
                 stream.forget()
@@ -175,8 +175,8 @@ class Server:
                 stream.end()
             else:
                 endpoint.reply(request, reply)
-        except Exception as error:  # noqa: BLE001 - the caller gets an answer, whatever the method raises
-            if endpoint.closed is None or not isinstance(error, ConnectionClosed):  # else the client has gone
+        except Exception as error:  # noqa: BLE001 - the caller must get an answer
+            if endpoint.closed is None or not isinstance(error, ConnectionClosed):  # otherwise the client has gone
                 _fail(endpoint, request, error)
         finally:
             stream.forget()
@@ -186,19 +186,19 @@ class Server:
     def stop(self, timeout_s: float = 5.0) -> None:
         """Stop listening, let running requests end for up to `timeout_s`, close all connections, remove the socket.
 
-        Streams have as long; those that go on are ended with their connections.
+        Streams have as much time; those that continue are ended with their connections.
         """
         self._stopping = True
         deadline = monotonic() + timeout_s
         if self._listener is not None:
-            self._listener.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+            self._listener.socket.shutdown(socket.SHUT_RDWR)  # wakes the accepting thread
             self._listener.close()
             self._listener = None
-        done = threading.Thread(target=self._pool.shutdown, name="ttrpc-drain", daemon=True)
+        drain = threading.Thread(target=self._pool.shutdown, name="ttrpc-drain", daemon=True)
         try:
-            done.start()
-            done.join(timeout_s)
-        except RuntimeError:  # no thread is left that could wait: the requests at hand end with their connections
+            drain.start()
+            drain.join(timeout_s)
+        except RuntimeError:  # no thread available: running requests end with their connections
             self._pool.shutdown(wait=False)
         with self._lock:
             streams = list(self.streams)
@@ -220,7 +220,7 @@ class Server:
 
 
 def _fail(endpoint: Endpoint, request: Request, error: Exception) -> None:
-    """Answer with the status of what a method has raised; what it did not mean to raise is logged, once."""
-    if not isinstance(error, (RpcError, DeadlineExceeded)):  # the latter is the client's own, which it knows
+    """Answer with the status of a method's exception; unexpected ones are logged."""
+    if not isinstance(error, (RpcError, DeadlineExceeded)):  # the client knows its own deadline
         log.error("%s/%s failed", request.service, request.method, exc_info=error)
     endpoint.reply_error(request, *status_of(error))

@@ -1,10 +1,10 @@
-"""Services as data: method name -> (request type, reply type, function). Turns them into answers to requests.
+"""Services as data: method name -> (request type, reply type, function).
 
-Messages are any protobuf messages (anything with `FromString` and `SerializeToString`), or bytes with the type None.
-A function gets the parsed request and returns the reply message; what it raises becomes a status: RpcError as it is,
-the well-known errors of `nri.ttrpc.codes.code_of`, and Unknown with the error's text for the rest, as the reference
-does. Where the client streams, the function gets a `nri.ttrpc.ServerStream`, which iterates over its messages; where
-the server streams, the function returns the messages, or yields them one by one.
+Messages are any protobuf messages (anything with `FromString` and `SerializeToString`), or bytes with the type None. A
+function gets the decoded request and returns the reply message; an exception becomes a status: RpcError unchanged, the
+exceptions of `nri.ttrpc.codes.code_of`, and Unknown with the error's text for the rest, as in the reference. If the
+client streams, the function gets a `nri.ttrpc.ServerStream`, which iterates over its messages; if the server streams,
+the function returns or yields the messages.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Method:
     """One method: `function(message)`; with `wants_request`, `function(message, request)`: deadline, metadata.
 
     Args:
-        function: what answers.
+        function: answers requests.
         request_type, reply_type: message classes; None for bytes.
-        wants_request: the function takes the `Request` too.
-        streaming: who sends many messages: "client", "server" or "both"; None for one request and one reply.
+        wants_request: the function also takes the `Request`.
+        streaming: the sender of many messages: "client", "server" or "both"; None for one request and one reply.
     """
 
     __slots__ = ("function", "reply_type", "request_type", "streaming", "wants_request")
@@ -56,17 +56,17 @@ class Method:
         self.streaming = streaming
 
     def answer(self, request: Request) -> bytes:
-        """Parse, run, encode. Raises RpcError(13) for a payload that does not decode, as the reference does."""
+        """Decode, run, encode. RpcError(13) for an invalid payload, as in the reference."""
         return self._encoded(self._run(decoded(self.request_type, request.payload), request), request)
 
     def stream(self, stream: ServerStream[Any]) -> bytes | None:
-        """Run, and send what the function yields. Returns the only reply of a server that does not stream."""
+        """Run the function, and send its messages. Returns the only reply of a server that does not stream."""
         request = stream.request
         message = decoded(self.request_type, request.payload) if self.streaming == "server" else stream
         replies = self._run(message, request)
         if self.streaming == "client":
             return self._encoded(replies, request)
-        if replies is not None:  # else it has sent them itself
+        if replies is not None:  # otherwise it has sent them itself
             try:
                 for reply in _iterable(replies, request):
                     stream.send(self._encoded(reply, request))
@@ -82,8 +82,8 @@ class Method:
         if self.reply_type is None:
             return b"" if reply is None else bytes(reply)
         if not isinstance(reply, self.reply_type):
-            wanted = self.reply_type.__name__
-            raise RpcError(Code.INTERNAL, f"method {request.method} returned {type(reply).__name__}, not {wanted}")
+            type_name = self.reply_type.__name__
+            raise RpcError(Code.INTERNAL, f"method {request.method} returned {type(reply).__name__}, not {type_name}")
         encoded: bytes = reply.SerializeToString()
         return encoded
 
@@ -105,7 +105,9 @@ class Service:
         for method, row in methods.items():
             if not isinstance(row, Method):
                 hint = f'write {{"{method}": nri.ttrpc.Method(function, RequestType, ReplyType)}}'
-                raise LocalProtocolError(f"method {method} of {name} is no Method but {type(row).__name__}: {hint}")
+                raise LocalProtocolError(
+                    f"method {method} of {name} must be a Method, not {type(row).__name__}: {hint}"
+                )
         self.name = name
         self.methods = dict(methods)
 
@@ -114,43 +116,43 @@ class Service:
         """The service of a generated descriptor: `greeter_pb2.DESCRIPTOR.services_by_name["Greeter"]`.
 
         Args:
-            implementation: its methods are called as in the .proto (`SayHello`) or in Python's way (`say_hello`);
-                what it has not is answered Unimplemented.
+            implementation: its methods have names of the .proto (`SayHello`) or of Python (`say_hello`);
+                missing ones are answered Unimplemented.
 
         LocalProtocolError if it has none of them.
         """
         from nri.ttrpc.services.descriptors import rows
 
         methods: dict[str, Method] = {}
-        wanted = rows(descriptor)
-        for name, python_name, request_type, reply_type, streaming in wanted:
+        method_rows = rows(descriptor)
+        for name, python_name, request_type, reply_type, streaming in method_rows:
             function = getattr(implementation, name, None) or getattr(implementation, python_name, None)
             if function is not None:
                 methods[name] = Method(function, request_type, reply_type, streaming=streaming)
         if not methods:
             has = f"{type(implementation).__name__} has no method of {descriptor.full_name}"
-            raise LocalProtocolError(f"{has}: {', '.join(row.python_name for row in wanted) or 'there are none'}")
+            raise LocalProtocolError(f"{has}: {', '.join(row.python_name for row in method_rows) or 'there are none'}")
         return cls(descriptor.full_name, methods)
 
 
 class Services:
-    """All that one server serves, by name. The same name twice is a LocalProtocolError."""
+    """The services of one server, by name. LocalProtocolError for a repeated name."""
 
     __slots__ = ("_services",)
 
     def __init__(self, services: Iterable[Service]) -> None:
         self._services: dict[str, Service] = {}
         if isinstance(services, Service):
-            raise LocalProtocolError(f"the services are a list, not the one service {services.name}: write [service]")
+            raise LocalProtocolError(f"services must be a list, not the service {services.name}: write [service]")
         for service in services:
             if not isinstance(service, Service):
-                raise LocalProtocolError(f"nri.ttrpc.Service objects are served, not {type(service).__name__}")
+                raise LocalProtocolError(f"a service must be a nri.ttrpc.Service, not {type(service).__name__}")
             if service.name in self._services:
                 raise LocalProtocolError(f"service {service.name} is registered twice")
             self._services[service.name] = service
 
     def find(self, request: Request) -> Method:
-        """The method that a request is for. RpcError(12) if there is none, or it is called in the wrong way."""
+        """The method of a request. RpcError(12) if it does not exist, or is called in the wrong way."""
         service = self._services.get(request.service)
         if service is None:
             raise RpcError(Code.UNIMPLEMENTED, f"service {request.service}: {_instead(self._services)}")
@@ -165,5 +167,5 @@ class Services:
 
 
 def _instead(names: Iterable[str]) -> str:
-    """The names that are served here, for the error of a request for another one."""
+    """The served names, for the error of a request for another name."""
     return f"not served here, but {', '.join(names) or 'nothing'}"

@@ -1,10 +1,8 @@
-"""Streams as people use them: many messages in one call, from the client, from the server, or both ways.
+"""Streams: many messages in one call, from the client, from the server, or both.
 
-Rules: every wait has a deadline, of its own or of the whole stream; one thread may send while another one receives; a
-stream that is received too slowly holds up its connection and fills no memory (`nri.ttrpc.services.inbox`). There is no
-word for "stop" in ttRPC: a client that gives up closes its half and drops what still comes.
-
-Opened by `Client.stream` and by `nri.ttrpc.services.server`. `nri.ttrpc.halves` has what goes over the wire.
+Every wait has a deadline, its own or that of the whole stream; one thread may send while another one receives; a stream
+that is received too slowly blocks its connection and does not fill memory (`nri.ttrpc.services.inbox`). ttRPC has no
+message for "stop": a client that gives up closes its half and drops further messages.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from nri.errors import ConnectionClosed, DeadlineExceeded, LocalProtocolError, ProtocolError
 from nri.ttrpc.services.codec import WAIT_S, decoded, encoded
 from nri.ttrpc.services.inbox import Inbox
-from nri.ttrpc.waiting import send_and_read
+from nri.ttrpc.slow_path import send_and_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,16 +28,16 @@ __all__ = ["ClientStream", "ServerStream"]
 
 M = TypeVar("M")
 
-#: How long a server waits for a client that does not read its messages, in seconds.
+#: How long a server waits for a client that does not read, in seconds.
 SEND_S = 30.0
 # How long a client that gives up waits for a server that does not read, in seconds.
 _CLOSE_S: Final = 1.0
-#: As a timeout: that of the stream.
+#: As a timeout: the stream's own.
 _ITS_OWN: Final[float] = -1.0
 
 
 class _Stream(Generic[M]):
-    """Base of both ends: messages out with a deadline, messages in with a deadline."""
+    """The base of both ends: send and receive messages with deadlines."""
 
     def __init__(
         self, endpoint: Endpoint, call: Request, kind: Any, wait_s: float | None, send_s: float | None
@@ -68,7 +66,7 @@ class _Stream(Generic[M]):
         return None if payload is None else decoded(self._kind, payload)
 
     def __iter__(self) -> Iterator[M]:
-        """The messages up to the last one, each waited for as by `receive`."""
+        """Yield the messages up to the last one, waiting as `receive`."""
         while (message := self.receive()) is not None:
             yield message
 
@@ -81,7 +79,7 @@ class _Stream(Generic[M]):
         return deadline if self._deadline is None else min(deadline, self._deadline)
 
     def _write(self, conn_id: int, frame: Callable[[], bytes], deadline: float | None) -> None:
-        """Write the frame that is made in our turn; an empty one is none."""
+        """Write the result of `frame`, which is called in our turn; nothing if it is empty."""
         link = self._link
         if not link.sender.acquire(False) and not link.wait_to_send(deadline):
             raise DeadlineExceeded(f"{self.name}: the peer to read")
@@ -98,7 +96,7 @@ class _Stream(Generic[M]):
 
 
 class ClientStream(_Stream[M]):
-    """A call with many messages, at the client. A context manager: leaving it gives up what is left of the stream."""
+    """A call with many messages, at the client. A context manager, whose end gives up the rest of the stream."""
 
     def __init__(
         self,
@@ -127,16 +125,16 @@ class ClientStream(_Stream[M]):
             raise
 
     def send(self, message: Any, timeout_s: float | None = _ITS_OWN) -> None:
-        """Send a message, as soon as the server has read enough of what came before.
+        """Send a message, as soon as the server has read enough of the earlier ones.
 
         Args:
-            message: a protobuf message, or bytes that are one already.
+            message: a protobuf message, or its bytes.
             timeout_s: seconds; None waits for ever. Default: the stream's `wait_s`.
 
         Raises:
             RpcError: the server has failed the stream.
             LocalProtocolError: the server has ended the stream, or this half of it is closed.
-            OversizedMessage: it is over 4 MiB; nothing was sent, and the stream goes on.
+            OversizedMessage: it is over 4 MiB; nothing was sent, and the stream continues.
             DeadlineExceeded: the server does not read. The message may still reach it, in parts.
             ConnectionClosed: the connection ended.
         """
@@ -149,7 +147,7 @@ class ClientStream(_Stream[M]):
             raise self.inbox.error or LocalProtocolError(f"{self.name}: {error.reason}") from None
 
     def close_send(self) -> None:
-        """Say that we send nothing more; the server's messages can still be received. Raises as `send`."""
+        """Close our half; the server's messages can still be received. Raises as `send`."""
         self._notice_the_end()
         frame = self._link.client.streams.close
         self._write(self._link.client_id, lambda: frame(self._id), self._until(_ITS_OWN, self._send_s))
@@ -162,28 +160,28 @@ class ClientStream(_Stream[M]):
             pass  # the reply may have come before the end
         reply = self.receive(timeout_s)
         if reply is None:
-            raise LocalProtocolError(f"{self.name}: there is no reply, or it was received already")
+            raise LocalProtocolError(f"{self.name}: no reply, or it was received already")
         return reply
 
     def _notice_the_end(self) -> None:
-        """Read what is there, if no other thread does: the server may have ended the stream.
+        """Process arrived bytes, if no other thread does: the server may have ended the stream.
 
-        Data for a stream that has ended kills some servers (Go's library, 1.2.7), so it is not sent if we can help it.
+        Data for an ended stream crashes some servers (Go's library, 1.2.7), so we avoid sending it.
         """
         if not self.inbox.over:
             self._answerer.poll()
 
     def close(self) -> None:
-        """Give up: our half is closed, and what still comes is dropped. Nothing happens if the stream has ended."""
+        """Give up: close our half, and drop further messages. Has no effect after the end of the stream."""
         link = self._link
         frame = link.client.streams.close
         try:
             if link.closed is None and self._id in link.client.streams:
-                self.inbox.drop()  # so that what still comes is read, and the server not held up
+                self.inbox.drop()  # so that further messages are read, and the server is not blocked
                 self._answerer.poll()
                 self._write(link.client_id, lambda: frame(self._id), self._until(_CLOSE_S, self._send_s))
         except (DeadlineExceeded, ConnectionClosed, ProtocolError):
-            pass  # the server learns it from the end of the connection, or of its own deadline
+            pass  # the server notices the end of the connection, or its own deadline
         finally:
             self._forget()
 
@@ -200,35 +198,34 @@ class ClientStream(_Stream[M]):
         self.close()
 
     def __del__(self) -> None:
-        """A stream that is dropped unread must not hold up its connection."""
+        """Forget an unread stream, which would block its connection."""
         self._forget()
 
 
 class ServerStream(_Stream[M]):
     """A call with many messages, at the server: iterates over the client's messages.
 
-    A handler's wait for the client has no limit but the one that the client itself has set: the end of the connection
-    ends the wait.
+    Only the client's own timeout, or the end of the connection, limits a handler's wait for the client.
 
     Attributes:
         request: deadline and metadata.
     """
 
     def __init__(self, endpoint: Endpoint, request: Request, request_type: Any) -> None:
-        """Take in messages for this request from now on."""
+        """Store the messages of this request from now on."""
         super().__init__(endpoint, request, request_type, None, SEND_S)
         self.request = request
         self.inbox = self._link.server_streams[request.stream_id] = Inbox(self._link, self._answerer)
 
     def begin(self, first: Data) -> None:
-        """Take a message that came with the request, or the end of the client's half."""
+        """Store a message that came with the request, or the end of the client's half."""
         self.inbox.arrived(first)
 
     def send(self, message: Any, timeout_s: float | None = _ITS_OWN) -> None:
         """Send a message. For a handler that does not yield its replies.
 
         Args:
-            message: a protobuf message, or bytes that are one already.
+            message: a protobuf message, or its bytes.
             timeout_s: seconds; None waits for ever. Default: 30.
 
         Raises: OversizedMessage, DeadlineExceeded, ConnectionClosed; RpcError if the client broke the rules.
@@ -247,6 +244,6 @@ class ServerStream(_Stream[M]):
         self._write(self._link.server_id, lambda: frame(stream_id), self._until(_ITS_OWN, self._send_s))
 
     def forget(self) -> None:
-        """The handler is done: what still comes is dropped."""
+        """Drop further messages: the handler has returned."""
         self._link.server_streams.pop(self.request.stream_id, None)
         self.inbox.drop()

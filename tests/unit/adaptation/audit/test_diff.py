@@ -92,8 +92,8 @@ def test_an_update_is_compared_with_known_resources():
     update = m.ContainerUpdate(container_id="c2")
     update.linux.resources.unified["memory.high"] = "1"
     update.linux.resources.pids.limit = 5
-    known = m.LinuxResources(pids=m.LinuxPids(limit=9))
-    assert of_update(update, known) == [
+    resources = m.LinuxResources(pids=m.LinuxPids(limit=9))
+    assert of_update(update, resources) == [
         Change("c2", "CgroupsUnified", "memory.high", None, "1"),
         Change("c2", "PidsLimit", "", 9, 5),
     ]

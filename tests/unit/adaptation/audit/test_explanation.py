@@ -97,8 +97,8 @@ def test_a_failed_event_is_told_and_changes_nothing(provenance):
     request.linux_resources.cpu.shares.value = 5
     provenance.record("UpdateContainer", "c1", request.SerializeToString(), [], failed="10-a said no")
     update(provenance, value=7)
-    made = provenance.explain("c1")
-    assert [(step.change.before, step.change.after, step.note) for step in made.steps] == [
+    explanation = provenance.explain("c1")
+    assert [(step.change.before, step.change.after, step.note) for step in explanation.steps] == [
         (None, 5, "not applied: 10-a said no"),
         (None, 7, ""),
     ]
@@ -117,8 +117,8 @@ def test_an_update_goes_on_from_the_creation_unless_that_was_refused(provenance,
 def test_what_later_plugins_are_shown_by_rule_has_the_containers_own_value_before(provenance, rules, before):
     rdt = m.LinuxRdt(clos_id=m.OptionalString(value="b"))
     reply = m.CreateContainerResponse(adjust=m.ContainerAdjustment(linux=m.LinuxContainerAdjustment(rdt=rdt)))
-    own = m.LinuxContainer(rdt=m.LinuxRdt(clos_id=m.OptionalString(value="a")))
-    create(provenance, ("00-first", reply), linux=own)
+    container = m.LinuxContainer(rdt=m.LinuxRdt(clos_id=m.OptionalString(value="a")))
+    create(provenance, ("00-first", reply), linux=container)
     (step,) = steps(provenance, rules=rules)
     assert step[2:] == ("RdtClosID", "", "a" if before else None, "b")
 
@@ -126,8 +126,8 @@ def test_what_later_plugins_are_shown_by_rule_has_the_containers_own_value_befor
 def test_a_conflict_is_told_with_what_was_wanted(provenance):
     text = 'plugins "10-b" and "00-a" both tried to set Env A'
     create(provenance, ("00-a", env(A="1")), ("10-b", env(A="2")), failed=text)
-    made = provenance.explain("c1")
-    assert [(step.plugin, step.change.after, step.note) for step in made.steps] == [
+    explanation = provenance.explain("c1")
+    assert [(step.plugin, step.change.after, step.note) for step in explanation.steps] == [
         ("00-a", "1", f"not applied: {text}"),
         ("10-b", "2", f"not applied: {text}"),
     ]
@@ -141,7 +141,7 @@ def test_outcomes_other_than_applied_become_notes(provenance):
 
 
 @pytest.mark.parametrize(
-    ("outcome", "reason", "taken", "note"),
+    ("outcome", "reason", "accepted", "note"),
     [
         ("stale", "the container has ended", 99, "not applied: stale: the container has ended"),
         ("unsupported", "no such cgroup", 99, "not applied: unsupported: no such cgroup"),
@@ -150,7 +150,7 @@ def test_outcomes_other_than_applied_become_notes(provenance):
     ],
 )
 def test_a_field_that_is_not_in_force_is_told_with_its_reason_and_the_others_go_on(
-    provenance, outcome, reason, taken, note
+    provenance, outcome, reason, accepted, note
 ):
     create(provenance)
     reply = shares(64, "c1", m.UpdateContainersRequest)
@@ -164,11 +164,11 @@ def test_a_field_that_is_not_in_force_is_told_with_its_reason_and_the_others_go_
         outcomes=[("c1", "cpu.shares", outcome, reason)],
         numbers={"20-balance": 5},
     )
-    back = {TAKEN_BACK: Numbers(0, over={"cpu.shares": taken})}
+    back = {TAKEN_BACK: Numbers(0, over={"cpu.shares": accepted})}
     provenance.record("CreateContainer", "", b"", (), ("c1",), numbers=back)
     update(provenance, value=7)
-    told = [(*step.change[1::2], step.change.after, step.note) for step in provenance.explain("c1").steps]
-    assert told == [
+    messages = [(*step.change[1::2], step.change.after, step.note) for step in provenance.explain("c1").steps]
+    assert messages == [
         ("CPUShares", None, 64, note),
         ("CPUQuota", None, 1000, ""),
         ("CPUShares", None, 7, ""),
@@ -180,17 +180,19 @@ def test_of_two_answers_the_later_one_counts_though_it_was_told_first(provenance
     for plugin, number in (("20-late", 9), ("10-early", 5)):
         request = shares(number, "c1", m.UpdateContainersRequest).SerializeToString()
         provenance.record("UpdateContainers", "", b"", [(plugin, request)], ["c1"], numbers={plugin: number})
-    told = [(step.plugin, step.change.before, step.change.after, step.note) for step in provenance.explain("c1").steps]
-    assert told == [("20-late", None, 9, ""), ("10-early", 9, 5, f"not applied: {OVERTAKEN}")]
+    messages = [
+        (step.plugin, step.change.before, step.change.after, step.note) for step in provenance.explain("c1").steps
+    ]
+    assert messages == [("20-late", None, 9, ""), ("10-early", 9, 5, f"not applied: {OVERTAKEN}")]
 
 
 def test_a_reply_that_cannot_be_read_becomes_a_note_and_the_rest_still_holds(provenance):
     create(provenance)
     provenance.record("UpdateContainer", "c1", b"", [("10-bad", b"\xff\xff")])
     update(provenance, value=7)
-    made = provenance.explain("c1")
-    assert len(made.notes) == 1
-    assert made.steps[-1].change.after == 7
+    explanation = provenance.explain("c1")
+    assert len(explanation.notes) == 1
+    assert explanation.steps[-1].change.after == 7
 
 
 def test_a_container_that_is_older_than_the_records_starts_with_its_first_event(provenance):

@@ -29,12 +29,12 @@ def test_one_that_the_runtime_could_not_create_is_told_with_what_plugins_had_cha
     create(provenance, ("10-a", env(A="1")))
     provenance.not_created("c1", "runc: \x1b" + "x" * 10_000)
     provenance.forget("c1")
-    made = provenance.explain("c1")
-    assert [(step.plugin, step.change.key, step.note) for step in made.steps] == [
-        ("10-a", "A", "not applied: it was not created")
+    explanation = provenance.explain("c1")
+    assert [(step.plugin, step.change.key, step.note) for step in explanation.steps] == [
+        ("10-a", "A", "not applied: the container was not created")
     ]
-    assert made.refused[1].startswith(r"the runtime failed after its plugins had answered: runc: \x1bxxx")
-    assert len(made.refused[1]) < 5000
+    assert explanation.refused[1].startswith(r"the runtime failed after the plugins' answers: runc: \x1bxxx")
+    assert len(explanation.refused[1]) < 5000
     for name in ("c2", "c3"):
         create(provenance, container=name)
     assert ids(provenance, "c") == ["c2", "c3"], "it goes as a whole, and before those that are there"
@@ -99,7 +99,7 @@ def test_of_refused_ones_whose_removal_is_never_told_the_latest_thousand_are_kno
 
 def test_a_removal_beside_the_creations_that_fail_takes_no_event_with_it(monkeypatch):
     """Each event has a thread of its own, and an exception here would be the event's."""
-    monkeypatch.setattr(provenance_module, "REMOVED", 0)
+    monkeypatch.setattr(provenance_module, "MAX_REMOVED", 0)
     provenance, over = Provenance(), threading.Event()
 
     def remove():
@@ -140,10 +140,10 @@ def test_a_container_with_endless_updates_keeps_its_creation_and_the_latest():
     create(provenance, ("00-first", env(A="1")))
     for value in range(1, 21):
         update(provenance, value=value)
-    made = provenance.explain("c1")
-    assert made.steps[0].plugin == "00-first"
-    assert made.steps[-1].change.after == 20
-    assert (len(made.steps), made.forgotten) == (5, 16)
+    explanation = provenance.explain("c1")
+    assert explanation.steps[0].plugin == "00-first"
+    assert explanation.steps[-1].change.after == 20
+    assert (len(explanation.steps), explanation.forgotten) == (5, 16)
 
 
 def test_containers_are_told_with_their_names_the_newest_first() -> None:
@@ -230,8 +230,8 @@ def test_sorting_a_little_now_and_then_changes_nothing_of_what_is_known(events):
                 update(provenance, value=1, container=container)
         if what == "forget":
             removed.add(container)
-    known = {name: steps(untouched, name) for name in ids(untouched, "c")}
-    assert {name: steps(tidied, name) for name in ids(tidied, "c")} == known
+    names = {name: steps(untouched, name) for name in ids(untouched, "c")}
+    assert {name: steps(tidied, name) for name in ids(tidied, "c")} == names
     assert tidied.stats() == untouched.stats()
 
 
@@ -239,10 +239,10 @@ def test_sorting_a_little_now_and_then_changes_nothing_of_what_is_known(events):
 def test_sorting_in_between_waits_for_nobody(provenance, monkeypatch):
     sorting, go = threading.Event(), threading.Event()
 
-    def parts(*given):
+    def parts(*arguments):
         sorting.set()
         go.wait(20)
-        return parts_of(*given)
+        return parts_of(*arguments)
 
     monkeypatch.setattr(provenance_module, "parts_of", parts)
     create(provenance, touched=("c2",))
@@ -272,8 +272,8 @@ def test_records_of_many_threads_are_all_kept():
         thread.start()
     for thread in threads:
         thread.join()
-    kept = {name: len(provenance.explain(name).notes) for name in ids(provenance, "c")}
-    assert kept == {f"c{number}": 1000 for number in range(4)}, "records were lost, or sorted into the wrong chain"
+    remaining = {name: len(provenance.explain(name).notes) for name in ids(provenance, "c")}
+    assert remaining == {f"c{number}": 1000 for number in range(4)}, "records were lost, or sorted into the wrong chain"
 
 
 def test_outcomes_count_among_the_bytes(provenance):

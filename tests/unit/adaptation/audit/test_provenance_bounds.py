@@ -53,7 +53,7 @@ def test_a_refused_reply_never_pushes_real_histories_out() -> None:
     for container in real:
         create(provenance, container)
     bogus = [f"bogus{n}" for n in range(2001)]
-    updates = [big.update(each) for each in bogus]
+    updates = [big.update(entry) for entry in bogus]
     provenance.record("UpdateContainers", "", b"", replies(*updates), bogus, "10-p may not do that")
     trail = AuditTrail(lambda updates: None, provenance)
     trail.refused("UpdateContainers", "10-p", b"", updates, "10-p may not do that")
@@ -61,9 +61,9 @@ def test_a_refused_reply_never_pushes_real_histories_out() -> None:
     assert ids(provenance, "bogus") == []
 
 
-@pytest.mark.parametrize("most", [60, 300], ids=["few", "more than those that are compressed first"])
-def test_refused_creations_go_before_containers_that_exist(most: int) -> None:
-    provenance = Provenance(max_containers=most)
+@pytest.mark.parametrize("limit", [60, 300], ids=["few", "more than those that are compressed first"])
+def test_refused_creations_go_before_containers_that_exist(limit: int) -> None:
+    provenance = Provenance(max_containers=limit)
     for n in range(50):
         create(provenance, f"real{n}")
     for n in range(500):
@@ -91,19 +91,19 @@ def test_refusals_are_dropped_from_a_long_history_before_what_was_applied() -> N
         provenance.record("UpdateContainers", "", b"", replies(big.update("c", n)), ["c"])
     for _ in range(50):
         provenance.record("UpdateContainers", "", b"", replies(big.update("c", 99)), ["c"], "no")
-    made = provenance.explain("c")
-    assert made is not None
-    assert [step.change.after for step in made.steps if not step.note] == list(range(1, 9))
-    assert made.forgotten == 49
+    explanation = provenance.explain("c")
+    assert explanation is not None
+    assert [step.change.after for step in explanation.steps if not step.note] == list(range(1, 9))
+    assert explanation.forgotten == 49
 
 
 def test_a_refusal_of_a_container_that_is_known_is_told() -> None:
     provenance = Provenance()
     create(provenance, "c")
     provenance.record("UpdateContainers", "", b"", replies(big.update("c", 99)), ["c"], "no")
-    made = provenance.explain("c")
-    assert made is not None
-    assert [(step.change.after, step.note) for step in made.steps] == [(99, "not applied: no")]
+    explanation = provenance.explain("c")
+    assert explanation is not None
+    assert [(step.change.after, step.note) for step in explanation.steps] == [(99, "not applied: no")]
 
 
 # -- what is held -----------------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def test_a_refusal_of_a_container_that_is_known_is_told() -> None:
 
 def test_one_reply_for_many_containers_is_held_once_and_counted_once() -> None:
     ids = [f"c{n}" for n in range(1500)]
-    reply = m.StopContainerResponse(update=[big.update(each) for each in ids]).SerializeToString()
+    reply = m.StopContainerResponse(update=[big.update(id_) for id_ in ids]).SerializeToString()
     provenance = Provenance()
     for container in ids:
         create(provenance, container)
@@ -120,20 +120,20 @@ def test_one_reply_for_many_containers_is_held_once_and_counted_once() -> None:
     stats = provenance.stats()
     assert stats["containers"] == 1500, "some were forgotten, though there was room"
     assert stats["bytes"] < 25 << 20
-    made = provenance.explain("c700")
-    assert made is not None
-    assert len(made.steps) == 1
-    assert len(made.notes) == 0
+    explanation = provenance.explain("c700")
+    assert explanation is not None
+    assert len(explanation.steps) == 1
+    assert len(explanation.notes) == 0
 
 
 @pytest.mark.parametrize("what", ["updates of many", "creations", "refused", "outcomes"])
 def test_the_statistics_tell_about_what_is_held(what: str) -> None:
     def fill(provenance: Provenance) -> None:
         for n in range(400):
-            ids = [f"c{n}-{each}" for each in range(5)]
+            ids = [f"c{n}-{number}" for number in range(5)]
             match what:
                 case "updates of many":
-                    reply = m.StopContainerResponse(update=[big.update(each) for each in ids]).SerializeToString()
+                    reply = m.StopContainerResponse(update=[big.update(number) for number in ids]).SerializeToString()
                     provenance.record("StopContainer", ids[0], b"", [("10-p", reply)], ids)
                 case "creations":
                     create(provenance, ids[0])
@@ -145,10 +145,10 @@ def test_the_statistics_tell_about_what_is_held(what: str) -> None:
         provenance.stats()
 
     fill(Provenance())
-    with allocated() as held:
+    with allocated() as holder:
         provenance = Provenance()
         fill(provenance)
-        really = held()
+        really = holder()
     assert provenance.stats()["containers"] >= 400
     assert really / 2.5 <= provenance.stats()["bytes"] <= really * 2.5, f"{really} bytes are held"
 
@@ -165,10 +165,10 @@ def test_big_records_do_not_pile_up_behind_many_small_ones() -> None:
     provenance = Provenance(max_bytes=1 << 20)
     for n in range(500):
         create(provenance, f"small{n}")
-    with allocated() as held:
+    with allocated() as holder:
         for n in range(100):
             provenance.record("CreateContainer", f"big{n}", b"", [("10-p", bytes(1 << 20))], failed="too large")
-            assert held() < 8 << 20, f"of {n + 1} records"
+            assert holder() < 8 << 20, f"of {n + 1} records"
 
 
 def test_who_adds_a_big_record_sorts_as_many_bytes_and_not_all_that_has_waited() -> None:
@@ -190,15 +190,15 @@ def test_refusals_of_four_mebibytes_take_no_more_than_is_told() -> None:
         disable_connections=True, policy_path=None, builtin=[BuiltinPlugin("10", "p", Refuses())],
     )  # fmt: skip
     runtime.start()
-    with allocated() as held:
+    with allocated() as holder:
         for n in range(256):
             with pytest.raises(PluginError):
                 runtime.create_container(make_pod(), make_container(id=f"c{n}"))
-        assert held() < 8 << 20
+        assert holder() < 8 << 20
     assert len(runtime.plugins[0].last_error) <= 4096
-    made = runtime.provenance.explain("c7")
-    assert made is not None and made.refused is not None
-    assert "(cut: " in made.refused[1]
+    explanation = runtime.provenance.explain("c7")
+    assert explanation is not None and explanation.refused is not None
+    assert "(cut: " in explanation.refused[1]
     runtime.stop()
 
 
@@ -212,12 +212,12 @@ def test_each_container_has_its_own_part_of_an_answer() -> None:
     record = Record(1.0, "CreateContainer", "made", b"request", [("10-p", reply.SerializeToString())], "", rows)
     parts = dict(parts_of(record, {"a", "b"}))
     assert set(parts) == {"made", "a", "b"}
-    own = m.CreateContainerResponse.FromString(parts["made"].replies[0][1])
-    assert (dict(own.adjust.annotations), len(own.update)) == ({"k": "v"}, 0)
+    encoded = m.CreateContainerResponse.FromString(parts["made"].replies[0][1])
+    assert (dict(encoded.adjust.annotations), len(encoded.update)) == ({"k": "v"}, 0)
     assert parts["made"].request == b"request"
-    theirs = m.CreateContainerResponse.FromString(parts["a"].replies[0][1])
-    assert [each.linux.resources.cpu.shares.value for each in theirs.update] == [1, 3]
-    assert not theirs.HasField("adjust")
+    remote = m.CreateContainerResponse.FromString(parts["a"].replies[0][1])
+    assert [entry.linux.resources.cpu.shares.value for entry in remote.update] == [1, 3]
+    assert not remote.HasField("adjust")
     assert (list(parts["a"].outcomes), list(parts["made"].outcomes)) == ([rows[0]], [rows[1]])
     assert parts["b"].request == parts["a"].request == b""
 
@@ -244,29 +244,29 @@ def test_who_adds_one_too_many_sorts_a_few_and_not_all_that_has_waited(monkeypat
     """All took seconds, which an event had to wait for where a plugin asked for updates without end."""
     sorted_now: list[Record] = []
 
-    def parts(record: Record, others: Any) -> Any:
+    def parts(record: Record, other_entries: Any) -> Any:
         sorted_now.append(record)
-        return parts_of(record, others)
+        return parts_of(record, other_entries)
 
     monkeypatch.setattr(provenance_module, "parts_of", parts)
     provenance = Provenance()
-    most = total = 0
+    limit = total = 0
     for _ in range(1500):
         sorted_now.clear()
         flood(provenance)
-        most, total = max(most, len(sorted_now)), total + len(sorted_now)
-    assert most == provenance_module.TIDIED
-    assert total >= 1500 - provenance_module.LOOSE_RECORDS, "what waits is bounded"
+        limit, total = max(limit, len(sorted_now)), total + len(sorted_now)
+    assert limit == provenance_module.RECORDS_PER_STEP
+    assert total >= 1500 - provenance_module.MAX_LOOSE_RECORDS, "what waits is bounded"
 
 
 @pytest.mark.pure
 def test_who_asks_is_answered_though_records_come_faster_than_they_are_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
     provenance = Provenance()
 
-    def parts(record: Record, others: Any) -> Any:
+    def parts(record: Record, other_entries: Any) -> Any:
         for _ in range(2):
             provenance.loose.append(((), (0.0, "UpdateContainers", "", b"", (), "", ()), 0))
-        return parts_of(record, others)
+        return parts_of(record, other_entries)
 
     monkeypatch.setattr(provenance_module, "parts_of", parts)
     for _ in range(100):
@@ -282,7 +282,7 @@ def test_removed_containers_are_forgotten_while_records_wait_all_the_time() -> N
         flood(provenance)
         provenance.forget(f"gone{number}")
     assert len(provenance.loose) > 100, "they wait"
-    assert len(provenance.gone) <= 2 * provenance_module.LOOSE_RECORDS
-    assert len(provenance.histories) <= 3 + 2 * provenance_module.LOOSE_RECORDS
+    assert len(provenance.gone) <= 2 * provenance_module.MAX_LOOSE_RECORDS
+    assert len(provenance.histories) <= 3 + 2 * provenance_module.MAX_LOOSE_RECORDS
     assert ids(provenance, "gone") == []
     assert not provenance.gone

@@ -50,9 +50,9 @@ def reporting() -> Reporting:
 
 def reading(reporting: Reporting, **bounds: Any) -> Recent:
     """One that is being read."""
-    made = Recent(reporting, Bounds(**bounds))
-    made.read("", 0)
-    return made
+    recent = Recent(reporting, Bounds(**bounds))
+    recent.read("", 0)
+    return recent
 
 
 @pytest.fixture
@@ -60,12 +60,12 @@ def recent(reporting: Reporting) -> Recent:
     return reading(reporting)
 
 
-def read_all(recent: Recent, most: int = 500) -> list[dict[str, Any]]:
+def read_all(recent: Recent, limit: int = 500) -> list[dict[str, Any]]:
     """Everything, in as many readings as it takes."""
-    answer = recent.read("", 0, most)
+    answer = recent.read("", 0, limit)
     rows: list[dict[str, Any]] = answer["rows"]
     while answer["more"]:
-        answer = recent.read(answer["run"], answer["next"], most)
+        answer = recent.read(answer["run"], answer["next"], limit)
         rows += answer["rows"]
     return rows
 
@@ -178,8 +178,8 @@ def test_silence_is_a_miss_and_a_plugins_text_is_one_line(reporting: Reporting, 
 def test_every_row_is_read_once_in_order_by_readers_of_any_pace(reporting: Reporting, recent: Recent) -> None:
     for serial in range(20):
         happens(reporting, serial)
-    for most in (1, 7, 500):
-        assert [row["serial"] for row in read_all(recent, most)] == list(range(20))
+    for number in (1, 7, 500):
+        assert [row["serial"] for row in read_all(recent, number)] == list(range(20))
 
 
 def test_a_slow_reader_is_told_how_many_rows_it_has_missed(reporting: Reporting) -> None:
@@ -245,8 +245,8 @@ def test_nothing_is_kept_before_the_first_reading_and_soon_after_the_last(report
     assert reporting.recorded
     happens(reporting, 1)
     assert not reporting.recorded and not reporting.watched
-    again = unread.read(begun["run"], begun["next"])
-    assert again["rows"] == [] and again["run"] != begun["run"]
+    content = unread.read(begun["run"], begun["next"])
+    assert content["rows"] == [] and content["run"] != begun["run"]
     assert reporting.recorded
 
 

@@ -8,10 +8,10 @@ from nri.api import messages as m
 
 
 def reply(*containers: str, adjust: bool = False) -> bytes:
-    made: Any = m.CreateContainerResponse(update=[m.ContainerUpdate(container_id=each) for each in containers])
+    response: Any = m.CreateContainerResponse(update=[m.ContainerUpdate(container_id=id_) for id_ in containers])
     if adjust:
-        made.adjust.annotations["a"] = "b"
-    encoded: bytes = made.SerializeToString()
+        response.adjust.annotations["a"] = "b"
+    encoded: bytes = response.SerializeToString()
     return encoded
 
 
@@ -20,16 +20,16 @@ def record(*replies: tuple[str, bytes], **more: Any) -> Record:
 
 
 def test_each_container_gets_its_own_updates_and_the_events_own_one_the_rest() -> None:
-    whole = record(("10-a", reply("x", "y", "x", adjust=True)), ("20-b", reply("y", "nobody's")))
-    parts = dict(parts_of(whole, ["x", "y"]))
+    complete = record(("10-a", reply("x", "y", "x", adjust=True)), ("20-b", reply("y", "nobody's")))
+    parts = dict(parts_of(complete, ["x", "y"]))
     assert sorted(parts) == ["own", "x", "y"]
-    held = {
+    holder = {
         target: [
             (plugin, [one.container_id for one in updates_of("CreateContainer", raw)]) for plugin, raw in part.replies
         ]
         for target, part in parts.items()
     }
-    assert held == {
+    assert holder == {
         "own": [("10-a", []), ("20-b", [])],
         "x": [("10-a", ["x", "x"])],
         "y": [("10-a", ["y"]), ("20-b", ["y"])],
@@ -56,11 +56,11 @@ def test_an_event_without_updates_in_its_reply_has_none() -> None:
 
 def test_a_packed_record_is_small_and_comes_out_as_it_was() -> None:
     rows = [("own", "memory", "stale", "gone")]
-    whole = record(("10-a", reply("x") * 50), ("20-b", b""), outcomes=rows, numbers={"10-a": 7, "": 3})
-    data = packed(whole)
+    complete = record(("10-a", reply("x") * 50), ("20-b", b""), outcomes=rows, numbers={"10-a": 7, "": 3})
+    data = packed(complete)
     assert data is not None
     assert len(data) < 300
-    assert unpacked(data) == whole._replace(replies=(("10-a", reply("x") * 50), ("20-b", b"")))
+    assert unpacked(data) == complete._replace(replies=(("10-a", reply("x") * 50), ("20-b", b"")))
     assert unpacked(packed(record()) or b"") == record()
 
 

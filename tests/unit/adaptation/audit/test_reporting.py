@@ -11,7 +11,7 @@ import pytest
 import nri
 from nri.adaptation import BuiltinPlugin
 from nri.adaptation.audit import reporting, shadow
-from nri.adaptation.audit.reporting import REMEMBERED, Reporting, adjustment_of, evictions_of
+from nri.adaptation.audit.reporting import MAX_REMEMBERED, Reporting, adjustment_of, evictions_of
 from nri.api import messages as m
 from nri.api.events import EventMask
 from nri.errors import ConflictError, PluginError, ValidationRejected
@@ -27,19 +27,19 @@ class Recorder:
         self.steps: list[tuple[Any, ...]] = []
 
     def __getattr__(self, step: str) -> Callable[..., None]:
-        return lambda *told: self.steps.append((step, *told))
+        return lambda *messages: self.steps.append((step, *messages))
 
     def of(self, event: str) -> list[tuple[Any, ...]]:
         """Steps of an event: their names, and the plugin where there is one."""
         return [
-            (step, told[0]) if step.startswith(("plugin", "reply")) else (step,)
-            for step, *told in self.steps
-            if event in told[:2]
+            (step, messages[0]) if step.startswith(("plugin", "reply")) else (step,)
+            for step, *messages in self.steps
+            if event in messages[:2]
         ]
 
     def told(self, step: str, event: str = "CreateContainer") -> list[tuple[Any, ...]]:
         """Everything that was told of one step of an event."""
-        return [tuple(told) for each, *told in self.steps if each == step and event in told[:2]]
+        return [tuple(messages) for entry, *messages in self.steps if entry == step and event in messages[:2]]
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ def recorder() -> Recorder:
 
 @pytest.fixture
 def runtime(recorder: Recorder) -> Iterator[FakeRuntime]:
-    with FakeRuntime(reporters=[recorder]) as made:
-        yield made
+    with FakeRuntime(reporters=[recorder]) as runtime:
+        yield runtime
 
 
 def env(name: str) -> Callable[..., nri.Adjustment]:
@@ -77,13 +77,13 @@ def test_the_bytes_are_those_of_request_answer_and_result(runtime: FakeRuntime, 
     runtime.create_container(make_pod(name="web"), make_container(id="c"))
     ((_, serial, request),) = recorder.told("event_begins")
     assert m.CreateContainerRequest.FromString(request).pod.name == "web"
-    ((_, _, asked_serial, asked),) = recorder.told("plugin_asked")
-    assert (asked_serial, asked) == (serial, request)
+    ((_, _, asked_serial, requests),) = recorder.told("plugin_asked")
+    assert (asked_serial, requests) == (serial, request)
     (answer,) = recorder.told("plugin_answered")
-    assert [each.key for each in m.CreateContainerResponse.FromString(answer[3]).adjust.env] == ["A"]
+    assert [pair.key for pair in m.CreateContainerResponse.FromString(answer[3]).adjust.env] == ["A"]
     assert answer[4] >= 0
     ((_, ended, result, error, seconds),) = recorder.told("event_ends")
-    assert [each.key for each in m.CreateContainerResponse.FromString(result).adjust.env] == ["A"]
+    assert [pair.key for pair in m.CreateContainerResponse.FromString(result).adjust.env] == ["A"]
     assert (ended, error) == (serial, None)
     assert seconds >= 0
 
@@ -94,7 +94,7 @@ def test_the_result_is_whole_with_none_one_and_more_plugins_that_answer(
     for number in range(3):
         runtime.create_container(make_pod(), make_container(id=f"c{number}"))
         result = m.CreateContainerResponse.FromString(recorder.told("event_ends")[-1][2])
-        assert [each.key for each in result.adjust.env] == ["A0", "A1"][:number]
+        assert [pair.key for pair in result.adjust.env] == ["A0", "A1"][:number]
         runtime.add(plugin(f"p{number}", create_container=env(f"A{number}")), f"{number}0")
 
 
@@ -104,7 +104,7 @@ def test_a_result_with_updates_is_whole_too(runtime: FakeRuntime, recorder: Reco
     runtime.add(plugin("a", create_container=lambda *_: nri.Update("other").set_cpu_shares(5)))
     runtime.create_container()
     result = recorder.told("event_ends")[-1][2]
-    assert [each.container_id for each in m.CreateContainerResponse.FromString(result).update] == ["other"]
+    assert [update.container_id for update in m.CreateContainerResponse.FromString(result).update] == ["other"]
 
 
 def test_an_update_of_a_container_ends_with_its_reply(runtime: FakeRuntime, recorder: Recorder) -> None:
@@ -135,7 +135,7 @@ def test_an_answer_that_cannot_be_merged_is_told_with_the_reason(runtime: FakeRu
     with pytest.raises(ConflictError) as caught:
         runtime.create_container()
     merged = recorder.told("reply_merged")
-    assert [(told[0], told[3]) for told in merged] == [("10-a", None), ("20-a", caught.value)]
+    assert [(message[0], message[3]) for message in merged] == [("10-a", None), ("20-a", caught.value)]
 
 
 def test_an_event_that_nobody_gets_begins_and_ends(runtime: FakeRuntime, recorder: Recorder) -> None:
@@ -194,8 +194,8 @@ def test_what_a_watcher_raises_is_logged_once_and_fails_nothing(
             runtime.create_container()
         with pytest.raises(PluginError, match="no"):
             runtime.start_container()
-    told = [record.getMessage() for record in caplog.records if "to take note" in record.getMessage()]
-    assert told == ["Broken failed to take note of an event; this is logged once"]
+    log_lines = [record.getMessage() for record in caplog.records if "to process a report" in record.getMessage()]
+    assert log_lines == ["Broken failed to process a report; further failures are not logged"]
 
 
 def test_an_observer_that_is_broken_still_lets_reporters_hear(recorder: Recorder) -> None:
@@ -221,14 +221,14 @@ def test_a_shadow_that_would_do_nothing_is_not_logged(caplog: pytest.LogCaptureF
 
 
 def test_plugins_that_make_up_names_do_not_fill_memory(caplog: pytest.LogCaptureFixture) -> None:
-    made = Reporting()
-    for number in range(REMEMBERED + 10):
-        made.left_out(f"10-{number}", "UpdateContainers", "gone")
-    assert len(caplog.records) == REMEMBERED + 10
-    made.left_out(f"10-{REMEMBERED + 9}", "UpdateContainers", "gone")
-    assert len(caplog.records) == REMEMBERED + 10, "the latest is remembered, and not told again at once"
-    made.left_out("10-0", "UpdateContainers", "gone")
-    assert len(caplog.records) == REMEMBERED + 11, "the first one is not remembered any more"
+    reporting = Reporting()
+    for number in range(MAX_REMEMBERED + 10):
+        reporting.left_out(f"10-{number}", "UpdateContainers", "gone")
+    assert len(caplog.records) == MAX_REMEMBERED + 10
+    reporting.left_out(f"10-{MAX_REMEMBERED + 9}", "UpdateContainers", "gone")
+    assert len(caplog.records) == MAX_REMEMBERED + 10, "the latest is remembered, and not told again at once"
+    reporting.left_out("10-0", "UpdateContainers", "gone")
+    assert len(caplog.records) == MAX_REMEMBERED + 11, "the first one is not remembered any more"
 
 
 def test_what_is_left_out_is_told_again_only_after_a_minute(
@@ -236,11 +236,11 @@ def test_what_is_left_out_is_told_again_only_after_a_minute(
 ) -> None:
     clock = [0.0]
     monkeypatch.setattr(reporting, "monotonic", lambda: clock[0])
-    made = Reporting()
+    created = Reporting()
     for moment in (0.0, 59.9, 60.0):
         clock[0] = moment
-        made.left_out("10-a", "CreateContainer", "gone")
-    line = 'plugin 10-a asked in CreateContainer for an update of container "gone", which is not there: left out'
+        created.left_out("10-a", "CreateContainer", "gone")
+    line = 'plugin 10-a requested in CreateContainer an update of container "gone", which does not exist: ignored'
     assert [record.getMessage() for record in caplog.records] == [line, f"{line}, and 1 like it in the last minute"]
 
 

@@ -22,55 +22,55 @@ def create(adjust=None, update=(), evict=()):
 
 
 def test_the_line_says_who_when_where_and_what():
-    made = report("10-new", "CreateContainer", POD, container(env=["A=0"]), create(env("A", "1")))
+    created = report("10-new", "CreateContainer", POD, container(env=["A=0"]), create(env("A", "1")))
     expected = 'shadow plugin 10-new at CreateContainer of prod/web-1/web would have: Env A: "0" -> "1"'
-    assert str(made) == expected
+    assert str(created) == expected
 
 
 def test_a_field_that_another_plugin_holds_is_a_conflict():
     state = CreateMerge(m.CreateContainerRequest(pod=POD, container=container()))
     state.apply("00-first", create(env("A", "0")))
-    made = report("10-new", "CreateContainer", POD, state.container, create(env("A", "1")), ledger=state.ledger)
-    assert made.conflicts == [("Env", "A", "00-first")]
-    assert str(made).endswith('Env A: "0" -> "1" (in conflict with 00-first)')
+    created = report("10-new", "CreateContainer", POD, state.container, create(env("A", "1")), ledger=state.ledger)
+    assert created.conflicts == [("Env", "A", "00-first")]
+    assert str(created).endswith('Env A: "0" -> "1" (in conflict with 00-first)')
 
 
 def test_taking_a_field_away_from_another_plugin_is_no_conflict():
     state = CreateMerge(m.CreateContainerRequest(pod=POD, container=container()))
     state.apply("00-first", create(env("A", "0")))
-    made = report("10-new", "CreateContainer", POD, state.container, create(env("-A")), ledger=state.ledger)
-    assert made.conflicts == []
+    created = report("10-new", "CreateContainer", POD, state.container, create(env("-A")), ledger=state.ledger)
+    assert created.conflicts == []
 
 
 def test_updates_and_evictions_are_reported_too():
     update = m.ContainerUpdate(container_id="c2")
     update.linux.resources.cpu.shares.value = 512
-    known = m.LinuxResources(cpu=m.LinuxCPU(shares=m.OptionalUInt64(value=1024)))
+    resources = m.LinuxResources(cpu=m.LinuxCPU(shares=m.OptionalUInt64(value=1024)))
     evict = [m.ContainerEviction(container_id="c3", reason="too big")]
     reply = create(update=[update], evict=evict)
-    made = report("10-new", "CreateContainer", POD, container(), reply, resources_of={"c2": known}.get)
-    assert [tuple(change) for change in made.changes] == [("c2", "CPUShares", "", 1024, 512)]
-    assert made.evictions == [("c3", "too big")]
+    created = report("10-new", "CreateContainer", POD, container(), reply, resources_of={"c2": resources}.get)
+    assert [tuple(change) for change in created.changes] == [("c2", "CPUShares", "", 1024, 512)]
+    assert created.evictions == [("c3", "too big")]
 
 
 def test_an_answer_without_changes_is_empty():
-    made = report("10-new", "CreateContainer", POD, container(), create(m.ContainerAdjustment()))
-    assert made.empty
-    assert str(made).endswith("would have: done nothing")
+    created = report("10-new", "CreateContainer", POD, container(), create(m.ContainerAdjustment()))
+    assert created.empty
+    assert str(created).endswith("would have: done nothing")
 
 
 def test_an_event_of_a_pod_has_no_container():
-    made = report("10-new", "RunPodSandbox", POD, None, m.RunPodSandboxResponse())
-    assert (made.empty, made.container) == (True, "")
+    created = report("10-new", "RunPodSandbox", POD, None, m.RunPodSandboxResponse())
+    assert (created.empty, created.container) == (True, "")
 
 
 def test_a_shadow_plugin_that_failed_is_reported():
-    made = report("10-new", "RunPodSandbox", POD, None, failed="no answer within 2 s")
-    assert str(made).endswith("would have: failed: no answer within 2 s")
-    assert not made.empty
+    created = report("10-new", "RunPodSandbox", POD, None, failed="no answer within 2 s")
+    assert str(created).endswith("would have: failed: no answer within 2 s")
+    assert not created.empty
 
 
 def test_a_report_is_json():
-    made = report("10-new", "CreateContainer", POD, container(env=["A=0"]), create(env("A", "1")))
-    tree = json.loads(json.dumps(made.to_json()))
+    created = report("10-new", "CreateContainer", POD, container(env=["A=0"]), create(env("A", "1")))
+    tree = json.loads(json.dumps(created.to_json()))
     assert tree["changes"] == [{"container": "c1", "field": "Env", "key": "A", "before": "0", "after": "1"}]

@@ -13,7 +13,7 @@ from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.audit.trail import AuditTrail
 from nri.adaptation.containers.update_result import UpdateResult
 from nri.adaptation.merge.side_updates import UNKNOWN_CONTAINER, Eviction, Ignored
-from nri.adaptation.registration.kept_updates import KeptUpdates
+from nri.adaptation.registration.deferred_updates import DeferredUpdates
 from nri.api import messages as m
 from nri.errors import ConflictError
 from nri.testing import FakeRuntime, make_container, make_pod
@@ -39,8 +39,8 @@ class Balance(nri.Plugin):
 
 @pytest.fixture
 def node():
-    with FakeRuntime() as made:
-        yield made
+    with FakeRuntime() as runtime:
+        yield runtime
 
 
 def create(node: FakeRuntime, name: str):
@@ -150,7 +150,7 @@ class Runtime:
         self.trail.inventory.seed(self.trail.inventory.begin(), [pod], [container])
 
     def update(self, updates: list[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
-        self.told += [(each.container_id, each.linux.resources.cpu.shares.value) for each in updates]
+        self.told += [(update.container_id, update.linux.resources.cpu.shares.value) for update in updates]
         return updates[:1] if self.refuses else []
 
     def ask(self, request: m.UpdateContainersRequest, number: int = 1) -> list[m.ContainerUpdate]:
@@ -170,11 +170,11 @@ def runtime(request: pytest.FixtureRequest) -> Runtime:
 
 
 def test_an_update_that_a_plugin_asked_for_counts_unless_it_failed(runtime: Runtime) -> None:
-    asked, runtime.refuses = m.UpdateContainersRequest(update=[shares("c", 5)]), True
-    assert runtime.ask(asked) == list(asked.update)
+    request, runtime.refuses = m.UpdateContainersRequest(update=[shares("c", 5)]), True
+    assert runtime.ask(request) == list(request.update)
     assert runtime.present == 1
     runtime.refuses = False
-    assert runtime.ask(asked) == []
+    assert runtime.ask(request) == []
     assert runtime.present == 5
 
 
@@ -190,7 +190,7 @@ def test_what_a_plugin_asked_for_is_kept_as_bytes_and_not_as_messages() -> None:
 
     def held() -> int:
         gc.collect()
-        return sum(type(each) is m.LinuxResources for each in gc.get_objects())
+        return sum(type(entry) is m.LinuxResources for entry in gc.get_objects())
 
     runtime, before = Runtime(Provenance()), held()
     for value in range(1, 10):
@@ -226,8 +226,8 @@ def test_a_refused_update_makes_no_history_where_there_is_none(runtime: Runtime)
 @pytest.mark.parametrize("how", ["container_removed", "not_created", "pod_removed"])
 def test_a_container_that_goes_is_forgotten_with_its_history(runtime: Runtime, how: str) -> None:
     runtime.ask(m.UpdateContainersRequest(update=[shares("c", 5)]))
-    gone = {"container_removed": make_container(id="c"), "not_created": "c", "pod_removed": make_pod(id="p")}[how]
-    getattr(runtime.trail, how)(gone)
+    removed = {"container_removed": make_container(id="c"), "not_created": "c", "pod_removed": make_pod(id="p")}[how]
+    getattr(runtime.trail, how)(removed)
     assert runtime.trail.inventory.resources_of("c") is None
     if runtime.trail.provenance is not None:
         assert runtime.trail.provenance.explain("c") is None
@@ -239,14 +239,14 @@ def test_what_is_updated_can_be_given_back_and_what_the_runtime_cannot_is_told(r
     assert runtime.present == 5
     failed = runtime.trail.undo("CreateContainer", updates, by)
     assert (runtime.present, runtime.told) == (1, [("c", 1)])
-    assert [each.container_id for each in failed] == ["c"]
+    assert [update.container_id for update in failed] == ["c"]
 
 
 def test_a_runtime_may_give_back_by_itself(runtime: Runtime) -> None:
-    updates, by, given = OrderedUpdates([shares("c", 5)], Numbers(1)), object(), []
+    updates, by, arguments = OrderedUpdates([shares("c", 5)], Numbers(1)), object(), []
     runtime.trail.updated(updates, by)
-    assert runtime.trail.undo("CreateContainer", updates, by, given.extend) == []
-    assert ([each.container_id for each in given], runtime.told, runtime.present) == (["c"], [], 1)
+    assert runtime.trail.undo("CreateContainer", updates, by, arguments.extend) == []
+    assert ([update.container_id for update in arguments], runtime.told, runtime.present) == (["c"], [], 1)
 
 
 def test_outcomes_that_are_as_asked_for_are_no_record(runtime: Runtime) -> None:
@@ -264,13 +264,13 @@ def test_outcomes_that_are_as_asked_for_are_no_record(runtime: Runtime) -> None:
 @pytest.mark.pure
 def test_an_eviction_of_a_container_that_has_been_created_in_the_meantime_is_for_the_runtime() -> None:
     trail = AuditTrail(lambda _: None, None)
-    kept = KeptUpdates(trail, None)
+    updates = DeferredUpdates(trail, None)
     trail.inventory.created("there", make_pod(), b"")
-    asked = [("10-p", m.ContainerEviction(container_id=each, reason="why")) for each in ("there", "gone")]
-    side = SimpleNamespace(kept=[], kept_evictions=asked, evictions=[], ignored=[])
-    told: list[tuple[str, str, str]] = []
-    reporting = SimpleNamespace(left_out=lambda *words: told.append(words))
-    assert kept.of_event(side, "StopContainer", {}, reporting) == []  # type: ignore[arg-type]
+    requests = [("10-p", m.ContainerEviction(container_id=text, reason="why")) for text in ("there", "gone")]
+    side = SimpleNamespace(deferred=[], deferred_evictions=requests, evictions=[], ignored=[])
+    messages: list[tuple[str, str, str]] = []
+    reporting = SimpleNamespace(left_out=lambda *words: messages.append(words))
+    assert updates.defer_for_event(side, "StopContainer", {}, reporting) == []  # type: ignore[arg-type]
     assert side.evictions == [Eviction("10-p", "there", "why")]
     assert side.ignored == [Ignored("10-p", "gone", "evict", UNKNOWN_CONTAINER)]
-    assert told == [("10-p", "StopContainer", "gone")]
+    assert messages == [("10-p", "StopContainer", "gone")]

@@ -25,8 +25,8 @@ def test_what_a_later_answer_has_set_is_left_out_and_told_by_its_name() -> None:
     later = nri.Update("c").set_cpu_shares(9).add_unified("k", "9").add_hugepage_limit("2MB", 9).message
     assert not put(order, later, Numbers(8)).failed
     result = UpdateResult(EARLIER)
-    wanted = order.newest(EARLIER.linux.resources, Numbers(7), result)
-    assert field_names(wanted) == ["memory.limit"] and wanted.memory.limit.value == 2
+    expected = order.newest(EARLIER.linux.resources, Numbers(7), result)
+    assert field_names(expected) == ["memory.limit"] and expected.memory.limit.value == 2
     assert {row.field: row.outcome for row in result.fields} == {
         "cpu.shares": "stale", "memory.limit": "applied", "unified[k]": "stale", "hugepage_limits[2MB]": "stale"
     }  # fmt: skip
@@ -63,4 +63,4 @@ def test_what_is_taken_back_gives_way_to_what_was_before_it_and_to_nothing_that_
 def test_updates_that_are_passed_on_one_by_one_keep_their_numbers() -> None:
     other = m.ContainerUpdate(container_id="d")
     updates = OrderedUpdates([EARLIER, other], Numbers(3), {"c": Numbers(4)})
-    assert [updates.only(each).numbers(each).of("any") for each in updates] == [4, 3]
+    assert [updates.only(update).numbers(update).of("any") for update in updates] == [4, 3]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nri.adaptation import Numbers
-from nri.adaptation.containers.inventory import KEPT_BYTES, Inventory, Presence
+from nri.adaptation.containers.inventory import MAX_DEFERRED_BYTES, Inventory, Presence
 from nri.api import messages as m
 from nri.testing import make_container, make_pod
 
@@ -15,12 +15,12 @@ from nri.testing import make_container, make_pod
 def inventory_of(*ids: str) -> Inventory:
     inventory = Inventory()
     pod = make_pod(namespace="web")
-    inventory.seed(inventory.begin(), [pod], [make_container(id=each, pod=pod, cpu_shares=7) for each in ids])
+    inventory.seed(inventory.begin(), [pod], [make_container(id=id_, pod=pod, cpu_shares=7) for id_ in ids])
     return inventory
 
 
 def known(inventory: Inventory, *ids: str) -> list[bool]:
-    return [each in inventory.known for each in ids]
+    return [id_ in inventory.known for id_ in ids]
 
 
 def created(inventory: Inventory, pod: Any, container: Any, adjust: Any) -> None:
@@ -78,8 +78,8 @@ def test_a_container_that_the_state_does_not_have_is_kept_once() -> None:
 def test_a_pod_goes_with_its_containers() -> None:
     inventory = Inventory()
     pod = make_pod()
-    for each in ("a", "b"):
-        created(inventory, pod, make_container(id=each), m.ContainerAdjustment())
+    for text in ("a", "b"):
+        created(inventory, pod, make_container(id=text), m.ContainerAdjustment())
     created(inventory, make_pod(), make_container(id="c"), m.ContainerAdjustment())
     assert sorted(inventory.pod_removed(pod.id)) == ["a", "b"]
     assert known(inventory, "a", "b", "c") == [False, False, True]
@@ -95,7 +95,7 @@ def test_resources_of_a_container_do_not_grow_with_the_number_of_its_updates() -
         inventory.updated("a", update, Numbers(value))
     resources = inventory.resources_of("a")
     assert resources is not None
-    assert [each.limit for each in resources.hugepage_limits] == [99]
+    assert [hugepage_limit.limit for hugepage_limit in resources.hugepage_limits] == [99]
     assert len(resources.devices) == 0
     assert resources.cpu.shares.value == 1
     zero = m.LinuxResources()
@@ -112,17 +112,17 @@ def test_what_waits_for_a_creation_is_bounded() -> None:
     for number in range(100):
         update = m.ContainerUpdate(container_id="a")
         update.linux.resources.unified[f"k{number}"] = "x" * 10_000
-        presence = inventory.keep_update("10-p", update, "StopContainer", number)
+        presence = inventory.defer_update("10-p", update, "StopContainer", number)
         eviction = m.ContainerEviction(container_id="a", reason=f"{number} " + "x" * 10_000)
-        inventory.keep_eviction("10-p", eviction)
+        inventory.defer_eviction("10-p", eviction)
     assert presence is Presence.GONE
     inventory.created("a", make_pod(), b"")
-    kept = inventory.take_kept("a")
-    assert kept is not None
-    assert kept.updates["10-p"][0].ByteSize() <= KEPT_BYTES
-    assert list(kept.evictions) == ["10-p"]
-    assert kept.evictions["10-p"].startswith("99 xxx")
-    assert len(kept.evictions["10-p"]) <= 1024
+    remaining = inventory.take_deferred("a")
+    assert remaining is not None
+    assert remaining.updates["10-p"][0].ByteSize() <= MAX_DEFERRED_BYTES
+    assert list(remaining.evictions) == ["10-p"]
+    assert remaining.evictions["10-p"].startswith("99 xxx")
+    assert len(remaining.evictions["10-p"]) <= 1024
 
 
 @pytest.mark.parametrize("first", [1, 2])
@@ -132,11 +132,11 @@ def test_of_what_waits_for_a_creation_a_plugins_later_answer_counts_whichever_co
     for number in (first, 3 - first):
         update = m.ContainerUpdate(container_id="a")
         update.linux.resources.cpu.shares.value = number
-        inventory.keep_update("10-p", update, "StopContainer", number)
+        inventory.defer_update("10-p", update, "StopContainer", number)
     inventory.created("a", make_pod(), b"")
-    kept = inventory.take_kept("a")
-    assert kept is not None
-    assert kept.updates["10-p"].update.linux.resources.cpu.shares.value == 2
+    remaining = inventory.take_deferred("a")
+    assert remaining is not None
+    assert remaining.updates["10-p"].update.linux.resources.cpu.shares.value == 2
 
 
 def eviction(container_id: str) -> m.ContainerEviction:
@@ -146,61 +146,63 @@ def eviction(container_id: str) -> m.ContainerEviction:
 def test_what_is_asked_of_a_container_is_kept_while_it_is_created_and_told_once_that_has_succeeded() -> None:
     inventory = inventory_of("old")
     inventory.creating("a", "web")
-    asked = {each: m.ContainerUpdate(container_id=each) for each in ("a", "old", "gone")}
-    assert inventory.keep_update("10-p", asked["a"], "StopContainer", 1) is Presence.CREATING
-    assert inventory.keep_eviction("10-p", eviction("a")) is Presence.CREATING
+    requests = {text: m.ContainerUpdate(container_id=text) for text in ("a", "old", "gone")}
+    assert inventory.defer_update("10-p", requests["a"], "StopContainer", 1) is Presence.CREATING
+    assert inventory.defer_eviction("10-p", eviction("a")) is Presence.CREATING
     assert inventory.created("a", make_pod(), b"", uncommitted=True), "something waits"
-    assert inventory.keep_update("10-p", asked["a"], "StopContainer", 2) is Presence.CREATED, "it can be handed over"
-    assert inventory.keep_eviction("10-p", eviction("a")) is Presence.CREATED
-    for each, presence in (("old", Presence.KNOWN), ("gone", Presence.GONE)):
-        assert inventory.keep_update("10-p", asked[each], "StopContainer", 3) is presence
-        assert inventory.keep_eviction("10-p", eviction(each)) is presence
+    assert inventory.defer_update("10-p", requests["a"], "StopContainer", 2) is Presence.CREATED, (
+        "it can be handed over"
+    )
+    assert inventory.defer_eviction("10-p", eviction("a")) is Presence.CREATED
+    for text, presence in (("old", Presence.KNOWN), ("gone", Presence.GONE)):
+        assert inventory.defer_update("10-p", requests[text], "StopContainer", 3) is presence
+        assert inventory.defer_eviction("10-p", eviction(text)) is presence
 
 
 def test_a_container_for_which_something_waits_is_not_committed_before_that_is_handed_over() -> None:
     inventory = Inventory()
     for name in ("plain", "wanted", "unwanted"):
         inventory.creating(name, "web")
-    inventory.keep_update("10-p", m.ContainerUpdate(container_id="wanted"), "StopContainer", 1)
-    inventory.keep_eviction("10-p", eviction("unwanted"))
+    inventory.defer_update("10-p", m.ContainerUpdate(container_id="wanted"), "StopContainer", 1)
+    inventory.defer_eviction("10-p", eviction("unwanted"))
     for name, waits in (("plain", False), ("wanted", True), ("unwanted", True)):
         assert inventory.created(name, make_pod(), b"", uncommitted=True) is waits
         assert inventory.committed(name) is not waits
         assert inventory.known.is_creating(name) is waits
-    taken = inventory.take_kept("wanted")
-    assert taken is not None and list(taken.updates) == ["10-p"]
+    accepted = inventory.take_deferred("wanted")
+    assert accepted is not None and list(accepted.updates) == ["10-p"]
     assert not inventory.committed("wanted"), "it is being handed over"
-    assert inventory.take_kept("wanted", again=True) is None
+    assert inventory.take_deferred("wanted", continued=True) is None
     assert inventory.committed("wanted")
     assert inventory.committed("never-heard-of")
 
 
 def test_a_container_is_being_created_then_known_then_gone() -> None:
     inventory = Inventory()
-    known = inventory.known
+    names = inventory.known
     inventory.creating("c", "web")
-    assert (known.is_creating("c"), "c" in known, known.namespace_of("c")) == (True, False, "web")
+    assert (names.is_creating("c"), "c" in names, names.namespace_of("c")) == (True, False, "web")
     inventory.created("c", make_pod(namespace="web"), b"")
-    assert (known.is_creating("c"), "c" in known, len(known), known.namespace_of("c")) == (False, True, 1, "web")
+    assert (names.is_creating("c"), "c" in names, len(names), names.namespace_of("c")) == (False, True, 1, "web")
     inventory.removed("c")
-    assert (known.is_creating("c"), "c" in known, len(known), known.namespace_of("c")) == (False, False, 0, None)
+    assert (names.is_creating("c"), "c" in names, len(names), names.namespace_of("c")) == (False, False, 0, None)
 
 
 def test_a_container_whose_creation_was_refused_was_never_there() -> None:
     inventory = Inventory()
-    known = inventory.known
+    names = inventory.known
     inventory.creating("c", "web")
     inventory.not_created("c")
-    assert (known.is_creating("c"), "c" in known, known.namespace_of("c")) == (False, False, None)
+    assert (names.is_creating("c"), "c" in names, names.namespace_of("c")) == (False, False, None)
 
 
 def test_a_state_that_was_read_anew_is_seen_through_the_same_view() -> None:
     inventory = Inventory()
-    known = inventory.known
+    names = inventory.known
     inventory.seed(
         inventory.begin(), [make_pod(id="p", namespace="db")], [make_container(id="old", pod_sandbox_id="p")]
     )
-    assert ("old" in known, known.namespace_of("old")) == (True, "db")
+    assert ("old" in names, names.namespace_of("old")) == (True, "db")
 
 
 def test_a_creation_whose_block_raises_is_forgotten() -> None:

@@ -15,9 +15,9 @@ def test_only_what_was_taken_back_is_in_the_update_and_what_was_not_set_has_the_
 
 
 def test_each_update_goes_with_the_numbers_of_its_container() -> None:
-    given = [Restoration("c", HAD, ("cpu.shares",), (), Numbers(0, {"cpu.shares": 2}, {"cpu.shares": 8}))]
-    updates = as_updates(given)
+    arguments = [Restoration("c", HAD, ("cpu.shares",), (), Numbers(0, {"cpu.shares": 2}, {"cpu.shares": 8}))]
+    updates = as_updates(arguments)
     order = FieldOrder(HAD, Numbers(8))
-    wanted = order.newest(updates[0].linux.resources, updates.numbers(updates[0]))
-    assert wanted.cpu.shares.value == 100
-    assert FieldOrder(HAD, Numbers(9)).newest(wanted, updates.numbers(updates[0])).ByteSize() < wanted.ByteSize()
+    expected = order.newest(updates[0].linux.resources, updates.numbers(updates[0]))
+    assert expected.cpu.shares.value == 100
+    assert FieldOrder(HAD, Numbers(9)).newest(expected, updates.numbers(updates[0])).ByteSize() < expected.ByteSize()

@@ -57,7 +57,7 @@ def test_an_exception_may_be_the_reason() -> None:
 
 
 def test_a_field_that_was_not_asked_for_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match=r"does not ask for cpu\.quota, but for"):
+    with pytest.raises(ValueError, match=r"field cpu\.quota is not in the update of"):
         UpdateResult(update()).mark_unsupported("cpu.quota", "no")
 
 
@@ -65,13 +65,13 @@ def test_results_become_the_failed_updates_of_the_wire() -> None:
     good, bad, ignored = update("good"), update("bad"), update("ignored", ignore_failure=True)
     answers = [UpdateResult(bad).mark_unsupported("rdt_class", "x"), UpdateResult.all_stale(ignored, "gone")]
     failed, results = results_of([good, bad, ignored], answers)
-    assert [each.container_id for each in failed] == ["bad"]
+    assert [entry.container_id for entry in failed] == ["bad"]
     assert [result.failed for result in results] == [False, True, True]
 
 
 def test_a_runtime_may_return_just_the_updates_that_failed() -> None:
     failed, results = results_of([update("a"), update("b")], [update("b")])
-    assert [each.container_id for each in failed] == ["b"]
+    assert [entry.container_id for entry in failed] == ["b"]
     assert {row.outcome for row in results[1].fields} == {"refused"}
     assert results_of([update("a")], None)[0] == []
 
@@ -104,24 +104,24 @@ def test_a_failed_update_event_gives_side_updates_back(nri_runtime: FakeRuntime,
         def update_container(self, pod, container, resources):
             return [nri.Update("other").set_cpu_shares(7)]
 
-    pod, mine = make_pod(), make_container(id="mine", name="mine")
+    pod, own_entry = make_pod(), make_container(id="mine", name="mine")
     other.linux.resources.cpu.shares.value = 512
     nri_runtime.create_container(pod, other)
-    nri_runtime.create_container(pod, mine)
+    nri_runtime.create_container(pod, own_entry)
     nri_runtime.add(Takes(), idx="10")
-    reply = nri_runtime.adaptation.update_container(pod, mine, m.LinuxResources())
-    assert [each.linux.resources.cpu.shares.value for each in reply.updates] == [7]
+    reply = nri_runtime.adaptation.update_container(pod, own_entry, m.LinuxResources())
+    assert [update.linux.resources.cpu.shares.value for update in reply.updates] == [7]
     assert reply.abort() == []
     undone = nri_runtime.updates[-1]
     assert (undone.container_id, undone.message.linux.resources.cpu.shares.value) == ("other", 512)
 
 
 @pytest.mark.parametrize(
-    ("returned", "what"), [(5, "int"), (True, "bool"), (["c1"], "str among others"), ("c1", "str among others")]
+    ("returned", "what"), [(5, "int"), (True, "bool"), (["c1"], "str in a list"), ("c1", "str in a list")]
 )
 def test_a_callback_that_returns_something_else_is_told_what_is_expected(returned, what: str) -> None:
     with pytest.raises(
-        TypeError, match=rf"the runtime's update callback returned {what}: None for all applied, or a list"
+        TypeError, match=rf"the runtime's update callback returned {what}: it must return None for all applied"
     ):
         results_of([update()], returned)
 
@@ -132,10 +132,10 @@ def test_a_result_takes_a_builder_and_is_of_its_message() -> None:
     assert (result.update, [row.field for row in result.fields]) == (built.message, ["cpu.shares"])
 
 
-@pytest.mark.parametrize(("given", "what"), [("c1", "str"), (nri.Adjustment(), "Adjustment"), (None, "NoneType")])
-def test_a_result_of_something_else_is_told_what_is_expected(given, what: str) -> None:
-    with pytest.raises(TypeError, match=rf"UpdateResult\(\) takes a ContainerUpdate or nri\.Update, not {what}"):
-        UpdateResult(given)
+@pytest.mark.parametrize(("arguments", "what"), [("c1", "str"), (nri.Adjustment(), "Adjustment"), (None, "NoneType")])
+def test_a_result_of_something_else_is_told_what_is_expected(arguments, what: str) -> None:
+    with pytest.raises(TypeError, match=rf"UpdateResult\(\) requires a ContainerUpdate or nri\.Update, not {what}"):
+        UpdateResult(arguments)
 
 
 def test_a_commit_of_something_else_is_told_what_is_expected_and_can_still_be_taken_back(
@@ -145,7 +145,7 @@ def test_a_commit_of_something_else_is_told_what_is_expected_and_can_still_be_ta
     nri_runtime.add(Asks(), idx="10")
     reply = nri_runtime.adaptation.create_container(make_pod(), make_container(id="new", name="new"))
     wrong: list = [1]
-    with pytest.raises(TypeError, match=r"commit\(\) takes UpdateResults, .* not int"):
+    with pytest.raises(TypeError, match=r"commit\(\) requires UpdateResults .* not int"):
         reply.commit(wrong)
     reply.abort()
     assert nri_runtime.updates[-1].container_id == "other"

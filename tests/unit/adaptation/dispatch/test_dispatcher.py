@@ -44,42 +44,42 @@ class BuiltinCalls:
 
 
 @pytest.fixture
-def seen() -> list[str]:
+def calls() -> list[str]:
     return []
 
 
-def test_plugins_of_all_kinds_are_called_by_index(seen: list[str]) -> None:
+def test_plugins_of_all_kinds_are_called_by_index(calls: list[str]) -> None:
     def note(name: str) -> Any:
-        return lambda _: seen.append(name)
+        return lambda _: calls.append(name)
 
     builtin = [BuiltinPlugin(index, f"in{index}", BuiltinCalls(note(f"builtin {index}"))) for index in ("40", "10")]
     with FakeRuntime(builtin=builtin) as runtime:
         for index in ("50", "05", "30"):
             runtime.add(Calls(note(f"external {index}")), idx=index, name=f"out{index}")
         runtime.start_container()
-    assert seen == ["external 05", "builtin 10", "external 30", "builtin 40", "external 50"]
+    assert calls == ["external 05", "builtin 10", "external 30", "builtin 40", "external 50"]
 
 
-def test_equal_indices_are_called_by_time_of_registration(nri_runtime: FakeRuntime, seen: list[str]) -> None:
+def test_equal_indices_are_called_by_time_of_registration(nri_runtime: FakeRuntime, calls: list[str]) -> None:
     for name in ("zebra", "aardvark", "mule"):
-        nri_runtime.add(Calls(lambda _, name=name: seen.append(name)), name=name)  # type: ignore[misc]
+        nri_runtime.add(Calls(lambda _, name=name: calls.append(name)), name=name)  # type: ignore[misc]
     nri_runtime.start_container()
-    assert seen == ["zebra", "aardvark", "mule"]
+    assert calls == ["zebra", "aardvark", "mule"]
 
 
 def test_the_first_error_ends_the_event_and_later_plugins_are_not_called(
-    nri_runtime: FakeRuntime, seen: list[str]
+    nri_runtime: FakeRuntime, calls: list[str]
 ) -> None:
     def fail(_: nri.Container) -> None:
         raise nri.Reject("not this one")
 
     nri_runtime.add(Calls(fail), idx="10", name="fails").add(
-        Calls(lambda _: seen.append("later")), idx="20", name="later"
+        Calls(lambda _: calls.append("later")), idx="20", name="later"
     )
     with pytest.raises(PluginError, match=r"plugin 10-fails refused: not this one") as caught:
         nri_runtime.start_container()
     assert caught.value.plugin == "10-fails"
-    assert seen == []
+    assert calls == []
 
 
 @pytest.mark.pure
@@ -313,9 +313,9 @@ def test_a_call_that_fails_on_this_side_is_no_answer_and_no_miss(error: type[Bas
                 raise error("on this side")
             return proceed(request)
 
-    interceptor, seen = Failing(), list[str]()
+    interceptor, calls = Failing(), list[str]()
     with FakeRuntime(interceptors=[interceptor]) as runtime:
-        runtime.add(Calls(lambda container: seen.append(container.id)), name="left-out")
+        runtime.add(Calls(lambda container: calls.append(container.id)), name="left-out")
         (peer,) = parts_of(runtime.adaptation).chain.peers
         runtime.timeout(1e-6)
         peer.breaker.configure(1, 0.0)
@@ -328,10 +328,10 @@ def test_a_call_that_fails_on_this_side_is_no_answer_and_no_miss(error: type[Bas
         interceptor.fails = False
         assert (peer.state.value, peer.breaker.missed) == ("open", 1)
         runtime.start_container(make_pod(), make_container(id="back"))
-        assert (seen[-1:], peer.state.value) == (["back"], "active")
+        assert (calls[-1:], peer.state.value) == (["back"], "active")
 
 
-class Begun:
+class CreationAnswers:
     """A reporter that notes which events have passed the gate: those of which it is told that they begin."""
 
     def __init__(self) -> None:
@@ -345,7 +345,7 @@ class Begun:
 
 
 def test_what_stops_or_removes_passes_a_plugin_that_waits_to_join() -> None:
-    pod, container, begun = make_pod(), make_container(), Begun()
+    pod, container, begun = make_pod(), make_container(), CreationAnswers()
     entered, go = threading.Event(), threading.Event()
 
     def hold(_: nri.Container) -> None:
@@ -358,11 +358,11 @@ def test_what_stops_or_removes_passes_a_plugin_that_waits_to_join() -> None:
         threads[0].start()
         assert entered.wait(10)
         gate = parts_of(runtime.adaptation).chain.gate
-        wait_for(lambda: time.monotonic() > gate.rest_until, "joiners do not rest for the busy one any more")
+        wait_for(lambda: time.monotonic() > gate.paused_until, "joiners do not rest for the busy one any more")
         runtime.add(Calls(lambda _: None), idx="20", name="joins", wait=False)
 
-        def told(event: str, *given: Any) -> threading.Thread:
-            thread = threading.Thread(target=getattr(runtime.adaptation, event), args=given)
+        def told(event: str, *arguments: Any) -> threading.Thread:
+            thread = threading.Thread(target=getattr(runtime.adaptation, event), args=arguments)
             thread.start()
             return thread
 
@@ -417,7 +417,7 @@ def test_an_event_that_goes_on_beside_a_plugin_that_hangs_while_it_joins_says_wh
         joining.connect(adaptation)
         assert inside.wait(20)
         adaptation.run_pod_sandbox(make_pod())
-        assert "RunPodSandbox goes on while a plugin joins: `synchronize` has not returned for 0.05 s" in caplog.text
+        assert "RunPodSandbox continues while a plugin joins: `synchronize` has not returned for 0.05 s" in caplog.text
     finally:
         go.set()
         adaptation.stop()
@@ -452,21 +452,21 @@ class Refusing(nri.Plugin):
     create_container = update_container = remove_container = post_update_container = _refuse  # type: ignore[assignment]
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["told", "not told"])
+@pytest.mark.parametrize("messages", [True, False], ids=["told", "not told"])
 def test_whose_answer_came_to_nothing_is_said_and_told_if_that_is_wanted(
-    told: bool, caplog: pytest.LogCaptureFixture
+    messages: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     granting, idle, observer = Granting(), Calls(lambda _: None), Withdrawn()
     pod, container = make_pod(id="p"), make_container(id="c", pod_sandbox_id="p", cpu_shares=3)
-    with FakeRuntime(tell_refused=told, observer=observer) as runtime, caplog.at_level("INFO", "nri.adaptation"):
+    with FakeRuntime(tell_refused=messages, observer=observer) as runtime, caplog.at_level("INFO", "nri.adaptation"):
         runtime.add(granting).add(idle, idx="15").add(Refusing(), idx="20")
         for event, more in (("create_container", ()), ("update_container", (m.LinuxResources(),))):
             with pytest.raises(PluginError, match="no"):
                 getattr(runtime.adaptation, event)(pod, container, *more)
         explained = runtime.adaptation.provenance.explain("c")  # type: ignore[union-attr]
-    assert granting.heard == ([("removed", 3), ("updated", 3)] if told else [])
+    assert granting.heard == ([("removed", 3), ("updated", 3)] if messages else [])
     assert observer.counted == [("10-granting", "CreateContainer"), ("10-granting", "UpdateContainer")]
-    assert 'what plugin 10-granting answered to UpdateContainer of container "c" came to nothing' in caplog.text
+    assert 'dropped the answer of plugin 10-granting to UpdateContainer of container "c"' in caplog.text
     assert explained is not None
     assert {(step.plugin, step.note.partition(":")[0]) for step in explained.steps} == {("10-granting", "not applied")}
 

@@ -33,12 +33,12 @@ def test_events_are_counted() -> None:
 
 @pytest.mark.pure
 def test_answers_to_an_event_that_is_only_passed_on_say_nothing() -> None:
-    made = event()
-    assert made.read(None, None, b"\xff\xff") is None  # type: ignore[arg-type]
-    assert made.compare(None, b"\xff\xff") is None  # type: ignore[arg-type]
-    made.record(None, "failed")  # type: ignore[arg-type]
-    made.work_meanwhile()
-    assert made.result_bytes() == b""
+    created = event()
+    assert created.read(None, None, b"\xff\xff") is None  # type: ignore[arg-type]
+    assert created.compare(None, b"\xff\xff") is None  # type: ignore[arg-type]
+    created.record(None, "failed")  # type: ignore[arg-type]
+    created.work_meanwhile()
+    assert created.result_bytes() == b""
 
 
 class Bytes:
@@ -72,7 +72,7 @@ def test_a_shadows_answer_that_asks_for_nothing_is_not_reported(reply: Any, capl
 def test_a_reply_that_cannot_be_read_fails_the_event_with_the_plugins_name(nri_runtime: FakeRuntime) -> None:
     with (
         answering_creation(nri_runtime, Bytes()),
-        pytest.raises(PluginError, match="plugin 10-raw: its reply cannot be read"),
+        pytest.raises(PluginError, match="plugin 10-raw: its reply is invalid"),
     ):
         nri_runtime.create_container()
 
@@ -82,7 +82,7 @@ def test_a_shadows_reply_that_cannot_be_read_is_reported_as_its_failure(caplog: 
         with answering_creation(runtime, Bytes()):
             runtime.create_container()
     assert "shadow plugin 10-raw at CreateContainer" in caplog.text
-    assert "failed: its reply cannot be read" in caplog.text
+    assert "failed: its reply is invalid" in caplog.text
 
 
 def env(value: str) -> Any:
@@ -121,7 +121,7 @@ def test_what_waits_for_a_container_that_goes_in_the_meantime_is_left_out() -> N
         runtime.add(plugin("a", create_container=answer), idx="10").add(plugin("b", create_container=fails), idx="20")
         reply = runtime.adaptation.create_container(make_pod(), make_container())
         assert reply.updates == [] and reply.evictions == []
-        assert [(each.plugin, each.container_id, each.field) for each in reply.ignored] == [
+        assert [(row.plugin, row.container_id, row.field) for row in reply.ignored] == [
             ("10-a", "soon", ""),
             ("10-a", "soon", "evict"),
         ]
@@ -140,8 +140,8 @@ def test_what_waits_for_a_container_that_is_created_in_the_meantime_is_in_the_re
 
         runtime.add(plugin("a", create_container=answer), idx="10").add(plugin("b", create_container=creates), idx="20")
         reply = runtime.adaptation.create_container(make_pod(), make_container())
-        assert [each.container_id for each in reply.updates] == ["soon"]
-        assert [(each.container_id, each.reason) for each in reply.evictions] == [("soon", "no room")]
+        assert [update.container_id for update in reply.updates] == ["soon"]
+        assert [(update.container_id, update.reason) for update in reply.evictions] == [("soon", "no room")]
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def stopped(runtime: FakeRuntime) -> Any:
 def test_updates_of_others_and_their_owners_are_told() -> None:
     with FakeRuntime() as runtime:
         reply = stopped(runtime.add(Shrinks()))
-        assert [(each.container_id, each.linux.resources.cpu.shares.value) for each in reply.updates] == [
+        assert [(update.container_id, update.linux.resources.cpu.shares.value) for update in reply.updates] == [
             ("other", 512)
         ]
         assert reply.owners.owners["other"].simple[m.Field.CPUShares] == "10-shrinks"
@@ -194,7 +194,7 @@ def test_abort_gives_back_what_the_others_had() -> None:
         reply = stopped(runtime.add(Shrinks()))
         undone: list[Any] = []
         reply.abort(undone.extend)
-        assert [each.container_id for each in undone] == ["other"]
+        assert [update.container_id for update in undone] == ["other"]
         undone.clear()
         reply.abort(undone.extend)
         assert undone == [], "what was given back once is not given back again"

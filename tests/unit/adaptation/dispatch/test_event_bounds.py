@@ -64,13 +64,13 @@ class Answers:
 def node(*plugins: Answers, containers: int = 0, **more: Any) -> Adaptation:
     """A runtime with plugins 10-p0, 11-p1, ... and containers c0, c1, ..."""
     state = [make_pod(id="pod")], [make_container(id=f"c{n}", pod_sandbox_id="pod") for n in range(containers)]
-    made = Adaptation(
+    adaptation = Adaptation(
         "r", "1", synchronize=lambda: state, update=lambda updates: None, plugin_path="/nonexistent",
         disable_connections=True, policy_path=None,
-        builtin=[BuiltinPlugin(f"{10 + n}", f"p{n}", each) for n, each in enumerate(plugins)], **more,
+        builtin=[BuiltinPlugin(f"{10 + n}", f"p{n}", entry) for n, entry in enumerate(plugins)], **more,
     )  # fmt: skip
-    made.start()
-    return made
+    adaptation.start()
+    return adaptation
 
 
 def variables(prefix: str, count: int) -> Callable[[], m.CreateContainerResponse]:
@@ -139,7 +139,7 @@ def test_a_policy_may_rebalance_a_thousand_containers_in_one_reply() -> None:
 
 def test_an_event_whose_answers_say_nothing_takes_any() -> None:
     event = Event(EventRequest(BY_METHOD["start_container"], make_pod(), make_container()))
-    reply = b"\x0a\x00" * limits.MOST_BYTES
+    reply = b"\x0a\x00" * limits.MAX_BYTES
     with FakeRuntime(builtin=[BuiltinPlugin("10", "p0", Answers())]) as runtime:
         (peer,) = parts_of(runtime.adaptation).chain.peers
         policy = peer.event_policies[BY_METHOD["create_container"].number]
@@ -163,9 +163,9 @@ def test_a_refused_reply_is_told_by_provenance_and_not_kept() -> None:
     runtime = node(Answers(create=variables("V", 9000)))
     with pytest.raises(PluginError):
         runtime.create_container(make_pod(), make_container(id="c1"))
-    made = runtime.provenance.explain("c1")
-    assert made is not None and made.refused is not None
-    assert made.refused[1] == "plugin 10-p0: its reply to CreateContainer has more than 16000 entries"
+    explanation = runtime.provenance.explain("c1")
+    assert explanation is not None and explanation.refused is not None
+    assert explanation.refused[1] == "plugin 10-p0: its reply to CreateContainer has more than 16000 entries"
 
 
 # -- the deadline -----------------------------------------------------------------------------------------------------
@@ -187,11 +187,11 @@ def test_a_deadline_that_passes_while_answers_are_merged_is_seen_before_the_next
         time.sleep(0.06)
         return big.updates(1)
 
-    asked = Answers(), Answers()
-    runtime = node(Answers(stop=slow), asked[0], containers=1)
+    requests = Answers(), Answers()
+    runtime = node(Answers(stop=slow), requests[0], containers=1)
     with pytest.raises(DeadlineExceeded):
         runtime.stop_container(make_pod(), make_container(id="c0"), timeout_s=0.05)
-    assert asked[0].asked == []
+    assert requests[0].asked == []
     last = node(Answers(stop=slow), containers=1)
     with pytest.raises(DeadlineExceeded):
         last.stop_container(make_pod(), make_container(id="c0"), timeout_s=0.05)
@@ -283,10 +283,10 @@ def test_room_is_left_for_the_envelope_of_a_request() -> None:
 
 
 def test_only_who_adds_to_a_request_that_is_too_long_is_blamed() -> None:
-    asked = bytes(MAX_REQUEST_BYTES + 5)
-    check_next_request("CreateContainer", "10-p", asked, asked)
+    data = bytes(MAX_REQUEST_BYTES + 5)
+    check_next_request("CreateContainer", "10-p", data, data)
     with pytest.raises(PluginError, match="10-p: its reply to CreateContainer makes the next request"):
-        check_next_request("CreateContainer", "10-p", asked, bytes(MAX_REQUEST_BYTES + 6))
+        check_next_request("CreateContainer", "10-p", data, bytes(MAX_REQUEST_BYTES + 6))
 
 
 def test_of_many_updates_that_are_left_out_the_first_are_named_and_the_others_counted() -> None:

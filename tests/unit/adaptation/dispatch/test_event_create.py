@@ -20,11 +20,11 @@ from tests.support.made_plugins import Mode, Quiet, both, plugin
 
 @both
 def test_validators_see_answerers(mode: Mode) -> None:
-    seen: list[list[str]] = []
+    calls: list[list[str]] = []
 
     class Validator:
         def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> None:
-            seen.append([plugin.name for plugin in request.plugins])
+            calls.append([plugin.name for plugin in request.plugins])
 
     class Adjusts(nri.Plugin):
         def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...
@@ -32,16 +32,16 @@ def test_validators_see_answerers(mode: Mode) -> None:
     with FakeRuntime(compat=mode, builtin=[BuiltinPlugin("99", "validator", Validator())]) as runtime:
         runtime.add(Quiet()).add(Adjusts())
         runtime.create_container()
-    assert seen == [["adjusts"] if mode == "default" else ["quiet", "adjusts", "validator"]]
+    assert calls == [["adjusts"] if mode == "default" else ["quiet", "adjusts", "validator"]]
 
 
 @both
 def test_hooks_only_when_set(mode: Mode) -> None:
-    seen: list[bool] = []
+    calls: list[bool] = []
 
     class Validator:
         def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> None:
-            seen.append(request.adjust.HasField("hooks"))
+            calls.append(request.adjust.HasField("hooks"))
 
     hooks = {"plain": nri.Adjustment().add_env("A", "1"), "hooked": nri.Adjustment().add_hooks(_hooks())}
 
@@ -53,7 +53,7 @@ def test_hooks_only_when_set(mode: Mode) -> None:
         runtime.add(Adjusts())
         for name in hooks:
             runtime.create_container(None, make_container(name=name))
-    assert seen == ([False, True] if mode == "default" else [True, True])
+    assert calls == ([False, True] if mode == "default" else [True, True])
 
 
 def _hooks() -> m.Hooks:
@@ -174,8 +174,8 @@ def test_a_creation_that_fails_leaves_no_container_behind(nri_runtime: FakeRunti
     nri_runtime.add(plugin("a", create_container=refuse))
     with pytest.raises(PluginError):
         nri_runtime.adaptation.create_container(make_pod(), make_container(id="c"))
-    known = parts_of(nri_runtime.adaptation).trail.inventory.known
-    assert not known.is_creating("c") and "c" not in known
+    names = parts_of(nri_runtime.adaptation).trail.inventory.known
+    assert not names.is_creating("c") and "c" not in names
 
 
 def test_a_creation_that_is_aborted_is_forgotten(nri_runtime: FakeRuntime) -> None:
@@ -205,16 +205,16 @@ def test_the_reply_shows_owners_and_the_container_as_a_further_plugin_would_see_
 
 
 def test_each_plugin_sees_what_earlier_ones_did(nri_runtime: FakeRuntime) -> None:
-    seen: list[list[str]] = []
+    calls: list[list[str]] = []
 
     def see(pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
-        seen.append(list(container.env))
-        return nri.Adjustment().add_env(f"A{len(seen)}", "1")
+        calls.append(list(container.env))
+        return nri.Adjustment().add_env(f"A{len(calls)}", "1")
 
     for idx in ("10", "20", "30"):
         nri_runtime.add(plugin("a", create_container=see), idx=idx)
     nri_runtime.create_container()
-    assert seen == [[], ["A1=1"], ["A1=1", "A2=1"]]
+    assert calls == [[], ["A1=1"], ["A1=1", "A2=1"]]
 
 
 @pytest.mark.parametrize("plugins", [1, 2])
@@ -222,15 +222,15 @@ def test_a_container_begins_with_the_place_of_each_answer_so_that_an_older_one_c
     answers = [nri.Adjustment().set_cpu_shares(5), nri.Adjustment().set_memory_limit(7)][:plugins]
     with FakeRuntime() as runtime:
         for number, answer in enumerate(answers):
-            runtime.add(plugin(f"p{number}", create_container=lambda *_, given=answer: given), f"{number + 1}0")
+            runtime.add(plugin(f"p{number}", create_container=lambda *_, arguments=answer: arguments), f"{number + 1}0")
         runtime.create_container(make_pod(), make_container(id="c1"))
         inventory = parts_of(runtime.adaptation).trail.inventory
         older = m.LinuxResources()
         older.cpu.shares.value = older.memory.limit.value = 1
         inventory.updated("c1", older, Numbers(0))
-        found = inventory.resources_of("c1")
-    assert found is not None
-    assert (found.cpu.shares.value, found.memory.limit.value) == ((5, 1) if plugins == 1 else (5, 7))
+        resources = inventory.resources_of("c1")
+    assert resources is not None
+    assert (resources.cpu.shares.value, resources.memory.limit.value) == ((5, 1) if plugins == 1 else (5, 7))
 
 
 class Encoded:
@@ -261,8 +261,8 @@ def test_an_odd_answer_that_was_taken_costs_the_container_no_later_event_and_no_
         older.cpu.shares.value = 1
         inventory, provenance = parts_of(runtime.adaptation).trail.inventory, runtime.adaptation.provenance
         inventory.updated("c1", older, Numbers(0))
-        found = inventory.resources_of("c1")
+        resources = inventory.resources_of("c1")
         raw.close()
-        assert found is not None and found.cpu.shares.value == 5
+        assert resources is not None and resources.cpu.shares.value == 5
         assert provenance is not None and (story := provenance.explain("c1")) is not None
         assert [step.plugin for step in story.steps] == ["20-p"], story.notes

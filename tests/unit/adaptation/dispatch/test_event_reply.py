@@ -13,7 +13,7 @@ from tests.support.made_plugins import plugin
 
 def number(reply: EventReply, container_id: str, field: str) -> int:
     """The place of one field of a reply's updates in the order of answers."""
-    (update,) = [each for each in reply.updates if each.container_id == container_id]
+    (update,) = [entry for entry in reply.updates if entry.container_id == container_id]
     return reply.updates.numbers(update).of(field)
 
 
@@ -32,7 +32,7 @@ def test_what_a_plugin_asked_for_later_has_the_greater_number(nri_runtime: FakeR
     created = adaptation.create_container(pod, container)
     changed = adaptation.update_container(pod, container, m.LinuxResources())
     stopped = adaptation.stop_container(pod, container)
-    first, last = (number(each, "other", "cpu.shares") for each in (created, stopped))
+    first, last = (number(entry, "other", "cpu.shares") for entry in (created, stopped))
     assert 0 < first < changed.numbers.of("cpu.shares") < last
 
 
@@ -48,17 +48,17 @@ def test_each_field_has_the_number_of_the_plugin_that_set_it(nri_runtime: FakeRu
 def test_what_the_runtime_itself_asked_for_is_no_later_than_the_first_answer(nri_runtime: FakeRuntime) -> None:
     for index in ("10", "20"):
         nri_runtime.add(plugin("a", update_container=lambda *_: None), index)
-    wanted = nri.Update("c").set_cpu_shares(5).set_cpu_quota(6).resources
+    resources = nri.Update("c").set_cpu_shares(5).set_cpu_quota(6).resources
     nri_runtime.add(plugin("b", update_container=lambda *_: nri.Update("c").set_cpu_quota(7)), "30")
-    reply = nri_runtime.adaptation.update_container(make_pod(), make_container(id="c"), wanted)
+    reply = nri_runtime.adaptation.update_container(make_pod(), make_container(id="c"), resources)
     assert 0 < reply.numbers.of("cpu.shares") < reply.numbers.of("cpu.quota")
 
 
 def test_an_update_that_nobody_answers_has_one_place_in_its_reply_and_its_history(nri_runtime: FakeRuntime) -> None:
     """Else `nri why` takes the later one of two for the earlier one, where that has waited for plugins in between."""
-    wanted = nri.Update("c").set_cpu_shares(5).resources
-    before = nri_runtime.adaptation.update_container(make_pod(), make_container(id="other"), wanted)
-    reply = nri_runtime.adaptation.update_container(make_pod(), make_container(id="c"), wanted)
+    resources = nri.Update("c").set_cpu_shares(5).resources
+    before = nri_runtime.adaptation.update_container(make_pod(), make_container(id="other"), resources)
+    reply = nri_runtime.adaptation.update_container(make_pod(), make_container(id="c"), resources)
     assert before.numbers.of("cpu.shares") < reply.numbers.of("cpu.shares")
     provenance = nri_runtime.adaptation.provenance
     assert provenance is not None and provenance.explain("c") is not None

@@ -49,15 +49,15 @@ def waiting(runtime: FakeRuntime, ask: Callable[[], Any], timeout_s: float) -> I
     (peer,) = parts_of(runtime.adaptation).chain.peers
     peer.lock.wait(peer.lock.place(), time.monotonic() + 10)  # the thread that has let it join may have it still
     threads = [threading.Thread(target=ask) for _ in range(THREADS)]
-    for each in threads:
-        each.start()
+    for thread in threads:
+        thread.start()
     wait_for(lambda: peer.lock.waiting == THREADS, "all wait")
     runtime.timeout(timeout_s)
     yield peer
     peer.lock.release()
-    for each in threads:
-        each.join(30)
-    assert not any(each.is_alive() for each in threads)
+    for thread in threads:
+        thread.join(30)
+    assert not any(thread.is_alive() for thread in threads)
 
 
 @both
@@ -97,17 +97,17 @@ def test_a_request_that_has_no_time_left_fails_if_the_policy_says_so() -> None:
         with waiting(runtime, ask, 0.1):
             pass
         text = "plugin 10-raw failed to handle StartContainer request: "
-        assert [str(each).startswith(text) for each in failures] == [True] * THREADS
+        assert [str(failure).startswith(text) for failure in failures] == [True] * THREADS
         raw.close()
 
 
 def test_a_plugin_that_is_held_up_for_a_moment_loses_one_request_of_all_that_wait() -> None:
-    seen: list[str] = []
+    calls: list[str] = []
     go = threading.Event()
 
     class HeldUp(nri.Plugin):
         def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-            seen.append(container.id)
+            calls.append(container.id)
             go.wait(30)
 
     with FakeRuntime() as runtime:
@@ -118,24 +118,24 @@ def test_a_plugin_that_is_held_up_for_a_moment_loses_one_request_of_all_that_wai
             )
             watching.start()
         watching.join(30)
-        assert len(seen) == THREADS
+        assert len(calls) == THREADS
         assert (runtime.health("10-held-up").state, runtime.health("10-held-up").missed) == ("active", 0)
 
 
 def test_a_plugin_that_answers_each_of_many_slowly_loses_none() -> None:
     """Four times four fifths of a timeout: waiting behind others that were answered costs nothing."""
-    seen: list[str] = []
+    calls: list[str] = []
 
     class Slow(nri.Plugin):
         def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
             threading.Event().wait(0.6)
-            seen.append(container.id)
+            calls.append(container.id)
 
     with FakeRuntime() as runtime:
         runtime.add(Slow())
         with waiting(runtime, runtime.start_container, 1.6) as peer:
             pass
-        assert len(seen) == THREADS
+        assert len(calls) == THREADS
         assert (runtime.health("10-slow").state, peer.breaker.silence_s) == ("active", 0.0)
 
 
@@ -149,10 +149,12 @@ def test_the_silence_at_a_creation_counts_when_it_is_validated(mode: Mode) -> No
         runtime.timeout(0.1)
         with pytest.raises(NriError, match="10-raw"):
             runtime.create_container()
-        asked = [event for _, event in reporter.asked if event != "Synchronize"]
-        assert asked == ["CreateContainer", "ValidateContainerAdjustment"]
+        requests = [event for _, event in reporter.asked if event != "Synchronize"]
+        assert requests == ["CreateContainer", "ValidateContainerAdjustment"]
         row = runtime.health("10-raw")
-        assert (row.missed, "others' waiting" in row.last_error) == ((1, True) if mode == "default" else (2, False))
+        assert (row.missed, "other events' waiting" in row.last_error) == (
+            (1, True) if mode == "default" else (2, False)
+        )
         raw.close()
 
 

@@ -36,7 +36,7 @@ def test_updates_of_a_stop_can_be_taken_back(nri_runtime: FakeRuntime) -> None:
     nri_runtime.create_container(make_pod(), make_container(id="other", cpu_shares=3))
     nri_runtime.add(plugin("a", stop_container=lambda *_: nri.Update("other").set_cpu_shares(5)))
     reply = nri_runtime.adaptation.stop_container(make_pod(), make_container(id="c"))
-    assert [each.linux.resources.cpu.shares.value for each in reply.updates] == [5]
+    assert [update.linux.resources.cpu.shares.value for update in reply.updates] == [5]
     assert reply.owners.owners["other"].simple[m.Field.CPUShares] == "10-a"
     reply.abort()
     assert nri_runtime.updates[-1].cpu_shares == 3

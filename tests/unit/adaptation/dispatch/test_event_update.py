@@ -29,17 +29,17 @@ def test_a_plugin_may_change_the_update_of_the_container_that_is_updated(nri_run
 
 
 def test_a_later_plugin_sees_what_an_earlier_one_made_of_an_update(nri_runtime: FakeRuntime) -> None:
-    seen: list[int] = []
+    calls: list[int] = []
     nri_runtime.add(plugin("a", update_container=lambda _, c, __: nri.Update(c).set_cpu_shares(5)), idx="10")
-    nri_runtime.add(plugin("b", update_container=lambda _, __, r: seen.append(r.cpu.shares.value)), idx="20")
+    nri_runtime.add(plugin("b", update_container=lambda _, __, r: calls.append(r.cpu.shares.value)), idx="20")
     nri_runtime.update_container(make_pod(), make_container(), m.LinuxResources())
-    assert seen == [5]
+    assert calls == [5]
 
 
 def shares(value: int) -> m.LinuxResources:
-    made = m.LinuxResources()
-    made.cpu.shares.value = value
-    return made
+    resources = m.LinuxResources()
+    resources.cpu.shares.value = value
+    return resources
 
 
 def test_the_runtimes_own_request_counts_for_later_events(nri_runtime: FakeRuntime) -> None:
@@ -55,9 +55,9 @@ def test_the_message_is_the_references_reply_with_the_requested_container_last(n
     both = [nri.Update("c").set_cpu_shares(7), nri.Update("other").set_cpu_shares(9)]
     nri_runtime.add(plugin("a", update_container=lambda *_: [*both, nri.Eviction("other", "why")]))
     reply = nri_runtime.adaptation.update_container(make_pod(), make_container(id="c"), shares(5))
-    assert [each.container_id for each in reply.message.update] == ["other", "c"]
-    assert [each.container_id for each in reply.updates] == ["other"]
-    assert [(each.container_id, each.reason) for each in reply.evictions] == [("other", "why")]
+    assert [update.container_id for update in reply.message.update] == ["other", "c"]
+    assert [update.container_id for update in reply.updates] == ["other"]
+    assert [(update.container_id, update.reason) for update in reply.evictions] == [("other", "why")]
     assert (reply.changed, reply.resources.cpu.shares.value) == (True, 7)
 
 
@@ -74,8 +74,8 @@ def test_an_update_of_what_was_created_in_the_meantime_stands_before_the_request
     nri_runtime.add(plugin("a", update_container=lambda *_: both), idx="10")
     nri_runtime.add(plugin("b", update_container=creates), idx="20")
     reply = nri_runtime.adaptation.update_container(make_pod(), make_container(id="c"), shares(5))
-    assert [each.container_id for each in reply.message.update] == ["soon", "c"]
-    assert [each.container_id for each in reply.updates] == ["soon"]
+    assert [update.container_id for update in reply.message.update] == ["soon", "c"]
+    assert [update.container_id for update in reply.updates] == ["soon"]
 
 
 def test_an_update_that_no_plugin_hears_of_has_its_place_without_provenance_as_well() -> None:

@@ -281,7 +281,7 @@ def without_collection() -> Iterator[None]:
 
 
 def events() -> int:
-    return sum(isinstance(each, Event) for each in gc.get_objects())
+    return sum(isinstance(entry, Event) for entry in gc.get_objects())
 
 
 @both
@@ -335,17 +335,17 @@ def test_what_a_validator_refused_is_freed_with_its_error(validators: int) -> No
 
 def test_updates_that_policy_refuses_are_freed_with_their_error() -> None:
     def held() -> int:
-        return sum(type(each) is m.UpdateContainersRequest for each in gc.get_objects())
+        return sum(type(entry) is m.UpdateContainersRequest for entry in gc.get_objects())
 
-    made = plugin("p", start_container=lambda *_: None)
+    created = plugin("p", start_container=lambda *_: None)
     with FakeRuntime(policy='["10-p"]\nallow.fields = ["annotations"]\n') as runtime:
-        runtime.add(made)
+        runtime.add(created)
         runtime.create_container(make_pod(), make_container(id="c"))
         with without_collection():
             before = held()
             for _ in range(3):
                 with pytest.raises(NriError, match="does not allow"):
-                    made.runtime.update(nri.Update("c").set_memory_limit(1 << 20)).result(timeout=20)
+                    created.runtime.update(nri.Update("c").set_memory_limit(1 << 20)).result(timeout=20)
             wait_for(lambda: held() == before, "what was refused is freed")
 
 
@@ -360,8 +360,8 @@ def test_an_error_carries_the_plugins_name_and_its_code() -> None:
 
 @pytest.mark.pure
 @pytest.mark.parametrize(
-    ("text", "left"),
+    ("text", "remainder"),
     [("plugin 10-a: boom", "boom"), ("plugin 10-a refused: no", "no"), ("plugin 20-b: boom", "plugin 20-b: boom")],
 )
-def test_a_name_that_the_plugin_gave_itself_is_not_said_twice(text: str, left: str) -> None:
-    assert without_plugin_name("10-a", RpcError(2, text)).message == left
+def test_a_name_that_the_plugin_gave_itself_is_not_said_twice(text: str, remainder: str) -> None:
+    assert without_plugin_name("10-a", RpcError(2, text)).message == remainder

@@ -68,18 +68,18 @@ class OnlyStop(nri.Plugin):
 
 @pytest.fixture
 def node() -> Iterator[Callable[..., FakeRuntime]]:
-    made: list[FakeRuntime] = []
+    created: list[FakeRuntime] = []
 
     def make(*plugins: nri.Plugin, **options: object) -> FakeRuntime:
         runtime = FakeRuntime(**options)
-        made.append(runtime)
+        created.append(runtime)
         runtime.timeout(20)
         for number, plugin in enumerate(plugins):
             runtime.add(plugin, idx=f"{number}0", name=f"p{number}")
         return runtime
 
     yield make
-    for runtime in made:
+    for runtime in created:
         runtime.close()
 
 
@@ -166,18 +166,18 @@ def test_a_plugin_that_is_late_does_not_make_the_others_late(node, monkeypatch: 
     ask, serve, answered = Invoker.ask, PluginService.serve, set[str]()
 
     def answering(self: PluginService, request: Request) -> object:
-        made = serve(self, request)
+        created = serve(self, request)
         answered.add(f"{threading.current_thread().name} {request.method}")
-        return made
+        return created
 
     monkeypatch.setattr(PluginService, "serve", answering)
     runtime = node(*plugins, policy=policy)
 
-    def hearing(self: Invoker, peer: Peer, *given: Any, **named: Any) -> bytes | None:
+    def hearing(self: Invoker, peer: Peer, *arguments: Any, **named: Any) -> bytes | None:
         """Hear those who are not late when they have answered, however slow the machine is: they had half a second."""
         if peer.label != "00-p0":
             wait_for(lambda: f"plugin-{peer.label} PostStartContainer" in answered, "it answers")
-        return ask(self, peer, *given, **named)
+        return ask(self, peer, *arguments, **named)
 
     monkeypatch.setattr(Invoker, "ask", hearing)
     try:
@@ -260,7 +260,7 @@ def test_a_required_plugin_that_is_absent_is_said_before_anybody_is_asked(node) 
 
 
 def test_events_with_an_answer_cannot_go_to_all_at_once() -> None:
-    with pytest.raises(LocalProtocolError, match="fan_out: CreateContainer: what a plugin answers concerns the next"):
+    with pytest.raises(LocalProtocolError, match="fan_out must not contain CreateContainer"):
         Adaptation(
             "r", "1", synchronize=lambda: ((), ()), update=lambda _: None, fan_out=EventMask.of("CreateContainer")
         )
@@ -368,8 +368,8 @@ def test_an_event_that_a_busy_plugin_must_answer_fails_when_its_turn_does_not_co
 def test_a_report_that_a_busy_plugin_must_take_reaches_those_behind_it_all_the_same() -> None:
     plugins = [Started(), Started(), Started()]
     with FakeRuntime(policy='["20-busy"]\nfail_request = true\ntimeout = "50ms"\n') as runtime:
-        for number, (each, name) in enumerate(zip(plugins, ("first", "busy", "last"), strict=True), 1):
-            runtime.add(each, idx=f"{number}0", name=name)
+        for number, (entry, name) in enumerate(zip(plugins, ("first", "busy", "last"), strict=True), 1):
+            runtime.add(entry, idx=f"{number}0", name=name)
         runtime.timeout(20)
         busy = parts_of(runtime.adaptation).registry.find("20-busy")
         assert busy is not None
@@ -379,7 +379,7 @@ def test_a_report_that_a_busy_plugin_must_take_reaches_those_behind_it_all_the_s
                 runtime.post_start_container()
         finally:
             busy.lock.release()
-        assert [len(each.seen) for each in plugins] == [1, 0, 1]
+        assert [len(entry.seen) for entry in plugins] == [1, 0, 1]
 
 
 def test_a_plugin_whose_waiting_events_have_opened_its_breaker_is_left_out_also_after_it_has_answered() -> None:

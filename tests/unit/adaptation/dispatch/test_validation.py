@@ -58,9 +58,9 @@ def test_sees_the_pristine_container_the_outcome_and_who_did_it(nri_runtime: Fak
     (request,) = check.requests
     assert request.pod.name == "web"
     assert list(request.container.env) == ["OLD=1"]
-    assert [each.key for each in request.adjust.env] == ["A"]
+    assert [pair.key for pair in request.adjust.env] == ["A"]
     assert request.owners.owners["c1"].compound[m.Field.Env].owners["A"] == "10-env"
-    assert [(each.index, each.name) for each in request.plugins] == [("10", "env")]
+    assert [(pair.index, pair.name) for pair in request.plugins] == [("10", "env")]
 
 
 def test_a_refusal_fails_the_creation_with_plugin_and_reason(nri_runtime: FakeRuntime) -> None:
@@ -261,7 +261,7 @@ def ask(
 
 @pytest.mark.pure
 def test_a_verdict_that_cannot_be_read_is_a_refusal() -> None:
-    with validators() as peers, pytest.raises(PluginError, match="plugin 00-check: its verdict cannot be read"):
+    with validators() as peers, pytest.raises(PluginError, match="plugin 00-check: its verdict is invalid"):
         ask(b"\xff\xff", peers)
 
 
@@ -309,10 +309,10 @@ def test_validators_that_cannot_be_asked_because_no_thread_is_left_fail_the_crea
     nri_runtime.add(first, idx="10", name="one").add(second, idx="20", name="two")
     with no_threads(), pytest.raises(PluginError, match="validator plugin 10-one failed: can't start") as caught:
         nri_runtime.create_container()
-    assert "give the runtime more threads: TasksMax of its unit" in str(caught.value)
+    assert "allow the runtime more threads: TasksMax of its unit" in str(caught.value)
     assert (caught.value.plugin, first.requests, second.requests) == ("10-one", [], [])
     nri_runtime.create_container()
-    assert [len(each.requests) for each in (first, second)] == [1, 1]
+    assert [len(entry.requests) for entry in (first, second)] == [1, 1]
 
 
 def test_a_shadow_that_cannot_be_asked_because_no_thread_is_left_refuses_nothing() -> None:

@@ -20,9 +20,9 @@ from tests.support.programs import script
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "plugins"
-    made.mkdir()
-    return made
+    created = tmp_path / "plugins"
+    created.mkdir()
+    return created
 
 
 def plugin(folder: Path, name: str = "10-a") -> Path:
@@ -33,9 +33,9 @@ def plugin(folder: Path, name: str = "10-a") -> Path:
 
 
 def refused(folder: Path) -> list[str]:
-    found, skipped = discover(str(folder))
-    assert found == []
-    return [each.reason for each in skipped]
+    matches, skipped = discover(str(folder))
+    assert matches == []
+    return [row.reason for row in skipped]
 
 
 def test_a_file_of_another_user_is_refused(folder: Path) -> None:
@@ -68,24 +68,24 @@ def test_a_link_to_a_file_in_a_folder_that_others_may_write_is_refused(folder: P
 def test_a_file_that_goes_away_while_the_folder_is_read_is_no_plugin(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone = plugin(folder, "10-gone")
+    removed = plugin(folder, "10-gone")
     plugin(folder, "20-stays")
     scandir = os.scandir
 
     def late(path: str) -> Any:
         entries = list(scandir(path))
-        gone.unlink()
+        removed.unlink()
         return entries
 
     monkeypatch.setattr(discovery.os, "scandir", late)
-    found, skipped = discover(str(folder))
-    assert [each.label for each in found] == ["20-stays"]
+    matches, skipped = discover(str(folder))
+    assert [peer.label for peer in matches] == ["20-stays"]
     assert skipped == []
 
 
 def test_a_name_that_could_forge_a_line_of_a_log_is_reported(folder: Path) -> None:
     plugin(folder, "10-a\nWARNING all is well")
-    assert refused(folder) == ["its name has characters that do not print"]
+    assert refused(folder) == ["its name has unprintable characters"]
 
 
 def test_a_name_that_is_not_text_is_reported(folder: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_name_that_is_not_text_is_reported(folder: Path) -> None:
 def test_plugins_come_in_the_order_of_their_names(tmp_path: Path) -> None:
     for name in ("20-b", "10-z", "10-a"):
         script(tmp_path, name, "")
-    assert [found.label for found in discover(str(tmp_path))[0]] == ["10-a", "10-z", "20-b"]
+    assert [match_.label for match_ in discover(str(tmp_path))[0]] == ["10-a", "10-z", "20-b"]
 
 
 def test_folders_and_files_that_are_not_executable_are_no_plugins(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_folder_that_is_missing_has_no_plugins(tmp_path: Path) -> None:
     ("make", "reason"),
     [
         (lambda folder: script(folder, "10-a", "", 0o775), "it can be written by group or others (mode 0775)"),
-        (lambda folder: (folder / "10-a").symlink_to(folder / "gone"), "it cannot be looked at"),
+        (lambda folder: (folder / "10-a").symlink_to(folder / "gone"), "it cannot be examined"),
         (
             lambda folder: (script(folder, "10-a", ""), folder.chmod(0o777)),
             "its folder can be written by group or others",
@@ -126,8 +126,8 @@ def test_what_cannot_be_launched_is_reported_with_the_reason(tmp_path: Path, mak
     folder.mkdir()
     assert callable(make)
     make(folder)
-    found, skipped = discover(str(folder))
-    assert found == []
+    matches, skipped = discover(str(folder))
+    assert matches == []
     assert skipped[0].reason.startswith(reason)
 
 
@@ -135,15 +135,18 @@ def test_webassembly_is_known_by_its_content_and_not_by_its_name(tmp_path: Path)
     need_module("wasmtime")
     script(tmp_path, "10-a.wasm", "")
     wat.install(tmp_path, "20-b", wat.plugin())
-    assert [(found.label, found.wasm) for found in discover(str(tmp_path))[0]] == [("10-a.wasm", False), ("20-b", True)]
+    assert [(match_.label, match_.wasm) for match_ in discover(str(tmp_path))[0]] == [
+        ("10-a.wasm", False),
+        ("20-b", True),
+    ]
 
 
 def test_webassembly_without_the_extra_is_skipped_with_what_to_install(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "wasmtime", None)  # as if it were not installed
     wat.install(tmp_path, "20-b", b"\0asm\1\0\0\0")
-    found, skipped = discover(str(tmp_path))
-    assert found == []
-    reason = "it is WebAssembly, for which this runtime lacks wasmtime: pip install '.[wasm]', in a checkout of nri"
+    matches, skipped = discover(str(tmp_path))
+    assert matches == []
+    reason = "it is WebAssembly, which requires wasmtime: run pip install '.[wasm]' in a checkout of nri"
     assert skipped[0].reason == reason
 
 
@@ -151,7 +154,7 @@ def test_a_link_to_a_plugin_is_a_plugin(tmp_path: Path) -> None:
     target = script(tmp_path / "bin", "real", "")
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "10-link").symlink_to(target)
-    assert [found.label for found in discover(str(tmp_path / "plugins"))[0]] == ["10-link"]
+    assert [match_.label for match_ in discover(str(tmp_path / "plugins"))[0]] == ["10-link"]
 
 
 def test_configuration_of_its_own_comes_before_the_common_one(tmp_path: Path) -> None:
@@ -193,9 +196,9 @@ def test_bad_files_skipped(tmp_path: Path) -> None:
     for name in ("10-good", "bad", "1-short"):
         program(tmp_path, name)
     program(tmp_path, "20-writable", 0o777)
-    found, skipped = discover(str(tmp_path), Rules.DEFAULT)
-    assert [each.label for each in found] == ["10-good"]
-    assert {Path(each.path).name: each.reason.split(";")[0] for each in skipped} == {
+    matches, skipped = discover(str(tmp_path), Rules.DEFAULT)
+    assert [peer.label for peer in matches] == ["10-good"]
+    assert {Path(peer.path).name: peer.reason.split(";")[0] for peer in skipped} == {
         "bad": 'invalid plugin name "bad", idx-pluginname expected',
         "1-short": 'invalid plugin index "1", must be 2 digits',
         "20-writable": "it can be written by group or others (mode 0777)",
@@ -204,4 +207,4 @@ def test_bad_files_skipped(tmp_path: Path) -> None:
         discover(str(tmp_path), Rules.REFERENCE)
     for name in ("bad", "1-short"):
         (tmp_path / name).unlink()
-    assert [each.label for each in discover(str(tmp_path), Rules.REFERENCE)[0]] == ["10-good", "20-writable"]
+    assert [peer.label for peer in discover(str(tmp_path), Rules.REFERENCE)[0]] == ["10-good", "20-writable"]

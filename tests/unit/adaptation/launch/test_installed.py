@@ -43,22 +43,22 @@ def test_a_launched_plugin_whose_configuration_changes_is_started_again(
     folder, config = tmp_path / "plugins", tmp_path / "conf.d"
     folder.mkdir()
     config.mkdir()
-    told = tmp_path / "told"
+    messages = tmp_path / "told"
     (folder / "10-told").write_text(
         f"#!{sys.executable}\nimport nri\nclass Told(nri.Plugin):\n"
         "    class Config:\n        word: str = 'none'\n"
-        f"    def configure(self): open({str(told)!r}, 'a').write(self.config.word + ' ')\n"
+        f"    def configure(self): open({str(messages)!r}, 'a').write(self.config.word + ' ')\n"
         "    def start_container(self, pod, container): pass\nTold.main()\n"
     )
     (folder / "10-told").chmod(0o755)
     with FakeRuntime(plugin_path=str(folder), plugin_config_path=str(config), **PATIENT) as runtime:
         assert runtime.adaptation.ready(["10-told"], 20), runtime.plugins
         change(config / "told.conf", "word: common\n")
-        wait_for(lambda: told.read_text() == "none common ", "the plugin got the new file")
+        wait_for(lambda: messages.read_text() == "none common ", "the plugin got the new file")
         change(config / "10-told.conf", "word: own\n")
-        wait_for(lambda: told.read_text() == "none common own ", "its own file comes before the common one")
+        wait_for(lambda: messages.read_text() == "none common own ", "its own file comes before the common one")
         change(config / "10-told.conf", "word: edited\n")
-        wait_for(lambda: told.read_text() == "none common own edited ", "the plugin got the edited file")
+        wait_for(lambda: messages.read_text() == "none common own edited ", "the plugin got the edited file")
         assert runtime.adaptation.ready(["10-told"], 20)
         assert runtime.health("10-told").restarts == 3
 
@@ -66,19 +66,19 @@ def test_a_launched_plugin_whose_configuration_changes_is_started_again(
 def test_launched_plugins_are_synchronized_before_anything_else_happens(tmp_path: Path) -> None:
     import sys
 
-    seen = tmp_path / "seen"
+    calls = tmp_path / "seen"
     folder = tmp_path / "plugins"
     folder.mkdir()
     program = folder / "10-early"
     program.write_text(
         f"#!{sys.executable}\nimport nri\nclass Early(nri.Plugin):\n"
-        f"    def synchronize(self, pods, containers): open({str(seen)!r}, 'w').write(containers[0].id)\n"
+        f"    def synchronize(self, pods, containers): open({str(calls)!r}, 'w').write(containers[0].id)\n"
         "    def start_container(self, pod, container): pass\nEarly.main()\n"
     )
     program.chmod(0o755)
     pod = make_pod()
     with FakeRuntime(plugin_path=str(folder), pods=[pod], containers=[make_container(id="old", pod=pod)], **PATIENT):
-        assert seen.read_text() == "old"
+        assert calls.read_text() == "old"
 
 
 def test_a_plugin_that_cannot_be_launched_is_told_with_the_reason_and_keeps_nobody_waiting(
@@ -95,18 +95,18 @@ def test_a_plugin_that_cannot_be_launched_is_told_with_the_reason_and_keeps_nobo
     assert f"plugin 10-lost cannot be launched: {path}: No such file or directory" in caplog.text
 
 
-@pytest.mark.parametrize(("owner", "method"), [(Starter, "start"), (Monitor, "add"), (Supervisor, "_look")])
+@pytest.mark.parametrize(("owner", "method"), [(Starter, "start"), (Monitor, "add"), (Supervisor, "_check")])
 def test_an_error_of_the_runtime_ends_a_run_and_the_plugin_is_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, owner: type, method: str
 ) -> None:
     monkeypatch.setattr("nri.adaptation.launch.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.01))
     broken = ["first", "second"]
-    whole = getattr(owner, method)
+    complete = getattr(owner, method)
 
     def sometimes(*arguments: object) -> object:
         if broken:
             raise RuntimeError(f"can't start new thread: {broken.pop(0)}")
-        return whole(*arguments)
+        return complete(*arguments)
 
     monkeypatch.setattr(owner, method, sometimes)
     pids = tmp_path / "pids"
@@ -121,7 +121,7 @@ def test_an_error_of_the_runtime_ends_a_run_and_the_plugin_is_started_again(
         )
         *before, _ = pids.read_text().split()
         assert not [pid for pid in before if Path("/proc", pid).exists()], "a run without a supervisor goes on"
-    assert "plugin 10-told: an error of the runtime ends its run" in caplog.text
+    assert "plugin 10-told: its run ended with an error of the runtime" in caplog.text
 
 
 def test_a_drop_in_that_its_group_may_write_is_reported_as_not_launched_until_it_is_put_right(
@@ -180,6 +180,6 @@ def test_a_file_whose_name_does_not_print_is_no_plugin_and_its_name_reaches_the_
         write_program(tmp_path, name, "#!/bin/sh\nexit 1\n")
     with FakeRuntime(plugin_path=str(tmp_path)) as runtime:
         assert runtime.plugins == []
-    told = [each.getMessage() for each in caplog.records]
-    assert len(told) == 3 and all(map(str.isprintable, told)), told
-    assert all(any(name in each for each in told) for name in (r"10-clears\x1b[2J", r"20-forged\nERROR"))
+    log_lines = [record.getMessage() for record in caplog.records]
+    assert len(log_lines) == 3 and all(map(str.isprintable, log_lines)), log_lines
+    assert all(any(name in record for record in log_lines) for name in (r"10-clears\x1b[2J", r"20-forged\nERROR"))

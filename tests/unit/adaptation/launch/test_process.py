@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from nri.adaptation.launch.discovery import Found
-from nri.adaptation.launch.last_words import LAST_LINES
+from nri.adaptation.launch.discovery import PluginFile
 from nri.adaptation.launch.process import Process
+from nri.adaptation.launch.stderr_tail import MAX_LINES
 from tests.support.programs import script
 
 
 def run(path: Path, index: str = "10", name: str = "foo") -> Process:
-    process = Process(Found(str(path), index, name))
+    process = Process(PluginFile(str(path), index, name))
     process.wait(lambda: 10.0)
     process.socket.close()
     return process
@@ -61,7 +61,7 @@ def test_its_last_words_and_exit_code_are_kept(tmp_path: Path) -> None:
     assert process.failed
     lines = process.last_words.splitlines()
     assert lines[-2:] == ["line 100", "end"]
-    assert len(lines) == LAST_LINES + 1
+    assert len(lines) == MAX_LINES + 1
 
 
 def test_a_flood_on_stderr_does_not_fill_memory(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_flood_on_stderr_does_not_fill_memory(tmp_path: Path) -> None:
 
 
 def test_a_killed_one_is_told_by_its_signal(tmp_path: Path) -> None:
-    process = Process(Found(str(script(tmp_path, "10-foo", "exec sleep 100\n")), "10", "foo"))
+    process = Process(PluginFile(str(script(tmp_path, "10-foo", "exec sleep 100\n")), "10", "foo"))
     process.kill()
     process.wait(lambda: 10.0)
     process.socket.close()
@@ -84,7 +84,7 @@ def test_what_cannot_be_started_leaves_no_descriptor_behind(tmp_path: Path) -> N
     path = script(tmp_path, "10-foo", "")
     path.write_text("not a program")
     with pytest.raises(OSError, match="Exec format"):
-        Process(Found(str(path), "10", "foo"))
+        Process(PluginFile(str(path), "10", "foo"))
     assert len(os.listdir("/proc/self/fd")) <= before
     assert stat.S_ISREG(path.stat().st_mode)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nri.adaptation.launch import start
-from nri.adaptation.launch.discovery import Found
+from nri.adaptation.launch.discovery import PluginFile
 from nri.adaptation.launch.start import Starter
 from nri.adaptation.launch.trusted import UntrustedError
 from nri.adaptation.peers.wasm import WasmPeer
@@ -39,13 +39,13 @@ class Registry:
 
 def starter(path: Path, **options: Any) -> Starter:
     registry: Any = Registry()
-    return Starter(Found(str(path), "10", "a"), registry, **options)
+    return Starter(PluginFile(str(path), "10", "a"), registry, **options)
 
 
 def refusal(path: Path, **options: Any) -> str:
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as messages:
         starter(path, **options).start("")
-    return str(told.value)
+    return str(messages.value)
 
 
 @pytest.mark.parametrize("trusted", [True, False])
@@ -55,7 +55,7 @@ def test_webassembly_is_never_executed_not_even_without_the_extra(
     monkeypatch.setitem(sys.modules, "wasmtime", None)
     monkeypatch.setattr(start, "Process", lambda *_: pytest.fail("it was executed"))
     path = wat.install(tmp_path, "10-a", WASM)
-    assert refusal(path, trusted=trusted).endswith("lacks wasmtime: pip install '.[wasm]', in a checkout of nri")
+    assert refusal(path, trusted=trusted).endswith("requires wasmtime: run pip install '.[wasm]' in a checkout of nri")
 
 
 @pytest.mark.parametrize("trusted", [True, False])
@@ -80,7 +80,7 @@ def test_any_other_file_is_a_process(tmp_path: Path, trusted: bool) -> None:
 def test_a_file_that_is_too_large_is_refused_by_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(start, "CODE_BYTES", 1 << 20)
     path = wat.install(tmp_path, "10-a", WASM.ljust((1 << 20) + 1))
-    assert "more than 1 MiB" in refusal(path)
+    assert "larger than 1 MiB" in refusal(path)
 
 
 def test_webassembly_that_others_may_write_is_not_loaded(tmp_path: Path) -> None:
@@ -97,9 +97,9 @@ def test_it_is_compiled_again_only_when_the_file_is_another(tmp_path: Path, monk
     compiled: list[str] = []
     first = program.Program.__init__
 
-    def count(self: object, where: str, *rest: Any, **options: Any) -> None:
+    def count(self: object, where: str, *remainder: Any, **options: Any) -> None:
         compiled.append(where)
-        first(self, where, *rest, **options)  # type: ignore[arg-type]
+        first(self, where, *remainder, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(program.Program, "__init__", count)
     begin = starter(path)

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from nri.adaptation.launch.discovery import Found
-from nri.adaptation.launch.last_words import LAST_LINES
+from nri.adaptation.launch.discovery import PluginFile
 from nri.adaptation.launch.process import Process
+from nri.adaptation.launch.stderr_tail import MAX_LINES
 
 
-def plugin(folder: Path, script: str) -> Found:
+def plugin(folder: Path, script: str) -> PluginFile:
     path = folder / "10-test"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
-    return Found(str(path), "10", "test")
+    return PluginFile(str(path), "10", "test")
 
 
 def descriptors() -> int:
@@ -39,11 +39,11 @@ def test_a_plugin_that_floods_its_stderr_is_still_looked_after(tmp_path: Path) -
     until = time.monotonic() + 10
     while len(looks) < 20 and time.monotonic() < until:
         time.sleep(0.01)
-    seen = len(looks)
+    count = len(looks)
     process.kill()
     watcher.join(10)
     process.socket.close()
-    assert seen >= 20, "nobody has looked after the plugin since it began to write"
+    assert count >= 20, "nobody has looked after the plugin since it began to write"
 
 
 def test_the_last_lines_are_kept_and_no_more(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_the_last_lines_are_kept_and_no_more(tmp_path: Path) -> None:
     process.wait(lambda: 1.0)
     process.socket.close()
     assert process.status == "exit code 3"
-    assert process.last_words.splitlines() == [f"line {n}" for n in range(101 - LAST_LINES, 101)]
+    assert process.last_words.splitlines() == [f"line {n}" for n in range(101 - MAX_LINES, 101)]
 
 
 def test_a_line_without_end_is_cut_and_the_next_ones_are_kept(tmp_path: Path) -> None:
@@ -72,10 +72,10 @@ def test_a_launch_that_fails_half_way_leaves_nothing_behind(tmp_path: Path, monk
     monkeypatch.setattr(
         os, "posix_spawn", lambda *args, **options: started.append(spawn(*args, **options)) or started[0]
     )
-    found = plugin(tmp_path, "exec sleep 60")
+    matches = plugin(tmp_path, "exec sleep 60")
     before = descriptors()
     monkeypatch.setattr(os, missing, no_more)
     with pytest.raises(OSError, match="Too many open files"):
-        Process(found)
+        Process(matches)
     assert descriptors() == before, "descriptors are lost whenever there are too few of them"
     assert not [pid for pid in started if os.path.exists(f"/proc/{pid}")], "a plugin runs that nobody watches"

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from nri.adaptation.launch import trusted
-from nri.adaptation.launch.discovery import Found, config_text, discover
+from nri.adaptation.launch.discovery import PluginFile, config_text, discover
 from nri.adaptation.launch.process import Process
-from nri.adaptation.launch.trusted import LINKS, TrustedFile, UntrustedError, check_interpreter
+from nri.adaptation.launch.trusted import MAX_LINKS, TrustedFile, UntrustedError, check_interpreter
 from nri.errors import ConfigError
 from nri.testing import FakeRuntime
 from tests.support.made_plugins import Mode, both
@@ -42,8 +42,8 @@ def why(path: Path) -> str:
 def test_a_file_of_ours_below_folders_of_ours_is_trusted_and_read(tmp_path: Path) -> None:
     path = file_at(tmp_path / "a" / "b" / "file", "told")
     (tmp_path / "link").symlink_to("a/../a/b")
-    for each in (path, tmp_path / "link" / "file"):
-        with TrustedFile(str(each)) as file:
+    for entry in (path, tmp_path / "link" / "file"):
+        with TrustedFile(str(entry)) as file:
             assert file.read(100) == b"told"
 
 
@@ -89,9 +89,9 @@ def test_links_that_lead_to_each_other_end(tmp_path: Path) -> None:
         TrustedFile(str(tmp_path / "a"))
     assert caught.value.errno == errno.ELOOP
     file_at(tmp_path / "0")
-    for number in range(LINKS):
+    for number in range(MAX_LINKS):
         (tmp_path / str(number + 1)).symlink_to(str(number))
-    assert why(tmp_path / str(LINKS)) == ""
+    assert why(tmp_path / str(MAX_LINKS)) == ""
 
 
 @pytest.mark.parametrize("kind", ["folder", "fifo", "link to a folder"])
@@ -120,8 +120,8 @@ def test_nothing_stays_open(tmp_path: Path) -> None:
 # --- starting
 
 
-def started(found: Found, file: TrustedFile | None) -> Process:
-    process = Process(found, file)
+def started(matches: PluginFile, file: TrustedFile | None) -> Process:
+    process = Process(matches, file)
     process.wait(lambda: 10.0)
     process.socket.close()
     return process
@@ -135,16 +135,16 @@ def test_a_program_is_the_one_that_was_looked_at_even_if_its_folder_changes_hand
     with TrustedFile(str(folder / "10-a")) as file:
         folder.rename(tmp_path / "away")
         file_at(folder / "10-a", "#!/bin/sh\nexit 66\n")
-        assert started(Found(str(folder / "10-a"), "10", "a"), file).status == "exit code 0"
+        assert started(PluginFile(str(folder / "10-a"), "10", "a"), file).status == "exit code 0"
 
 
 def test_a_program_bears_its_own_name_and_a_script_gets_its_own_path(tmp_path: Path) -> None:
     shutil.copy(shutil.which("cat") or "/bin/cat", file_at(tmp_path / "10-program"))
     script = file_at(tmp_path / "20-script", "#!/bin/sh\necho $0 >&2\n")
     with TrustedFile(str(script)) as file:
-        assert started(Found(str(script), "20", "script"), file).last_words == str(script)
+        assert started(PluginFile(str(script), "20", "script"), file).last_words == str(script)
     with TrustedFile(str(tmp_path / "10-program")) as file:
-        process = Process(Found(str(tmp_path / "10-program"), "10", "program"), file)
+        process = Process(PluginFile(str(tmp_path / "10-program"), "10", "program"), file)
         comm = Path(f"/proc/{process.pid}/comm")  # it is there also after the end, until that is taken note of
         wait_for(lambda: comm.read_text() == "10-program\n", "it has its own name")
         process.kill()
@@ -162,7 +162,7 @@ def test_no_descriptor_of_the_runtime_is_inherited(tmp_path: Path, looked_at: bo
         os.set_inheritable(fd, True)
     try:
         file = TrustedFile(str(script)) if looked_at else None
-        assert started(Found(str(script), "10", "a"), file).last_words == "[0, 1, 2, 3]"
+        assert started(PluginFile(str(script), "10", "a"), file).last_words == "[0, 1, 2, 3]"
         if file is not None:
             file.close()
     finally:
@@ -265,7 +265,7 @@ def test_a_plugin_whose_interpreter_others_may_change_is_not_started(tmp_path: P
         if mode == "reference":
             wait_for(marker.exists, "the reference starts it")
         else:
-            assert [each.path for each in discover(str(plugin.parent))[1]] == [str(plugin)]
+            assert [path_.path for path_ in discover(str(plugin.parent))[1]] == [str(plugin)]
     assert marker.exists() is (mode == "reference")
 
 
@@ -328,10 +328,10 @@ def test_a_root_folder_that_others_may_write_is_named_and_nothing_stays_open(
     root = os.stat("/").st_ino, os.stat("/").st_dev
 
     def fstat(descriptor: int) -> os.stat_result:
-        found = look(descriptor)
-        if (found.st_ino, found.st_dev) != root:
-            return found
-        return os.stat_result((found.st_mode | 0o022, *found[1:10]))
+        matches = look(descriptor)
+        if (matches.st_ino, matches.st_dev) != root:
+            return matches
+        return os.stat_result((matches.st_mode | 0o022, *matches[1:10]))
 
     before = len(os.listdir("/proc/self/fd"))
     monkeypatch.setattr(os, "fstat", fstat)

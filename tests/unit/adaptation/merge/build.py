@@ -46,18 +46,18 @@ class Containers(set[str]):
         return container_id in self.creating
 
 
-def create_state(container: Json | None = None, rules: Rules = Rules.DEFAULT, known: Any = None) -> CreateMerge:
+def create_state(container: Json | None = None, rules: Rules = Rules.DEFAULT, names: Any = None) -> CreateMerge:
     request = parse({"pod": {"id": "pod"}, "container": {"id": "ctr", **(container or {})}}, m.CreateContainerRequest())
-    return CreateMerge(request, rules, known)
+    return CreateMerge(request, rules, names)
 
 
-def update_state(wanted: Json | None = None, rules: Rules = Rules.DEFAULT, known: Any = None) -> UpdateMerge:
-    request = parse({"container": {"id": "ctr"}, "linux_resources": wanted or {}}, m.UpdateContainerRequest())
-    return UpdateMerge(request, rules, known)
+def update_state(expected: Json | None = None, rules: Rules = Rules.DEFAULT, names: Any = None) -> UpdateMerge:
+    request = parse({"container": {"id": "ctr"}, "linux_resources": expected or {}}, m.UpdateContainerRequest())
+    return UpdateMerge(request, rules, names)
 
 
-def stop_state(rules: Rules = Rules.DEFAULT, known: Any = None) -> StopMerge:
-    return StopMerge(parse({"container": {"id": "ctr"}}, m.StopContainerRequest()), rules, known)
+def stop_state(rules: Rules = Rules.DEFAULT, names: Any = None) -> StopMerge:
+    return StopMerge(parse({"container": {"id": "ctr"}}, m.StopContainerRequest()), rules, names)
 
 
 def fold(state: Any, *replies: Any) -> str:

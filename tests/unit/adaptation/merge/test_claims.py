@@ -70,7 +70,7 @@ def test_in_the_reference_a_removal_of_a_namespace_claims_it() -> None:
 
 def test_a_mark_where_no_removal_is_known_is_refused_with_field_and_plugin() -> None:
     claims = Claims()
-    with pytest.raises(PluginError, match="plugin 10-a: cannot remove NOFILE: rlimits knows no removal"):
+    with pytest.raises(PluginError, match="plugin 10-a: cannot remove NOFILE: rlimits does not support removal"):
         claims.claim("10-a", rlimits=[{"type": "-NOFILE"}])
 
 

@@ -24,11 +24,11 @@ class View:
 
     def add(self, *, fresh: bool = False, **adjust: Any) -> View:
         message = adjusts(**adjust).adjust
-        found = survey(message, "ctr") if fresh else None
-        if found is None:
+        matches = survey(message, "ctr") if fresh else None
+        if matches is None:
             self.view.add(AcceptedAdjustment(read(message, TREE), [], message))
         else:
-            self.view.add(AcceptedAdjustment(None, found[0], message, message.SerializeToString()))
+            self.view.add(AcceptedAdjustment(None, matches[0], message, message.SerializeToString()))
         return self
 
     @property
@@ -127,7 +127,10 @@ def test_a_field_that_no_container_has_is_no_step() -> None:
 def test_of_namespaces_that_come_twice_in_a_container_the_last_one_is_kept_when_one_is_set() -> None:
     namespaces = [{"type": "pid", "path": "/1"}, {"type": "pid", "path": "/2"}]
     view = View(linux={"namespaces": namespaces}).add(linux={"namespaces": [{"type": "ipc", "path": "/3"}]})
-    assert [(each.type, each.path) for each in view.container.linux.namespaces] == [("pid", "/2"), ("ipc", "/3")]
+    assert [(entry.type, entry.path) for entry in view.container.linux.namespaces] == [
+        ("pid", "/2"),
+        ("ipc", "/3"),
+    ]
 
 
 def test_bytes_that_the_runtime_has_already_are_used() -> None:

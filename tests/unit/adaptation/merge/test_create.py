@@ -119,7 +119,7 @@ def test_updates_of_other_containers_keep_the_order_of_first_mention() -> None:
     more = {"memory": {"limit": {"value": "5"}}}
     fold(state, {"update": [update("b", **some), update("a", **some)]}, {"update": [update("b", **more)]})
     merged = state.reply().update
-    assert [each.container_id for each in merged] == ["b", "a"]
+    assert [entry.container_id for entry in merged] == ["b", "a"]
     assert merged[0].linux.resources.memory.limit.value == 5
 
 

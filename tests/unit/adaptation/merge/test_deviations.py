@@ -110,11 +110,11 @@ def absent_containers_left_out(rules: Rules) -> Any:
     containers = Containers({"known"})
     containers.creating = ("coming",)
     state = stop_state(rules, containers)
-    asked = [update(target, **SHARES) for target in ("", "gone", "known", "coming")]
-    error = fold(state, {"update": asked})
-    reported = [(each.container_id, each.reason) for each in state.ignored]
-    kept = [each.container_id for _, each in state.side.kept]
-    return error, [each.container_id for each in state.reply().update], reported, kept
+    requests = [update(target, **SHARES) for target in ("", "gone", "known", "coming")]
+    error = fold(state, {"update": requests})
+    reported = [(entry.container_id, entry.reason) for entry in state.ignored]
+    remaining = [entry.container_id for _, entry in state.side.deferred]
+    return error, [entry.container_id for entry in state.reply().update], reported, remaining
 
 
 def ignore_failure_covers_self_update(rules: Rules) -> Any:
@@ -124,13 +124,13 @@ def ignore_failure_covers_self_update(rules: Rules) -> Any:
 def empty_updates_change_nothing(rules: Rules) -> Any:
     state = update_state({"cpu": {"shares": {"value": "3"}}}, rules)
     fold(state, {"update": [{"container_id": "ctr"}, {"container_id": "other"}]})
-    return [as_json(each) for each in state.reply().update]
+    return [as_json(entry) for entry in state.reply().update]
 
 
 def evictions_kept(rules: Rules) -> Any:
     state = create_state({}, rules)
     fold(state, {"evict": [{"container_id": "x", "reason": "r"}]})
-    return [each.container_id for each in state.reply().evict], len(state.evictions)
+    return [update.container_id for update in state.reply().evict], len(state.evictions)
 
 
 EMPTY = {"linux": {"resources": {"memory": {}, "cpu": {}}}}
@@ -146,7 +146,7 @@ SCENARIOS: dict[Callable[[Rules], Any], tuple[Any, Any]] = {
         ("", ""),
     ),
     same_plugin_may_repeat: (('plugins "10-a" and "10-a" both tried to set Env A', []), ("", ["2"])),
-    literal_marks_refused: (("", 1), ("plugin 10-a: cannot remove RLIMIT_CORE: rlimits knows no removal", 0)),
+    literal_marks_refused: (("", 1), ("plugin 10-a: cannot remove RLIMIT_CORE: rlimits does not support removal", 0)),
     limits_replace: ([1, 2], [2]),
     args_reset_shows_original: (([], 'plugins "10-a" and "20-b" both tried to set Args '), (["original"], "")),
     rdt_removal_kept: ({"clos_id": {"value": "gold"}}, {"remove": True, "clos_id": {"value": "gold"}}),
@@ -186,7 +186,7 @@ def test_a_rule_names_its_scenario() -> None:
 def test_device_rules_in_an_update_are_reported_and_not_applied() -> None:
     state = stop_state()
     fold(state, {"update": [update("x", devices=[{"type": "c"}], **SHARES)]})
-    assert [(each.container_id, each.field) for each in state.side.ignored] == [("x", "linux.resources.devices")]
+    assert [(entry.container_id, entry.field) for entry in state.side.ignored] == [("x", "linux.resources.devices")]
     assert not state.reply().update[0].linux.resources.devices
 
 

@@ -89,11 +89,11 @@ def test_a_resource_is_put_over_that_of_the_container_and_others_stay() -> None:
 @pytest.mark.parametrize(("replaces", "limits"), [(True, ["2"]), (False, ["1", "2"])])
 def test_a_huge_page_limit_replaces_that_of_its_size_or_stands_beside_it(replaces: bool, limits: list[str]) -> None:
     before, after = ({"hugepage_limits": [{"page_size": "2MB", "limit": limit}]} for limit in "12")
-    found = resources(before, after, replaces=replaces)["hugepage_limits"]
-    assert [limit["limit"] for limit in found] == limits
+    matches = resources(before, after, replaces=replaces)["hugepage_limits"]
+    assert [limit["limit"] for limit in matches] == limits
 
 
 def test_dropping_takes_every_element_of_a_key() -> None:
     adjust = adjusts(env=[{"key": "A", "value": "1"}, {"key": "B"}, {"key": "A", "value": "2"}]).adjust
     drop(adjust.env, "key", {"A"})
-    assert [each.key for each in adjust.env] == ["B"]
+    assert [pair.key for pair in adjust.env] == ["B"]

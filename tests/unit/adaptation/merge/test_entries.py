@@ -14,13 +14,19 @@ def entries(**adjust: Any) -> list[Entry]:
 
 
 def test_fields_come_in_the_tables_order_and_not_by_number() -> None:
-    found = entries(
+    matches = entries(
         args=["x"], linux={"resources": {"cpu": {"shares": {"value": "1"}}}}, annotations={"a": "b"}, hooks={},
         env=[{"key": "A"}],
     )  # fmt: skip
-    ranks = [entry.row.rank for entry in found]
+    ranks = [entry.row.rank for entry in matches]
     assert ranks == sorted(ranks)
-    assert {entry.row.path for entry in found} == {"args", "linux.resources.cpu.shares", "annotations", "hooks", "env"}
+    assert {entry.row.path for entry in matches} == {
+        "args",
+        "linux.resources.cpu.shares",
+        "annotations",
+        "hooks",
+        "env",
+    }
 
 
 def test_a_message_that_sets_nothing_has_no_entries() -> None:

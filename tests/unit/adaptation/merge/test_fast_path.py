@@ -14,15 +14,15 @@ from tests.unit.adaptation.merge.build import adjusts
 
 
 def test_the_claims_are_those_of_every_field_and_key() -> None:
-    found = survey(
+    fields = survey(
         adjusts(
             env=[{"key": "A"}], annotations={"k": "v"}, args=["x"], hooks={"prestart": [{"path": "/h"}]},
             linux={"resources": {"cpu": {"shares": {"value": "1"}}, "devices": [{"type": "c"}]}},
         ).adjust,
         "ctr",
     )  # fmt: skip
-    assert found is not None
-    assert sorted(found[1]) == sorted(
+    assert fields is not None
+    assert sorted(fields[1]) == sorted(
         [
             ("ctr", m.Field.Env, "A"),
             ("ctr", m.Field.Annotations, "k"),
@@ -71,9 +71,9 @@ def test_a_reply_with_an_empty_message_in_it_is_no_usual_one(linux: dict[str, An
 
 def test_its_entries_are_those_that_reading_row_by_row_finds() -> None:
     adjust = adjusts(env=[{"key": "A"}], linux={"resources": {"memory": {"limit": {"value": "5"}}}}, args=["x"]).adjust
-    found = survey(adjust, "ctr")
-    assert found is not None
-    assert {entry.row.path for entry in entries(found[0])} == {entry.row.path for entry in read(adjust, TREE)}
+    fields = survey(adjust, "ctr")
+    assert fields is not None
+    assert {entry.row.path for entry in entries(fields[0])} == {entry.row.path for entry in read(adjust, TREE)}
 
 
 def test_resources_whose_merge_may_lose_something_are_told_one_by_one() -> None:
@@ -88,11 +88,11 @@ def test_resources_whose_merge_may_lose_something_are_told_one_by_one() -> None:
             }
         },
     ).adjust
-    found = survey(adjust, "ctr")
-    assert found is not None
-    merging, rest = split(found[0])
+    fields = survey(adjust, "ctr")
+    assert fields is not None
+    merging, remainder = split(fields[0])
     assert merging
-    assert {entry.row.path for entry in rest} == {
+    assert {entry.row.path for entry in remainder} == {
         "env",
         "linux.resources.memory.limit",
         "linux.resources.hugepage_limits",
@@ -100,7 +100,7 @@ def test_resources_whose_merge_may_lose_something_are_told_one_by_one() -> None:
 
 
 def test_without_resources_nothing_is_merged_over_others() -> None:
-    found = survey(adjusts(args=["x"]).adjust, "ctr")
-    assert found is not None
-    merging, rest = split(found[0])
-    assert (merging, [entry.row.path for entry in rest]) == (False, ["args"])
+    fields = survey(adjusts(args=["x"]).adjust, "ctr")
+    assert fields is not None
+    merging, remainder = split(fields[0])
+    assert (merging, [entry.row.path for entry in remainder]) == (False, ["args"])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.adaptation.merge.limits import MOST_ENTRIES, count, most_for, too_much
+from nri.adaptation.merge.limits import MAX_ENTRIES, count, excess, max_entries_for
 from nri.api import messages as m
 from tests.support.growing import big
 
@@ -17,13 +17,13 @@ def entries(message: object, kind: object = m.CreateContainerResponse) -> int:
     return count(kind, message.SerializeToString(), UNLIMITED)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(("path", "each"), [
+@pytest.mark.parametrize(("path", "entry"), [
     ("annotations", 1), ("mounts", 2), ("env", 2), ("args", 1), ("hooks", 3), ("linux.devices", 2),
     ("linux.resources.hugepage_limits", 2), ("linux.resources.devices", 3), ("linux.resources.unified", 1),
     ("linux.namespaces", 2), ("linux.sysctl", 1), ("linux.net_devices", 2), ("rlimits", 2), ("CDI_devices", 2),
 ])  # fmt: skip
-def test_keys_items_and_fields_of_items_count(path: str, each: int) -> None:
-    assert entries(big.adjustment(big.rows()[path], big.names("k", 50))) == 50 * each
+def test_keys_items_and_fields_of_items_count(path: str, entry: int) -> None:
+    assert entries(big.adjustment(big.rows()[path], big.names("k", 50))) == 50 * entry
 
 
 def test_every_field_with_any_number_of_entries_is_counted() -> None:
@@ -62,8 +62,8 @@ def test_unknown_fields_groups_and_packed_numbers_count() -> None:
 
 
 @given(st.binary(max_size=300), st.integers(0, 40))
-def test_any_bytes_are_counted_without_an_error(data: bytes, most: int) -> None:
-    assert count(m.CreateContainerResponse, data, most) >= 0
+def test_any_bytes_are_counted_without_an_error(data: bytes, limit: int) -> None:
+    assert count(m.CreateContainerResponse, data, limit) >= 0
 
 
 def test_counting_ends_at_the_limit() -> None:
@@ -73,19 +73,19 @@ def test_counting_ends_at_the_limit() -> None:
 
 def test_what_is_too_much_is_told_in_words() -> None:
     reply = big.adjustment(big.rows()["args"], big.names("k", 20)).SerializeToString()
-    assert too_much(m.CreateContainerResponse, reply, 20) == ""
-    assert too_much(m.CreateContainerResponse, reply, 19) == "has more than 19 entries"
-    assert too_much(m.CreateContainerResponse, reply, 20, 100) == f"has {len(reply)} bytes, at most 100 are taken"
+    assert excess(m.CreateContainerResponse, reply, 20) == ""
+    assert excess(m.CreateContainerResponse, reply, 19) == "has more than 19 entries"
+    assert excess(m.CreateContainerResponse, reply, 20, 100) == f"has {len(reply)} bytes, at most 100 are taken"
 
 
 def test_a_node_with_many_containers_has_more() -> None:
-    assert most_for(0) == most_for(1000) == MOST_ENTRIES == 16_000
-    assert most_for(5000) == 80_000
+    assert max_entries_for(0) == max_entries_for(1000) == MAX_ENTRIES == 16_000
+    assert max_entries_for(5000) == 80_000
 
 
 def test_a_policy_that_sets_fourteen_fields_of_a_thousand_containers_passes() -> None:
     reply = m.UpdateContainerResponse(update=[everything(f"{n:064x}") for n in range(1000)]).SerializeToString()
-    assert too_much(m.UpdateContainerResponse, reply, MOST_ENTRIES, 2 << 20) == ""
+    assert excess(m.UpdateContainerResponse, reply, MAX_ENTRIES, 2 << 20) == ""
 
 
 def everything(container_id: str) -> m.ContainerUpdate:

@@ -17,15 +17,15 @@ SHARES = {"cpu": {"shares": {"value": "5"}}}
 
 
 def messages(*updates: dict[str, Any]) -> list[m.ContainerUpdate]:
-    return [parse(each, m.ContainerUpdate()) for each in updates]
+    return [parse(update, m.ContainerUpdate()) for update in updates]
 
 
 def side(rules: Rules = Rules.DEFAULT, **options: Any) -> SideUpdates:
     return SideUpdates(Ledger(rules), rules, **options)
 
 
-def take(made: SideUpdates, plugin: str, *updates: dict[str, Any]) -> None:
-    made.commit(made.plan(messages(*updates), plugin))
+def take(created: SideUpdates, plugin: str, *updates: dict[str, Any]) -> None:
+    created.commit(created.plan(messages(*updates), plugin))
 
 
 def known(*ids: str, creating: tuple[str, ...] = ()) -> Containers:
@@ -35,101 +35,104 @@ def known(*ids: str, creating: tuple[str, ...] = ()) -> Containers:
 
 
 def test_updates_of_one_container_by_several_plugins_become_one() -> None:
-    made = side()
-    take(made, "10-a", update("x", **SHARES))
-    take(made, "20-b", update("x", memory={"limit": {"value": "9"}}))
-    (merged,) = made.updates()
+    created = side()
+    take(created, "10-a", update("x", **SHARES))
+    take(created, "20-b", update("x", memory={"limit": {"value": "9"}}))
+    (merged,) = created.updates()
     assert (merged.linux.resources.cpu.shares.value, merged.linux.resources.memory.limit.value) == (5, 9)
 
 
 def test_a_plan_alone_changes_no_update() -> None:
-    made = side()
-    made.plan(messages(update("x", **SHARES)), "10-a")
-    assert made.updates() == []
+    created = side()
+    created.plan(messages(update("x", **SHARES)), "10-a")
+    assert created.updates() == []
 
 
 @pytest.mark.parametrize(
     ("first", "second", "merged"), [(True, True, True), (True, False, False), (False, True, False)]
 )
 def test_a_failure_may_be_ignored_only_if_all_who_asked_say_so(first: bool, second: bool, merged: bool) -> None:
-    made = side()
-    take(made, "10-a", update("x", first, **SHARES))
-    take(made, "20-b", update("x", second, memory={"limit": {"value": "9"}}))
-    assert made.updates()[0].ignore_failure is merged
+    created = side()
+    take(created, "10-a", update("x", first, **SHARES))
+    take(created, "20-b", update("x", second, memory={"limit": {"value": "9"}}))
+    assert created.updates()[0].ignore_failure is merged
 
 
 def test_a_conflict_whose_failure_may_be_ignored_is_told_and_the_rest_goes_on() -> None:
-    made = side()
-    take(made, "10-a", update("x", **SHARES))
-    take(made, "20-b", update("x", True, **SHARES), update("y", **SHARES))
-    assert [each.container_id for each in made.updates()] == ["x", "y"]
-    (ignored,) = made.ignored
+    created = side()
+    take(created, "10-a", update("x", **SHARES))
+    take(created, "20-b", update("x", True, **SHARES), update("y", **SHARES))
+    assert [entry.container_id for entry in created.updates()] == ["x", "y"]
+    (ignored,) = created.ignored
     assert (ignored.plugin, ignored.container_id) == ("20-b", "x")
     assert "both tried to set CPUShares" in ignored.reason
 
 
 def test_a_conflict_fails_the_plan_otherwise() -> None:
-    made = side()
-    take(made, "10-a", update("x", **SHARES))
+    created = side()
+    take(created, "10-a", update("x", **SHARES))
     with pytest.raises(ConflictError):
-        made.plan(messages(update("x", **SHARES)), "20-b")
+        created.plan(messages(update("x", **SHARES)), "20-b")
 
 
 def test_a_container_that_is_being_created_by_this_event_cannot_be_updated() -> None:
-    made = side(created="new")
+    created = side(created="new")
     with pytest.raises(UpdateError, match='plugin "10-a" asked update of "new" during creation') as caught:
-        made.plan(messages(update("new", **SHARES)), "10-a")
+        created.plan(messages(update("new", **SHARES)), "10-a")
     assert (caught.value.plugin, caught.value.container_id) == ("10-a", "new")
 
 
 def test_an_update_without_any_resource_changes_nothing() -> None:
-    made = side(requested="ctr", resources=m.LinuxResources())
-    take(made, "10-a", {"container_id": "x"}, {"container_id": "ctr"})
-    assert (made.updates(), made.revision) == ([], 0)
-    assert made.requested() == m.ContainerUpdate()
+    created = side(requested="ctr", resources=m.LinuxResources())
+    take(created, "10-a", {"container_id": "x"}, {"container_id": "ctr"})
+    assert (created.updates(), created.revision) == ([], 0)
+    assert created.requested() == m.ContainerUpdate()
 
 
 def test_a_container_that_is_not_there_is_left_out_with_the_reason() -> None:
-    made = side(known=known("here"))
-    take(made, "10-a", update("", **SHARES), update("gone", **SHARES), update("here", **SHARES))
-    assert [each.container_id for each in made.updates()] == ["here"]
-    assert [(each.container_id, each.reason) for each in made.ignored] == [
+    created = side(containers=known("here"))
+    take(created, "10-a", update("", **SHARES), update("gone", **SHARES), update("here", **SHARES))
+    assert [entry.container_id for entry in created.updates()] == ["here"]
+    assert [(entry.container_id, entry.reason) for entry in created.ignored] == [
         ("", NO_CONTAINER),
         ("gone", UNKNOWN_CONTAINER),
     ]
 
 
 def test_the_requested_container_need_not_be_known() -> None:
-    made = side(known=known(), requested="ctr", resources=m.LinuxResources())
-    take(made, "10-a", update("ctr", **SHARES))
-    assert made.requested().linux.resources.cpu.shares.value == 5
+    created = side(containers=known(), requested="ctr", resources=m.LinuxResources())
+    take(created, "10-a", update("ctr", **SHARES))
+    assert created.requested().linux.resources.cpu.shares.value == 5
 
 
 def test_an_update_of_a_container_that_another_event_creates_waits() -> None:
-    made = side(known=known(creating=("soon",)))
-    take(made, "10-a", update("soon", **SHARES))
-    assert made.updates() == []
-    assert [(plugin, each.container_id) for plugin, each in made.kept] == [("10-a", "soon")]
+    created = side(containers=known(creating=("soon",)))
+    take(created, "10-a", update("soon", **SHARES))
+    assert created.updates() == []
+    assert [(plugin, entry.container_id) for plugin, entry in created.deferred] == [("10-a", "soon")]
 
 
 def test_evictions_are_kept_left_out_or_wait_as_updates_do() -> None:
-    made = side(known=known("here", creating=("soon",)), created="new")
+    created = side(containers=known("here", creating=("soon",)), created="new")
     evict = [m.ContainerEviction(container_id=name, reason="r") for name in ("here", "gone", "soon", "new", "")]
-    made.evict(evict, "10-a")
-    assert [each.container_id for each in made.evictions] == ["here", "new"]
-    assert [each.container_id for _, each in made.kept_evictions] == ["soon"]
-    assert [(each.container_id, each.field) for each in made.ignored] == [("gone", "evict"), ("", "evict")]
+    created.evict(evict, "10-a")
+    assert [eviction.container_id for eviction in created.evictions] == ["here", "new"]
+    assert [eviction.container_id for _, eviction in created.deferred_evictions] == ["soon"]
+    assert [(entry.container_id, entry.field) for entry in created.ignored] == [
+        ("gone", "evict"),
+        ("", "evict"),
+    ]
 
 
 def test_in_the_reference_evictions_of_replies_are_dropped() -> None:
-    made = side(Rules.REFERENCE)
-    made.evict([m.ContainerEviction(container_id="x")], "10-a")
-    assert made.evictions == []
+    created = side(Rules.REFERENCE)
+    created.evict([m.ContainerEviction(container_id="x")], "10-a")
+    assert created.evictions == []
 
 
 def test_evictions_are_added_to_a_reply() -> None:
-    made = side()
-    made.evict([m.ContainerEviction(container_id="x", reason="why")], "10-a")
+    created = side()
+    created.evict([m.ContainerEviction(container_id="x", reason="why")], "10-a")
     reply = m.CreateContainerResponse()
-    made.fill_evictions(reply.evict)
-    assert [(each.container_id, each.reason) for each in reply.evict] == [("x", "why")]
+    created.fill_evictions(reply.evict)
+    assert [(update.container_id, update.reason) for update in reply.evict] == [("x", "why")]

@@ -31,7 +31,7 @@ def test_the_requested_containers_update_is_the_last_and_holds_all_its_resources
     state = update_state({"memory": {"limit": {"value": "9"}}})
     fold(state, {"update": [update("ctr", **SHARES), update("other", **SHARES)]})
     reply = state.reply().update
-    assert [each.container_id for each in reply] == ["other", "ctr"]
+    assert [entry.container_id for entry in reply] == ["other", "ctr"]
     assert reply[1].linux.resources.memory.limit.value == 9
 
 
@@ -44,7 +44,7 @@ def test_a_reply_with_a_conflict_leaves_nothing_behind() -> None:
     both = {"update": [update("new", **SHARES), update("held", **SHARES)], "evict": [{"container_id": "x"}]}
     error = fold(state, {"update": [update("held", **SHARES)]}, both)
     assert error == 'plugins "20-b" and "10-a" both tried to set CPUShares '
-    assert [each.container_id for each in state.side.updates()] == ["held"]
+    assert [entry.container_id for entry in state.side.updates()] == ["held"]
     assert state.side.evictions == []
     assert not fold(state, {"update": [update("new", **SHARES)]}), "a claim of the refused reply is left"
 
@@ -60,7 +60,7 @@ def test_owners_are_told_by_container() -> None:
 def test_a_stop_can_update_others_and_its_own_container() -> None:
     state = stop_state()
     fold(state, {"update": [update("a", **SHARES), update("ctr", **SHARES)]})
-    assert [each.container_id for each in state.reply().update] == ["a", "ctr"]
+    assert [entry.container_id for entry in state.reply().update] == ["a", "ctr"]
     assert state.owners().owners["a"].simple[m.Field.CPUShares] == "10-a"
     assert state.ignored == []
 

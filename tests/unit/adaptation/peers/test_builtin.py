@@ -14,7 +14,7 @@ from nri.testing import FakeRuntime, make_container, make_pod
 
 
 def runtime_with(*handlers: object, **options: Any) -> FakeRuntime:
-    builtin = [BuiltinPlugin(f"{number + 10}", f"b{number}", each) for number, each in enumerate(handlers)]
+    builtin = [BuiltinPlugin(f"{number + 10}", f"b{number}", entry) for number, entry in enumerate(handlers)]
     return FakeRuntime(builtin=builtin, **options)
 
 
@@ -68,28 +68,28 @@ def test_subscribes_to_what_it_has_methods_for() -> None:
 
 
 def test_is_synchronized_configured_and_shut_down() -> None:
-    seen: list[Any] = []
+    calls: list[Any] = []
 
     def configure(config: str, runtime: str, version: str) -> None:
-        seen.append((runtime, version))
+        calls.append((runtime, version))
 
     handlers = Handlers(
         configure=configure,
-        synchronize=lambda pods, containers: seen.append((len(pods), len(containers))),
-        shutdown=lambda: seen.append("shutdown"),
+        synchronize=lambda pods, containers: calls.append((len(pods), len(containers))),
+        shutdown=lambda: calls.append("shutdown"),
     )
     pod = make_pod()
     with runtime_with(handlers, pods=[pod], containers=[make_container(pod=pod)]):
         pass
-    assert seen == [("fake", "v1.0.0"), (1, 1), "shutdown"]
+    assert calls == [("fake", "v1.0.0"), (1, 1), "shutdown"]
 
 
 def test_sees_what_earlier_plugins_did_and_later_ones_see_what_it_did() -> None:
-    seen: list[dict[str, str]] = []
+    calls: list[dict[str, str]] = []
 
     def create(pod: m.PodSandbox, container: m.Container) -> nri.Adjustment:
-        seen.append(nri.env_of(container))
-        return nri.Adjustment().add_env(f"V{len(seen)}", "1")
+        calls.append(nri.env_of(container))
+        return nri.Adjustment().add_env(f"V{len(calls)}", "1")
 
     class External(nri.Plugin):
         def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
@@ -98,7 +98,7 @@ def test_sees_what_earlier_plugins_did_and_later_ones_see_what_it_did() -> None:
     with runtime_with(Handlers(create_container=create), Handlers(create_container=create)) as runtime:
         runtime.add(External(), idx="05").add(External(), idx="99", name="last")
         reply = runtime.create_container(None, make_container(env={"OWN": "1"}))
-    assert seen == [{"OWN": "1"} | {f"V{n}": "1" for n in range(1, count + 1)} for count in range(4)]
+    assert calls == [{"OWN": "1"} | {f"V{n}": "1" for n in range(1, count + 1)} for count in range(4)]
     assert set(reply.env) == {"V1", "V2", "V3", "V4"}
 
 
@@ -184,7 +184,7 @@ def test_the_default_validator_takes_part_when_it_is_enabled() -> None:
 
 def test_what_a_handler_does_to_what_it_is_given_reaches_nobody() -> None:
     """Also to read a label that is not there writes it into a message."""
-    seen: list[m.PodSandbox] = []
+    calls: list[m.PodSandbox] = []
 
     def meddle(pod: m.PodSandbox, container: m.Container, *more: m.LinuxResources) -> None:
         pod.labels["absent"] + container.labels["absent"]
@@ -193,17 +193,17 @@ def test_what_a_handler_does_to_what_it_is_given_reaches_nobody() -> None:
             resources.cpu.shares.value = 5
 
     def synchronize(pods: list[m.PodSandbox], containers: list[m.Container]) -> None:
-        for each in (*pods, *containers):
-            each.labels["absent"]
+        for entry in (*pods, *containers):
+            entry.labels["absent"]
 
     pod, container, resources = make_pod(id="p"), make_container(id="c", pod_sandbox_id="p"), m.LinuxResources()
-    before = [each.SerializeToString() for each in (pod, container, resources)]
+    before = [entry_.SerializeToString() for entry_ in (pod, container, resources)]
     events = ("create_container", "update_container", "start_container")
     meddler = Handlers(**dict.fromkeys(events, meddle), synchronize=synchronize)
-    notes = Handlers(start_container=lambda pod, container: seen.extend((pod, container)))
+    notes = Handlers(start_container=lambda pod, container: calls.extend((pod, container)))
     with runtime_with(meddler, notes, pods=[pod], containers=[container]) as runtime:
         runtime.adaptation.create_container(pod, container)
         runtime.adaptation.update_container(pod, container, resources)
         runtime.adaptation.start_container(pod, container)
-    assert [each.SerializeToString() for each in (pod, container, resources)] == before
-    assert [each.SerializeToString() for each in seen] == before[:2]
+    assert [entry_.SerializeToString() for entry_ in (pod, container, resources)] == before
+    assert [entry_.SerializeToString() for entry_ in calls] == before[:2]

@@ -17,38 +17,38 @@ CONTAINER = make_container(env={"A": "1" * 5000}, cpu_shares=7)
 
 
 def resources(shares: int) -> m.LinuxResources:
-    made = m.LinuxResources()
-    made.cpu.shares.value = shares
-    return made
+    resources = m.LinuxResources()
+    resources.cpu.shares.value = shares
+    return resources
 
 
 @pytest.mark.parametrize("spec", [spec for spec in EVENTS if spec.relayed], ids=lambda spec: spec.rpc)
 def test_the_bytes_are_those_of_the_request_and_of_the_state_change(spec: Any) -> None:
     container = CONTAINER if spec.kind == "container" else None
-    asked = EventRequest(spec, POD, container)
+    request = EventRequest(spec, POD, container)
     fields = {"pod": POD} if container is None else {"pod": POD, "container": container}
     kind = getattr(m, spec.request)
-    assert kind.FromString(asked.encoded()) == kind(**fields)
+    assert kind.FromString(request.encoded()) == kind(**fields)
     expected = m.StateChangeEvent(event=spec.number, **fields)
-    assert m.StateChangeEvent.FromString(asked.state_change()) == expected
+    assert m.StateChangeEvent.FromString(request.state_change()) == expected
 
 
 def test_a_pods_update_carries_both_resources() -> None:
-    asked = EventRequest(BY_METHOD["update_pod_sandbox"], POD, None, resources(1), resources(2))
+    request = EventRequest(BY_METHOD["update_pod_sandbox"], POD, None, resources(1), resources(2))
     expected = m.UpdatePodSandboxRequest(pod=POD, overhead_linux_resources=resources(2), linux_resources=resources(1))
-    assert asked.message(m.UpdatePodSandboxRequest) == expected
+    assert request.message(m.UpdatePodSandboxRequest) == expected
 
 
 def test_an_update_shows_later_plugins_what_earlier_ones_made_of_it() -> None:
     request = m.UpdateContainerRequest(pod=POD, container=CONTAINER, linux_resources=resources(1))
     merge = UpdateMerge(request)
-    asked = UpdateRequest(BY_METHOD["update_container"], POD, CONTAINER, merge)
-    assert asked.message(m.UpdateContainerRequest) == merge.request
+    requests = UpdateRequest(BY_METHOD["update_container"], POD, CONTAINER, merge)
+    assert requests.message(m.UpdateContainerRequest) == merge.request
     update = m.ContainerUpdate(container_id=CONTAINER.id, linux=m.LinuxContainerUpdate(resources=resources(9)))
     merge.apply("10-a", m.UpdateContainerResponse(update=[update]))
-    asked.refresh()
-    assert asked.message(m.UpdateContainerRequest) == merge.request
-    assert asked.message(m.UpdateContainerRequest).linux_resources.cpu.shares.value == 9
+    requests.refresh()
+    assert requests.message(m.UpdateContainerRequest) == merge.request
+    assert requests.message(m.UpdateContainerRequest).linux_resources.cpu.shares.value == 9
 
 
 REPLIES = {
@@ -74,13 +74,13 @@ REPLIES = {
 )
 def test_a_creation_shows_later_plugins_the_container_as_it_is_by_then(order: tuple[str, ...], looked_at: str) -> None:
     merge = CreateMerge(m.CreateContainerRequest(pod=POD, container=CONTAINER))
-    asked = CreateRequest(BY_METHOD["create_container"], POD, CONTAINER, merge)
-    assert asked.message(m.CreateContainerRequest) == merge.request
+    request = CreateRequest(BY_METHOD["create_container"], POD, CONTAINER, merge)
+    assert request.message(m.CreateContainerRequest) == merge.request
     for number, name in enumerate(order):
         adjust: Any = REPLIES[name]
         merge.apply(f"{number:02}-p", m.CreateContainerResponse(adjust=m.ContainerAdjustment(**adjust)))
-        asked.refresh()
+        request.refresh()
         if looked_at == "after each":
-            assert asked.message(m.CreateContainerRequest) == merge.request
-    assert asked.message(m.CreateContainerRequest) == merge.request
-    assert asked.container_seen() == merge.container
+            assert request.message(m.CreateContainerRequest) == merge.request
+    assert request.message(m.CreateContainerRequest) == merge.request
+    assert request.container_seen() == merge.container

@@ -40,11 +40,11 @@ def test_a_kind_that_begins_nothing_is_asked_when_the_answer_is_wanted() -> None
 @pytest.mark.pure
 def test_whoever_is_told_of_a_plugin_that_takes_part_finds_its_handshake_over() -> None:
     """A supervisor that looked a moment too early waited another second."""
-    found: list[bool] = []
+    matches: list[bool] = []
 
     class Owner:
         def act(self, peer: Peer, action: Action) -> None:
-            found.append(peer.handshake_over.is_set())
+            matches.append(peer.handshake_over.is_set())
 
     class Kind(Peer):
         def invoke(self, *_: Any) -> bytes:
@@ -58,4 +58,4 @@ def test_whoever_is_told_of_a_plugin_that_takes_part_finds_its_handshake_over() 
 
     peer = Kind(Owner(), EXTERNAL, "10", "p", state=State.SYNCHRONIZING)
     peer.signal(Signal.SYNCHRONIZED)
-    assert found == [True]
+    assert matches == [True]

@@ -51,7 +51,7 @@ class Sides:
     """A peer, and the plugin's end of its connection, which answers by a function."""
 
     def __init__(self, answer: Callable[[Request], bytes]) -> None:
-        ours, theirs = socket.socketpair()
+        local, remote = socket.socketpair()
         self.owner = Owner()
         self.asked: list[str] = []
 
@@ -59,9 +59,9 @@ class Sides:
             self.asked.append(request.method)
             return answer(request)
 
-        self.peer = RemotePeer(self.owner, ours, EXTERNAL)  # type: ignore[arg-type]
+        self.peer = RemotePeer(self.owner, local, EXTERNAL)  # type: ignore[arg-type]
         plugin, runtime = naming.PLUGIN_SERVICE_CONN, naming.RUNTIME_SERVICE_CONN
-        self.plugin = Endpoint(Trunk(theirs, (plugin, runtime)), client_id=runtime, server_id=plugin, on_request=serve)
+        self.plugin = Endpoint(Trunk(remote, (plugin, runtime)), client_id=runtime, server_id=plugin, on_request=serve)
         self.thread = threading.Thread(target=self.plugin.serve, daemon=True)
         self.thread.start()
 
@@ -80,15 +80,15 @@ class Sides:
 
 @pytest.fixture
 def sides() -> Iterator[Callable[..., Sides]]:
-    made: list[Sides] = []
+    created: list[Sides] = []
 
     def make(answer: Callable[[Request], bytes] = lambda request: request.payload) -> Sides:
-        made.append(Sides(answer))
-        return made[-1]
+        created.append(Sides(answer))
+        return created[-1]
 
     yield make
-    for each in made:
-        each.close()
+    for resource in created:
+        resource.close()
 
 
 def old(request: Request) -> bytes:
@@ -102,54 +102,54 @@ def event(method: str = "start_container") -> EventRequest:
     return EventRequest(BY_METHOD[method], POD, CONTAINER)
 
 
-def ask(made: Sides, asked: EventRequest, begun: bool) -> bytes:
+def ask(created: Sides, requests: EventRequest, begun: bool) -> bytes:
     """Ask in one call, or in two halves."""
     if not begun:
-        return made.peer.invoke(asked, soon())
-    exchange = made.peer.begin(asked, soon())
+        return created.peer.invoke(requests, soon())
+    exchange = created.peer.begin(requests, soon())
     assert exchange is not None
-    return made.peer.collect(asked, exchange, soon())
+    return created.peer.collect(requests, exchange, soon())
 
 
 def test_an_event_is_asked_by_its_own_method(sides: Callable[..., Sides]) -> None:
-    made = sides()
-    reply = made.peer.invoke(event(), soon())
+    created = sides()
+    reply = created.peer.invoke(event(), soon())
     assert m.StartContainerRequest.FromString(reply).container == CONTAINER
-    assert (made.asked, made.peer.relay_only) == (["StartContainer"], False)
+    assert (created.asked, created.peer.relay_only) == (["StartContainer"], False)
 
 
 def test_a_plugin_that_knows_nothing_else_is_asked_by_state_change_and_by_that_alone_from_then_on(
     sides: Callable[..., Sides],
 ) -> None:
-    made = sides(old)
+    created = sides(old)
     for _ in range(2):
-        made.peer.invoke(event(), soon())
-    assert made.asked == ["StartContainer", "StateChange", "StateChange"]
-    assert made.peer.begin(event(), soon()) is None, "its own method would be asked first"
+        created.peer.invoke(event(), soon())
+    assert created.asked == ["StartContainer", "StateChange", "StateChange"]
+    assert created.peer.begin(event(), soon()) is None, "its own method would be asked first"
 
 
 def test_what_was_begun_is_asked_again_by_state_change(sides: Callable[..., Sides]) -> None:
-    made = sides(old)
-    exchange = made.peer.begin(event(), soon())
+    created = sides(old)
+    exchange = created.peer.begin(event(), soon())
     assert exchange is not None
-    assert made.peer.collect(event(), exchange, soon()) == b""
-    assert made.asked == ["StartContainer", "StateChange"]
+    assert created.peer.collect(event(), exchange, soon()) == b""
+    assert created.asked == ["StartContainer", "StateChange"]
 
 
 def test_its_owner_is_told_once_for_each_event_that_the_plugin_is_old(sides: Callable[..., Sides]) -> None:
-    made = sides(old)
+    created = sides(old)
     for method in ("start_container", "start_container", "post_start_container"):
-        made.peer.invoke(event(method), soon())
-    assert made.owner.old == ["StartContainer", "PostStartContainer"]
+        created.peer.invoke(event(method), soon())
+    assert created.owner.old == ["StartContainer", "PostStartContainer"]
 
 
 @pytest.mark.parametrize("begun", [True, False])
 def test_an_event_with_an_answer_has_no_other_method(sides: Callable[..., Sides], begun: bool) -> None:
-    made = sides(old)
-    asked = event("stop_container")
+    created = sides(old)
+    requests = event("stop_container")
     with pytest.raises(RpcError, match="method StopContainer"):
-        ask(made, asked, begun)
-    assert made.asked == ["StopContainer"]
+        ask(created, requests, begun)
+    assert created.asked == ["StopContainer"]
 
 
 @pytest.mark.parametrize("begun", [True, False])
@@ -157,25 +157,25 @@ def test_another_error_of_the_plugin_is_its_answer(sides: Callable[..., Sides], 
     def fail(request: Request) -> bytes:
         raise RpcError(Code.NOT_FOUND, "gone")
 
-    made = sides(fail)
+    created = sides(fail)
     with pytest.raises(RpcError, match="gone"):
-        ask(made, event(), begun)
-    assert made.asked == ["StartContainer"]
+        ask(created, event(), begun)
+    assert created.asked == ["StartContainer"]
 
 
 def test_a_reply_that_nobody_wants_any_more_costs_nothing(sides: Callable[..., Sides]) -> None:
-    made = sides()
-    exchange = made.peer.begin(event(), soon())
+    created = sides()
+    exchange = created.peer.begin(event(), soon())
     assert exchange is not None
-    made.peer.abandon(exchange)
-    assert made.peer.command("Configure", b"x", soon()) == b"x"
+    created.peer.abandon(exchange)
+    assert created.peer.command("Configure", b"x", soon()) == b"x"
 
 
 def test_the_plugin_registers_and_asks_for_updates_through_the_owner(sides: Callable[..., Sides]) -> None:
-    made = sides()
-    assert made.call("RegisterPlugin", b"me") == b""
-    assert made.owner.registered == [b"me"]
-    assert made.plugin.call(naming.RUNTIME_SERVICE, "UpdateContainers", b"c", deadline=soon()) == b"updated c"
+    created = sides()
+    assert created.call("RegisterPlugin", b"me") == b""
+    assert created.owner.registered == [b"me"]
+    assert created.plugin.call(naming.RUNTIME_SERVICE, "UpdateContainers", b"c", deadline=soon()) == b"updated c"
 
 
 @pytest.mark.parametrize(
@@ -191,21 +191,21 @@ def test_what_a_runtime_does_not_serve_is_unimplemented(
 
 
 def test_the_end_of_the_connection_is_the_end_of_the_plugin(sides: Callable[..., Sides]) -> None:
-    made = sides()
-    made.plugin.close()
+    created = sides()
+    created.plugin.close()
     with pytest.raises(ConnectionClosed):
-        made.peer.invoke(event(), soon())
-    wait_for(lambda: made.peer.state is State.GONE, "it is gone")
-    assert made.owner.acts == [Action.CLOSE]
-    assert made.peer.last_error
+        created.peer.invoke(event(), soon())
+    wait_for(lambda: created.peer.state is State.GONE, "it is gone")
+    assert created.owner.acts == [Action.CLOSE]
+    assert created.peer.last_error
 
 
 def test_the_state_of_the_runtime_is_handed_over(sides: Callable[..., Sides]) -> None:
     def answer(request: Request) -> bytes:
         state = m.SynchronizeRequest.FromString(request.payload)
-        reply = m.SynchronizeResponse(update=[m.ContainerUpdate(container_id=each.id) for each in state.containers])
+        reply = m.SynchronizeResponse(update=[m.ContainerUpdate(container_id=c.id) for c in state.containers])
         return reply.SerializeToString()
 
-    made = sides(answer)
-    updates = made.peer.synchronize([POD], [CONTAINER], 10.0, each=True, most=0)
-    assert [each.container_id for each in updates] == [CONTAINER.id]
+    created = sides(answer)
+    updates = created.peer.synchronize([POD], [CONTAINER], 10.0, timeout_per_part=True, max_entries=0)
+    assert [update.container_id for update in updates] == [CONTAINER.id]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nri.adaptation.peers.synchronize import ENVELOPE, hand_over, parts
+from nri.adaptation.peers.synchronize import ENVELOPE_BYTES, hand_over, parts
 from nri.api import messages as m
 from nri.errors import NriError, RemoteProtocolError
 from nri.testing import make_container, make_pod
@@ -41,7 +41,7 @@ def test_what_does_not_fit_goes_out_in_parts_that_are_complete_and_in_order() ->
     assert [more for _, more in requests] == [True] * (len(requests) - 1) + [False]
     assert [pod for request, _ in requests for pod in request.pods] == pods
     assert [container for request, _ in requests for container in request.containers] == containers
-    assert all(request.ByteSize() <= MAX_DATA - ENVELOPE for request, _ in requests)
+    assert all(request.ByteSize() <= MAX_DATA - ENVELOPE_BYTES for request, _ in requests)
 
 
 def test_an_object_that_is_larger_than_a_part_is_a_part_of_its_own() -> None:
@@ -96,7 +96,7 @@ def test_a_plugin_that_does_not_know_parts_is_told_in_the_words_of_the_reference
 
 
 def test_a_reply_that_cannot_be_read_is_the_plugins_fault() -> None:
-    with pytest.raises(RemoteProtocolError, match="the reply to Synchronize cannot be read"):
+    with pytest.raises(RemoteProtocolError, match="the reply to Synchronize is invalid"):
         hand_over(lambda part, deadline, meanwhile: b"\xff\xff", [], [], 5.0)
 
 
@@ -129,12 +129,12 @@ def test_all_parts_go_out_in_order_however_often_an_interceptor_has_the_plugin_c
         for _ in range(times):
             meanwhile()
         request = m.SynchronizeRequest.FromString(part)
-        ids.extend(each.id for each in request.containers)
+        ids.extend(container.id for container in request.containers)
         return b"\x10\x01" if request.more else b""
 
     everything = big(12, 600_000)
     hand_over(call, [], everything, 5.0)
-    assert ids == [each.id for each in everything]
+    assert ids == [entry.id for entry in everything]
 
 
 def test_a_state_that_cannot_be_encoded_is_an_error_of_the_runtime() -> None:
@@ -148,16 +148,16 @@ def test_a_state_that_cannot_be_encoded_is_an_error_of_the_runtime() -> None:
 
 
 def test_a_reply_that_asks_for_too_much_is_refused_before_it_is_read() -> None:
-    asked = m.SynchronizeResponse(update=[m.ContainerUpdate()] * 50).SerializeToString()
-    assert len(hand_over(lambda part, deadline, meanwhile: asked, [], [], 5.0, most=50)) == 50
-    assert len(hand_over(lambda part, deadline, meanwhile: asked, [], [], 5.0)) == 50
+    encoded = m.SynchronizeResponse(update=[m.ContainerUpdate()] * 50).SerializeToString()
+    assert len(hand_over(lambda part, deadline, meanwhile: encoded, [], [], 5.0, max_entries=50)) == 50
+    assert len(hand_over(lambda part, deadline, meanwhile: encoded, [], [], 5.0)) == 50
     with pytest.raises(RemoteProtocolError, match="the reply to Synchronize has more than 49 entries"):
-        hand_over(lambda part, deadline, meanwhile: asked, [], [], 5.0, most=49)
+        hand_over(lambda part, deadline, meanwhile: encoded, [], [], 5.0, max_entries=49)
 
 
-@pytest.mark.parametrize("each", [True, False])
-def test_synchronize_timeout_per_message(each: bool) -> None:
-    """`Rules.synchronize_timeout_per_message` is `each` of the hand_over."""
+@pytest.mark.parametrize("entry", [True, False])
+def test_synchronize_timeout_per_message(entry: bool) -> None:
+    """`Rules.synchronize_timeout_per_message` is `timeout_per_part` of `hand_over`."""
     deadlines: list[float] = []
 
     def call(part: bytes, deadline: float, meanwhile: Callable[[], None]) -> bytes:
@@ -171,6 +171,6 @@ def test_synchronize_timeout_per_message(each: bool) -> None:
         return encoded
 
     containers = [make_container(annotations={"padding": "x" * 500_000}) for _ in range(10)]
-    hand_over(call, [], containers, 5.0, each=each)
+    hand_over(call, [], containers, 5.0, timeout_per_part=entry)
     assert len(deadlines) > 3
-    assert len(set(deadlines)) == (len(deadlines) if each else 1)
+    assert len(set(deadlines)) == (len(deadlines) if entry else 1)

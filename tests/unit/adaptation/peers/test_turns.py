@@ -98,7 +98,7 @@ def test_what_is_to_be_begun_is_begun_by_the_one_who_lets_go() -> None:
     releasing = threading.Thread(target=lock.release)
     releasing.start()
     lock.wait(ticket, time.monotonic() + 10)
-    assert ticket.begun is releasing
+    assert ticket.begin_result is releasing
 
 
 def test_whatever_goes_wrong_at_the_beginning_the_turn_is_passed_on() -> None:
@@ -113,7 +113,7 @@ def test_whatever_goes_wrong_at_the_beginning_the_turn_is_passed_on() -> None:
     with pytest.raises(OSError, match="no"):
         lock.release()
     lock.wait(ticket, time.monotonic() + 10)
-    assert ticket.begun is None
+    assert ticket.begin_result is None
     lock.release()
     assert lock.place() is None, "the lock must be free again"
 
@@ -122,10 +122,10 @@ def test_a_place_that_is_given_up_begins_nothing() -> None:
     lock = FifoLock()
     lock.acquire()
     ticket = queued(lock)
-    ticket.begin = lambda: "begun"
+    ticket.begin = lambda: "begin_result"
     lock.leave(ticket)
     lock.release()
-    assert ticket.begun is None
+    assert ticket.begin_result is None
 
 
 def test_a_wait_that_ends_while_its_turn_begins_sees_what_was_begun() -> None:
@@ -137,7 +137,7 @@ def test_a_wait_that_ends_while_its_turn_begins_sees_what_was_begun() -> None:
     def begin() -> str:
         inside.set()
         assert go.wait(10)
-        return "begun"
+        return "begin_result"
 
     ticket.begin = begin
     releasing = threading.Thread(target=lock.release)
@@ -145,7 +145,7 @@ def test_a_wait_that_ends_while_its_turn_begins_sees_what_was_begun() -> None:
     assert inside.wait(10)
     threading.Timer(0.05, go.set).start()
     lock.wait(ticket, time.monotonic() - 1)
-    assert ticket.begun == "begun"
+    assert ticket.begin_result == "begin_result"
     releasing.join()
 
 
@@ -163,8 +163,8 @@ def test_what_is_urgent_passes_those_that_wait(waiting: list[tuple[str, bool]], 
     lock = FifoLock()
     assert lock.place() is None
     tickets = [lock.place(m.PodSandbox(id=pod), urgent) for pod, urgent in waiting]
-    mine = lock.place(m.PodSandbox(id="mine"), True)
-    assert list(lock.queue) == [*tickets[:comes_at], mine, *tickets[comes_at:]]
+    own_entry = lock.place(m.PodSandbox(id="mine"), True)
+    assert list(lock.queue) == [*tickets[:comes_at], own_entry, *tickets[comes_at:]]
 
 
 # -- an event's place among several plugins

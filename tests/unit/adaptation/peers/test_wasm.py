@@ -49,10 +49,10 @@ class Nobody:
 
 
 def peer(functions: Functions, *, timeout_s: float = 2.0) -> WasmPeer:
-    made = WasmPeer(Nobody(), "10", "a", functions, "its: configuration", 0)
+    peer = WasmPeer(Nobody(), "10", "a", functions, "its: configuration", 0)
     policy: Any = SimpleNamespace(timeout_s=timeout_s)
-    made.event_policies = (policy,) * 16
-    return made
+    peer.event_policies = (policy,) * 16
+    return peer
 
 
 def test_functions_are_named_after_methods() -> None:
@@ -90,8 +90,8 @@ def test_all_events_are_those_that_it_has_functions_for() -> None:
     functions = Functions(frozenset(("plugin_configure", "plugin_create_container", "plugin_stop_container")))
     reply = m.ConfigureResponse.FromString(peer(functions).command("Configure", b"", 0.0))
     assert EventMask(reply.events) == EventMask.of("CreateContainer", "StopContainer")
-    whole = m.ConfigureResponse.FromString(peer(Functions()).command("Configure", b"", 0.0))
-    assert whole.events == 0
+    encoded = m.ConfigureResponse.FromString(peer(Functions()).command("Configure", b"", 0.0))
+    assert encoded.events == 0
 
 
 def test_an_event_that_it_subscribes_to_without_a_function_is_named() -> None:
@@ -104,7 +104,7 @@ def test_an_event_that_it_subscribes_to_without_a_function_is_named() -> None:
 def test_a_reply_to_configure_that_is_none_is_its_error() -> None:
     functions = Functions()
     functions.answer = b"\xff"
-    with pytest.raises(RemoteProtocolError, match="its reply cannot be read"):
+    with pytest.raises(RemoteProtocolError, match="its reply is invalid"):
         peer(functions).command("Configure", b"", 0.0)
 
 
@@ -112,19 +112,20 @@ def test_the_state_is_one_message_whatever_its_size() -> None:
     functions = Functions()
     functions.answer = m.SynchronizeResponse(update=[m.ContainerUpdate(container_id="c7")]).SerializeToString()
     containers = [m.Container(id=f"c{number}", args=["x" * 100_000]) for number in range(60)]
-    updates = peer(functions).synchronize([m.PodSandbox(id="p")], containers, 1.0, each=True, most=10)
+    pods = [m.PodSandbox(id="p")]
+    updates = peer(functions).synchronize(pods, containers, 1.0, timeout_per_part=True, max_entries=10)
     assert [update.container_id for update in updates] == ["c7"]
     ((_, payload, _),) = functions.calls
     assert len(m.SynchronizeRequest.FromString(payload).containers) == 60
     functions.answer = m.SynchronizeResponse(update=[m.ContainerUpdate(container_id="c")] * 100).SerializeToString()
     with pytest.raises(RemoteProtocolError, match="the reply to Synchronize"):
-        peer(functions).synchronize([], [], 1.0, each=True, most=10)
+        peer(functions).synchronize([], [], 1.0, timeout_per_part=True, max_entries=10)
 
 
 def test_what_it_has_no_function_for_is_done() -> None:
     functions = Functions(frozenset())
     assert peer(functions).command("Shutdown", b"", 0.0) == b""
-    assert peer(functions).synchronize([], [], 1.0, each=True, most=10) == []
+    assert peer(functions).synchronize([], [], 1.0, timeout_per_part=True, max_entries=10) == []
     assert functions.calls == []
 
 
@@ -136,7 +137,7 @@ def test_what_it_has_no_function_for_is_done() -> None:
 def test_an_error_is_an_answer_and_anything_else_its_end(failure: NriError, lives: bool) -> None:
     functions = Functions()
     functions.answer = failure
-    made = peer(functions)
+    created = peer(functions)
     with pytest.raises(type(failure)):
-        made.command("Synchronize", b"", 0.0)
-    assert (made.state is not State.GONE, functions.ended == []) == (lives, lives)
+        created.command("Synchronize", b"", 0.0)
+    assert (created.state is not State.GONE, functions.ended == []) == (lives, lives)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import nri
-from nri.adaptation.audit.bounded_log import MOST
+from nri.adaptation.audit.bounded_log import MAX_LINES
 from nri.adaptation.plugin_policy import file as policy_file
 from nri.adaptation.plugin_policy.bearer import refusal
 from nri.adaptation.plugin_policy.policy import Policies, resolve
@@ -45,7 +45,7 @@ def verdict(text: str, *, launched: bool = False, uid: int | None = 0) -> str:
         ("uid = 0", False, None, "an unknown user may not be plugin 10-guard (uid)"),
         ("launched = true", True, 0, ""),
         ("launched = true", False, 0, "plugin 10-guard must be launched by the runtime (launched)"),
-        ("launched = false", True, 0, "plugin 10-guard must be one that connects by itself (launched)"),
+        ("launched = false", True, 0, "plugin 10-guard must be a plugin that connects by itself (launched)"),
     ],
 )
 def test_a_name_is_borne_by_whom_its_rules_allow(text: str, launched: bool, uid: int | None, expected: str) -> None:
@@ -79,11 +79,11 @@ def test_strict_refuses_names_that_no_table_has() -> None:
     with FakeRuntime(policy=policy) as runtime:
         runtime.add(Guard(), idx="10")
         for index in ("11", "99"):
-            with pytest.raises(RegistrationError, match=f"no policy names plugin {index}-guard"):
+            with pytest.raises(RegistrationError, match=f"plugin {index}-guard has no policy"):
                 runtime.add(Guard(), idx=index)
         raw = RawPlugin(runtime, "10-guard", "99")
         raw.sock.sendall(register("10-guard", "99"))
-        raw.wait_for(b"no policy names plugin 99-10-guard")
+        raw.wait_for(b"plugin 99-10-guard has no policy")
         raw.close()
 
 
@@ -118,7 +118,7 @@ def test_a_plugin_that_may_not_be_launched_is_not_even_started(tmp_path: Path) -
     program.chmod(0o700)
     policy = '["10-guard"]\nlaunched = false\nrestart = "never"\n'
     with FakeRuntime(policy=policy, plugin_path=str(folder)) as runtime:
-        assert "must be one that connects by itself" in runtime.health("10-guard").last_words
+        assert "must be a plugin that connects by itself" in runtime.health("10-guard").last_words
     assert not proof.exists()
 
 
@@ -130,7 +130,7 @@ def test_refused_names_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> 
                 raw.sock.sendall(register(f"guess{number}", "10", stream_id=1 + 2 * number))
             raw.wait_for(b"10-guess199")
         lines = [record for record in caplog.records if "registration refused" in record.getMessage()]
-        assert 1 <= len(lines) <= MOST
+        assert 1 <= len(lines) <= MAX_LINES
         raw.close()
 
 
@@ -141,7 +141,7 @@ def test_updates_in_reply_to_synchronize_that_the_policy_does_not_allow_are_refu
         name = "guard"
 
         def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> list[nri.Update]:
-            return [nri.Update(each.id).set_cpu_shares(5) for each in containers]
+            return [nri.Update(container.id).set_cpu_shares(5) for container in containers]
 
     with FakeRuntime(policy='["10-guard"]\nallow.fields = ["Env"]\n') as runtime:
         runtime.create_container()

@@ -59,14 +59,14 @@ class Eager(Slow):
 @pytest.fixture
 def runtime():
     """Makes a runtime under a policy for the plugin 10-inject."""
-    made = []
+    created = []
 
     def make(policy: str, **options) -> FakeRuntime:
-        made.append(FakeRuntime(policy=f'["10-inject"]\n{policy}', **options))
-        return made[-1]
+        created.append(FakeRuntime(policy=f'["10-inject"]\n{policy}', **options))
+        return created[-1]
 
     yield make
-    for one in made:
+    for one in created:
         one.close()
 
 
@@ -96,14 +96,14 @@ def test_a_shadow_plugin_is_in_nobodys_way(runtime):
 
 
 def test_the_error_of_a_shadow_plugin_fails_nothing(runtime):
-    asked = []
+    requests = []
 
     def refuse():
-        asked.append("create_container")
+        requests.append("create_container")
         raise nri.Reject("never")
 
     assert runtime("shadow = true").add(Inject(refuse)).create_container().env == {}
-    assert asked == ["create_container"]
+    assert requests == ["create_container"]
 
 
 class Strict(nri.Plugin):
@@ -119,22 +119,22 @@ class Strict(nri.Plugin):
 
 
 def test_the_verdict_of_a_shadow_validator_does_not_count(runtime):
-    asked = []
+    requests = []
 
     def refuse():
-        asked.append("validate_container_adjustment")
+        requests.append("validate_container_adjustment")
         raise nri.Reject("never")
 
     assert runtime("shadow = true").add(Strict(refuse)).create_container() is not None
-    assert asked == ["validate_container_adjustment"]
+    assert requests == ["validate_container_adjustment"]
 
 
 def test_a_shadow_validator_that_is_late_does_not_count(runtime):
-    asked, go = threading.Event(), threading.Event()
+    requests, go = threading.Event(), threading.Event()
     try:
-        node = runtime('shadow = true\ntimeout = "100ms"').add(Strict(lambda: (asked.set(), go.wait(30))))
+        node = runtime('shadow = true\ntimeout = "100ms"').add(Strict(lambda: (requests.set(), go.wait(30))))
         assert node.create_container() is not None
-        assert asked.wait(20), "it was not asked"
+        assert requests.wait(20), "it was not asked"
         assert node.health("10-inject").state == "late"
     finally:
         go.set()

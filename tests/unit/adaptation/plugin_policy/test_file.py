@@ -20,7 +20,7 @@ def complaint(text: str) -> str:
 
 
 MISTAKES = {
-    "a key outside of a table": ('timeout = "2s"', "policy.toml:1: timeout: is outside of a table"),
+    "a key outside of a table": ('timeout = "2s"', "policy.toml:1: timeout: must be in a table"),
     "a table that is no plugin": ("[injector]\n", "policy.toml:1: injector: not the name of a plugin"),
     "an unknown key": ('["10-a"]\ntimout = 3', '10-a.timout: unknown key (did you mean "timeout"?)'),
     "a timeout that is none": ('["10-a"]\ntimeout = "2x"', '10-a.timeout: "2x" is not a duration'),
@@ -34,7 +34,7 @@ MISTAKES = {
     "a selector that is none": ('["10-a"]\nfilters.label = ["!a=b"]', '"!a=b" is not a selector'),
     "an empty namespace": ('["10-a"]\nfilters.namespace = [""]', '"" is not a namespace'),
     "a number that no float can hold": (f'["10-a"]\ntimeout = {"9" * 400}', "too large"),
-    "strict where it means nothing": ('["10-a"]\nstrict = true', "10-a.strict: holds for plugins that no table names"),
+    "strict where it means nothing": ('["10-a"]\nstrict = true', "10-a.strict: applies only to plugins without"),
     "a user that is none": ('["10-a"]\nuid = [0, -1]', "10-a.uid: -1 is not a user id"),
     "a user by name": ('["10-a"]\nuid = "root"', "10-a.uid: "),
     "defaults in capitals": ('["10-a"]\n[DEFAULTS]\nshadow = true', "policy.toml:2: DEFAULTS: not the name"),

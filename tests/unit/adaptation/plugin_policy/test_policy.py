@@ -38,10 +38,10 @@ def test_without_a_file_the_defaults_hold():
 @pytest.mark.parametrize("key", ["fail_request", "keep_connected"])
 def test_the_operator_comes_before_the_plugin_and_that_before_the_default(key, operator, declared, rules):
     text = "" if operator is None else f'["10-a"]\n{key} = {str(operator).lower()}'
-    said = None if declared is None else m.FailurePolicy(**{key: declared})
+    output = None if declared is None else m.FailurePolicy(**{key: declared})
     default = key == "keep_connected" and rules is Rules.DEFAULT
-    wanted = operator if operator is not None else True if declared else default
-    assert bool(getattr(policy(text, declared=said, rules=rules), key)) is wanted
+    expected = operator if operator is not None else True if declared else default
+    assert bool(getattr(policy(text, declared=output, rules=rules), key)) is expected
 
 
 def test_values_of_defaults_hold_for_plugins_with_and_without_a_table():
@@ -52,9 +52,9 @@ def test_values_of_defaults_hold_for_plugins_with_and_without_a_table():
 
 def test_a_plugins_table_wins_over_defaults_key_by_key():
     text = '[defaults]\ntimeout = 7\nallow.fields = ["Env"]\n["10-a"]\ntimeout = "1s"\nallow.namespaces = ["prod"]'
-    found = policy(text)
-    assert found.timeout_s(CREATE) == 1
-    assert found.to_json()["allow"] == {"namespaces": ["prod"], "fields": ["Env"]}
+    matches = policy(text)
+    assert matches.timeout_s(CREATE) == 1
+    assert matches.to_json()["allow"] == {"namespaces": ["prod"], "fields": ["Env"]}
 
 
 def test_a_timeout_of_the_plugin_replaces_a_table_of_timeouts_of_defaults():
@@ -70,18 +70,18 @@ def test_one_timeout_holds_for_every_call():
 
 
 def test_a_timeout_by_event_leaves_other_events_to_the_runtime():
-    found = table('timeout = { CreateContainer = "500ms" }')
-    assert (found.timeout_s(CREATE), found.timeout_s(STOP), found.timeout_s()) == (0.5, None, None)
+    matches = table('timeout = { CreateContainer = "500ms" }')
+    assert (matches.timeout_s(CREATE), matches.timeout_s(STOP), matches.timeout_s()) == (0.5, None, None)
 
 
 def test_a_timeout_by_event_may_have_a_default():
-    found = table("timeout = { default = 4, CreateContainer = 1 }")
-    assert (found.timeout_s(CREATE), found.timeout_s(STOP), found.timeout_s()) == (1, 4, 4)
+    matches = table("timeout = { default = 4, CreateContainer = 1 }")
+    assert (matches.timeout_s(CREATE), matches.timeout_s(STOP), matches.timeout_s()) == (1, 4, 4)
 
 
 def test_fail_request_takes_a_list_of_events():
-    found = table('fail_request = ["CreateContainer"]')
-    assert (found.fails_request(CREATE), found.fails_request(STOP)) == (True, False)
+    matches = table('fail_request = ["CreateContainer"]')
+    assert (matches.fails_request(CREATE), matches.fails_request(STOP)) == (True, False)
 
 
 def test_fail_request_true_means_every_event():
@@ -92,14 +92,14 @@ REFUSED = {"RunPodSandbox", "UpdatePodSandbox", "CreateContainer", "StartContain
 
 
 def test_a_required_plugin_is_required_by_five_events_and_no_other():
-    found = table("required = true")
-    assert {spec.rpc for spec in EVENTS if found.requires(spec.number, "prod")} == REFUSED
+    matches = table("required = true")
+    assert {spec.rpc for spec in EVENTS if matches.requires(spec.number, "prod")} == REFUSED
 
 
 def test_namespaces_can_be_exempted_from_a_required_plugin():
-    found = table('required = { exempt_namespaces = ["kube-*", "!kube-public"] }')
-    asked = ("kube-system", "kube-public", "prod")
-    assert [found.requires(CREATE, namespace) for namespace in asked] == [False, True, True]
+    matches = table('required = { exempt_namespaces = ["kube-*", "!kube-public"] }')
+    requests = ("kube-system", "kube-public", "prod")
+    assert [matches.requires(CREATE, namespace) for namespace in requests] == [False, True, True]
 
 
 def test_breaker_false_switches_it_off():
@@ -107,19 +107,19 @@ def test_breaker_false_switches_it_off():
 
 
 def test_breaker_takes_misses_and_retry():
-    found = table('breaker = { misses = 2, retry = "1m" }')
-    assert (found.breaker_misses, found.breaker_retry_s) == (2, 60.0)
+    matches = table('breaker = { misses = 2, retry = "1m" }')
+    assert (matches.breaker_misses, matches.breaker_retry_s) == (2, 60.0)
 
 
 def test_a_shadow_plugin_can_neither_fail_nor_block_a_request():
-    found = table("shadow = true\nrequired = true\nfail_request = true")
-    assert not any(found.requires(spec.number, "x") or found.fails_request(spec.number) for spec in EVENTS)
+    matches = table("shadow = true\nrequired = true\nfail_request = true")
+    assert not any(matches.requires(spec.number, "x") or matches.fails_request(spec.number) for spec in EVENTS)
 
 
 def test_a_policy_reads_back_in_the_words_of_the_file():
-    found = table('fail_request = true\nrequired = { exempt_namespaces = ["a"] }\ntimeout = { CreateContainer = 1 }')
-    assert found.fail_request == ALL
-    assert found.to_json() == {
+    matches = table('fail_request = true\nrequired = { exempt_namespaces = ["a"] }\ntimeout = { CreateContainer = 1 }')
+    assert matches.fail_request == ALL
+    assert matches.to_json() == {
         "timeout": {"default": None, "CreateContainer": 1.0},
         "keep_connected": True,
         "fail_request": True,
@@ -196,13 +196,13 @@ def test_a_file_that_is_broken_from_the_start_is_an_error(path):
 
 def test_a_file_that_somebody_has_named_and_that_is_not_there_is_told(path, caplog, monkeypatch):
     policies = watching(path)
-    assert caplog.messages == [f"the policy file {path} does not exist: no policy is in force until it does"]
+    assert caplog.messages == [f"policy file {path} not found: no policy is in force until it exists"]
     write(path, '["10-a"]\nrequired = true')
     policies.refresh()
     path.unlink()
     for _ in range(3):
         policies.refresh()
-    assert caplog.messages == [f"the policy file {path} does not exist: no policy is in force until it does"] * 2
+    assert caplog.messages == [f"policy file {path} not found: no policy is in force until it exists"] * 2
     monkeypatch.setattr("nri.adaptation.plugin_policy.policy.DEFAULT_PATH", str(path))
     watching(path)
     assert len(caplog.messages) == 2
@@ -275,6 +275,6 @@ def test_a_file_that_can_no_longer_be_looked_at_keeps_its_policies(path):
 def test_names_that_come_and_go_share_one_policy_and_do_not_fill_memory(path):
     write(path, "[defaults]\ntimeout = 3")
     policies = watching(path)
-    made = [policies.for_plugin("10", f"n{number}") for number in range(100)]
-    assert made[0].timeout_s(CREATE) == 3
-    assert all(each is made[0] for each in made), "every name that anybody ever registered is kept"
+    created = [policies.for_plugin("10", f"n{number}") for number in range(100)]
+    assert created[0].timeout_s(CREATE) == 3
+    assert all(entry is created[0] for entry in created), "every name that anybody ever registered is kept"

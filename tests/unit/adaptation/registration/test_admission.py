@@ -200,24 +200,26 @@ def test_events_that_never_end_all_at_once_do_not_keep_plugins_out(patient: Fake
     patient.add(Slow(), idx="50")
     adaptation = patient.adaptation
     stop = threading.Event()
-    done = [0] * 8
+    finished = [0] * 8
 
     def events(number: int) -> None:
         pod, container = make_pod(id=f"p{number}"), make_container(id=f"c{number}")
         while not stop.is_set():
             adaptation.start_container(pod, container)
-            done[number] += 1
+            finished[number] += 1
 
-    threads = [threading.Thread(target=events, args=(number,)) for number in range(len(done))]
+    threads = [threading.Thread(target=events, args=(number,)) for number in range(len(finished))]
     for thread in threads:
         thread.start()
     try:
         with Comers(patient, 2) as comers:
             for _ in range(3):
-                before, events_before = comers.joins, list(done)
+                before, events_before = comers.joins, list(finished)
                 wait_for(lambda before=before: comers.joins >= before + 2, "plugins join")
                 wait_for(
-                    lambda events_before=events_before: all(a > b for a, b in zip(done, events_before, strict=True)),
+                    lambda events_before=events_before: all(
+                        a > b for a, b in zip(finished, events_before, strict=True)
+                    ),
                     "every thread's events go on",
                 )
     finally:

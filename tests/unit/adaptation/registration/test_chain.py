@@ -23,13 +23,13 @@ class Handles:
 
 
 def peer(index: str, name: str, state: State = State.ACTIVE, *, validates: bool = False) -> BuiltinPeer:
-    made = BuiltinPeer(Owner(), BuiltinPlugin(index, name, Handles()))
-    made.state = state
+    peer = BuiltinPeer(Owner(), BuiltinPlugin(index, name, Handles()))
+    peer.state = state
     policies: list[Any] = [None] * (len(EVENTS) + 1)
     if validates:
         policies[BY_METHOD["validate_container_adjustment"].number] = object()
-    made.event_policies = policies
-    return made
+    peer.event_policies = policies
+    return peer
 
 
 @pytest.fixture
@@ -38,13 +38,13 @@ def chain() -> Chain:
 
 
 def labels(peers: tuple[Any, ...]) -> list[str]:
-    return [each.label for each in peers]
+    return [peer.label for peer in peers]
 
 
 def test_plugins_stand_by_index_and_then_by_time_of_registration(chain: Chain) -> None:
     first, second = peer("20", "z"), peer("20", "a")
-    for each in (second, peer("30", "m"), first, peer("05", "x")):
-        chain.add(each)
+    for entry in (second, peer("30", "m"), first, peer("05", "x")):
+        chain.add(entry)
     assert labels(chain.peers) == ["05-x", "20-z", "20-a", "30-m"]
 
 
@@ -56,11 +56,11 @@ def test_the_list_is_replaced_and_never_changed(chain: Chain) -> None:
 
 
 def test_a_plugin_that_is_gone_leaves_when_no_event_is_under_way(chain: Chain) -> None:
-    gone, stays = peer("10", "a"), peer("20", "b")
-    for each in (gone, stays):
-        chain.add(each)
+    removed, stays = peer("10", "a"), peer("20", "b")
+    for entry in (removed, stays):
+        chain.add(entry)
     chain.gate.enter(urgent=False, deadline=None, patience_s=1.0)
-    gone.state = State.GONE
+    removed.state = State.GONE
     chain.leave()
     assert labels(chain.peers) == ["10-a", "20-b"], "the event under way sees the list change"
     chain.gate.leave()
@@ -76,17 +76,17 @@ def test_validators_are_those_that_get_validation(chain: Chain) -> None:
 
 @pytest.mark.pure
 def test_a_policy_that_changes_may_make_or_unmake_a_validator(chain: Chain) -> None:
-    made = peer("10", "a", validates=True)
-    chain.add(made)
-    made.event_policies = [None] * (len(EVENTS) + 1)
+    created = peer("10", "a", validates=True)
+    chain.add(created)
+    created.event_policies = [None] * (len(EVENTS) + 1)
     chain.refresh()
     assert chain.validators == ()
 
 
 def test_a_plugin_that_has_no_policy_yet_validates_nothing(chain: Chain) -> None:
-    made = peer("10", "a")
-    made.event_policies = ()
-    chain.add(made)
+    created = peer("10", "a")
+    created.event_policies = ()
+    chain.add(created)
     assert chain.validators == ()
 
 
@@ -96,11 +96,11 @@ def test_required_plugins_are_absent_until_they_are_in_and_again_when_they_are_g
     chain = Chain(1.0, Policies(str(path)))
     chain.note_absent()
     assert [label for label, _ in chain.absent] == ["10-a", "20-b"]
-    made = peer("10", "a")
-    chain.add(made)
+    created = peer("10", "a")
+    chain.add(created)
     chain.note_absent()
     assert [label for label, _ in chain.absent] == ["20-b"]
-    made.state = State.GONE
+    created.state = State.GONE
     chain.note_absent()
     assert [label for label, _ in chain.absent] == ["10-a", "20-b"]
 

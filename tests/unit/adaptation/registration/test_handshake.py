@@ -41,7 +41,7 @@ def test_a_runtime_that_cannot_tell_its_state_refuses_the_plugin_and_goes_on(
         assert raw.ended()
         raw.close()
     assert (
-        "the runtime could not list its pods and containers: OSError: state file is gone"
+        "the runtime failed to list its pods and containers: OSError: state file is gone"
         in nri_runtime.health("10-raw").last_error
     )
     assert parts_of(nri_runtime.adaptation).trail.inventory.news == []
@@ -53,9 +53,9 @@ def test_a_runtime_that_cannot_tell_its_state_refuses_the_plugin_and_goes_on(
     ("state", "what"),
     [
         (None, "NoneType"),
-        ([], "0 things"),
+        ([], "0 values"),
         ({}, "dict"),
-        (([], 5), "int among them"),
+        (([], 5), "int for a list"),
         (([make_pod()], ["c1"]), "str for a Container"),
         (([make_container()], []), "Container for a PodSandbox"),
         (({"p": make_pod()}, {}), "str for a PodSandbox"),
@@ -68,10 +68,10 @@ def test_a_callback_that_tells_something_else_is_told_what_is_expected(
         patch.setattr(parts_of(nri_runtime.adaptation).handshake.admission, "snapshot", lambda: state)
         with pytest.raises(LocalProtocolError) as caught:
             nri_runtime.add(Quiet())
-    wanted = f"the runtime's synchronize callback returned {what}: (pods, containers) is expected"
-    assert wanted in str(caught.value)
-    (told,) = [record for record in caplog.records if wanted in record.getMessage()]
-    assert not told.exc_info, "a traceback of our own code tells the runtime's author nothing"
+    expected = f"the runtime's synchronize callback returned {what}: it must return (pods, containers)"
+    assert expected in str(caught.value)
+    (messages,) = [record for record in caplog.records if expected in record.getMessage()]
+    assert not messages.exc_info, "a traceback of our own code tells the runtime's author nothing"
     nri_runtime.add(Quiet())
 
 
@@ -94,12 +94,12 @@ def test_a_synchronize_that_hangs_does_not_hang_events() -> None:
     )  # fmt: skip
     with adaptation:
         adaptation.set_request_timeout(20)  # of the plugin; how long an event waits for a joiner is as it was
-        ours, theirs = socket.socketpair()
-        session = Session(Quiet(), theirs, index="10")
+        local, remote = socket.socketpair()
+        session = Session(Quiet(), remote, index="10")
         thread = threading.Thread(target=session.run)
         with lock:
             thread.start()
-            adaptation.connect(ours)
+            adaptation.connect(local)
             wait_for(lambda: parts_of(adaptation).chain.gate.inside, "the plugin is joining")
             began = time.monotonic()
             adaptation.start_container(make_pod(), make_container())
@@ -140,14 +140,14 @@ def test_a_plugin_that_dies_on_its_way_in_does_not_go_on_waiting(nri_runtime: Fa
 def test_where_a_state_has_one_timeout_plugins_that_join_together_do_not_share_it(compat: Any) -> None:
     """Four that join at once, each for long: side by side they would all be late, one after the other none is."""
     inside: list[int] = []
-    most: list[int] = []
+    limit: list[int] = []
     lock, met = threading.Lock(), threading.Event()
 
     class Thorough(nri.Plugin):
         def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
             with lock:
                 inside.append(1)
-                most.append(len(inside))
+                limit.append(len(inside))
                 if len(inside) > 1:
                     met.set()
             met.wait(0.05 if compat == "reference" else 20)
@@ -162,7 +162,7 @@ def test_where_a_state_has_one_timeout_plugins_that_join_together_do_not_share_i
             wait_for(lambda: len(waiting) == 4, "all four wait to join")
         labels = [f"{number:02}-thorough" for number in range(4)]
         assert runtime.adaptation.ready(labels, 20), "all four take part"
-    assert (max(most) == 1) is (compat == "reference"), f"so many were synchronized side by side: {most}"
+    assert (max(limit) == 1) is (compat == "reference"), f"so many were synchronized side by side: {limit}"
 
 
 def test_what_a_plugin_asks_for_as_soon_as_it_has_the_state_is_done() -> None:
@@ -180,53 +180,53 @@ def test_what_a_plugin_asks_for_as_soon_as_it_has_the_state_is_done() -> None:
         raw.sock.sendall(response(3))
         assert runtime.adaptation.ready([raw.label], 20)
         raw.close()
-    assert [each.container_id for each in runtime.updates] == ["there"]
+    assert [entry.container_id for entry in runtime.updates] == ["there"]
 
 
 class Greedy(Quiet):
     """Wants something of each container at once."""
 
     def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> list[nri.Update]:
-        return [nri.Update(each.id).set_cpu_shares(512) for each in containers]
+        return [nri.Update(container.id).set_cpu_shares(512) for container in containers]
 
 
 def test_a_plugin_that_takes_part_has_settled_once_what_it_answered_with_is_applied() -> None:
     with FakeRuntime(pods=[make_pod(id="p")], containers=[make_container(id="there", pod_sandbox_id="p")]) as runtime:
         adaptation, at_it, go_on = runtime.adaptation, threading.Event(), threading.Event()
-        apply = parts_of(adaptation).handshake.updates.in_synchronize
+        apply = parts_of(adaptation).handshake.updates.apply_synchronize
 
         def held_up(*arguments: Any) -> None:
             at_it.set()
             assert go_on.wait(20)
             apply(*arguments)
 
-        parts_of(adaptation).handshake.updates.in_synchronize = held_up  # type: ignore[method-assign]
+        parts_of(adaptation).handshake.updates.apply_synchronize = held_up  # type: ignore[method-assign]
         runtime.add(Greedy(), wait=False)
         assert at_it.wait(20)
         assert adaptation.ready(["10-greedy"])
         assert not adaptation.ready(["10-greedy"], settled=True)
         go_on.set()
         assert adaptation.ready(["10-greedy"], 20, settled=True)
-        assert [each.container_id for each in runtime.updates] == ["there"]
+        assert [update.container_id for update in runtime.updates] == ["there"]
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["the newest", "overtaken"])
 def test_what_a_plugin_answers_to_synchronize_has_its_place_among_the_answers_of_all(later: bool) -> None:
     """It wins over an answer before it, and not over one that came while it was on its way to the runtime."""
-    there = make_container(id="there", pod_sandbox_id="p")
-    with FakeRuntime(pods=[make_pod(id="p")], containers=[there]) as runtime:
+    container = make_container(id="there", pod_sandbox_id="p")
+    with FakeRuntime(pods=[make_pod(id="p")], containers=[container]) as runtime:
         runtime.add(Allocator(), "20")
         runtime.update_container(resources=nri.Update("there").set_cpu_shares(300))
-        apply = parts_of(runtime.adaptation).handshake.updates.in_synchronize
+        apply = parts_of(runtime.adaptation).handshake.updates.apply_synchronize
 
         def overtaken(*arguments: Any) -> None:
             if later:
                 runtime.update_container(resources=nri.Update("there").set_cpu_shares(300))
             apply(*arguments)
 
-        parts_of(runtime.adaptation).handshake.updates.in_synchronize = overtaken  # type: ignore[method-assign]
+        parts_of(runtime.adaptation).handshake.updates.apply_synchronize = overtaken  # type: ignore[method-assign]
         runtime.add(Greedy())
-        assert there.linux.resources.cpu.shares.value == (700 if later else 512)
+        assert container.linux.resources.cpu.shares.value == (700 if later else 512)
 
 
 class Allocator(Quiet):
@@ -240,11 +240,11 @@ class Allocator(Quiet):
 
 def test_who_adds_a_plugin_to_the_runtime_of_tests_finds_what_it_answered_with_applied() -> None:
     with FakeRuntime(pods=[make_pod(id="p")], containers=[make_container(id="there", pod_sandbox_id="p")]) as runtime:
-        apply = parts_of(runtime.adaptation).handshake.updates.in_synchronize
+        apply = parts_of(runtime.adaptation).handshake.updates.apply_synchronize
 
         def slow(*arguments: Any) -> None:
             time.sleep(0.1)
             apply(*arguments)
 
-        parts_of(runtime.adaptation).handshake.updates.in_synchronize = slow  # type: ignore[method-assign]
-        assert [each.cpu_shares for each in runtime.add(Greedy()).updates] == [512]
+        parts_of(runtime.adaptation).handshake.updates.apply_synchronize = slow  # type: ignore[method-assign]
+        assert [update.cpu_shares for update in runtime.add(Greedy()).updates] == [512]

@@ -80,7 +80,7 @@ def test_it_looks_on_for_as_long_as_a_thread_is_inside_a_closed_connection() -> 
             return int(len(looks) < 40)
 
         registry.reap = left  # type: ignore[method-assign]
-        registry.tell_listeners()  # some looks follow, of which the last one leads to more
+        registry.notify_listeners()  # some looks follow, of which the last one leads to more
         wait_for(lambda: len(looks) >= 40, "it has looked until none was left")
         del registry.reap
 
@@ -98,7 +98,7 @@ def test_what_goes_wrong_is_logged_and_the_thread_goes_on(caplog: pytest.LogCapt
             registry.reap = broken  # type: ignore[method-assign]
             wait_for(lambda: len(calls) >= 2, "it looked again")
         del registry.reap
-    assert "a change of the policy was not taken in wholly" in caplog.text
+    assert "failed to apply a change of the policy completely" in caplog.text
 
 
 def test_it_ends_with_the_runtime() -> None:

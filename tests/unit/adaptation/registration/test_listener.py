@@ -81,10 +81,10 @@ def test_a_connection_that_cannot_be_watched_is_closed_and_the_next_one_is_taken
 def test_a_connection_after_the_end_is_closed() -> None:
     with FakeRuntime() as runtime:
         pass
-    ours, theirs = socket.socketpair()
-    runtime.adaptation.connect(theirs)
-    assert is_closed(ours)
-    ours.close()
+    local, remote = socket.socketpair()
+    runtime.adaptation.connect(remote)
+    assert is_closed(local)
+    local.close()
 
 
 @both
@@ -102,7 +102,7 @@ def test_live_socket_kept(mode: Mode, tmp_path: Path) -> None:
 
 
 def crowd(monkeypatch: pytest.MonkeyPatch, places: int) -> None:
-    monkeypatch.setattr("nri.adaptation.registration.listener.UNSETTLED", places)
+    monkeypatch.setattr("nri.adaptation.registration.listener.MAX_UNSETTLED", places)
 
 
 def test_of_too_many_connections_the_oldest_that_says_nothing_makes_room(
@@ -134,7 +134,7 @@ def test_a_connection_is_refused_where_all_others_are_just_joining(
         assert joining.recv(1), "it is not configured"
         late.connect(path)
         assert is_closed(late)
-    assert "refused a plugin's connection: 1 others are just joining" in caplog.text
+    assert "refused a plugin's connection: 1 other plugins are joining" in caplog.text
 
 
 def test_a_user_who_is_not_allowed_is_turned_away(

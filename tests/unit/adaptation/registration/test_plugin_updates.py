@@ -24,7 +24,7 @@ def test_updates_need_registration(mode: Mode) -> None:
         raw = RawPlugin(runtime)
         raw.sock.sendall(request("UpdateContainers", m.UpdateContainersRequest(update=[update])))
         if mode == "default":
-            raw.wait_for(b"only taken from plugins that are registered")
+            raw.wait_for(b"only accepted from plugins that are registered")
             assert runtime.updates == []
         else:
             wait_for(lambda: runtime.updates, "the update was taken")
@@ -78,16 +78,16 @@ def test_other_updates_limited(mode: Mode) -> None:
     plugin = Asks(10)
     with FakeRuntime(compat=mode, containers=[make_container(id=f"c{n}") for n in range(900)]) as runtime:
         runtime.add(plugin)
-        wanted = many(6000)
+        expected = many(6000)
         if mode == "default":
             with pytest.raises(
                 RpcError, match="plugin 10-asks: its request UpdateContainers has more than 16000 entries"
             ):
-                plugin.runtime.update(*wanted).result(timeout=20)
+                plugin.runtime.update(*expected).result(timeout=20)
             assert runtime.health("10-asks").state == "active"
             assert "has more than 16000 entries" in runtime.health("10-asks").last_error
         else:
-            plugin.runtime.update(*wanted).result(timeout=20)
+            plugin.runtime.update(*expected).result(timeout=20)
             assert len(runtime.updates) == 910, "those of containers that are there"
         if mode == "default":
             with pytest.raises(NriError):

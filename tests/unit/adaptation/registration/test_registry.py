@@ -38,8 +38,8 @@ def test_a_name_that_no_file_could_have_is_refused(nri_runtime: FakeRuntime) -> 
 
 def test_of_a_version_the_beginning_is_kept(nri_runtime: FakeRuntime) -> None:
     raw = RawPlugin(nri_runtime)
-    asked = m.RegisterPluginRequest(plugin_name="raw", plugin_idx="10", NRI_version="v" * (1 << 20))
-    raw.sock.sendall(request("RegisterPlugin", asked))
+    requests = m.RegisterPluginRequest(plugin_name="raw", plugin_idx="10", NRI_version="v" * (1 << 20))
+    raw.sock.sendall(request("RegisterPlugin", requests))
     raw.wait_for(b"Configure")
     assert len(nri_runtime.health("10-raw").nri_version) <= 64
     raw.close()
@@ -73,7 +73,7 @@ def test_a_plugin_that_there_is_no_thread_for_is_sent_away(
         patch.setattr(threading.Thread, "start", no_more)
         raw.sock.sendall(register())
         assert raw.ended()
-    assert nri_runtime.health("10-raw").last_error == "the runtime has no thread left to configure it"
+    assert nri_runtime.health("10-raw").last_error == "the runtime cannot start a thread to configure it"
     raw.close()
     RawPlugin(nri_runtime).join().close()
 
@@ -120,9 +120,9 @@ def test_of_two_that_want_the_name_of_one_that_is_gone_at_one_time_one_gets_it(
     nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry = parts_of(nri_runtime.adaptation).registry
-    gone, first, second = (WasmPeer(registry, "10", "same", Functions(), "", 0) for _ in range(3))
-    registry.adopt(gone)
-    gone.signal(Signal.STOP, "it has ended")
+    removed, first, second = (WasmPeer(registry, "10", "same", Functions(), "", 0) for _ in range(3))
+    registry.adopt(removed)
+    removed.signal(Signal.STOP, "it has ended")
 
     def meanwhile(holder: Peer) -> bool:
         monkeypatch.undo()
@@ -150,17 +150,17 @@ def test_registers_once(mode: Mode) -> None:
 
 def test_a_launched_plugin_is_called_by_its_file_whatever_it_says(nri_runtime: FakeRuntime) -> None:
     registry = parts_of(nri_runtime.adaptation).registry
-    ours, theirs = socket.socketpair()
-    with theirs:
-        peer = RemotePeer(registry, ours, LAUNCHED, index="10", name="file")
+    local, remote = socket.socketpair()
+    with remote:
+        peer = RemotePeer(registry, local, LAUNCHED, index="10", name="file")
         registry.connect(peer)
-        theirs.sendall(register("/", "x"))
+        remote.sendall(register("/", "x"))
         wait_for(lambda: registry.find("10-file") is peer, "it is registered")
         assert [row.plugin for row in nri_runtime.plugins] == ["10-file"]
 
 
 def test_of_plugins_that_are_gone_the_one_that_went_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nri.adaptation.registration.registry.REMEMBERED", 2)
+    monkeypatch.setattr("nri.adaptation.registration.registry.MAX_REMEMBERED", 2)
     with FakeRuntime() as runtime:
         for name in ("a", "b", "a", "c"):
             runtime.add(Quiet(), name=name).disconnect(f"10-{name}")
@@ -172,10 +172,10 @@ def test_what_a_plugin_does_is_logged_in_words_of_its_own(
 ) -> None:
     caplog.set_level("INFO", "nri.adaptation")
     registry = parts_of(nri_runtime.adaptation).registry
-    ours, theirs = socket.socketpair()
-    peer = RemotePeer(registry, ours, EXTERNAL, index="10", name="p")
+    local, remote = socket.socketpair()
+    peer = RemotePeer(registry, local, EXTERNAL, index="10", name="p")
     peer.last_error = "why"
-    said = {
+    output = {
         Action.REPORT_LATE: "plugin external:10-p is late: why",
         Action.REPORT_OPEN: "plugin external:10-p is left out for 30 s: why",
         Action.REPORT_BACK: "plugin external:10-p answers again",
@@ -183,17 +183,17 @@ def test_what_a_plugin_does_is_logged_in_words_of_its_own(
         Action.REPORT_GONE: "plugin external:10-p is gone: why",
         Action.LEAVE: "",
     }
-    for action, text in said.items():
+    for action, text in output.items():
         caplog.clear()
         registry.act(peer, action)
         assert [record.getMessage() for record in caplog.records] == [text] * bool(text)
     peer.close("done")
     peer.release(0.0)
-    theirs.close()
+    remote.close()
 
 
 def test_plugins_that_come_and_go_by_new_names_do_not_fill_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nri.adaptation.registration.registry.REMEMBERED", 3)
+    monkeypatch.setattr("nri.adaptation.registration.registry.MAX_REMEMBERED", 3)
     with FakeRuntime() as runtime:
         for number in range(6):
             runtime.add(Quiet(), name=f"q{number}").disconnect(f"10-q{number}")

@@ -20,15 +20,15 @@ def enter(gate: SyncGate, *, urgent: bool = False, patience_s: float = 20.0, dea
 
 
 def in_thread(work: Callable[[], object]) -> tuple[threading.Thread, threading.Event]:
-    done = threading.Event()
+    finished = threading.Event()
 
     def run() -> None:
         work()
-        done.set()
+        finished.set()
 
     thread = threading.Thread(target=run)
     thread.start()
-    return thread, done
+    return thread, finished
 
 
 def join(gate: SyncGate) -> None:
@@ -47,11 +47,11 @@ def test_a_joiner_waits_for_events_and_blocks_to_end() -> None:
     gate = SyncGate()
     enter(gate)
     block = gate.block()
-    thread, done = in_thread(lambda: join(gate))
+    thread, finished = in_thread(lambda: join(gate))
     gate.leave()
-    assert not done.wait(0.05), "a block must keep plugins from joining"
+    assert not finished.wait(0.05), "a block must keep plugins from joining"
     block.release()
-    assert done.wait(5)
+    assert finished.wait(5)
     gate.joined()
     thread.join()
 
@@ -59,10 +59,10 @@ def test_a_joiner_waits_for_events_and_blocks_to_end() -> None:
 def test_an_event_waits_for_a_joiner_that_is_inside() -> None:
     gate = SyncGate()
     join(gate)
-    thread, done = in_thread(lambda: enter(gate))
-    assert not done.wait(0.05)
+    thread, finished = in_thread(lambda: enter(gate))
+    assert not finished.wait(0.05)
     gate.joined()
-    assert done.wait(5)
+    assert finished.wait(5)
     thread.join()
 
 
@@ -79,15 +79,15 @@ def test_ordinary_blocks_and_events_queue_behind_a_waiting_joiner_and_urgent_one
     enter(gate)
     joiner, joined = in_thread(lambda: join(gate))
     wait_for(lambda: gate.waiting, "the joiner waits")
-    blocked, done = in_thread(gate.block)
-    assert not done.wait(0.05), "joiners must not be starved"
+    blocked, finished = in_thread(gate.block)
+    assert not finished.wait(0.05), "joiners must not be starved"
     assert enter(gate, urgent=True), "Stop and Remove must not wait for a joiner"
     gate.leave()
     gate.block(urgent=True).release()
     gate.leave()
     assert joined.wait(5)
     gate.joined()
-    assert done.wait(5)
+    assert finished.wait(5)
     for thread in (joiner, blocked):
         thread.join()
 
@@ -123,9 +123,9 @@ def test_releasing_a_block_twice_does_nothing() -> None:
     block.release()
     block.release()
     with gate.block():
-        thread, done = in_thread(lambda: join(gate))
-        assert not done.wait(0.05), "the second release must not count for another block"
-    assert done.wait(5)
+        thread, finished = in_thread(lambda: join(gate))
+        assert not finished.wait(0.05), "the second release must not count for another block"
+    assert finished.wait(5)
     thread.join()
 
 
@@ -136,21 +136,21 @@ def test_a_joiner_gives_up_when_the_runtime_stops() -> None:
 
 
 def test_what_is_to_be_done_when_no_event_is_under_way_waits_for_the_last_one() -> None:
-    done: list[int] = []
+    finished: list[int] = []
     gate = SyncGate()
     enter(gate)
     enter(gate)
-    gate.when_idle(lambda: done.append(1))
+    gate.when_idle(lambda: finished.append(1))
     gate.leave()
-    assert done == []
+    assert finished == []
     gate.leave()
-    assert done == [1]
+    assert finished == [1]
 
 
 def test_what_is_to_be_done_when_no_event_is_under_way_is_done_at_once_if_none_is() -> None:
-    done: list[int] = []
-    SyncGate().when_idle(lambda: done.append(1))
-    assert done == [1]
+    finished: list[int] = []
+    SyncGate().when_idle(lambda: finished.append(1))
+    assert finished == [1]
 
 
 class Joiners:
@@ -239,7 +239,7 @@ def test_joiners_rest_for_as_long_as_they_have_held_up_others(later: list[float]
     wait_for(lambda: gate.waiting, "the next joiner waits")
     assert enter(gate, patience_s=0.0), "an event need not wait: it is not the joiner's time yet"
     gate.leave()
-    assert 10.0 < gate.rest_until - time.monotonic() - later[0] <= 21.0
+    assert 10.0 < gate.paused_until - time.monotonic() - later[0] <= 21.0
     later[0] += 21.0
     assert joined.wait(5)
     gate.joined()
@@ -257,29 +257,29 @@ def test_a_rest_that_ends_while_a_joiner_looks_is_not_slept_over(monkeypatch: py
     with monkeypatch.context() as patched:
         patched.setattr(threading, "Condition", Noted)
         gate = SyncGate()
-    gate.rest(0.05)
+    gate.pause_joiners(0.05)
 
     def slow_look() -> bool:
         time.sleep(0.1)  # the rest is over when the joiner begins to wait
         return False
 
     assert gate.join(slow_look)
-    assert [each for each in waits if each is None or each > 0.05] == [], "it waits for a notice that never comes"
+    assert [wait_ for wait_ in waits if wait_ is None or wait_ > 0.05] == [], "it waits for a notice that never comes"
 
 
 def test_a_joiner_that_gives_up_and_comes_back_gets_no_new_right_of_way(later: list[float]) -> None:
     gate = SyncGate(preference_s=30.0)
     stop = threading.Event()
     enter(gate)  # some long request
-    joiner, gone = in_thread(lambda: gate.join(stop.is_set))
+    joiner, removed = in_thread(lambda: gate.join(stop.is_set))
     wait_for(lambda: gate.waiting, "the joiner waits")
     later[0] = 20.0
     stop.set()
     enter(gate, urgent=True)
     gate.leave()
-    assert gone.wait(5)
+    assert removed.wait(5)
     stop.clear()
-    again, joined = in_thread(lambda: gate.join(stop.is_set))
+    second, joined = in_thread(lambda: gate.join(stop.is_set))
     wait_for(lambda: gate.waiting, "it has come back")
     gate.block(
         deadline=time.monotonic() + later[0] + 0.02
@@ -288,7 +288,7 @@ def test_a_joiner_that_gives_up_and_comes_back_gets_no_new_right_of_way(later: l
     later[0] += 60.0
     assert joined.wait(5)
     gate.joined()
-    for thread in (joiner, again):
+    for thread in (joiner, second):
         thread.join()
 
 

@@ -26,11 +26,11 @@ class Asks(nri.Plugin):
 
 @pytest.fixture
 def plugin(nri_runtime: FakeRuntime) -> Asks:
-    made = Asks()
+    asking = Asks()
     for number in range(3):
         nri_runtime.create_container(make_pod(), make_container(id=f"c{number}"))
-    nri_runtime.add(made)
-    return made
+    nri_runtime.add(asking)
+    return asking
 
 
 def shares(container: str, value: int) -> nri.Update:
@@ -46,8 +46,8 @@ def test_what_the_runtime_could_not_apply_comes_back(nri_runtime: FakeRuntime, p
 
 def test_requests_of_one_plugin_are_applied_in_order(nri_runtime: FakeRuntime, plugin: Asks) -> None:
     pending = [plugin.runtime.update(shares("c0", value)) for value in range(2, 40)]
-    for each in pending:
-        each.result(timeout=10)
+    for entry in pending:
+        entry.result(timeout=10)
     assert [update.cpu_shares for update in nri_runtime.updates] == list(range(2, 40))
 
 
@@ -56,24 +56,24 @@ def test_a_request_keeps_its_place_beside_the_plugins_answer_to_an_event(
     nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch, first: str
 ) -> None:
     """Both come at once, and the threads that take them further are as slow as they like."""
-    raw, taken = RawPlugin(nri_runtime).join(), []
+    raw, accepted = RawPlugin(nri_runtime).join(), []
     (peer,) = parts_of(nri_runtime.adaptation).chain.peers
     updates = parts_of(nri_runtime.adaptation).registry.update_queue.updates
-    monkeypatch.setattr(updates, "unsolicited", lambda peer, message, number: taken.append(number) or [])
+    monkeypatch.setattr(updates, "unsolicited", lambda peer, message, number: accepted.append(number) or [])
     event = threading.Thread(target=nri_runtime.start_container, daemon=True)
     event.start()
     raw.wait_for(b"StartContainer")
     both = [response(5), request("UpdateContainers", m.UpdateContainersRequest(), stream_id=3)]
     raw.sock.sendall(b"".join(both if first == "the answer" else reversed(both)))
     event.join(20)
-    wait_for(lambda: len(taken) == 1, "the request is taken")
-    assert (taken[0] > peer.answer > 0) is (first == "the answer")
+    wait_for(lambda: len(accepted) == 1, "the request is taken")
+    assert (accepted[0] > peer.answer > 0) is (first == "the answer")
     raw.close()
 
 
 def test_evictions_reach_the_runtime(nri_runtime: FakeRuntime, plugin: Asks) -> None:
     plugin.runtime.evict("c0", "too loud").result(timeout=10)
-    assert [(each.container_id, each.reason) for each in nri_runtime.evictions] == [("c0", "too loud")]
+    assert [(eviction.container_id, eviction.reason) for eviction in nri_runtime.evictions] == [("c0", "too loud")]
 
 
 def test_an_exception_of_the_runtimes_callback_is_told_to_the_plugin(
@@ -96,10 +96,10 @@ def test_a_callback_that_waits_for_an_event_to_end_does_not_deadlock(nri_runtime
     updates = parts_of(nri_runtime.adaptation).registry.update_queue.updates
     original = updates.unsolicited
 
-    def apply(*asked: Any) -> Any:
+    def apply(*requests: Any) -> Any:
         with lock:
             applied.set()
-            return original(*asked)
+            return original(*requests)
 
     updates.unsolicited = apply  # type: ignore[method-assign]
 
@@ -118,14 +118,14 @@ def test_a_callback_that_waits_for_an_event_to_end_does_not_deadlock(nri_runtime
 def test_a_plugin_that_asks_faster_than_the_runtime_applies_is_refused(
     nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unsolicited, "QUEUE", 3)
+    monkeypatch.setattr(unsolicited, "MAX_QUEUED", 3)
     go = threading.Event()
     updates = parts_of(nri_runtime.adaptation).registry.update_queue.updates
     monkeypatch.setattr(updates, "unsolicited", lambda *_: go.wait(10) and [])
     raw = RawPlugin(nri_runtime).join()
     for number in range(6):
         raw.sock.sendall(request("UpdateContainers", m.UpdateContainersRequest(), stream_id=3 + 2 * number))
-    raw.wait_for(b"updates of plugin 10-raw are waiting already")
+    raw.wait_for(b"plugin 10-raw has 3 waiting updates already")
     go.set()
     raw.close()
 
@@ -135,8 +135,8 @@ def test_one_plugin_that_floods_does_not_delay_another(nri_runtime: FakeRuntime,
     queue = parts_of(nri_runtime.adaptation).registry.update_queue
     original = queue.updates.unsolicited
 
-    def unsolicited(peer: Any, *asked: Any) -> Any:
-        return (peer.name == "raw" and go.wait(10) and []) or original(peer, *asked)
+    def unsolicited(peer: Any, *requests: Any) -> Any:
+        return (peer.name == "raw" and go.wait(10) and []) or original(peer, *requests)
 
     queue.updates.unsolicited = unsolicited  # type: ignore[method-assign]
     raw = RawPlugin(nri_runtime).join()
@@ -152,7 +152,7 @@ TEXT = "x" * 4000
 
 
 @pytest.mark.parametrize(
-    ("method", "asked", "times"),
+    ("method", "requests", "times"),
     [
         ("UpdateContainers", m.UpdateContainersRequest(update=[m.ContainerUpdate(container_id=TEXT)] * 200), 20),
         ("UpdateContainers", m.UpdateContainersRequest(update=[m.ContainerUpdate()] * 201), 4000),  # too many
@@ -161,16 +161,16 @@ TEXT = "x" * 4000
     ids=["updates", "too-many-updates", "registrations"],
 )
 def test_plugins_that_do_not_read_their_answers_delay_nobody_else(
-    nri_runtime: FakeRuntime, plugin: Asks, monkeypatch: pytest.MonkeyPatch, method: str, asked: Any, times: int
+    nri_runtime: FakeRuntime, plugin: Asks, monkeypatch: pytest.MonkeyPatch, method: str, requests: Any, times: int
 ) -> None:
     """More of them than there are workers, each with more answers than its socket holds, and none of them reads."""
-    monkeypatch.setattr(parts_of(nri_runtime.adaptation).registry.update_queue.updates, "most", lambda: 200)
-    silent = [RawPlugin(nri_runtime, f"silent{number}").join() for number in range(unsolicited.WORKERS + 2)]
+    monkeypatch.setattr(parts_of(nri_runtime.adaptation).registry.update_queue.updates, "max_entries", lambda: 200)
+    silent = [RawPlugin(nri_runtime, f"silent{number}").join() for number in range(unsolicited.MAX_WORKERS + 2)]
     for raw in silent:
         raw.sock.settimeout(0.2)
         for number in range(times):
             try:
-                raw.sock.sendall(request(method, asked, stream_id=3 + 2 * number))
+                raw.sock.sendall(request(method, requests, stream_id=3 + 2 * number))
             except TimeoutError:
                 break
     plugin.runtime.update(shares("c0", 5)).result(timeout=15)  # half of what a connection is given to read its answers
@@ -183,8 +183,8 @@ def test_what_still_waits_when_the_runtime_stops_is_not_applied() -> None:
     applied: list[Any] = []
     busy, go = threading.Event(), threading.Event()
 
-    def apply(peer: Any, asked: Any, number: int) -> list[m.ContainerUpdate]:
-        applied.append(asked)
+    def apply(peer: Any, requests: Any, number: int) -> list[m.ContainerUpdate]:
+        applied.append(requests)
         busy.set()
         go.wait(10)
         return []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nri.adaptation.registration.update_queue import QUEUE_BYTES, UpdateQueue
+from nri.adaptation.registration.update_queue import MAX_QUEUED_BYTES, UpdateQueue
 from nri.api import messages as m
 from nri.errors import RpcError
 from nri.ttrpc import Code, Request
@@ -22,7 +22,7 @@ class PluginUpdates:
     def __init__(self, unsolicited: Callable[..., Any]) -> None:
         self.unsolicited = unsolicited
 
-    def most(self) -> int:
+    def max_entries(self) -> int:
         return 0
 
 
@@ -70,17 +70,17 @@ def test_what_waits_is_bounded_in_bytes() -> None:
     updates = UpdateQueue(PluginUpdates(apply))  # type: ignore[arg-type]
     peer: Any = Peer()
     big = m.UpdateContainersRequest(update=[m.ContainerUpdate(container_id="x" * (4 << 20))]).SerializeToString()
-    taken = QUEUE_BYTES // len(big) + 1  # one of them is at work, and does not wait any more
+    accepted = MAX_QUEUED_BYTES // len(big) + 1  # one of them is at work, and does not wait any more
     updates.take(peer, request(big))
     while updates.queues[peer]:
         threading.Event().wait(0.005)
-    for _ in range(taken - 1):
+    for _ in range(accepted - 1):
         updates.take(peer, request(big))
     with pytest.raises(RpcError) as refused:
         updates.take(peer, request(big))
     assert refused.value.code == Code.RESOURCE_EXHAUSTED
     go.set()
-    for _ in range(taken):
+    for _ in range(accepted):
         assert peer.answered.acquire(timeout=10)
     updates.stop()
 

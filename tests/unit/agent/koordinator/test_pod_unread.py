@@ -92,7 +92,7 @@ STATUS = "scheduling.koordinator.sh/resource-status"
             '["CPUEvikt", "CPUEvict"]',
             '"CPUEvikt" means nothing: it may be BECPUEvict, ',
         ),
-        (STATUS, '{"cpuset": "0-"}', "cpuset: '0-' is neither a number nor a range"),
+        (STATUS, '{"cpuset": "0-"}', "cpuset: '0-' is not a number or a range"),
     ],
 )
 def test_a_value_that_counts_as_none_is_told(key: str, value: str, told: str) -> None:

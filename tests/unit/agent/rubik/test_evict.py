@@ -13,7 +13,7 @@ from nri.agent.rubik.memory_evict import memory_percent
 from nri.agent.rubik.pods import PREEMPTIBLE, Pod
 from nri.agent.rubik.psi import pressed
 from nri.agent.rubik.service import Ticks
-from tests.support.host_trees import write_files
+from tests.support.host_trees import TOP, write_files
 from tests.support.rubik_world import RubikWorld, pod
 
 GIB = 1 << 30
@@ -181,6 +181,18 @@ def test_one_that_may_not_go_leaves_it_to_the_next_and_no_cool_down_follows(tmp_
     world.loop(2)
     assert world.asked.pods == ["uid-small", "uid-big"] * 2
     assert "a disruption budget forbids it" in world.loops.health()[1]
+
+
+def test_a_round_asks_for_at_most_three_evictions_if_all_are_refused(tmp_path: Path) -> None:
+    pods = [pod(name, offline=True) for name in ("a", "b", "c", "d", "e")]
+    world = RubikWorld(tmp_path, *pods, **MEMORY)
+    world.memory(100 * GIB, 0, 10 * GIB)
+    for number, offline in enumerate(pods[:4]):
+        world.use_memory(world.folder_of(offline), (9 - number) * GIB)
+    (tmp_path / TOP / "memory" / world.folder_of(pods[4]) / "memory.usage_in_bytes").unlink()  # its use is unknown
+    world.asked.refuses = "a disruption budget forbids it"
+    world.loop()
+    assert world.asked.pods == ["uid-a", "uid-b", "uid-c"]
 
 
 def test_below_the_threshold_nobody_goes_and_a_label_makes_a_pod_offline(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_the_rules_of_an_agent_that_is_stopped_stay_and_it_can_start_again(
 
 def test_a_second_agent_is_refused_and_says_why(world: Proxied, transport: ProxyTransport) -> None:
     second = made(world)
-    with pytest.raises(NriError, match=r"mode proxy: .*another proxy keeps its records there"):
+    with pytest.raises(NriError, match=r"mode proxy: .*another proxy uses this folder"):
         second.start()
     assert second.health() == (False, "not started")
     assert world.cri.call("Version").version, "the first one goes on"

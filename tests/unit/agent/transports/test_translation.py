@@ -51,7 +51,7 @@ def test_what_cannot_be_said_is_left_out_with_its_reason() -> None:
     changes, (result,) = translation.sayable(Changes({"cpuset.cpus": "x\n", "cpu.shares": 2}), "folder")
     assert changes == Changes({"cpu.shares": 2})
     assert (result.target, result.name, result.outcome) == ("folder", "cpuset.cpus", Outcome.REFUSED)
-    assert "neither a number nor a range" in result.reason
+    assert "not a number or a range" in result.reason
 
 
 def test_an_update_says_resources_alone_and_nothing_of_nothing() -> None:

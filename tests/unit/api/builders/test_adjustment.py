@@ -118,8 +118,8 @@ def test_what_is_removed_after_it_was_set_is_only_removed(
 @pytest.mark.parametrize(("reader", "setter", "arguments", "remover"), KEYED, ids=[row[0] for row in KEYED])
 def test_what_nobody_has_set_can_be_removed(reader: str, setter: str, arguments: tuple[str, ...], remover: str) -> None:
     adjustment = getattr(Adjustment(), remover)(arguments[0])
-    again = Adjustment.from_bytes(adjustment.to_bytes())
-    assert (getattr(again, reader), again.removed()) == ({}, {reader: [arguments[0]]})
+    second = Adjustment.from_bytes(adjustment.to_bytes())
+    assert (getattr(second, reader), second.removed()) == ({}, {reader: [arguments[0]]})
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,9 @@ def test_what_nobody_has_set_can_be_removed(reader: str, setter: str, arguments:
     ids=["io_priority", "scheduler", "blockio_class", "rdt_class"],
 )
 def test_a_value_that_clears_is_set_and_travels(clear, read) -> None:
-    again = Adjustment.from_bytes(clear(Adjustment()).to_bytes())
-    assert read(Adjustment()) is None and read(again) is not None
-    assert not again.is_empty()
+    second = Adjustment.from_bytes(clear(Adjustment()).to_bytes())
+    assert read(Adjustment()) is None and read(second) is not None
+    assert not second.is_empty()
 
 
 def test_every_setter_has_a_reader() -> None:

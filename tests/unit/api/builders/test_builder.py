@@ -54,7 +54,7 @@ def test_a_builder_on_a_message_changes_that_message() -> None:
     message = m.ContainerUpdate(container_id="c")
     Update.of(message).set_cpu_shares(5)
     assert message.linux.resources.cpu.shares.value == 5
-    with pytest.raises(TypeError, match=r"Adjustment.of\(\) takes a ContainerAdjustment"):
+    with pytest.raises(TypeError, match=r"Adjustment.of\(\) requires a ContainerAdjustment"):
         Adjustment.of(message)
 
 
@@ -65,7 +65,7 @@ def test_help_works_on_the_builders() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "name", "told"),
+    ("created", "name", "messages"),
     [
         (Adjustment(), "set_env", "Adjustment has no set_env: did you mean add_env()?"),
         (Adjustment(), "add_mounts", "Adjustment has no add_mounts: did you mean add_mount()?"),
@@ -79,24 +79,24 @@ def test_help_works_on_the_builders() -> None:
         (Update("a"), "private", "Update has no private: help(Update) lists its methods"),
     ],
 )
-def test_a_setter_that_is_not_there_is_an_error_with_the_nearest(made: Any, name: str, told: str) -> None:
+def test_a_setter_that_is_not_there_is_an_error_with_the_nearest(created: Any, name: str, messages: str) -> None:
     with pytest.raises(AttributeError) as caught:
-        getattr(made, name)
-    assert str(caught.value) == told
-    assert not hasattr(made, name)
+        getattr(created, name)
+    assert str(caught.value) == messages
+    assert not hasattr(created, name)
 
 
 @pytest.mark.parametrize(
-    ("made", "name", "told"),
+    ("created", "name", "messages"),
     [
-        (Adjustment(), "resources", "Adjustment.resources only shows what is set: write with set_memory_limit()"),
-        (Adjustment(), "hooks", "Adjustment.hooks only shows what is set: write with add_hook()"),
-        (Update("a"), "container_id", "Update.container_id only shows what is set: write with set_container_id()"),
-        (Update("a"), "resources", "Update.resources only shows what is set: write with set_memory_limit()"),
+        (Adjustment(), "resources", "Adjustment.resources is read-only: write with set_memory_limit()"),
+        (Adjustment(), "hooks", "Adjustment.hooks is read-only: write with add_hook()"),
+        (Update("a"), "container_id", "Update.container_id is read-only: write with set_container_id()"),
+        (Update("a"), "resources", "Update.resources is read-only: write with set_memory_limit()"),
     ],
 )
-def test_an_assignment_is_an_error_that_names_the_setter(made: Any, name: str, told: str) -> None:
+def test_an_assignment_is_an_error_that_names_the_setter(created: Any, name: str, messages: str) -> None:
     with pytest.raises(AttributeError) as caught:
-        setattr(made, name, {})
-    assert str(caught.value) == told
-    assert made in (Adjustment(), Update("a"))
+        setattr(created, name, {})
+    assert str(caught.value) == messages
+    assert created in (Adjustment(), Update("a"))

@@ -14,17 +14,17 @@ FIELDS = {message["name"]: message["fields"] for message in TABLE["messages"]}
 
 def leaves(message: str, prefix: str = "") -> set[str]:
     """Path of every field below a message, by the table."""
-    found: set[str] = set()
+    matches: set[str] = set()
     for field in FIELDS[message]:
         path = f"{prefix}{field['name']}"
         kind = field["type"].removeprefix("map<string,").removesuffix(">")
-        found |= leaves(kind, path + ".") if kind in FIELDS else {path}
-    return found
+        matches |= leaves(kind, path + ".") if kind in FIELDS else {path}
+    return matches
 
 
 def set_leaves(message, prefix: str = "") -> set[str]:
     """Path of every field below a message that has a value."""
-    found: set[str] = set()
+    matches: set[str] = set()
     for field, value in message.ListFields():
         path = f"{prefix}{field.name}"
         if hasattr(value, "items"):
@@ -34,8 +34,8 @@ def set_leaves(message, prefix: str = "") -> set[str]:
         else:
             parts = [value]
         for part in parts:
-            found |= set_leaves(part, path + ".") if hasattr(part, "ListFields") else {path}
-    return found
+            matches |= set_leaves(part, path + ".") if hasattr(part, "ListFields") else {path}
+    return matches
 
 
 def apply(builder, calls: dict[str, tuple]) -> None:

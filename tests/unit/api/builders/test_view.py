@@ -35,17 +35,17 @@ def test_every_optional_resource_has_a_reader_of_the_same_name() -> None:
 
 def adjustment() -> Adjustment:
     """One that sets something of each kind, and removes something of each that can be removed."""
-    made = Adjustment().add_annotation("a", "1").remove_annotation("b").add_env("A", "1").remove_env("B")
-    made.add_mount("/a", "/src").remove_mount("/b").add_device("/dev/null").remove_device("/dev/b")
-    made.set_namespace("pid", "/p").remove_namespace("ipc").set_sysctl("net.a", "1").remove_sysctl("net.b")
-    return made.add_net_device("eth0", "x").remove_net_device("eth1")
+    created = Adjustment().add_annotation("a", "1").remove_annotation("b").add_env("A", "1").remove_env("B")
+    created.add_mount("/a", "/src").remove_mount("/b").add_device("/dev/null").remove_device("/dev/b")
+    created.set_namespace("pid", "/p").remove_namespace("ipc").set_sysctl("net.a", "1").remove_sysctl("net.b")
+    return created.add_net_device("eth0", "x").remove_net_device("eth1")
 
 
 def test_readers_show_what_is_set_and_not_what_is_removed() -> None:
-    made = adjustment()
-    assert (made.annotations, made.env, made.sysctl) == ({"a": "1"}, {"A": "1"}, {"net.a": "1"})
-    assert (list(made.mounts), list(made.devices)) == (["/a"], ["/dev/null"])
-    assert (made.namespaces, made.net_devices) == ({"pid": "/p"}, {"eth0": "x"})
+    created = adjustment()
+    assert (created.annotations, created.env, created.sysctl) == ({"a": "1"}, {"A": "1"}, {"net.a": "1"})
+    assert (list(created.mounts), list(created.devices)) == (["/a"], ["/dev/null"])
+    assert (created.namespaces, created.net_devices) == ({"pid": "/p"}, {"eth0": "x"})
 
 
 def test_removed_has_the_keys_of_what_is_removed_by_the_readers_names() -> None:
@@ -72,16 +72,16 @@ def test_arguments_are_read_without_the_mark_that_takes_them_over() -> None:
      "rdt_schemata", "rdt_enable_monitoring"],
 )  # fmt: skip
 def test_a_single_value_that_is_not_set_is_none_and_reading_sets_nothing(reader: str) -> None:
-    made = Adjustment()
-    assert getattr(made, reader) is None
-    assert made.message.ByteSize() == 0
+    adjustment = Adjustment()
+    assert getattr(adjustment, reader) is None
+    assert adjustment.message.ByteSize() == 0
 
 
 def test_single_values_read_as_they_were_set() -> None:
-    made = Adjustment().set_oom_score_adj(-5).set_cgroups_path("/a").set_rdt_clos_id("gold")
-    made.set_rdt_schemata(["L3:0=f"]).set_rdt_enable_monitoring(True)
-    assert (made.oom_score_adj, made.cgroups_path, made.rdt_clos_id) == (-5, "/a", "gold")
-    assert (made.rdt_schemata, made.rdt_enable_monitoring) == (("L3:0=f",), True)
+    created = Adjustment().set_oom_score_adj(-5).set_cgroups_path("/a").set_rdt_clos_id("gold")
+    created.set_rdt_schemata(["L3:0=f"]).set_rdt_enable_monitoring(True)
+    assert (created.oom_score_adj, created.cgroups_path, created.rdt_clos_id) == (-5, "/a", "gold")
+    assert (created.rdt_schemata, created.rdt_enable_monitoring) == (("L3:0=f",), True)
 
 
 def test_all_resources_read_as_they_were_sent() -> None:
@@ -115,42 +115,49 @@ SEVERAL = {
 
 
 def test_what_a_reader_of_several_values_gives_refuses_a_write_with_the_setters_name() -> None:
-    made = Adjustment().set_rdt_schemata(["L3:0=f"])
-    readers = {name for name in dir(Adjustment) if isinstance(getattr(made, name), (dict, tuple, list, set))}
+    created = Adjustment().set_rdt_schemata(["L3:0=f"])
+    readers = {name for name in dir(Adjustment) if isinstance(getattr(created, name), (dict, tuple, list, set))}
     assert {name for name in readers if not name.startswith("_")} == SEVERAL.keys()
     for reader, setter in SEVERAL.items():
-        values = getattr(made, reader)
+        values = getattr(created, reader)
         mapping = isinstance(values, dict)
         writes = ["__setitem__", "__delitem__", "__ior__" if mapping else "__iadd__", "clear", "pop"]
         for write in (*writes, *(("update", "setdefault", "popitem") if mapping else ("append", "extend", "insert"))):
-            with pytest.raises(TypeError, match=rf"^{reader} only shows what is set: write with {setter}\(\)$"):
+            with pytest.raises(TypeError, match=rf"^{reader} is read-only: write with {setter}\(\)$"):
                 getattr(values, write)("x", "y")
         assert getattr(Adjustment, setter)
 
 
 def test_what_a_reader_gives_is_a_value_like_any_other() -> None:
-    made = Adjustment().add_env("A", "1").set_args(["a"])
-    assert (made.env, made.args, repr(made.env), repr(made.args)) == ({"A": "1"}, ("a",), "{'A': '1'}", "('a',)")
-    mine = copy.deepcopy(made.env)
-    mine["B"] = "2"
-    assert (json.dumps(mine), json.dumps(made.env), pickle.loads(pickle.dumps(made.args))) == (
+    created = Adjustment().add_env("A", "1").set_args(["a"])
+    assert (created.env, created.args, repr(created.env), repr(created.args)) == (
+        {"A": "1"},
+        ("a",),
+        "{'A': '1'}",
+        "('a',)",
+    )
+    own_entry = copy.deepcopy(created.env)
+    own_entry["B"] = "2"
+    assert (json.dumps(own_entry), json.dumps(created.env), pickle.loads(pickle.dumps(created.args))) == (
         '{"A": "1", "B": "2"}', '{"A": "1"}', ("a",)
     )  # fmt: skip
 
 
 def test_a_reader_itself_refuses_to_be_set() -> None:
-    with pytest.raises(AttributeError, match=r"memory_limit only shows what is set: write with set_memory_limit\(\)"):
+    with pytest.raises(AttributeError, match=r"memory_limit is read-only: write with set_memory_limit\(\)"):
         Adjustment().memory_limit = 5
     for reader, setter in SEVERAL.items():
-        with pytest.raises(AttributeError, match=rf"^Adjustment\.{reader} only shows .*: write with {setter}\(\)$"):
+        with pytest.raises(AttributeError, match=rf"^Adjustment\.{reader} is read-only: write with {setter}\(\)$"):
             setattr(Adjustment(), reader, {})
 
 
 def test_a_write_to_a_message_that_a_reader_gives_is_no_write_in_vain() -> None:
-    made = Adjustment()
-    made.resources.memory.limit.value = 5
-    made.hooks.prestart.add(path="/bin/true")
+    adjustment = Adjustment()
+    adjustment.resources.memory.limit.value = 5
+    adjustment.hooks.prestart.add(path="/bin/true")
     update = nri.Update("a")
     update.resources.cpu.cpus = "0-1"
-    assert Adjustment.from_bytes(made.to_bytes()) == Adjustment().set_memory_limit(5).add_hook("prestart", "/bin/true")
+    assert Adjustment.from_bytes(adjustment.to_bytes()) == Adjustment().set_memory_limit(5).add_hook(
+        "prestart", "/bin/true"
+    )
     assert nri.Update.from_bytes(update.to_bytes()) == nri.Update("a").set_cpuset_cpus("0-1")

@@ -76,13 +76,13 @@ def test_each_message_has_the_fields_of_the_table() -> None:
 
 
 def test_the_enums_and_their_values_are_those_of_the_table() -> None:
-    ours = {name: [(value.name, value.number) for value in enum.values] for name, enum in all_enums().items()}
+    local = {name: [(value.name, value.number) for value in enum.values] for name, enum in all_enums().items()}
     table = {enum["name"]: [(value["name"], value["number"]) for value in enum["values"]] for enum in TABLE["enums"]}
-    assert ours == table
+    assert local == table
 
 
 def test_the_services_and_their_calls_are_those_of_the_table() -> None:
-    ours = {
+    local = {
         (service.full_name, method.name, method.input_type.name, method.output_type.name)
         for service in FILE.services_by_name.values()
         for method in service.methods
@@ -92,7 +92,7 @@ def test_the_services_and_their_calls_are_those_of_the_table() -> None:
         for service in TABLE["services"]
         for rpc in service["rpcs"]
     }
-    assert ours == table
+    assert local == table
 
 
 def test_the_json_names_are_protobufs_own() -> None:
@@ -106,15 +106,15 @@ def test_the_checked_in_code_is_what_the_generator_makes() -> None:
     need(importlib.util.find_spec("grpc_tools"), "grpcio-tools")
     need(importlib.util.find_spec("mypy_protobuf"), "mypy-protobuf")
     command = [sys.executable, str(ROOT / "tools" / "generate_api.py"), "--check"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
 
 
 def test_the_generated_code_demands_no_newer_protobuf_than_the_package() -> None:
     import tomllib
 
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-    lower = next(text for text in wanted if text.startswith("protobuf")).split(">=")[1].split(",")[0]
+    expected = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    lower = next(text for text in expected if text.startswith("protobuf")).split(">=")[1].split(",")[0]
     floor = tuple(int(part) for part in [*lower.split("."), "0"][:3])
     source = (ROOT / "src" / "nri" / "api" / "pb" / "api_pb2.py").read_text()
     demand = source.split("Domain.PUBLIC,")[1].split("''")[0]

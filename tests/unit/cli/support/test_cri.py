@@ -36,7 +36,9 @@ def test_an_id_a_name_a_pods_name_or_both(server: CriServer, word: str, results:
 
 
 def test_several_that_could_be_meant_are_all_named(server: CriServer) -> None:
-    with pytest.raises(Failure, match=r'"app" may be any of aaa1 \(default/web/app\), ccc1 \(default/db/app\)'):
+    with pytest.raises(
+        Failure, match=r'"app" matches several containers: aaa1 \(default/web/app\), ccc1 \(default/db/app\)'
+    ):
         find(server, "app")
     with pytest.raises(Failure, match=r'no container "nope"\. try: nri pod ps -a'):
         find(server, "nope")
@@ -64,7 +66,7 @@ def test_a_pod_is_an_id_its_name_or_namespace_and_name(server: CriServer) -> Non
     server.add_pod("q5", "over")
     for word, results in (("p1", "p1"), ("db", "p2"), ("shop/web", "p3"), ("over", "q5")):
         assert find_pod(word, server.pods).id == results
-    with pytest.raises(Failure, match=r'"web" may be any of p1 \(default/web\), p3 \(shop/web\)'):
+    with pytest.raises(Failure, match=r'"web" matches several pods: p1 \(default/web\), p3 \(shop/web\)'):
         find_pod("web", server.pods)
     with pytest.raises(Failure, match=r'no pod ""\. try: nri pod ps -a'):
         find_pod("", server.pods)

@@ -114,9 +114,9 @@ def test_an_unknown_method_of_the_server_is_told_by_the_server(nri, server: str)
         (["Hello"], "Hello: not SERVICE/METHOD"),
         (
             [f"{GREETER}/Hello"],
-            f"{GREETER}: the messages of this service are not known here (give --descriptor-set FILE, or --hex)",
+            f"{GREETER}: the messages of this service are unknown (use --descriptor-set FILE, or --hex)",
         ),
-        (["Runtime/RegisterPlugn"], 'there is no method RegisterPlugn (did you mean "RegisterPlugin"?)'),
+        (["Runtime/RegisterPlugn"], 'method RegisterPlugn not found (did you mean "RegisterPlugin"?)'),
         (["Runtime/RegisterPlugin", "-d", '{"plugin": 1}'], "-d: not a RegisterPluginRequest: "),
         (["Runtime/RegisterPlugin", "-d", "{"], "-d:1: not valid JSON"),
         (["Runtime/RegisterPlugin", "-d", "5"], "-d: not a RegisterPluginRequest: expected a JSON object, not 5"),

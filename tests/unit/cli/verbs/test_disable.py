@@ -61,20 +61,20 @@ def test_it_never_removes_what_it_did_not_write(nri, places, tmp_path: Path) -> 
 
 
 def test_it_names_what_there_is_when_the_name_is_wrong_or_not_enough(nri, places, tmp_path: Path) -> None:
-    assert "There is no such folder" in nri("disable", "a", *places).stderr
+    assert "The folder does not exist" in nri("disable", "a", *places).stderr
     (tmp_path / "plugins").mkdir()
     assert "The folder is empty" in nri("disable", "a", *places).stderr
     for name in ("10-a", "20-a", "30-b"):
         (tmp_path / "plugins" / name).touch()
-    assert "no plugin c there. There are: 10-a, 20-a, 30-b" in nri("disable", "c", *places).stderr
-    assert "several plugins are called a: 10-a, 20-a. Say which" in nri("disable", "a", *places).stderr
+    assert "plugin c not found. Plugins there: 10-a, 20-a, 30-b" in nri("disable", "c", *places).stderr
+    assert "several plugins are named a: 10-a, 20-a. Give the index as well" in nri("disable", "a", *places).stderr
 
 
 def test_a_misspelt_name_is_told_with_what_was_meant(nri, plugin: Path, places) -> None:
     assert nri("enable", str(plugin), "--idx", "10", *places).returncode == 0
     result = nri("disable", "pod-nmae", *places)
     assert result.returncode == 1
-    assert "no plugin pod-nmae there. Did you mean pod-name? There are: 10-pod-name" in result.stderr
+    assert "plugin pod-nmae not found. Did you mean pod-name? Plugins there: 10-pod-name" in result.stderr
 
 
 def test_a_shell_offers_what_is_in_the_folder_with_and_without_the_index(tmp_path: Path) -> None:

@@ -69,3 +69,17 @@ def test_the_pure_python_back_end_is_a_problem(put) -> None:
     words = command("doctor", "--root", put({CONFIG: "version = 3\n"}))
     result = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
     assert "problem  protobuf: protobuf runs on its pure-Python back end" in result.stdout
+
+
+def test_a_release_and_a_file_may_be_named(nri, folder: Path) -> None:
+    path = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
+    (folder / path[1:]).parent.mkdir(parents=True)
+    (folder / path[1:]).write_text(f"version = 2\n{NRI_TABLE}disable = true\n")
+    words = ("doctor", "--root", str(folder), "--release", "v1.7.26-k3s1")
+    shown = nri(*words).stdout
+    assert f"{path}:3" in shown and "NRI is off in containerd" in shown
+    assert f"change its template, with nri config-manager --file {path}" in shown
+    (folder / "own.toml").write_text("version = 3\n")
+    assert "version 3, and this release" in nri(*words, "--file", "/own.toml").stdout
+    wrong = nri("doctor", "--release", "newest")
+    assert (wrong.returncode, "is not a version" in wrong.stderr) == (2, True)

@@ -223,7 +223,11 @@ def test_a_socket_that_is_no_agent_s_is_named(nri, node: Node, folder: Path) -> 
         result = nri(*node.words, "--agent-socket", str(folder / "other.sock"))
     finally:
         server.close()
-    assert result.returncode == 1 and "other.sock answered 404" in result.stderr and "--agent-socket" in result.stderr
+    assert (
+        result.returncode == 1
+        and "other.sock is not the socket of an agent (status 404)" in result.stderr
+        and "--agent-socket" in result.stderr
+    )
 
 
 #: A value of an agent, written to no text.
@@ -241,7 +245,7 @@ def test_an_answer_that_is_no_agent_s_is_told(nri, node: Node, folder: Path, ans
     finally:
         server.close()
     assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (1, "", 1), result.stderr
-    assert "other.sock answered" in result.stderr and "--agent-socket" in result.stderr
+    assert "other.sock is not the socket of an agent" in result.stderr and "--agent-socket" in result.stderr
 
 
 def test_of_an_engine_that_runs_nothing_that_is_said(nri, folder: Path) -> None:
@@ -249,4 +253,4 @@ def test_of_an_engine_that_runs_nothing_that_is_said(nri, folder: Path) -> None:
         pod_with_container(cri, folder)
         result = nri("drift", "--socket-path", str(folder / "nri.sock"))
     assert result.returncode == 1, result.stderr
-    assert f"the engine at {folder}/nri.sock is dry: it runs nothing" in result.stderr
+    assert f"the engine at {folder}/nri.sock runs with --dry" in result.stderr

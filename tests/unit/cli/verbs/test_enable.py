@@ -69,7 +69,7 @@ def test_a_file_that_others_may_write_to_is_refused(nri, plugin: Path, places, t
     result = nri("enable", str(plugin), "--idx", "10", *places)
     assert result.returncode == 1
     assert (
-        f"others may write to this file (mode 0666), and a plugin runs as root. First: chmod go-w {plugin}"
+        f"other users may write to this file (mode 0666), and a plugin runs as root. First: chmod go-w {plugin}"
         in result.stderr
     )
     assert not (tmp_path / "plugins").exists()
@@ -79,7 +79,7 @@ def test_a_file_in_a_folder_that_others_may_write_to_is_refused(nri, plugin: Pat
     plugin.parent.chmod(0o777)
     result = nri("enable", str(plugin), "--idx", "10", *places)
     assert result.returncode == 1
-    assert "others may write to this folder" in result.stderr
+    assert "other users may write to this folder" in result.stderr
 
 
 def test_a_file_of_somebody_else_or_below_somebody_elses_folder_is_refused(nri, plugin: Path, places) -> None:
@@ -97,14 +97,14 @@ def test_a_file_of_somebody_else_or_below_somebody_elses_folder_is_refused(nri, 
 def test_a_plugin_folder_that_others_may_write_to_is_refused(nri, plugin: Path, places, tmp_path: Path) -> None:
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins").chmod(0o777)
-    assert "what is in it runs as root" in nri("enable", str(plugin), "--idx", "10", *places).stderr
+    assert "whose files run as root" in nri("enable", str(plugin), "--idx", "10", *places).stderr
 
 
 def test_a_python_file_that_never_starts_its_plugin_is_refused(nri, plugin: Path, places) -> None:
     plugin.write_text("x = 1\n")
     result = nri("enable", str(plugin), "--idx", "10", *places)
     assert result.returncode == 2
-    assert "it never calls main(), so that it would end at once. Add at its end: MyPlugin.main()" in result.stderr
+    assert "it never calls main(), so it would exit at once. Add at its end: MyPlugin.main()" in result.stderr
 
 
 def test_a_second_plugin_of_an_index_is_told(nri, plugin: Path, places) -> None:
@@ -128,10 +128,11 @@ def test_enabling_again_replaces_our_own_launcher_only(nri, plugin: Path, places
     assert nri("enable", str(plugin), "--idx", "10", *places).returncode == 0
     assert nri("enable", str(plugin), "--idx", "10", *places).returncode == 0
     second = nri("enable", str(plugin), "--idx", "20", *places)
-    assert "pod-name is enabled with another index already. First: nri disable 10-pod-name" in second.stderr
+    assert "pod-name is already enabled with another index. First: nri disable 10-pod-name" in second.stderr
     (tmp_path / "plugins/10-pod-name").write_text("#!/bin/sh\nsomebody else's\n")
     assert (
-        "there is a plugin that `nri enable` did not write" in nri("enable", str(plugin), "--idx", "10", *places).stderr
+        "a plugin that `nri enable` did not write has this name"
+        in nri("enable", str(plugin), "--idx", "10", *places).stderr
     )
 
 
@@ -257,7 +258,7 @@ def test_a_bundled_plugin_is_rehearsed_with_its_configuration(nri, places, tmp_p
 @pytest.mark.parametrize(
     ("target", "reason"),
     [
-        ("tmplate", "tmplate: no such file, and no plugin has this name; did you mean template?"),
+        ("tmplate", "tmplate: no file or plugin of this name exists; did you mean template?"),
         ("gone.py", "File 'gone.py' does not exist"),
     ],
 )

@@ -22,7 +22,7 @@ from tests.unit.cli.conftest import command, environment
 from tests.unit.cli.dry_engine import TIMEOUT_S, engine, pod_with_container, settings
 from tests.unit.engine.images.test_archive import archive
 
-NO_PROGRAM = "no program /none/conmon"
+NO_PROGRAM = "program /none/conmon not found"
 
 
 def test_it_says_where_it_listens_when_it_is_ready_and_serves_pods(nri, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_second_engine_on_the_same_folders_is_refused(nri, tmp_path: Path) -> 
     with engine(tmp_path):
         result = nri("engine", "serve", "--config", str(tmp_path / "engine.toml"))
     assert result.returncode == 1
-    assert "error: the engine cannot start: another engine has " in result.stderr
+    assert "error: the engine cannot start: another engine uses " in result.stderr
     assert "try: nri engine check" in result.stderr
 
 
@@ -120,10 +120,7 @@ def test_without_root_it_says_so_before_anything_is_made(tmp_path: Path) -> None
         [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False, env=environment()
     )
     assert result.returncode == 1
-    assert (
-        "the engine needs root: containers need it. Run it with sudo, or with --dry DIR, to run nothing"
-        in result.stderr
-    )
+    assert "the engine requires root. Run it with sudo, or with --dry DIR to run nothing" in result.stderr
     assert not (tmp_path / "root").exists()
 
 
@@ -133,17 +130,17 @@ def test_the_examination_lists_what_is_missing_with_the_next_step(nri, tmp_path:
     result = nri(*arguments)
     assert result.returncode == 1
     assert [line for line in result.stdout.splitlines() if line.split() == ["conmon", "missing", *NO_PROGRAM.split()]]
-    assert "  conmon (missing): apt-get install conmon, or name its path in engine.toml\n" in result.stdout
+    assert "  conmon (missing): apt-get install conmon, or set its path in engine.toml\n" in result.stdout
     document = json.loads(nri(*arguments, "-o", "json").stdout)
     conmon = next(row for row in document if row["what"] == "conmon")
     assert conmon == {
         "what": "conmon",
         "state": "missing",
         "found": NO_PROGRAM,
-        "next": "apt-get install conmon, or name its path in engine.toml",
+        "next": "apt-get install conmon, or set its path in engine.toml",
     }
     quiet = nri(*arguments, "-q").stdout
-    assert "conmon: no program /none/conmon; apt-get install conmon" in quiet
+    assert "conmon: program /none/conmon not found; apt-get install conmon" in quiet
     assert "namespaces" not in quiet
 
 
@@ -180,12 +177,12 @@ def test_without_its_packages_it_says_which_to_install(tmp_path: Path) -> None:
     [
         ("nri.plugin_request_timeout=-5s", "nri: plugin_request_timeout -5 s is not a time to wait; say 1ms or more"),
         ("runtimes.runc.timeout=0", "runtimes.runc: timeout 0 s is not a time to wait; say 1ms or more"),
-        ("streaming.port=99999", "streaming: port 99999 is none: 0 for any free one, or 1 to 65535"),
-        ("cgroups.parent=../x", 'cgroups: parent "../x" leads out of its folder'),
-        ("containers.pids_limit=-5", "containers: pids_limit -5 is less than nothing; 0 is no limit"),
-        ("images.size_limit=-1", "images: size_limit -1 is less than nothing; 0 is no limit"),
+        ("streaming.port=99999", "streaming: port 99999 must be 0, for any free port, or 1 to 65535"),
+        ("cgroups.parent=../x", 'cgroups: parent "../x" must not contain ".."'),
+        ("containers.pids_limit=-5", "containers: pids_limit -5 must not be negative; 0 means no limit"),
+        ("images.size_limit=-1", "images: size_limit -1 must not be negative; 0 means no limit"),
         ("socket=nri.sock", 'socket "nri.sock" must be an absolute path'),
-        (f"socket=/{'s' * 107}", "is longer than the 107 bytes that a socket may have"),
+        (f"socket=/{'s' * 107}", "exceeds 107 bytes, the longest path of a socket"),
     ],
 )
 def test_a_value_that_cannot_work_is_a_mistake_before_the_start(nri, setting: str, complaint: str) -> None:

@@ -79,7 +79,7 @@ def test_several_people_may_look_at_one_node(nri, folder: Path) -> None:
 
 
 def test_observers_push_no_plugin_out_of_those_that_are_remembered(nri, folder: Path, monkeypatch) -> None:
-    monkeypatch.setattr("nri.adaptation.registration.registry.REMEMBERED", 3)
+    monkeypatch.setattr("nri.adaptation.registration.registry.MAX_REMEMBERED", 3)
     socket = str(folder / "nri.sock")
     with FakeRuntime(socket_path=socket, disable_connections=False) as runtime:
         runtime.add(plugin("real", create_container=lambda *_: None), "10").disconnect("10-real")

@@ -65,15 +65,15 @@ BALLOONS = "kind: BalloonsPolicy\nspec: {balloonTypes: [{name: a, %s}]}\n"
 
 def test_what_is_no_policy_is_one_line(nri, machine) -> None:
     for policy, words in (
-        ("kind: Pod\nspec: {}\n", 'policy.yaml: kind: "Pod" is none of a policy; write kind: TopologyAwarePolicy or'),
+        ("kind: Pod\nspec: {}\n", 'policy.yaml: kind: "Pod" is not a policy; write kind: TopologyAwarePolicy or'),
         (
             "reservedResources: {}\n",
-            "policy.yaml: there is no kind; write kind: TopologyAwarePolicy or BalloonsPolicy, put",
+            "policy.yaml: kind is missing; write kind: TopologyAwarePolicy or BalloonsPolicy, and put",
         ),
-        ("[]\n", "policy.yaml: there is no kind; write kind: TopologyAwarePolicy or BalloonsPolicy, with a spec"),
-        ("kind: [Pod]\n", "is none of a policy"),
+        ("[]\n", "policy.yaml: kind is missing; write kind: TopologyAwarePolicy or BalloonsPolicy, with a spec"),
+        ("kind: [Pod]\n", "is not a policy"),
         ("kind: TopologyAwarePolicy\nspec:\n", "policy.yaml:2: reservedResources.cpu: missing"),
-        ("kind: BalloonsPolicy\nballoonTypes: []\n", "policy.yaml: there is no spec; put the keys of the policy below"),
+        ("kind: BalloonsPolicy\nballoonTypes: []\n", "policy.yaml: spec is missing; put the keys of the policy below"),
         ("kind: BalloonsPolicy\nspec: {balloonType: []}\n", "policy.yaml:2: balloonType: unknown key (did you mean"),
         ("kind: BalloonsPolicy\nspec: {reservedResources: {cpu: 0-1}}\n", "policy.yaml:2: reservedResources.cpu: "),
         (
@@ -93,10 +93,10 @@ def test_what_is_no_policy_is_one_line(nri, machine) -> None:
 def test_a_folder_without_a_machine_is_one_line(nri, machine) -> None:
     result = nri("placement", "simulate", "--machine", str(machine / "none"), "--policy", "x", "--pods", "y")
     assert result.returncode != 0
-    assert "none: there is no such folder or archive" in result.stderr
+    assert "none: folder or archive not found" in result.stderr
     (machine / "none").mkdir()
     result = nri("placement", "simulate", "--machine", str(machine / "none"), "--policy", "x", "--pods", "y")
-    assert "there are no CPUs in sys/devices/system/cpu" in result.stderr
+    assert "no CPUs found in sys/devices/system/cpu" in result.stderr
 
 
 def on_paper(nri, folder, verb: str, *more: str):
@@ -112,7 +112,7 @@ def test_two_policies_are_compared_side_by_side(nri, machine) -> None:
     result = simulate(nri, machine, policy, "--policy", str(machine / "after.yaml"), "-o", "json")
     main, huge = json.loads(result.stdout)
     assert (main["cpus"], main["cpus_after"]) == ("1-2", "0-1")
-    assert huge["refused_after"].startswith("9000m CPU are wanted of balloons own")
+    assert huge["refused_after"].startswith("9000m CPU requested from balloons own")
     third = simulate(nri, machine, policy, "--policy", "a", "--policy", "b")
     assert (third.returncode, "give one --policy" in third.stderr) == (2, True)
 
@@ -130,13 +130,13 @@ def test_pools_are_shown_as_a_table_as_json_and_as_a_picture(nri, machine) -> No
 
 def test_a_container_is_explained_on_paper(nri, machine) -> None:
     result = on_paper(nri, machine, "explain", "main")
-    assert "Guaranteed, 2 CPUs of its own, 1 MiB of memory" in result.stdout
+    assert "Guaranteed, 2 exclusive CPUs, 1 MiB of memory" in result.stdout
     assert "socket #0" in result.stdout
     document = json.loads(on_paper(nri, machine, "explain", "main", "-o", "json").stdout)
     assert (document["container"], document["cpus"], document["doubts"]) == ("default/web/main", "1-2", [])
     assert document["memory_bytes"] == 1 << 20
     missing = on_paper(nri, machine, "explain", "hug")
-    assert (missing.returncode, 'there is no container "hug"; there are default' in missing.stderr) == (1, True)
+    assert (missing.returncode, 'container "hug" not found; containers are default' in missing.stderr) == (1, True)
 
 
 def test_a_request_of_memory_counts_on_paper_as_on_a_node(nri, machine) -> None:
@@ -187,9 +187,9 @@ spec:
     explained = on_paper(nri, machine, "explain", "main", "--policy", file).stderr.splitlines()
     for words in (
         f"{file}:3: agent.podResourceAPI: it has no effect: ",
-        f"{file}:5: cpuClasses[0].sstClosID: it has no effect: Intel's speed select is not driven",
+        f"{file}:5: cpuClasses[0].sstClosID: it has no effect: Intel Speed Select is not supported",
         f"{file}:6: balloonTypes[0].preferCloseToDevices[0]: it has no effect: ",
-        f"{file}:6: balloonTypes[1].minCPUs: 5 is above the 4 CPUs that there are: no balloon big can be made (lower",
+        f"{file}:6: balloonTypes[1].minCPUs: 5 exceeds the machine's 4 CPUs: no balloon big can be created (lower",
         "default/web/main: annotation cold-start.resource-policy.nri.io has no effect: ",
         "default/web/main: annotation rdtclass.resource-policy.nri.io has no effect: ",
     ):
@@ -225,7 +225,7 @@ def test_the_plugin_that_runs_answers_over_its_socket(nri, short, kind) -> None:
         results = [entry for entry in text.splitlines() if not entry.startswith("#")]
         assert results and all(line.fullmatch(entry) for entry in results)
         unknown = nri("placement", "explain", "main", *state)
-        assert (unknown.returncode, '"main" may be each of' in unknown.stderr) == (1, True)
+        assert (unknown.returncode, '"main" matches several containers:' in unknown.stderr) == (1, True)
     without_plugin = nri("placement", "show", *state)
     assert without_plugin.returncode == 3
     assert "Is the plugin topology-aware running? try: nri run topology-aware" in without_plugin.stderr
@@ -260,7 +260,7 @@ def test_a_container_whose_type_is_gone_is_shown_with_the_reason(nri, short: Pat
         started(runtime, short, BalloonsPlugin())
         shown = nri("placement", "show", "--state-dir", str(short / "state")).stdout
         explained = nri("placement", "explain", "web", "--state-dir", str(short / "state")).stdout
-    reason = "there is no type of balloons 'gone': reserved, default"
+    reason = "unknown type of balloons 'gone'; types are reserved, default"
     assert f"request not met: default/web/main: {reason}" in shown
     assert f"request not met: {reason}" in explained
 

@@ -56,9 +56,9 @@ def test_a_plugin_with_indices_of_its_own_is_shown_without_what_it_refuses(nri) 
 
 
 @pytest.mark.parametrize(
-    ("name", "step"), [("tempalte", "; did you mean template?"), ("zzz", f". There are: {', '.join(BUNDLED)}")]
+    ("name", "step"), [("tempalte", "; did you mean template?"), ("zzz", f". Plugins: {', '.join(BUNDLED)}")]
 )
 def test_a_name_that_is_not_there_is_told_with_the_nearest(nri, name: str, step: str) -> None:
     result = nri("plugins", "show", name)
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == f"error: {name}: no plugin has this name{step}\n"
+    assert result.stderr == f"error: {name}: no plugin of this name exists{step}\n"

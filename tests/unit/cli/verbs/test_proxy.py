@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,9 @@ import pytest
 from nri.cli.settings import Settings
 from nri.cli.verbs.agent.agent import AGENT_OPTIONS
 from nri.cli.verbs.proxy import PROXY_OPTIONS
+from nri.cli.verbs.proxy import command as proxy_command
 from nri.cri.client import CriClient
+from nri.errors import NriError
 from nri.trace.history import Event, Note, Trace
 from tests.unit.cli.conftest import command, environment
 from tests.unit.cli.dry_engine import TIMEOUT_S, engine, pod_with_container
@@ -115,3 +118,20 @@ def test_a_folder_of_hook_servers_switches_them_on() -> None:
     options = {"files": ("/dev/null",), "assignments": (), "set_hook_servers": "/hooks"}
     enabled = PROXY_OPTIONS.load(Settings(), options).settings.hook_servers
     assert (enabled.enable, str(enabled.folder)) == (True, "/hooks")
+
+
+@pytest.mark.parametrize("module", ["nri.proxy.settings", "nri.proxy.program"])
+def test_without_its_extra_the_proxy_names_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, module: str
+) -> None:
+    class WithoutGrpc:
+        @staticmethod
+        def find_spec(name: str, _path: object, _target: object = None) -> None:
+            if name == module:
+                raise ModuleNotFoundError("No module named 'grpc'", name="grpc")
+
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [WithoutGrpc, *sys.meta_path])
+    arguments = ["--config", "/dev/null", "--state", str(folder), "--policy", ""]
+    with pytest.raises(NriError, match=r"the proxy needs grpc, which is not installed.*\[engine\]"):
+        proxy_command.main(arguments, obj=Settings(), standalone_mode=False)

@@ -15,7 +15,7 @@ import pytest
 from nri.api import messages as m
 from nri.cli.settings import Settings
 from nri.cli.verbs.run import split, stub_arguments
-from nri.plugins.reload import LOADING_S
+from nri.plugins.reload import LOAD_TIMEOUT_S
 from nri.trace.history import Trace
 from tests.support.scripted_runtime import ScriptedRuntime
 from tests.support.waiting import wait_for
@@ -156,7 +156,7 @@ def test_no_socket_without_reconnect_is_code_3(nri, plugin: Path) -> None:
             "did you mean create_container",
         ),
         ("x = 1\n", "no class that inherits from nri.Plugin"),
-        (PLUGIN + PLUGIN.replace("PodName", "Other"), "several plugin classes: PodName, Other. Say which: "),
+        (PLUGIN + PLUGIN.replace("PodName", "Other"), "several plugin classes: PodName, Other. Name one: "),
     ],
 )
 def test_the_authors_mistake_is_one_line_with_its_place(nri, tmp_path: Path, text: str, line: str) -> None:
@@ -171,10 +171,10 @@ def test_the_authors_mistake_is_one_line_with_its_place(nri, tmp_path: Path, tex
     ("target", "line"),
     [
         ("gone.py", "gone.py: no such file"),
-        ("20=gone.py:A", "20=gone.py:A: an index is written behind its plugin. try: nri run gone.py:A --idx 20"),
-        ("./pod.yaml", "pod.yaml:2: no Python: invalid syntax: metadata:"),
-        ("no_such_module:X", "no_such_module: no such file, and no module of that name"),
-        ("json:JSONDecoder", "JSONDecoder is not a plugin class there"),
+        ("20=gone.py:A", "20=gone.py:A: the index follows the plugin. try: nri run gone.py:A --idx 20"),
+        ("./pod.yaml", "pod.yaml:2: not Python: invalid syntax: metadata:"),
+        ("no_such_module:X", "no_such_module: neither a file nor a module of this name exists"),
+        ("json:JSONDecoder", "JSONDecoder is not a plugin class: it must inherit"),
     ],
 )
 def test_a_target_that_is_not_there_is_named(nri, tmp_path: Path, target: str, line: str) -> None:
@@ -238,7 +238,7 @@ MISTAKES = {
     PLUGIN.replace(
         "create_container", "on_create"
     ): "PodName.on_create is not an NRI event; did you mean create_container?",
-    "import sys\nsys.exit(3)\n": "pod_name.py: loading it ended with exit code 3",
+    "import sys\nsys.exit(3)\n": "pod_name.py: the import ended with exit code 3",
 }
 
 
@@ -267,9 +267,9 @@ def test_reload_keeps_the_plugin_of_before_while_its_file_has_a_mistake(listen, 
             rewrite(plugin, text)
             line = log_line(process)
             assert mistake in line
-            assert line.endswith(" (the plugin before runs on; waiting for a change)\n")
+            assert line.endswith(" (the previous plugin still runs; waiting for a change)\n")
         rewrite(plugin, PLUGIN.replace('"POD_NAME"', '"POD_NAME_2"'))
-        assert log_line(process) == "nri: a file has changed, starting again\n"
+        assert log_line(process) == "nri: a file has changed; restarting the plugin\n"
         assert runs.arrived.acquire(timeout=30)
         assert runs.env == [{"POD_NAME": "web"}, {"POD_NAME_2": "web"}]
 
@@ -281,7 +281,7 @@ def test_reload_ends_at_once_while_a_changed_file_is_still_being_loaded(listen, 
         rewrite(plugin, f"import pathlib, time\npathlib.Path({str(loading)!r}).touch()\ntime.sleep(600)\n")
         wait_for(loading.exists, "the changed file is being loaded")
         process.send_signal(signal.SIGINT)
-        assert process.wait(LOADING_S / 2) == 128 + signal.SIGINT
+        assert process.wait(LOAD_TIMEOUT_S / 2) == 128 + signal.SIGINT
 
 
 def test_reload_starts_a_plugin_that_had_a_mistake_from_the_beginning(listen, plugin: Path) -> None:
@@ -291,7 +291,7 @@ def test_reload_starts_a_plugin_that_had_a_mistake_from_the_beginning(listen, pl
         assert process.stderr is not None
         assert any("the plugin ended with exit code 2; waiting for a change" in line for line in process.stderr)
         rewrite(plugin, "raise ValueError('still')\n")
-        assert log_line(process).endswith("pod_name.py:1: ValueError: still (none runs; waiting for a change)\n")
+        assert log_line(process).endswith("pod_name.py:1: ValueError: still (no plugin runs; waiting for a change)\n")
         rewrite(plugin, PLUGIN)
         assert runs.arrived.acquire(timeout=30)
 
@@ -321,7 +321,7 @@ def test_reload_lets_the_plugin_run_while_its_file_is_away_for_seconds(listen, p
         assert runs.arrived.acquire(timeout=30)
         plugin.unlink()
         line = next(line for line in process.stderr if line.startswith("nri: "))
-        assert line == f"nri: {plugin} is gone; waiting for it to come back\n"
+        assert line == f"nri: {plugin} does not exist; waiting for it\n"
         assert not runs.arrived.acquire(timeout=0.5), "there is nothing to start"
         assert process.poll() is None
         plugin.write_text(PLUGIN.replace('"POD_NAME"', '"POD_NAME_2"'))
@@ -410,7 +410,7 @@ def test_several_plugins_run_in_one_process_each_with_its_own_flags(nri, listen,
     [
         (
             ["templat"],
-            "no module or plugin of that name; did you mean template? All that have a name: nri plugins list",
+            "module or plugin of this name exists; did you mean template? All registered plugins: nri plugins list",
         ),
         (["template", "--cfg-parm1", "x"], "--cfg-parm1: unknown argument (did you mean --cfg-param1?)"),
         (["template", "--cfg-param1"], "--cfg-param1: needs a value (write --cfg-param1 TEXT)"),

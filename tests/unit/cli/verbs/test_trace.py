@@ -133,7 +133,7 @@ def test_an_event_that_went_on_without_a_plugin_names_the_error(nri, tmp_path: P
     first, second = nri("trace", "show", str(path)).stdout.splitlines()[1:]
     assert first.startswith("1970-01-01T00:00:01.000000Z  StopContainer")
     assert first.endswith("10-a: too late")
-    assert second.endswith("a part is missing")
+    assert second.endswith("incomplete")
 
 
 def test_an_event_that_this_version_does_not_know_is_shown_without_its_messages(nri, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_damage_is_named_and_the_rest_is_shown(nri, tmp_path: Path, verb: str) -
     assert result.returncode == 1
     assert "10-a" in result.stdout
     assert "a.nritrace: at byte" in result.stderr
-    assert "the file was cut here" in result.stderr
+    assert "the file is truncated" in result.stderr
 
 
 def test_of_very_many_problems_the_rest_is_counted(nri, tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_part_overwrites_nothing(nri, folder: Path, tmp_path: Path) -> None:
     existing.write_text("mine")
     result = nri("trace", "cut", str(folder), str(existing))
     assert (result.returncode, existing.read_text()) == (1, "mine")
-    assert f"cannot write {existing}: it is there already: give another name, or remove it" in result.stderr
+    assert f"cannot write {existing}: it already exists. Use another name, or remove it" in result.stderr
 
 
 def test_nothing_is_left_of_a_part_that_does_not_fit_on_the_disk(folder: Path, tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def test_the_manifest_may_come_through_a_pipe_with_several_pods(nri, place):
 def test_an_empty_pipe_is_named_as_what_it_is(nri, place):
     result = nri("try", "inject.py", "--pod", "-", cwd=place)
     assert result.returncode == 2
-    assert result.stderr.startswith("error: standard input: holds no Pod")
+    assert result.stderr.startswith("error: standard input: contains neither a Pod")
 
 
 def test_a_plugin_s_warning_says_why_nothing_changes(nri, place):

@@ -120,7 +120,7 @@ def test_what_is_cut_in_a_table_ends_with_dots_and_events_do_not_fill_the_screen
 def test_where_nobody_listens_it_says_that_only_our_runtimes_have_such_a_socket(nri, tmp_path):
     result = nri("why", "9", "--admin-socket", str(tmp_path / "none"))
     assert result.returncode == 3
-    assert "only runtimes that are built on nri have an admin socket, where admin_socket is set" in result.stderr
+    assert "only runtimes built on nri have an admin socket, if admin_socket is set" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
@@ -136,7 +136,7 @@ def test_the_socket_of_plugins_is_told_from_the_admin_socket(nri):
         with FakeRuntime(socket_path=f"{folder}/s"):
             result = nri("why", "--plugins", "--admin-socket", f"{folder}/s")
     assert result.returncode == 3
-    assert "/s: the other side has closed the connection: perhaps it is no admin socket; only runtimes" in result.stderr
+    assert "/s: the server closed the connection; it may not be an admin socket; only runtimes" in result.stderr
 
 
 @pytest.mark.parametrize("arguments", [[], ["c1", "--plugins"], ["--plugins", "--policies"]])
@@ -259,11 +259,11 @@ def test_what_an_engine_could_not_create_is_explained_though_it_is_gone(nri, tmp
             assert process.wait(TIMEOUT_S) == 0
     assert message["refused"]["refused"]["reason"].endswith("refused: none left")
     assert re.match(
-        "the runtime failed after its plugins had answered: .*CDI device example.com/none=0",
+        "the runtime failed after the plugins' answers: .*CDI device example.com/none=0",
         message["broken"]["refused"]["reason"],
     )
     changed = {step["key"]: step["note"] for step in message["broken"]["steps"]}
-    assert changed == dict.fromkeys(("A", "example.com/none=0"), "not applied: it was not created")
+    assert changed == dict.fromkeys(("A", "example.com/none=0"), "not applied: the container was not created")
     recorded = nri("why", "web/broken", "--trace", str(tmp_path))
     assert "StopContainer: the container never ran: if its creation failed" in recorded.stderr
     assert "never ran" not in nri("why", "web/refused", "--trace", str(tmp_path)).stderr
@@ -306,4 +306,4 @@ def test_an_answer_that_is_none_of_ours_is_told_in_one_line(nri, words, answer):
         with Server(path, [Service(SERVICE, methods)]):
             result = nri(*words, "--admin-socket", path)
     assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (3, "", 1), result.stderr
-    assert f"{path} is not an admin socket: it has no tables as ours" in result.stderr
+    assert f"{path} is not an admin socket: the reply lacks expected tables" in result.stderr

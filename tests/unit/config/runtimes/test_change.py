@@ -1,4 +1,4 @@
-"""The configuration of runtimes changed on copies of /etc: what is written, kept, put back and refused."""
+"""The configuration of runtimes changed on copies of /etc: what is written, kept and refused."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def turn_on(root: Path, runtime: str = "containerd", *timeouts: str) -> str:
 def test_nri_is_turned_on_and_the_old_file_kept_once(root: Path) -> None:
     path = config(root, f"version = 2 # ours\n{HEAD}\n  disable = true\n")
     assert turn_on(root, "containerd", "10s", "5s") == f"{path}.before-nri"
-    wanted = '  plugin_registration_timeout = "10s"\n  plugin_request_timeout = "5s"\n  disable = false\n'
-    assert path.read_text() == f"version = 2 # ours\n{HEAD}\n{wanted}"
+    expected = '  plugin_registration_timeout = "10s"\n  plugin_request_timeout = "5s"\n  disable = false\n'
+    assert path.read_text() == f"version = 2 # ours\n{HEAD}\n{expected}"
     assert path.stat().st_mode & 0o777 == 0o640
-    kept = Path(f"{path}.before-nri")
-    assert kept.read_text().endswith("disable = true\n") and kept.stat().st_mode & 0o777 == 0o640
+    backup = Path(f"{path}.before-nri")
+    assert backup.read_text().endswith("disable = true\n") and backup.stat().st_mode & 0o777 == 0o640
     assert plan(str(root), "containerd", Timeouts("10s", "5s")).after == path.read_text()
     turn_on(root, "containerd", "20s", "5s")
-    assert kept.read_text().endswith("disable = true\n")
+    assert backup.read_text().endswith("disable = true\n")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
@@ -59,11 +59,11 @@ def test_a_file_keeps_its_owner_and_mode_and_so_does_its_copy(root: Path, mode: 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
-def test_a_change_that_is_taken_back_leaves_the_owner(root: Path) -> None:
+def test_a_change_that_is_not_written_leaves_the_owner(root: Path) -> None:
     path = config(root, 'version = 2\nimports = ["late.toml"]\n')
     os.chown(path, 1234, 4321)
     (root / "etc/containerd/late.toml").write_text(f"version = 2\n{HEAD}\ndisable = true\n")
-    with pytest.raises(NriError, match="without effect, and taken back"):
+    with pytest.raises(NriError, match="nothing was written, for it would have no effect"):
         turn_on(root)
     assert (path.stat().st_uid, path.stat().st_gid) == (1234, 4321)
 
@@ -74,61 +74,65 @@ def test_a_node_without_a_file_gets_one_that_1_7_reads_as_well(root: Path) -> No
     assert text == f"version = 2\n\n{HEAD}\n  disable = false\n"
 
 
-def test_what_a_later_file_overrules_is_taken_back_and_named(root: Path) -> None:
+def test_a_later_file_that_overrules_the_change_is_named(root: Path) -> None:
     path = config(root, 'version = 2\nimports = ["late.toml"]\n')
     (root / "etc/containerd/late.toml").write_text(f"version = 2\n{HEAD}\ndisable = true\n")
-    with pytest.raises(NriError, match=r"without effect, and taken back: /etc/containerd/late.toml:3: .* counts"):
+    with pytest.raises(
+        NriError, match=r"nothing was written, for it would have no effect: /etc/containerd/late.toml:3: .* counts"
+    ):
         turn_on(root)
     assert path.read_text() == 'version = 2\nimports = ["late.toml"]\n'
     assert not Path(f"{path}.before-nri").exists(), "nothing was changed, and a later change begins with another text"
 
 
-@pytest.mark.parametrize("kept", [b"\xff\xfe no text", b"another text"])
-def test_what_is_beside_a_file_and_was_not_put_there_by_this_change_stays_when_it_is_taken_back(
-    root: Path, kept: bytes
-) -> None:
+@pytest.mark.parametrize("backup", [b"\xff\xfe no text", b"another text"])
+def test_a_copy_by_somebody_else_stays(root: Path, backup: bytes) -> None:
     path = config(root, 'version = 2\nimports = ["late.toml"]\n')
     (root / "etc/containerd/late.toml").write_text(f"version = 2\n{HEAD}\ndisable = true\n")
-    beside = Path(f"{path}.before-nri")
-    beside.write_bytes(kept)
-    with pytest.raises(NriError, match="without effect, and taken back"):
+    copy = Path(f"{path}.before-nri")
+    copy.write_bytes(backup)
+    with pytest.raises(NriError, match="nothing was written, for it would have no effect"):
         turn_on(root)
-    assert beside.read_bytes() == kept and "imports" in path.read_text()
+    assert copy.read_bytes() == backup and "imports" in path.read_text()
 
 
 @pytest.mark.parametrize(
-    ("name", "late", "said"),
+    ("name", "late", "reason"),
     [
-        ("*.toml", "[x\n", "/etc/containerd/late.toml:1: the file is not in its format"),
-        ("*.toml", f"version = 2\n{HEAD}\nsocket_path = 1\n", "late.toml:3: .* of another type"),
-        ("*.toml", f"version = 2\n{HEAD}\nplugin_request_timeout = '5'\n", "late.toml:3: .* the value is no duration"),
-        ("none.toml", "", "config.toml:2: imports: the imported file does not exist"),
+        ("*.toml", "[x\n", "/etc/containerd/late.toml:1: not valid TOML"),
+        ("*.toml", f"version = 2\n{HEAD}\nsocket_path = 1\n", "late.toml:3: .* must be text in quotes, not 1"),
+        ("*.toml", f"version = 2\n{HEAD}\nplugin_request_timeout = '5'\n", "late.toml:3: .* is not a duration"),
+        ("none.toml", "", "config.toml:2: imports: the imported file .* does not exist"),
     ],
 )
-def test_with_an_import_at_which_the_runtime_stops_all_stays_and_it_is_named(
-    root: Path, name: str, late: str, said: str
+def test_a_change_with_which_the_runtime_would_stop_is_not_written(
+    root: Path, name: str, late: str, reason: str
 ) -> None:
     text = f'version = 2\nimports = ["/etc/containerd/{name}"]\n'
     path = config(root, text)
     (root / "etc/containerd/late.toml").write_text(late)
-    with pytest.raises(NriError, match=f"taken back, for the runtime would not start: .*{said}.*; mend that first"):
+    with pytest.raises(
+        NriError, match=f"nothing was written, for the runtime would not start: .*{reason}.*; fix that first"
+    ):
         turn_on(root)
     assert path.read_text() == text
 
 
-def test_cri_o_gets_a_file_of_its_own(root: Path) -> None:
+def test_cri_o_gets_a_separate_file(root: Path) -> None:
     turn_on(root, "crio", "10s", "5s")
     timeouts = '  nri_plugin_registration_timeout = "10s"\n  nri_plugin_request_timeout = "5s"\n'
-    wanted = f"[crio.nri]\n  enable_nri = true\n{timeouts}"
-    assert (root / CRIO_FILE[1:]).read_text() == wanted
+    expected = f"[crio.nri]\n  enable_nri = true\n{timeouts}"
+    assert (root / CRIO_FILE[1:]).read_text() == expected
     assert os.listdir(root / "etc/crio/crio.conf.d") == ["10-enable-nri.conf"]  # CRI-O reads whatever is there
     (root / "etc/crio/crio.conf.d/20.conf").write_text("[crio.nri]\nenable_nri = false\n")
     before = (root / CRIO_FILE[1:]).read_text()
-    with pytest.raises(NriError, match=r"taken back: /etc/crio/crio.conf.d/20.conf:2"):
+    with pytest.raises(
+        NriError, match=r"nothing was written, for it would have no effect: /etc/crio/crio.conf.d/20.conf:2"
+    ):
         turn_on(root, "crio")
     assert (root / CRIO_FILE[1:]).read_text() == before
     (root / CRIO_FILE[1:]).unlink()
-    with pytest.raises(NriError, match="taken back"):
+    with pytest.raises(NriError, match="nothing was written"):
         turn_on(root, "crio")
     assert not (root / CRIO_FILE[1:]).exists()
 
@@ -142,25 +146,24 @@ def test_what_an_operator_has_put_into_the_file_for_cri_o_stays(root: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ("[x\n", "/etc/containerd/config.toml:1"),
-        (f"{HEAD}\n", "version: must be 2 or 3: .* .add 'version = 2'"),
-        ("version = 1\n", "version: must be 2 or 3"),
-        ('version = "2"\n', r"version: containerd does not know the version '2' \(write 2 or 3"),
-        ("version = 4\n", "version: containerd does not know the version 4"),
-        ("version = true\n", "version: containerd does not know the version True"),
+        (f"{HEAD}\n", r"version: is missing, and the release .* is not known \(name the release with --release"),
+        ("version = 1\n", "version: is missing"),
+        ('version = "2"\n', r"version: must be a whole number, not '2' \(write version = 2"),
+        ("version = true\n", "version: must be a whole number, not True"),
         ("version = 2\nplugins = {}\n", "cannot be changed safely"),
     ],
 )
-def test_a_file_that_it_cannot_change_is_refused_and_left(root: Path, text: str, said: str) -> None:
+def test_a_file_that_it_cannot_change_is_refused_and_left(root: Path, text: str, reason: str) -> None:
     path = config(root, text)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=reason):
         turn_on(root)
     assert path.read_text() == text and not Path(f"{path}.before-nri").exists()
 
 
-def test_a_link_is_followed_within_the_root_and_what_is_no_text_refused(root: Path) -> None:
+def test_a_link_is_followed_within_the_root_and_binary_data_refused(root: Path) -> None:
     path = root / "etc/containerd/config.toml"
     (root / "real.toml").write_text("version = 2\n")
     path.symlink_to("/real.toml")
@@ -176,8 +179,75 @@ def test_a_link_is_followed_within_the_root_and_what_is_no_text_refused(root: Pa
         turn_on(root)
 
 
+@pytest.mark.parametrize("release", ["2.4.2", "v2.3.0-k3s1"])
+def test_the_default_file_of_version_4_is_changed(root: Path, release: str) -> None:
+    path = config(root, f"version = 4\n{HEAD}\n  disable = true\n")
+    apply(str(root), plan(str(root), "containerd", Timeouts(), release=release), Timeouts())
+    assert path.read_text() == f"version = 4\n{HEAD}\n  disable = false\n"
+
+
 @pytest.mark.parametrize(
-    ("timeouts", "said"),
+    ("text", "release", "message"),
+    [
+        ("version = 4\n", "2.1.9", "the runtime would not start: .* version 4, .* versions up to 3"),
+        ('version = 2\ndisabled_plugins = ["cri"]\n', "", "the runtime would not start: .*cri.* full name"),
+        (
+            'version = 3\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n',
+            "2.1.9",
+            "NRI would be on and never run: .*the CRI plugin is in disabled_plugins",
+        ),
+        ('disabled_plugins = ["cri"]\n', "1.7.24", "NRI would be on and never run"),
+    ],
+)
+def test_a_change_without_the_wanted_effect_is_not_written(root: Path, text: str, release: str, message: str) -> None:
+    path = config(root, text)
+    change = plan(str(root), "containerd", Timeouts(), release=release)
+    with pytest.raises(NriError, match=f"nothing was written, for {message}"):
+        apply(str(root), change, Timeouts())
+    assert path.read_text() == text
+
+
+K3S = "var/lib/rancher/k3s/agent/etc/containerd"
+
+
+@pytest.mark.parametrize(("version", "name"), [(2, "config.toml.tmpl"), (3, "config-v3.toml.tmpl")])
+def test_k3s_gets_a_template_and_its_file_stays(root: Path, version: int, name: str) -> None:
+    (root / K3S).mkdir(parents=True)
+    (root / K3S / "config.toml").write_text(f"version = {version}\n")
+    change = plan(str(root), "containerd", Timeouts(), release="v2.1.5-k3s1")
+    apply(str(root), change, Timeouts())
+    template = root / K3S / name
+    expected = f'{{{{ template "base" . }}}}\n\n{HEAD}\n  disable = false\n'
+    assert template.read_text() == expected and change.unit == "k3s.service"
+    assert (root / K3S / "config.toml").read_text() == f"version = {version}\n"
+    assert plan(str(root), "containerd", Timeouts(), release="v2.1.5-k3s1").after == expected
+    template.write_text(expected.replace("false", "true"))
+    with pytest.raises(ConfigError, match="cannot be changed safely"):
+        plan(str(root), "containerd", Timeouts(), release="v2.1.5-k3s1")
+
+
+def test_k0s_gets_a_drop_in_and_microk8s_a_line_in_its_template(root: Path) -> None:
+    (root / "etc/k0s").mkdir()
+    (root / "etc/k0s/containerd.toml").write_text('version = 3\nimports = ["/etc/k0s/containerd.d/*.toml"]\n')
+    apply(str(root), plan(str(root), "containerd", Timeouts(), "/etc/k0s/containerd.toml"), Timeouts())
+    drop_in = root / "etc/k0s/containerd.d/nri.toml"
+    assert drop_in.read_text() == f"version = 3\n\n{HEAD}\n  disable = false\n"
+    folder = root / "var/snap/microk8s/current/args"
+    folder.mkdir(parents=True)
+    (folder / "containerd.toml").write_text('version = 2\nroot = "/x"\n')
+    (folder / "containerd-template.toml").write_text('version = 2\nroot = "${SNAP}/x"\n')
+    path = "/var/snap/microk8s/current/args/containerd.toml"
+    apply(str(root), plan(str(root), "containerd", Timeouts(), path), Timeouts())
+    assert (folder / "containerd-template.toml").read_text().endswith(f"\n{HEAD}\n  disable = false\n")
+
+
+def test_a_file_that_was_never_made_is_named(root: Path) -> None:
+    with pytest.raises(ConfigError, match="k0s has not run here yet"):
+        plan(str(root), "containerd", Timeouts(), "/etc/k0s/containerd.toml")
+
+
+@pytest.mark.parametrize(
+    ("timeouts", "reason"),
     [
         (("5s", ""), r"one timeout without the other \(give both"),
         (("", "5s"), "one timeout without the other"),
@@ -187,8 +257,8 @@ def test_a_link_is_followed_within_the_root_and_what_is_no_text_refused(root: Pa
         (("10s", "fast"), "--nri-plugin-request-timeout"),
     ],
 )
-def test_timeouts_that_no_runtime_should_have_are_refused(timeouts: tuple[str, str], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_timeouts_that_no_runtime_should_have_are_refused(timeouts: tuple[str, str], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
         Timeouts(*timeouts).check()
 
 
@@ -212,7 +282,7 @@ def test_the_runtime_is_the_one_that_is_there(root: Path) -> None:
 
 @pytest.fixture
 def programs(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The node's programs, which chroot runs here; what systemctl was asked is in `asked`."""
+    """The node's programs, which chroot runs here; the commands of systemctl are in `asked`."""
     folder = root / "bin"
     folder.mkdir()
     scripts = {
@@ -227,7 +297,7 @@ def programs(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_the_node_s_own_programs_say_what_runs_which_release_it_is_and_restart_it(root: Path, programs: Path) -> None:
+def test_the_node_s_programs_tell_the_release_and_restart_it(root: Path, programs: Path) -> None:
     path = config(root, "[plugins.nri]\ndisable = true\n")
     assert detect(str(root)) == "containerd"
     for version in ("version = 1\n", ""):  # containerd 1.7 reads that table in such files
@@ -242,9 +312,7 @@ def test_the_node_s_own_programs_say_what_runs_which_release_it_is_and_restart_i
     assert path.read_text() == f"# nothing\n\n{HEAD}\n  disable = false\n"
 
 
-def test_a_unit_that_is_not_there_or_a_systemd_that_does_not_answer_is_told_with_what_to_do(
-    root: Path, programs: Path
-) -> None:
+def test_a_unit_that_cannot_be_restarted_is_named_with_a_fix(root: Path, programs: Path) -> None:
     for script, words in (
         ("echo loaded", ""),
         ("echo not-found", "systemd reports that crio.service is not-found; leave out --restart"),
@@ -265,6 +333,15 @@ def test_a_restart_that_fails_takes_the_change_back(root: Path) -> None:
     with pytest.raises(NriError, match=r"failed with \d+; the configuration is as it was, and it does not start with"):
         restart(str(root), change)
     assert path.read_text() == "version = 2\n" and os.listdir(path.parent) == ["config.toml"]
+
+
+def test_a_change_that_the_daemon_itself_refuses_is_put_back(root: Path, programs: Path) -> None:
+    path = config(root, "version = 2\n")
+    text = 'case "$*" in *dump*) echo "containerd: it is full" >&2; exit 1;; esac; echo containerd x 2.1.9 y'
+    (programs / "containerd").write_text(f"#!/bin/sh\n{text}\n")
+    with pytest.raises(NriError, match=r"the old content was put back: .*config dump. failed: containerd: it is full"):
+        turn_on(root)
+    assert path.read_text() == "version = 2\n"
 
 
 def test_a_runtime_that_does_not_start_with_the_change_is_started_without_it(root: Path, programs: Path) -> None:

@@ -25,22 +25,22 @@ def test_crio_drop_ins_win_by_name_key_by_key(put) -> None:
             "/etc/crio/crio.conf.d/20-b.conf": '[crio.nri]\nnri_listen = "/s"\nnri_plugin_request_timeout = "4s"\n',
         }
     )
-    nri, found = read(root)
+    nri, findings = read(root)
     assert (nri.enabled, nri.plugin_path, nri.socket_path, nri.request_timeout_s) == (True, "/a", "/s", 4.0)
-    assert found == []
+    assert findings == []
     assert nri.origin["enable_nri"] == "/etc/crio/crio.conf.d/10-a.conf:2: crio.nri.enable_nri"
 
 
 def test_crio_says_when_it_depends_on_the_default(put) -> None:
-    nri, found = read(put({CONFIG: "[crio]\n"}))
+    nri, findings = read(put({CONFIG: "[crio]\n"}))
     assert nri.enabled is True
-    assert found == [(Kind.RELEASE_DECIDES, CONFIG, {})]
+    assert findings == [(Kind.RELEASE_DECIDES, CONFIG, {})]
 
 
 def test_a_switch_of_another_type_is_not_said_to_be_missing(put) -> None:
-    nri, found = read(put({CONFIG: '[crio.nri]\nenable_nri = "yes"\n'}))
+    nri, findings = read(put({CONFIG: '[crio.nri]\nenable_nri = "yes"\n'}))
     assert nri.enabled is True
-    assert [kind for kind, *_ in found] == [Kind.WRONG_TYPE]
+    assert [kind for kind, *_ in findings] == [Kind.WRONG_TYPE]
 
 
 def test_without_a_file_there_is_no_crio(put) -> None:
@@ -50,8 +50,8 @@ def test_without_a_file_there_is_no_crio(put) -> None:
 def test_connections_and_required_plugins_are_read(put) -> None:
     validator = "[crio.nri.default_validator]\nnri_enable_default_validator = true\n"
     text = f"[crio.nri]\nenable_nri = true\nnri_disable_connections = true\n{validator}"
-    nri, found = read(put({CONFIG: f'{text}nri_validator_required_plugins = ["a"]\n'}))
-    assert (nri.connections, nri.required, found) == (False, ("a",), [])
+    nri, findings = read(put({CONFIG: f'{text}nri_validator_required_plugins = ["a"]\n'}))
+    assert (nri.connections, nri.required, findings) == (False, ("a",), [])
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_connections_and_required_plugins_are_read(put) -> None:
     ],
 )
 def test_what_crio_would_ignore_is_remarked_on_and_has_no_effect(put, text: str, kind: Kind) -> None:
-    nri, found = read(put({CONFIG: f"{text}\n"}))
-    assert [remark.kind for remark in found] == [kind]
+    nri, findings = read(put({CONFIG: f"{text}\n"}))
+    assert [remark.kind for remark in findings] == [kind]
     assert (nri.enabled, nri.socket_path, nri.request_timeout_s) == (True, "/var/run/nri/nri.sock", 2.0)
 
 
@@ -80,9 +80,9 @@ def test_drop_ins_are_walked_folders_where_their_name_stands_and_dot_files_first
     }
     for count in range(1, len(texts) + 1):
         order = [f"{folder}/.hidden", f"{folder}/05-a/.z/deep", f"{folder}/05-a/99-last.conf", f"{folder}/10-b.conf~"]
-        there = {path: f'[crio.nri]\nenable_nri = true\nnri_listen = "{texts[path]}"\n' for path in order[:count]}
-        nri, found = read(put({CONFIG: "[crio.nri]\n", **there}))
-        assert (nri.socket_path, found) == (texts[order[count - 1]], [])
+        paths = {path: f'[crio.nri]\nenable_nri = true\nnri_listen = "{texts[path]}"\n' for path in order[:count]}
+        nri, findings = read(put({CONFIG: "[crio.nri]\n", **paths}))
+        assert (nri.socket_path, findings) == (texts[order[count - 1]], [])
 
 
 def test_an_empty_or_zero_value_of_a_later_file_puts_back_the_default(put) -> None:
@@ -90,32 +90,34 @@ def test_an_empty_or_zero_value_of_a_later_file_puts_back_the_default(put) -> No
     first += 'nri_plugin_request_timeout = "9s"\nnri_plugin_registration_timeout = "9s"\n'
     second = '[crio.nri]\nnri_listen = ""\nnri_plugin_dir = ""\nnri_plugin_config_dir = ""\n'
     second += 'nri_plugin_request_timeout = 0\nnri_plugin_registration_timeout = "0s"\n'
-    nri, found = read(put({CONFIG: first, "/etc/crio/crio.conf.d/50-back": second}))
+    nri, findings = read(put({CONFIG: first, "/etc/crio/crio.conf.d/50-back": second}))
     default = RuntimeNri("cri-o")
     assert [getattr(nri, s.field) for s in crio.SETTINGS[:5]] == [getattr(default, s.field) for s in crio.SETTINGS[:5]]
-    assert found == [] and nri.origin["nri_listen"] == "/etc/crio/crio.conf.d/50-back:2: crio.nri.nri_listen"
+    assert findings == [] and nri.origin["nri_listen"] == "/etc/crio/crio.conf.d/50-back:2: crio.nri.nri_listen"
 
 
 def test_durations_may_be_whole_nanoseconds(put) -> None:
     text = "[crio.nri]\nenable_nri = true\nnri_plugin_request_timeout = 3_500_000_000\n"
-    nri, found = read(put({CONFIG: text}))
-    assert (nri.request_timeout_s, found) == (3.5, [])
+    nri, findings = read(put({CONFIG: text}))
+    assert (nri.request_timeout_s, findings) == (3.5, [])
 
 
 def test_an_empty_text_is_no_duration(put) -> None:
-    nri, found = read(put({CONFIG: '[crio.nri]\nenable_nri = true\nnri_plugin_request_timeout = ""\n'}))
-    assert (nri.request_timeout_s, [remark.kind for remark in found]) == (2.0, [Kind.NO_DURATION])
+    nri, findings = read(put({CONFIG: '[crio.nri]\nenable_nri = true\nnri_plugin_request_timeout = ""\n'}))
+    assert (nri.request_timeout_s, [remark.kind for remark in findings]) == (2.0, [Kind.NO_DURATION])
 
 
 def test_keys_count_in_any_case_and_are_shown_as_they_are_spelt(put) -> None:
     text = '[CRIO.Nri]\nEnable_NRI = true\n[crio.nri]\nNRI_listen = "/wrong"\nnri_listen = "/right"\nenable_nir = 1\n'
-    nri, found = read(put({CONFIG: text}))
+    nri, findings = read(put({CONFIG: text}))
     assert (nri.enabled, nri.socket_path) == (True, "/right")
     assert nri.origin["enable_nri"] == f"{CONFIG}:2: CRIO.Nri.Enable_NRI"
-    assert [(remark.kind, remark.where) for remark in found] == [(Kind.UNKNOWN_KEY, f"{CONFIG}:6: crio.nri.enable_nir")]
+    assert [(remark.kind, remark.where) for remark in findings] == [
+        (Kind.UNKNOWN_KEY, f"{CONFIG}:6: crio.nri.enable_nir")
+    ]
 
 
 def test_a_drop_in_that_cannot_be_used_costs_only_itself(put) -> None:
     root = put({CONFIG: "[crio.nri]\nenable_nri = false\n", "/etc/crio/crio.conf.d/a.conf": "[crio.nri\n"})
-    nri, found = read(root)
-    assert (nri.enabled, [remark.kind for remark in found]) == (False, [Kind.INVALID])
+    nri, findings = read(root)
+    assert (nri.enabled, [remark.kind for remark in findings]) == (False, [Kind.INVALID])

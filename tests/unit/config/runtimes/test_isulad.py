@@ -21,19 +21,19 @@ def read(root: str) -> tuple[RuntimeNri, list[Remark]]:
 
 def test_isulad_settings_are_read(put) -> None:
     text = '{"nri-support": true, "plugin-path": "/p", "plugin-request-timeout": 3, "disable-connections": false}'
-    nri, found = read(put({DAEMON: text}))
+    nri, findings = read(put({DAEMON: text}))
     assert (nri.enabled, nri.connections, nri.plugin_path, nri.request_timeout_s) == (True, True, "/p", 3)
-    assert found == []
+    assert findings == []
 
 
 def test_isulad_is_off_unless_told_otherwise_and_zero_timeouts_are_defaults(put) -> None:
-    nri, found = read(put({DAEMON: '{"plugin-request-timeout": 0}'}))
-    assert (nri.enabled, nri.request_timeout_s, found) == (False, 2.0, [])
+    nri, findings = read(put({DAEMON: '{"plugin-request-timeout": 0}'}))
+    assert (nri.enabled, nri.request_timeout_s, findings) == (False, 2.0, [])
 
 
 def test_an_isulad_file_with_comments_is_still_understood(put) -> None:
-    nri, found = read(put({DAEMON: '{\n# on\n"nri-support": true}'}))
-    assert (nri.enabled, found) == (True, [(Kind.COMMENT, f"{DAEMON}:2", {})])
+    nri, findings = read(put({DAEMON: '{\n# on\n"nri-support": true}'}))
+    assert (nri.enabled, findings) == (True, [(Kind.COMMENT, f"{DAEMON}:2", {})])
 
 
 def test_without_a_file_there_is_no_isulad(put) -> None:
@@ -61,8 +61,8 @@ def test_a_file_with_a_missing_comma_is_told_from_other_mistakes(put) -> None:
 def test_mistakes_are_remarked_on_and_understood_where_they_can_be(
     put, text: str, kind: Kind, enabled: bool, timeout_s: float
 ) -> None:
-    nri, found = read(put({DAEMON: text}))
-    assert kind in [remark.kind for remark in found]
+    nri, findings = read(put({DAEMON: text}))
+    assert kind in [remark.kind for remark in findings]
     assert (nri.enabled, nri.request_timeout_s, nri.socket_path) == (enabled, timeout_s, "/var/run/nri/nri.sock")
 
 

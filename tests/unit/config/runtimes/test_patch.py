@@ -46,21 +46,21 @@ def test_only_the_keys_that_are_wanted_change(before: str, after: str | None) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("plugins = {}\n", 'change it by hand: [plugins."io.containerd.nri.v1.nri"] /   disable = false'),
-        ("plugins.'io.containerd.nri.v1.nri'.disable = true\n", "is there in a form that cannot be changed safely"),
-        (f"t = '''\n{HEAD}\n'''\n", "is there in a form that cannot be changed safely"),
+        ("plugins.'io.containerd.nri.v1.nri'.disable = true\n", "exists in a form that cannot be changed safely"),
+        (f"t = '''\n{HEAD}\n'''\n", "exists in a form that cannot be changed safely"),
         (f'{HEAD}\ndisable = "a\\\\b"\n', "cannot be changed safely"),
-        ("plugins = 1\n", "is no table"),
+        ("plugins = 1\n", "must be a table"),
         ("a = \n", "/f:1"),
         (f"{HEAD}\n{HEAD}\n", "/f"),
     ],
 )
-def test_what_cannot_be_changed_safely_is_refused_with_what_to_write(text: str, said: str) -> None:
+def test_what_cannot_be_changed_safely_is_refused_with_what_to_write(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as raised:
         patched(text, TABLE, ON, "/f")
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 LINES = st.sampled_from(
@@ -79,10 +79,12 @@ def test_any_text_that_is_changed_has_what_is_wanted_and_all_else(lines: list[st
         after = patched(before, TABLE, values)
     except ConfigError:
         return
-    was, made = tomllib.loads(before), tomllib.loads(after)
+    was, changed = tomllib.loads(before), tomllib.loads(after)
     was.setdefault("plugins", {}).setdefault(TABLE[1], {}).update(values)
-    assert made == was
-    kept = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False).get_opcodes()
-    gone = [line for tag, start, stop, _, _ in kept if tag != "equal" for line in before.splitlines()[start:stop]]
-    assert all("disable" in line for line in gone)
+    assert changed == was
+    tree_after = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False).get_opcodes()
+    removed = [
+        line for tag, start, stop, _, _ in tree_after if tag != "equal" for line in before.splitlines()[start:stop]
+    ]
+    assert all("disable" in line for line in removed)
     assert patched(after, TABLE, values) == after

@@ -1,13 +1,26 @@
 """Every kind of remark has words; those of the doctor's findings are tested with it."""
 
+import pytest
+
 from nri.config.runtimes.reading import Kind, Remark
 from nri.config.runtimes.remark_texts import texts_of
 
-PARTIES = dict.fromkeys(("reason", "key", "suggestion", "right", "table", "path", "first", "lost", "value"), "a party")
+PARTIES = dict.fromkeys(
+    ("reason", "key", "suggestion", "right", "table", "path", "first", "lost", "value", "version", "newest", "main",
+     "other", "name", "fix", "releases", "off", "on", "pattern"),
+    "a party",
+)  # fmt: skip
 
 
-def test_every_kind_has_a_sentence_and_a_level() -> None:
+@pytest.mark.parametrize("runtime", ["containerd", "cri-o", "isulad"])
+def test_every_kind_has_a_sentence_and_a_level(runtime: str) -> None:
     for kind in Kind:
-        words = texts_of("isulad", Remark(kind, "/f", {**PARTIES, "seconds": 5.0, "type": bool}))
-        assert words.what, kind
-        assert words.level in {"problem", "warning", "note"}, kind
+        texts = texts_of(runtime, Remark(kind, "/f", {**PARTIES, "seconds": 5.0, "type": bool}))
+        assert texts.what, kind
+        assert texts.level in {"problem", "warning", "note"}, kind
+
+
+def test_a_release_that_refuses_the_file_is_a_note_with_the_reason() -> None:
+    failure = Remark(Kind.UNKNOWN_VERSION, "/f:1", {"version": 3, "newest": 2})
+    texts = texts_of("containerd", Remark(Kind.RELEASES_REFUSE, "/f", {"releases": "1.7", "failure": failure}))
+    assert (texts.level, "version 3" in texts.what) == ("note", True)

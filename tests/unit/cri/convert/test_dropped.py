@@ -17,7 +17,7 @@ def test_each_field_that_is_set_and_not_carried_is_named_with_its_value() -> Non
 
 def test_a_message_that_is_there_and_empty_is_a_field_that_is_set() -> None:
     config = cri.LinuxContainerConfig(security_context=cri.LinuxContainerSecurityContext())
-    assert [str(one) for one in left_over(config, (), "why")] == ["security_context (set, and empty): why"]
+    assert [str(one) for one in left_over(config, (), "why")] == ["security_context (set, but empty): why"]
 
 
 def test_nothing_is_left_over_of_what_is_carried_as_a_whole() -> None:
@@ -42,7 +42,7 @@ def test_what_is_dropped_is_looked_for_once_and_only_if_somebody_asks() -> None:
         looks.append("look")
         return [Dropped("a", "1", "no field")]
 
-    found = Converted("value", find)
-    assert (found.value, looks) == ("value", [])
-    assert found.dropped == found.dropped == (Dropped("a", "1", "no field"),)
+    converted = Converted("value", find)
+    assert (converted.value, looks) == ("value", [])
+    assert converted.dropped == converted.dropped == (Dropped("a", "1", "no field"),)
     assert looks == ["look"]

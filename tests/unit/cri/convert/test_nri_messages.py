@@ -24,12 +24,12 @@ CONFIG = pb.ContainerConfig(
 )
 
 
-def made(spec: dict, config: pb.ContainerConfig = CONFIG, **status: object) -> m.Container:
+def converted_container(spec: dict, config: pb.ContainerConfig = CONFIG, **status: object) -> m.Container:
     return container(pb.ContainerStatus(id="c1", **status), config, spec, pod_id="p1", pid=7).value
 
 
 def test_identity_image_and_times_come_from_request_and_status() -> None:
-    found = made(
+    mount_rows = converted_container(
         {"annotations": {"both": "spec", "s": "1"}},
         state=pb.CONTAINER_RUNNING,
         created_at=1,
@@ -37,12 +37,12 @@ def test_identity_image_and_times_come_from_request_and_status() -> None:
         image_ref="busybox@sha256:2",
         image_id="sha256:3",
     )
-    assert (found.id, found.pod_sandbox_id, found.name, found.pid) == ("c1", "p1", "app", 7)
-    assert found.state == m.ContainerState.CONTAINER_RUNNING
-    assert (found.created_at, found.started_at, found.finished_at) == (1, 2, 0)
-    assert found.annotations == {"both": "request", "s": "1", "a": "1"}
-    assert found.image == m.Image(name="busybox:1", digest="busybox@sha256:2", config_digest="sha256:3")
-    assert [one.name for one in found.CDI_devices] == ["v.com/c=d"]
+    assert (mount_rows.id, mount_rows.pod_sandbox_id, mount_rows.name, mount_rows.pid) == ("c1", "p1", "app", 7)
+    assert mount_rows.state == m.ContainerState.CONTAINER_RUNNING
+    assert (mount_rows.created_at, mount_rows.started_at, mount_rows.finished_at) == (1, 2, 0)
+    assert mount_rows.annotations == {"both": "request", "s": "1", "a": "1"}
+    assert mount_rows.image == m.Image(name="busybox:1", digest="busybox@sha256:2", config_digest="sha256:3")
+    assert [one.name for one in mount_rows.CDI_devices] == ["v.com/c=d"]
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def test_identity_image_and_times_come_from_request_and_status() -> None:
     ],
 )
 def test_the_reason_of_an_end_is_told(state: int, code: int, reason: str, expected: str) -> None:
-    found = made({}, state=state, exit_code=code, reason=reason)
-    assert (found.exit_code, found.status_reason) == (code, expected)
+    mount_rows = converted_container({}, state=state, exit_code=code, reason=reason)
+    assert (mount_rows.exit_code, mount_rows.status_reason) == (code, expected)
 
 
 def test_all_that_a_spec_says_reaches_plugins() -> None:
-    found = made(
+    mount_rows = converted_container(
         {
             "process": {
                 "args": ["sh"],
@@ -95,11 +95,15 @@ def test_all_that_a_spec_says_reaches_plugins() -> None:
             },
         }
     )
-    linux = found.linux
-    assert (list(found.args), list(found.env), list(found.user.additional_gids)) == (["sh"], ["A=1"], [2, 3])
-    assert found.rlimits[0] == m.POSIXRlimit(type="RLIMIT_NOFILE", hard=2, soft=1)
-    assert found.mounts[0] == m.Mount(destination="/d", type="bind", source="/s", options=["rbind"])
-    assert (found.hooks.create_runtime[0].path, found.hooks.create_runtime[0].timeout.value) == ("/h", 6)
+    linux = mount_rows.linux
+    assert (list(mount_rows.args), list(mount_rows.env), list(mount_rows.user.additional_gids)) == (
+        ["sh"],
+        ["A=1"],
+        [2, 3],
+    )
+    assert mount_rows.rlimits[0] == m.POSIXRlimit(type="RLIMIT_NOFILE", hard=2, soft=1)
+    assert mount_rows.mounts[0] == m.Mount(destination="/d", type="bind", source="/s", options=["rbind"])
+    assert (mount_rows.hooks.create_runtime[0].path, mount_rows.hooks.create_runtime[0].timeout.value) == ("/h", 6)
     assert [(one.type, one.path) for one in linux.namespaces] == [("network", "/n"), ("mount", "")]
     assert (linux.devices[0].file_mode.value, linux.devices[0].HasField("uid"), linux.devices[0].HasField("gid")) == (
         438,
@@ -119,16 +123,16 @@ def test_the_seccomp_profile_is_there_only_if_one_was_asked_for() -> None:
     profile = pb.SecurityProfile(profile_type=pb.SecurityProfile.Localhost, localhost_ref="/p.json")
     config = pb.ContainerConfig()
     config.linux.security_context.seccomp.CopyFrom(profile)
-    assert not made({}).linux.HasField("seccomp_profile")
-    found = made({}, config).linux.seccomp_profile
-    assert (found.profile_type, found.localhost_ref) == (m.SecurityProfile.LOCALHOST, "/p.json")
+    assert not converted_container({}).linux.HasField("seccomp_profile")
+    mount_rows = converted_container({}, config).linux.seccomp_profile
+    assert (mount_rows.profile_type, mount_rows.localhost_ref) == (m.SecurityProfile.LOCALHOST, "/p.json")
 
 
 def test_a_kind_of_seccomp_profile_from_the_future_is_an_error() -> None:
     config = pb.ContainerConfig()
     config.linux.security_context.seccomp.profile_type = 9
-    with pytest.raises(RequestError, match=r"seccomp\.profile_type: 9: is not known"):
-        made({}, config)
+    with pytest.raises(RequestError, match=r"seccomp\.profile_type: 9: is unknown"):
+        converted_container({}, config)
 
 
 def test_what_plugins_cannot_be_told_is_named() -> None:
@@ -269,10 +273,10 @@ SPEC: dict[str, Any] = {
 
 
 def shown(spec: dict[str, Any]) -> dict[str, Any]:
-    made = m.Container()
-    describe(made, spec)
-    found: dict[str, Any] = MessageToDict(made, preserving_proto_field_name=True)
-    return found
+    container_ = m.Container()
+    describe(container_, spec)
+    message_to_dict: dict[str, Any] = MessageToDict(container_, preserving_proto_field_name=True)
+    return message_to_dict
 
 
 def test_everything_that_nri_has_a_field_for_is_shown() -> None:

@@ -10,19 +10,19 @@ from nri.cri.pb import api_pb2 as pb
 from nri.errors import RequestError
 
 
-def both(found: Converted[Any]) -> tuple[Any, tuple[Dropped, ...]]:
-    return found.value, found.dropped
+def both(converted: Converted[Any]) -> tuple[Any, tuple[Dropped, ...]]:
+    return converted.value, converted.dropped
 
 
 def test_shares_quota_period_and_limit_are_there_for_plugins_even_if_the_kubelet_set_none() -> None:
-    made = to_nri(pb.LinuxContainerResources()).value
-    assert all(made.cpu.HasField(name) for name in ("shares", "quota", "period"))
-    assert made.memory.HasField("limit")
-    assert not made.memory.HasField("swap")
+    message = to_nri(pb.LinuxContainerResources()).value
+    assert all(message.cpu.HasField(name) for name in ("shares", "quota", "period"))
+    assert message.memory.HasField("limit")
+    assert not message.memory.HasField("swap")
 
 
 def test_every_resource_of_a_request_reaches_plugins() -> None:
-    asked = pb.LinuxContainerResources(
+    linux_container_resources = pb.LinuxContainerResources(
         cpu_period=100000,
         cpu_quota=-1,
         cpu_shares=512,
@@ -33,11 +33,11 @@ def test_every_resource_of_a_request_reaches_plugins() -> None:
         hugepage_limits=[pb.HugepageLimit(page_size="2MB", limit=4)],
         unified={"memory.high": "9"},
     )
-    made, dropped = both(to_nri(asked))
-    assert (made.cpu.period.value, made.cpu.quota.value, made.cpu.shares.value) == (100000, -1, 512)
-    assert (made.memory.limit.value, made.memory.swap.value) == (1 << 20, 2 << 20)
-    assert (made.cpu.cpus, made.cpu.mems, made.unified["memory.high"]) == ("0-1", "0", "9")
-    assert (made.hugepage_limits[0].page_size, made.hugepage_limits[0].limit) == ("2MB", 4)
+    message, dropped = both(to_nri(linux_container_resources))
+    assert (message.cpu.period.value, message.cpu.quota.value, message.cpu.shares.value) == (100000, -1, 512)
+    assert (message.memory.limit.value, message.memory.swap.value) == (1 << 20, 2 << 20)
+    assert (message.cpu.cpus, message.cpu.mems, message.unified["memory.high"]) == ("0-1", "0", "9")
+    assert (message.hugepage_limits[0].page_size, message.hugepage_limits[0].limit) == ("2MB", 4)
     assert dropped == ()
 
 
@@ -54,17 +54,17 @@ def test_negative_shares_are_an_error_with_field_and_value() -> None:
 def test_an_update_changes_what_it_sets_and_keeps_the_rest_of_the_request() -> None:
     base = pb.LinuxContainerResources(cpu_shares=2, oom_score_adj=7, unified={"a": "1"})
     base.hugepage_limits.add(page_size="2MB", limit=1)
-    wanted = m.LinuxResources(cpu=m.LinuxCPU(shares=m.OptionalUInt64(value=9)), unified={"b": "2"})
-    wanted.hugepage_limits.add(page_size="2MB", limit=3)
-    made, dropped = both(to_cri(wanted, base))
-    assert (made.cpu_shares, made.oom_score_adj, dict(made.unified)) == (9, 7, {"a": "1", "b": "2"})
-    assert [(one.page_size, one.limit) for one in made.hugepage_limits] == [("2MB", 3)]
+    linux_resources = m.LinuxResources(cpu=m.LinuxCPU(shares=m.OptionalUInt64(value=9)), unified={"b": "2"})
+    linux_resources.hugepage_limits.add(page_size="2MB", limit=3)
+    message, dropped = both(to_cri(linux_resources, base))
+    assert (message.cpu_shares, message.oom_score_adj, dict(message.unified)) == (9, 7, {"a": "1", "b": "2"})
+    assert [(one.page_size, one.limit) for one in message.hugepage_limits] == [("2MB", 3)]
     assert dropped == ()
     assert base.cpu_shares == 2
 
 
 @pytest.mark.parametrize(
-    ("wanted", "field"),
+    ("linux_resources", "field"),
     [
         (m.LinuxResources(pids=m.LinuxPids(limit=5)), "pids.limit"),
         (m.LinuxResources(memory=m.LinuxMemory(reservation=m.OptionalInt64(value=1))), "memory.reservation.value"),
@@ -73,21 +73,23 @@ def test_an_update_changes_what_it_sets_and_keeps_the_rest_of_the_request() -> N
         (m.LinuxResources(cpu=m.LinuxCPU(shares=m.OptionalUInt64(value=2**64 - 1))), "cpu.shares"),
     ],
 )
-def test_what_the_cri_cannot_say_is_named(wanted: m.LinuxResources, field: str) -> None:
-    made, dropped = both(to_cri(wanted))
+def test_what_the_cri_cannot_say_is_named(linux_resources: m.LinuxResources, field: str) -> None:
+    message, dropped = both(to_cri(linux_resources))
     assert [one.field for one in dropped] == [field]
-    assert made == pb.LinuxContainerResources()
+    assert message == pb.LinuxContainerResources()
 
 
 def test_what_nri_has_no_field_for_in_a_spec_is_named() -> None:
-    made, dropped = both(from_oci({"cpu": {"burst": 1, "shares": 2}, "blockIO": {"weight": 3}, "rdma": {}, "pids": {}}))
-    assert made.cpu.shares.value == 2
-    assert made.HasField("pids")
+    message, dropped = both(
+        from_oci({"cpu": {"burst": 1, "shares": 2}, "blockIO": {"weight": 3}, "rdma": {}, "pids": {}})
+    )
+    assert message.cpu.shares.value == 2
+    assert message.HasField("pids")
     assert {one.field for one in dropped} == {"cpu.burst", "blockIO"}
 
 
 def test_every_resource_of_a_spec_reaches_plugins() -> None:
-    made, dropped = both(
+    message, dropped = both(
         from_oci(
             {
                 "cpu": {"cpus": "0-1", "mems": None, "burst": None},
@@ -99,19 +101,19 @@ def test_every_resource_of_a_spec_reaches_plugins() -> None:
             }
         )
     )
-    assert (made.cpu.cpus, made.cpu.mems, made.memory.limit.value, made.pids.limit) == ("0-1", "", 5, 7)
-    assert [(one.page_size, one.limit) for one in made.hugepage_limits] == [("2MB", 4)]
-    assert made.unified["memory.high"] == "9"
-    rule, rest = made.devices
+    assert (message.cpu.cpus, message.cpu.mems, message.memory.limit.value, message.pids.limit) == ("0-1", "", 5, 7)
+    assert [(one.page_size, one.limit) for one in message.hugepage_limits] == [("2MB", 4)]
+    assert message.unified["memory.high"] == "9"
+    rule, other_rule = message.devices
     assert (rule.allow, rule.type, rule.major.value, rule.minor.value, rule.access) == (True, "c", 1, 3, "rw")
-    assert (rest.allow, rest.HasField("major"), rest.access) == (False, False, "")
+    assert (other_rule.allow, other_rule.HasField("major"), other_rule.access) == (False, False, "")
     assert dropped == ()
 
 
 def test_a_plugins_wish_for_cpus_and_new_hugepages_reaches_the_cri() -> None:
-    wanted = m.LinuxResources(cpu=m.LinuxCPU(cpus="0-1", mems="1"))
-    wanted.hugepage_limits.add(page_size="1GB", limit=3)
-    made, dropped = both(to_cri(wanted))
-    assert (made.cpuset_cpus, made.cpuset_mems) == ("0-1", "1")
-    assert [(one.page_size, one.limit) for one in made.hugepage_limits] == [("1GB", 3)]
+    linux_resources = m.LinuxResources(cpu=m.LinuxCPU(cpus="0-1", mems="1"))
+    linux_resources.hugepage_limits.add(page_size="1GB", limit=3)
+    message, dropped = both(to_cri(linux_resources))
+    assert (message.cpuset_cpus, message.cpuset_mems) == ("0-1", "1")
+    assert [(one.page_size, one.limit) for one in message.hugepage_limits] == [("1GB", 3)]
     assert dropped == ()

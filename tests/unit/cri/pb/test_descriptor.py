@@ -77,9 +77,9 @@ def test_the_enums_and_their_values_are_those_of_the_table() -> None:
     enums = [*FILE.enum_types_by_name.values()]
     for message in FILE.message_types_by_name.values():
         enums += message.enum_types
-    ours = {full(enum): [f"{value.number} {value.name}" for value in enum.values] for enum in enums}
-    assert ours == {name: list(map(plain, values)) for name, values in TABLE["enums"].items()}
-    assert len(ours) == 11
+    descriptor_rows = {full(enum): [f"{value.number} {value.name}" for value in enum.values] for enum in enums}
+    assert descriptor_rows == {name: list(map(plain, values)) for name, values in TABLE["enums"].items()}
+    assert len(descriptor_rows) == 11
 
 
 def test_the_services_and_their_calls_are_those_of_the_table() -> None:
@@ -88,19 +88,19 @@ def test_the_services_and_their_calls_are_those_of_the_table() -> None:
         stream = " stream" if method.server_streaming else ""
         return f"{method.name} {full(method.input_type)} {full(method.output_type)}{stream}"
 
-    ours = {name: list(map(row, service.methods)) for name, service in FILE.services_by_name.items()}
-    assert ours == {name: list(map(plain, calls)) for name, calls in TABLE["services"].items()}
+    descriptor_rows = {name: list(map(row, service.methods)) for name, service in FILE.services_by_name.items()}
+    assert descriptor_rows == {name: list(map(plain, calls)) for name, calls in TABLE["services"].items()}
 
 
 def test_the_proto_says_since_when_there_is_each_newer_item() -> None:
     """In its own words: `// since v0.N.x` after the item, which is what people read."""
-    ours = set()
+    descriptor_rows = set()
     above = ""
     for line in PROTO.read_text().splitlines():
         if match := re.match(r"(message|enum|service|  enum) (\w+)", line):
             above = match[2]
         if match := re.match(r"\s+(?:rpc (\w+)|.*?(\w+) = \d+).*;  // since (v[\d.]+)$", line):
-            ours.add((above, match[1] or match[2], match[3]))
+            descriptor_rows.add((above, match[1] or match[2], match[3]))
     table = set()
     for name, rows in TABLE["services"].items():
         table |= {(name, row.split()[0], match[1]) for row in rows if (match := SINCE.search(row))}
@@ -108,12 +108,12 @@ def test_the_proto_says_since_when_there_is_each_newer_item() -> None:
         for name, rows in TABLE[kind].items():
             home = plain(name).rpartition(".")[2]
             table |= {(home, row.split()[1], match[1]) for row in rows if (match := SINCE.search(row))}
-    assert ours == table
+    assert descriptor_rows == table
 
 
 def test_the_checked_in_code_is_what_the_generator_makes() -> None:
     need(importlib.util.find_spec("grpc_tools"), "grpcio-tools")
     need(importlib.util.find_spec("mypy_protobuf"), "mypy-protobuf")
     command = [sys.executable, str(ROOT / "tools" / "generate_cri.py"), "--check"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr

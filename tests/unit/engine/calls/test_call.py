@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from nri.engine.calls.call import CHUNK, chunks, has_labels, matches_id
+from nri.engine.calls.call import MAX_ITEMS, chunks, has_labels, matches_id
 
 
 def test_a_stream_has_portions_of_bounded_length_and_one_if_there_is_nothing() -> None:
     assert [*chunks([])] == [[]]
-    assert [len(part) for part in chunks([1] * (2 * CHUNK + 1))] == [CHUNK, CHUNK, 1]
-    assert [len(part) for part in chunks([1] * CHUNK)] == [CHUNK]
+    assert [len(part) for part in chunks([1] * (2 * MAX_ITEMS + 1))] == [MAX_ITEMS, MAX_ITEMS, 1]
+    assert [len(part) for part in chunks([1] * MAX_ITEMS)] == [MAX_ITEMS]
 
 
 def test_an_id_is_found_by_its_beginning_and_everything_by_nothing() -> None:

@@ -61,12 +61,12 @@ def entry_of(config: pb.ContainerConfig) -> ContainerEntry:
 
 
 def users(first: int) -> pb.LinuxContainerSecurityContext:
-    made = pb.LinuxContainerSecurityContext()
-    options = made.namespace_options.userns_options
+    security = pb.LinuxContainerSecurityContext()
+    options = security.namespace_options.userns_options
     options.mode = pb.POD
     for rows in (options.uids, options.gids):
         rows.add(host_id=first, container_id=0, length=65_536)
-    return made
+    return security
 
 
 def pod_of(security: pb.LinuxContainerSecurityContext | None = None) -> PodEntry:
@@ -79,8 +79,8 @@ def pod_of(security: pb.LinuxContainerSecurityContext | None = None) -> PodEntry
 def test_links_of_the_hosts_paths_are_followed_and_what_is_missing_is_made(world: World, tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    asked = mounts(pb.Mount(host_path=f"{tmp_path}/link"), pb.Mount(host_path=f"{tmp_path}/new/deep"), pb.Mount())
-    config, _ = world.options(asked)
+    mount_ = mounts(pb.Mount(host_path=f"{tmp_path}/link"), pb.Mount(host_path=f"{tmp_path}/new/deep"), pb.Mount())
+    config, _ = world.options(mount_)
     assert [mount.host_path for mount in config.mounts] == [f"{tmp_path}/real", f"{tmp_path}/new/deep", ""]
     assert (tmp_path / "new/deep").is_dir()
 
@@ -112,7 +112,7 @@ def test_images_of_mounts_are_mounted_each_by_its_place_and_unmounted_again(worl
 @pytest.mark.parametrize("path", ["/etc", "..", "a/../../b", "link/../.."])
 def test_a_part_of_an_image_does_not_lead_out_of_it(world: World, path: str) -> None:
     image = pb.Mount(image=pb.ImageSpec(image="b"), image_sub_path=path)
-    with pytest.raises(RequestError, match=r"mounts\[2\]\.image_sub_path.*leads out"):
+    with pytest.raises(RequestError, match=r"mounts\[2\]\.image_sub_path.*must be inside"):
         world.mount(mounts(pb.Mount(container_path="/a"), pb.Mount(container_path="/b"), image))
 
 
@@ -142,7 +142,7 @@ def test_a_container_has_its_pods_mapping_also_if_it_says_nothing(world: World) 
 
 
 def test_a_mapping_that_is_not_the_pods_is_refused(world: World) -> None:
-    with pytest.raises(RequestError, match="is not as the pod's"):
+    with pytest.raises(RequestError, match="differs from the pod's"):
         world.mount(pb.ContainerConfig(linux={"security_context": users(200_000)}), pod_of(users(100_000)))
     assert world.mounted == {}
 
@@ -167,8 +167,8 @@ def test_the_process_namespace_of_another_is_shared_only_if_it_runs_in_this_pod(
 
 def test_an_images_settings_are_those_of_its_process() -> None:
     image = Image("sha256:a", config={"Cmd": ["sh"], "User": "me", "WorkingDir": "/w", "StopSignal": "SIGINT"})
-    found = image_config(image)
-    assert (found.cmd, found.user, found.working_dir, found.stop_signal) == (["sh"], "me", "/w", "SIGINT")
+    settings = image_config(image)
+    assert (settings.cmd, settings.user, settings.working_dir, settings.stop_signal) == (["sh"], "me", "/w", "SIGINT")
 
 
 def test_the_mount_table_of_the_host_is_read_once_and_only_for_mounts_that_pass_others_on(

@@ -42,9 +42,9 @@ def begin(calls: EventCalls, bus: EventBus) -> tuple[Any, Call]:
     subscribe = bus.subscribe
 
     def and_tell() -> Any:
-        made = subscribe()
+        subscription = subscribe()
         bus.publish(ContainerEntry(ContainerRecord("c1"), {}), pb.CONTAINER_STARTED_EVENT)
-        return made
+        return subscription
 
     bus.subscribe = and_tell  # type: ignore[method-assign]
     assert next(stream).container_id == "c1"
@@ -70,7 +70,7 @@ def test_a_stream_ends_with_the_engine(inventory: Inventory) -> None:
 def test_one_too_many_is_refused_and_a_place_that_is_left_is_free(
     inventory: Inventory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "LISTENERS", 1)
+    monkeypatch.setattr(events, "MAX_LISTENERS", 1)
     bus = EventBus(inventory)
     calls = EventCalls(bus)
     first, _ = begin(calls, bus)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.calls.execution import ExecutionCalls, RunningContainers, fitting
+from nri.engine.calls.execution import ExecutionCalls, RunningContainers, truncate
 from nri.engine.process import ExecResult
 from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState
 from nri.engine.support.errors import WrongState
@@ -22,24 +22,24 @@ class Containers:
     gone = threading.Event()
 
     def exec_sync(
-        self, container_id: str, argv: list[str], timeout_s: float | None, gone: threading.Event
+        self, container_id: str, argv: list[str], timeout_s: float | None, client_gone: threading.Event
     ) -> ExecResult:
-        self.limit, self.gone = timeout_s, gone
+        self.limit, self.gone = timeout_s, client_gone
         return ExecResult(b"o", b"e", 3)
 
 
 @pytest.mark.parametrize(
-    ("asked", "left", "limit"),
+    ("timeout_s", "remaining_s", "limit"),
     [(0, None, None), (5, None, 5.0), (0, 2.5, 2.5), (5, 2.5, 2.5), (2, 60.0, 2.0), (0, 0.0, 0.1)],
 )
 def test_a_program_runs_as_long_as_asked_for_and_no_longer_than_its_client_waits(
-    asked: int, left: float | None, limit: float | None
+    timeout_s: int, remaining_s: float | None, limit: float | None
 ) -> None:
     containers: Any = Containers()
     ends: list[Any] = []
-    call: Any = SimpleNamespace(time_left=lambda: left, on_end=ends.append)
+    call: Any = SimpleNamespace(time_left=lambda: remaining_s, on_end=ends.append)
     calls = ExecutionCalls(containers, containers, containers)
-    reply = calls.exec_sync(pb.ExecSyncRequest(container_id="c", cmd=["x"], timeout=asked), call)
+    reply = calls.exec_sync(pb.ExecSyncRequest(container_id="c", cmd=["x"], timeout=timeout_s), call)
     assert containers.limit == limit
     assert not containers.gone.is_set()
     for end in ends:
@@ -53,7 +53,7 @@ def test_a_program_runs_as_long_as_asked_for_and_no_longer_than_its_client_waits
     [(3, 4, (3, 4)), (10, 0, (10, 0)), (11, 0, (10, 0)), (11, 2, (8, 2)), (2, 11, (2, 8)), (20, 20, (5, 5))],
 )
 def test_outputs_are_cut_to_fit_together(stdout: int, stderr: int, fits: tuple[int, int]) -> None:
-    out, err = fitting(b"o" * stdout, b"e" * stderr, 10)
+    out, err = truncate(b"o" * stdout, b"e" * stderr, 10)
     assert (len(out), len(err)) == fits
 
 
@@ -72,6 +72,6 @@ def test_a_dry_engine_says_that_nothing_runs_before_it_gives_out_an_address(meth
     )
     streaming: Any = SimpleNamespace()
     calls = ExecutionCalls(inventory, RunningContainers(inventory, None), streaming, dry=True)  # type: ignore[arg-type]
-    expected = f"^this engine is dry, and nothing runs in its containers: {method.replace('_', ' ')} is not possible$"
+    expected = f"^this engine is dry \\(nothing runs in its containers\\): {method.replace('_', ' ')} is not possible$"
     with pytest.raises(WrongState, match=expected):
         getattr(calls, method)(request_, SimpleNamespace())

@@ -17,9 +17,14 @@ from nri.errors import RequestError
      ("9" * 5000, None, "9" * 5000), ("-1", None, "-1"), (" 5", None, " 5")],
 )  # fmt: skip
 def test_an_images_user_is_a_number_or_a_name(user: str, uid: int | None, username: str) -> None:
-    made = image_message(Image("sha256:1", ("a:1",), ("a@sha256:2",), 5, config={"User": user}))
-    assert (made.id, made.repo_tags, made.repo_digests, made.size) == ("sha256:1", ["a:1"], ["a@sha256:2"], 5)
-    assert (made.uid.value if made.HasField("uid") else None, made.username) == (uid, username)
+    message = image_message(Image("sha256:1", ("a:1",), ("a@sha256:2",), 5, config={"User": user}))
+    assert (message.id, message.repo_tags, message.repo_digests, message.size) == (
+        "sha256:1",
+        ["a:1"],
+        ["a@sha256:2"],
+        5,
+    )
+    assert (message.uid.value if message.HasField("uid") else None, message.username) == (uid, username)
 
 
 @pytest.mark.parametrize("server", ["", "reg.example:5000", "https://reg.example:5000/v2/", "http://reg.example:5000"])

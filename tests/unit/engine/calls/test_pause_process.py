@@ -38,6 +38,6 @@ def test_it_joins_what_is_pinned_and_leaves_host_name_and_sysctls_alone() -> Non
         "hostname": "web",
         "linux": {"sysctl": {"a.b": "1"}, "namespaces": [{"type": "pid"}, {"type": "network"}], "resources": {}},
     }
-    made = pause_spec(spec, {"network": "/run/n"})
-    assert made == {"linux": {"namespaces": [{"type": "pid"}, {"type": "network", "path": "/run/n"}], "resources": {}}}
+    spec_ = pause_spec(spec, {"network": "/run/n"})
+    assert spec_ == {"linux": {"namespaces": [{"type": "pid"}, {"type": "network", "path": "/run/n"}], "resources": {}}}
     assert spec["linux"]["sysctl"]  # type: ignore[index]

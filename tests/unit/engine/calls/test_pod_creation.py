@@ -56,7 +56,7 @@ def test_what_a_pod_cannot_have_is_refused_before_anything_is_made(dry: Any) -> 
     options.userns_options.uids.extend(ids)
     options.userns_options.gids.extend(ids)
     options.network = pb.NODE
-    with pytest.raises(RequestError, match=r'network: "NODE": cannot be shared by a pod whose ids are mapped'):
+    with pytest.raises(RequestError, match=r'network: "NODE": must not be shared with the node'):
         dry.engine.pod_creation.run(config)
     options.network = pb.POD
     options.ClearField("userns_options")
@@ -113,7 +113,7 @@ def test_a_pod_whose_removal_came_to_no_end_may_be_stopped_again_and_removed(
     dry: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = dry.pod()
-    made = dry.run(pod)
+    container_id = dry.run(pod)
     with monkeypatch.context() as patch:
         patch.setattr(
             "nri.engine.calls.container_creation.remove_bundle", lambda _: (_ for _ in ()).throw(OSError("busy"))
@@ -122,7 +122,7 @@ def test_a_pod_whose_removal_came_to_no_end_may_be_stopped_again_and_removed(
             dry.engine.pod_removal.remove(pod)
     assert dry.engine.inventory.pod(pod).record.state is PodState.REMOVING
     # As a kubelet does before each removal: refused that, it would never come to the removal.
-    dry.engine.container_removal.stop(made)
+    dry.engine.container_removal.stop(container_id)
     dry.engine.pod_removal.stop(pod)
     dry.engine.pod_removal.remove(pod)
     assert dry.told.of("pod") == WHOLE and dry.engine.inventory.pods() == []
@@ -130,8 +130,8 @@ def test_a_pod_whose_removal_came_to_no_end_may_be_stopped_again_and_removed(
 
 def test_new_resources_are_asked_for_kept_and_told(dry: Any) -> None:
     pod = dry.pod()
-    overhead, wanted = pb.LinuxContainerResources(cpu_shares=7), pb.LinuxContainerResources(cpu_shares=9)
-    dry.engine.resource_updates.update_pod(pod, overhead, wanted)
+    overhead, resources = pb.LinuxContainerResources(cpu_shares=7), pb.LinuxContainerResources(cpu_shares=9)
+    dry.engine.resource_updates.update_pod(pod, overhead, resources)
     assert dry.engine.inventory.pod(pod).record.resources == {
         "overhead": {"cpu_shares": "7"},
         "resources": {"cpu_shares": "9"},
@@ -152,36 +152,36 @@ def steps(dry: Any) -> PodSteps:
 
 
 def config(**options: Any) -> pb.PodSandboxConfig:
-    made = pb.PodSandboxConfig(hostname="web")
+    pod_sandbox_config = pb.PodSandboxConfig(hostname="web")
     for key, value in options.items():
-        setattr(made.linux.security_context.namespace_options, key, value)
-    return made
+        setattr(pod_sandbox_config.linux.security_context.namespace_options, key, value)
+    return pod_sandbox_config
 
 
 def test_a_pod_of_the_nodes_network_has_the_nodes_name(dry: Any, steps: PodSteps) -> None:
-    own, nodes = PodRecord("p1"), PodRecord("p2")
-    steps.prepare(own, config())
+    own_network, nodes = PodRecord("p1"), PodRecord("p2")
+    steps.prepare(own_network, config())
     steps.prepare(nodes, config(network=pb.NODE))
-    assert own.hostname == "web"
+    assert own_network.hostname == "web"
     assert nodes.hostname == dry.engine.machinery.machine.hostname
-    assert own.cgroup_path == own.cgroup_parent == dry.engine.machinery.pod_cgroup("p1")
+    assert own_network.cgroup_path == own_network.cgroup_parent == dry.engine.machinery.pod_cgroup("p1")
 
 
 @pytest.mark.parametrize("field", ["network", "ipc", "pid"])
 def test_a_mode_that_a_pod_cannot_have_names_its_field(steps: PodSteps, field: str) -> None:
-    with pytest.raises(RequestError, match=f"{field}.*is not a mode of a pod"):
+    with pytest.raises(RequestError, match=f"{field}.*is not a namespace mode of pods"):
         steps.prepare(PodRecord("p1"), config(**{field: pb.TARGET}))
 
 
 @pytest.mark.parametrize("field", ["network", "ipc", "pid"])
 def test_a_pod_whose_ids_are_mapped_shares_nothing_with_the_node(steps: PodSteps, field: str) -> None:
-    made = config(**{field: pb.NODE})
-    users = made.linux.security_context.namespace_options.userns_options
+    pod_config = config(**{field: pb.NODE})
+    users = pod_config.linux.security_context.namespace_options.userns_options
     users.mode = pb.POD
     for rows in (users.uids, users.gids):
         rows.add(host_id=100_000, container_id=0, length=65_536)
-    with pytest.raises(RequestError, match=f"{field}.*cannot be shared"):
-        steps.prepare(PodRecord("p1"), made)
+    with pytest.raises(RequestError, match=f"{field}.*must not be shared"):
+        steps.prepare(PodRecord("p1"), pod_config)
 
 
 def test_what_is_taken_back_at_a_stop_is_all_but_the_folders(dry: Any, steps: PodSteps) -> None:
@@ -195,13 +195,13 @@ def test_the_process_of_a_pod_is_killed_before_a_runtime_is_asked_to_delete_it(
     dry: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A runtime that has to kill it looks only ten times a second whether it has ended."""
-    made, done = dry.pod(), list[str]()
+    pod_id, steps_ = dry.pod(), list[str]()
     conmon = dry.engine.machinery.conmon
     remove = conmon.remove
-    monkeypatch.setattr(pod_creation, "send", lambda bundle, pod, pid, word, _: done.append(word))
-    monkeypatch.setattr(conmon, "remove", lambda *asked: (done.append("delete"), remove(*asked)))
-    dry.engine.pod_removal.stop(made)
-    assert done == ["KILL", "delete"]
+    monkeypatch.setattr(pod_creation, "send", lambda bundle, pod, pid, word, _: steps_.append(word))
+    monkeypatch.setattr(conmon, "remove", lambda *requests: (steps_.append("delete"), remove(*requests)))
+    dry.engine.pod_removal.stop(pod_id)
+    assert steps_ == ["KILL", "delete"]
 
 
 def test_specs_of_its_containers_get_the_cgroup_that_was_decided(dry: Any, steps: PodSteps) -> None:
@@ -214,15 +214,15 @@ def test_specs_of_its_containers_get_the_cgroup_that_was_decided(dry: Any, steps
 def test_a_network_is_told_what_a_pod_asks_for_as_cni_has_it(
     dry: Any, steps: PodSteps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = dry.pod_config()
-    asked.port_mappings.add(protocol=pb.UDP, container_port=53, host_port=5353, host_ip="10.0.0.1")
-    asked.dns_config.servers.append("10.0.0.53")
-    asked.annotations["a"] = "b"
-    entry = dry.engine.inventory.pod(dry.engine.pod_creation.run(asked))
-    machinery, told = dry.engine.machinery, {}
+    config_ = dry.pod_config()
+    config_.port_mappings.add(protocol=pb.UDP, container_port=53, host_port=5353, host_ip="10.0.0.1")
+    config_.dns_config.servers.append("10.0.0.53")
+    config_.annotations["a"] = "b"
+    entry = dry.engine.inventory.pod(dry.engine.pod_creation.run(config_))
+    machinery, messages = dry.engine.machinery, {}
 
     def add(network: Any, *place: Any, **more: Any) -> Attached:
-        told.update(more, network=network.name, place=place)
+        messages.update(more, network=network.name, place=place)
         return Attached(("10.1.0.5",), (), "", {"ips": []})
 
     (tmp_path / "10-pods.conflist").write_text('{"name": "pods", "plugins": [{"type": "bridge"}]}')
@@ -231,7 +231,7 @@ def test_a_network_is_told_what_a_pod_asks_for_as_cni_has_it(
     monkeypatch.setattr(machinery, "dry", False)
     monkeypatch.setattr(machinery.cni, "add", add)
     next(step for step in steps.of(entry) if step.name == "network").do()
-    assert told == {
+    assert messages == {
         "network": "pods",
         "place": (entry.id, Path(entry.record.namespace_paths["network"])),
         "arguments": {

@@ -16,17 +16,19 @@ from nri.errors import NriError, RequestError
 from nri.ttrpc.waiters import ARRIVALS
 
 
-def in_force(dry: Any, made: str) -> dict[str, Any]:
-    spec = json.loads((dry.config.state / "bundles" / made / "config.json").read_text())
-    assert spec["linux"]["resources"] == dry.engine.inventory.container(made).spec["linux"]["resources"]
+def in_force(dry: Any, container_id: str) -> dict[str, Any]:
+    spec = json.loads((dry.config.state / "bundles" / container_id / "config.json").read_text())
+    assert spec["linux"]["resources"] == dry.engine.inventory.container(container_id).spec["linux"]["resources"]
     return {key: value for key, value in spec["linux"]["resources"].items() if key in ("cpu", "memory")}
 
 
 def test_a_request_that_nobody_changes_is_done_as_it_is(dry: Any) -> None:
-    made = dry.run(dry.pod())
-    dry.engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpu_shares=300, cpuset_cpus="0"))
-    assert in_force(dry, made)["cpu"] == {"shares": 300, "cpus": "0"}
-    assert dry.engine.inventory.container(made).record.resources == {"cpu_shares": "300", "cpuset_cpus": "0"}
+    container_id = dry.run(dry.pod())
+    dry.engine.resource_updates.update_container(
+        container_id, pb.LinuxContainerResources(cpu_shares=300, cpuset_cpus="0")
+    )
+    assert in_force(dry, container_id)["cpu"] == {"shares": 300, "cpus": "0"}
+    assert dry.engine.inventory.container(container_id).record.resources == {"cpu_shares": "300", "cpuset_cpus": "0"}
     assert dry.told.of("c")[-2:] == ["update_container", "post_update_container"]
 
 
@@ -37,129 +39,131 @@ def test_without_nri_it_is_done_as_it_is(dry: Any) -> None:
 
     dry.engine = Engine(dry.config)
     dry.engine.start()
-    made = dry.run(dry.pod())
-    dry.engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpu_shares=300))
-    assert in_force(dry, made)["cpu"]["shares"] == 300 and dry.told.events == []
+    container_id = dry.run(dry.pod())
+    dry.engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpu_shares=300))
+    assert in_force(dry, container_id)["cpu"]["shares"] == 300 and dry.told.events == []
 
 
 def test_what_plugins_make_of_it_replaces_it_and_others_change_with_it(dry: Any) -> None:
     pod = dry.pod()
-    made, other = dry.run(pod), dry.run(pod, "other")
+    container_id, other = dry.run(pod), dry.run(pod, "other")
     dry.told.on["update_container"] = lambda *_: [
-        nri.Update(made).set_cpu_shares(700).message, nri.Update(other).set_cpu_shares(800).message
+        nri.Update(container_id).set_cpu_shares(700).message, nri.Update(other).set_cpu_shares(800).message
     ]  # fmt: skip
-    dry.engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpu_shares=300, cpu_period=1000))
-    assert in_force(dry, made)["cpu"] == {"shares": 700, "period": 1000}
+    dry.engine.resource_updates.update_container(
+        container_id, pb.LinuxContainerResources(cpu_shares=300, cpu_period=1000)
+    )
+    assert in_force(dry, container_id)["cpu"] == {"shares": 700, "period": 1000}
     assert in_force(dry, other)["cpu"]["shares"] == 800
     assert "update_container" not in dry.told.of("other")
 
 
 def test_what_plugins_made_of_it_and_the_runtime_cannot_do_is_told_to_those_who_ask(dry: Any) -> None:
-    made = dry.run(dry.pod())
+    container_id = dry.run(dry.pod())
     dry.told.on["update_container"] = lambda *_: [
-        nri.Update(made).set_cpu_shares(700).set_memory_swappiness(5).message
+        nri.Update(container_id).set_cpu_shares(700).set_memory_swappiness(5).message
     ]  # fmt: skip
-    dry.engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpu_shares=300))
-    notes = [text for _, text in dry.engine.nri.adaptation.provenance.explain(made).notes]
+    dry.engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpu_shares=300))
+    notes = [text for _, text in dry.engine.nri.adaptation.provenance.explain(container_id).notes]
     assert [text for text in notes if "memory.swappiness unsupported: runc does not change it" in text], notes
     assert not [text for text in notes if "cpu.shares" in text]
 
 
 def test_a_refusal_and_a_failure_change_nothing(dry: Any) -> None:
-    made = dry.run(dry.pod())
-    before = in_force(dry, made)
+    container_id = dry.run(dry.pod())
+    before = in_force(dry, container_id)
 
     def refuse(*_: Any) -> None:
         raise nri.Reject("keep it")
 
     dry.told.on["update_container"] = refuse
     with pytest.raises(NriError, match="keep it"):
-        dry.engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpu_shares=300))
+        dry.engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpu_shares=300))
     del dry.told.on["update_container"]
     runtime = dry.engine.machinery.runtime("runc")
     runtime.update = lambda *_: (_ for _ in ()).throw(CommandFailed("runc update", 1, "busy"))
     with pytest.raises(CommandFailed, match="busy"):
-        dry.engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpu_shares=300))
-    assert in_force(dry, made) == before and "post_update_container" not in dry.told.of("c")
+        dry.engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpu_shares=300))
+    assert in_force(dry, container_id) == before and "post_update_container" not in dry.told.of("c")
 
 
-@pytest.mark.parametrize("told", [False, True], ids=["not told", "told"])
-def test_plugins_are_told_what_a_container_has_after_a_refusal_if_that_is_wanted(dry: Any, told: bool) -> None:
-    dry.restart(nri=replace(dry.config.nri, tell_refused=told))
-    made = dry.run(dry.pod())
+@pytest.mark.parametrize("told_", [False, True], ids=["not told", "told"])
+def test_plugins_are_told_what_a_container_has_after_a_refusal_if_that_is_wanted(dry: Any, told_: bool) -> None:
+    dry.restart(nri=replace(dry.config.nri, tell_refused=told_))
+    container_id = dry.run(dry.pod())
 
     def refuse(*_: Any) -> None:
         raise nri.Reject("keep it")
 
     dry.told.on["update_container"] = refuse
     with pytest.raises(NriError, match="keep it"):
-        dry.engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpu_shares=300))
-    assert dry.told.of("c")[-1] == ("post_update_container" if told else "update_container")
+        dry.engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpu_shares=300))
+    assert dry.told.of("c")[-1] == ("post_update_container" if told_ else "update_container")
 
 
 def test_what_cannot_be_is_refused_before_plugins_are_asked(dry: Any) -> None:
-    made = dry.run(dry.pod())
+    container_id = dry.run(dry.pod())
     with pytest.raises(RequestError, match=r"linux\.cpuset_cpus"):
-        dry.engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpuset_cpus="x"))
-    dry.engine.container_removal.stop(made)
+        dry.engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpuset_cpus="x"))
+    dry.engine.container_removal.stop(container_id)
     with pytest.raises(WrongState, match="exited: update"):
-        dry.engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpu_shares=300))
+        dry.engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpu_shares=300))
     assert "update_container" not in dry.told.of("c")
 
 
 def test_annotations_of_the_request_are_added(dry: Any) -> None:
-    made = dry.run(dry.pod(), annotations={"a": "1"})
-    dry.engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpu_shares=3), {"b": "2"})
-    assert dry.engine.inventory.container(made).record.annotations == {"a": "1", "b": "2"}
+    container_id = dry.run(dry.pod(), annotations={"a": "1"})
+    dry.engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpu_shares=3), {"b": "2"})
+    assert dry.engine.inventory.container(container_id).record.annotations == {"a": "1", "b": "2"}
 
 
-def test_what_a_later_answer_has_set_stays_when_an_earlier_one_is_carried_out_after_it(dry: Any) -> None:
-    made = dry.run(dry.pod())
-    asked = nri.Update(made).set_cpu_shares(700).set_cpu_quota(5000).add_unified("cpu.idle", "1").message
-    later = nri.Update(made).set_cpu_shares(800).add_unified("cpu.idle", "0").message
+def test_an_earlier_answer_applied_late_keeps_later_values(dry: Any) -> None:
+    container_id = dry.run(dry.pod())
+    requested = nri.Update(container_id).set_cpu_shares(700).set_cpu_quota(5000).add_unified("cpu.idle", "1").message
+    later = nri.Update(container_id).set_cpu_shares(800).add_unified("cpu.idle", "0").message
     (second,) = dry.engine.nri.update(OrderedUpdates([later], Numbers(8)))
-    (first,) = dry.engine.nri.update(OrderedUpdates([asked], Numbers(7)))
+    (first,) = dry.engine.nri.update(OrderedUpdates([requested], Numbers(7)))
     assert not second.failed
     assert {row.field: row.outcome for row in first.fields} == {
         "cpu.shares": "stale", "cpu.quota": "applied", "unified[cpu.idle]": "stale"
     }  # fmt: skip
-    assert in_force(dry, made)["cpu"] == {"shares": 800, "quota": 5000}
-    assert dry.engine.inventory.container(made).spec["linux"]["resources"]["unified"] == {"cpu.idle": "0"}
+    assert in_force(dry, container_id)["cpu"] == {"shares": 800, "quota": 5000}
+    assert dry.engine.inventory.container(container_id).spec["linux"]["resources"]["unified"] == {"cpu.idle": "0"}
 
 
 def test_what_a_client_or_a_plugin_by_itself_has_set_stays_when_an_earlier_answer_is_carried_out(dry: Any) -> None:
-    made = dry.run(dry.pod())
+    container_id = dry.run(dry.pod())
     before = next(ARRIVALS)
-    dry.engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpu_quota=6000))
-    by_itself = nri.Update(made).set_memory_limit(64 << 20).message
+    dry.engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpu_quota=6000))
+    by_itself = nri.Update(container_id).set_memory_limit(64 << 20).message
     dry.engine.nri.update(OrderedUpdates([by_itself], Numbers(next(ARRIVALS))))
-    asked = nri.Update(made).set_cpu_shares(700).set_cpu_quota(5000).set_memory_limit(32 << 20).message
-    (late,) = dry.engine.nri.update(OrderedUpdates([asked], Numbers(before)))
+    requested = nri.Update(container_id).set_cpu_shares(700).set_cpu_quota(5000).set_memory_limit(32 << 20).message
+    (late,) = dry.engine.nri.update(OrderedUpdates([requested], Numbers(before)))
     assert {row.field: row.outcome for row in late.fields} == {
         "cpu.shares": "applied", "cpu.quota": "stale", "memory.limit": "stale"
     }  # fmt: skip
-    assert in_force(dry, made)["cpu"] == {"shares": 700, "quota": 6000}
-    assert in_force(dry, made)["memory"]["limit"] == 64 << 20
+    assert in_force(dry, container_id)["cpu"] == {"shares": 700, "quota": 6000}
+    assert in_force(dry, container_id)["memory"]["limit"] == 64 << 20
 
 
 def test_what_the_answer_to_its_creation_has_set_stays_when_an_earlier_answer_is_carried_out(dry: Any) -> None:
     before = next(ARRIVALS)
     dry.told.on["create_container"] = lambda *_: nri.Adjustment().set_cpu_shares(800)
-    made = dry.run(dry.pod())
-    asked = nri.Update(made).set_cpu_shares(700).set_cpu_quota(5000).message
-    (late,) = dry.engine.nri.update(OrderedUpdates([asked], Numbers(before)))
+    container_id = dry.run(dry.pod())
+    requested = nri.Update(container_id).set_cpu_shares(700).set_cpu_quota(5000).message
+    (late,) = dry.engine.nri.update(OrderedUpdates([requested], Numbers(before)))
     assert {row.field: row.outcome for row in late.fields} == {"cpu.shares": "stale", "cpu.quota": "applied"}
-    assert in_force(dry, made)["cpu"] == {"shares": 800, "quota": 5000}
+    assert in_force(dry, container_id)["cpu"] == {"shares": 800, "quota": 5000}
 
 
 def test_a_device_rule_in_an_answer_reaches_no_runtime_and_those_who_ask_are_told(dry: Any) -> None:
-    made = dry.run(dry.pod())
-    before = dry.engine.inventory.container(made).spec["linux"]["resources"]["devices"]
+    container_id = dry.run(dry.pod())
+    before = dry.engine.inventory.container(container_id).spec["linux"]["resources"]["devices"]
     dry.told.on["update_container"] = lambda *_: [
-        nri.Update(made).set_cpu_shares(700).add_device_rule(False, "c", major=1, minor=5).message
+        nri.Update(container_id).set_cpu_shares(700).add_device_rule(False, "c", major=1, minor=5).message
     ]  # fmt: skip
-    dry.engine.resource_updates.update_container(made, pb.LinuxContainerResources(cpu_shares=300))
-    assert in_force(dry, made)["cpu"]["shares"] == 700
-    assert dry.engine.inventory.container(made).spec["linux"]["resources"]["devices"] == before
-    notes = [text for _, text in dry.engine.nri.adaptation.provenance.explain(made).notes]
+    dry.engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpu_shares=300))
+    assert in_force(dry, container_id)["cpu"]["shares"] == 700
+    assert dry.engine.inventory.container(container_id).spec["linux"]["resources"]["devices"] == before
+    notes = [text for _, text in dry.engine.nri.adaptation.provenance.explain(container_id).notes]
     assert [text for text in notes if "linux.resources.devices" in text and "unsupported in an update" in text], notes

@@ -17,22 +17,22 @@ def calls(driver: str = "cgroupfs") -> RuntimeInfoCalls:
 
 
 def test_a_status_has_conditions_and_handlers_and_more_for_those_who_ask() -> None:
-    made = calls()
-    found = made.status(pb.StatusRequest(), CALL)  # type: ignore[arg-type]
-    assert [row.type for row in found.status.conditions] == ["RuntimeReady"] and not found.info
-    assert [row.name for row in found.runtime_handlers] == ["", "runc"]
-    assert found.runtime_handlers[1].features.recursive_read_only_mounts
-    wide = made.status(pb.StatusRequest(verbose=True), CALL)  # type: ignore[arg-type]
+    info_calls = calls()
+    proc_status = info_calls.status(pb.StatusRequest(), CALL)  # type: ignore[arg-type]
+    assert [row.type for row in proc_status.status.conditions] == ["RuntimeReady"] and not proc_status.info
+    assert [row.name for row in proc_status.runtime_handlers] == ["", "runc"]
+    assert proc_status.runtime_handlers[1].features.recursive_read_only_mounts
+    wide = info_calls.status(pb.StatusRequest(verbose=True), CALL)  # type: ignore[arg-type]
     assert json.loads(wide.info["a"]) == 1
 
 
 def test_the_range_of_addresses_is_kept_until_another_one_comes() -> None:
-    made = calls()
+    info_calls = calls()
     for cidr in ("10.0.0.0/24", ""):
         network = pb.NetworkConfig(pod_cidr=cidr)
         request = pb.UpdateRuntimeConfigRequest(runtime_config=pb.RuntimeConfig(network_config=network))
-        made.update_runtime_config(request, CALL)  # type: ignore[arg-type]
-    info = made.status(pb.StatusRequest(verbose=True), CALL).info  # type: ignore[arg-type]
+        info_calls.update_runtime_config(request, CALL)  # type: ignore[arg-type]
+    info = info_calls.status(pb.StatusRequest(verbose=True), CALL).info  # type: ignore[arg-type]
     assert json.loads(info["podCIDR"]) == "10.0.0.0/24"
 
 

@@ -34,8 +34,10 @@ def test_a_pod_in_a_list_has_its_metadata_labels_and_time() -> None:
 
 
 def test_more_of_a_pod_is_json() -> None:
-    found = json.loads(json.dumps(pod_info(PodEntry(record()))))
-    assert found["config"]["hostname"] == "h" and found["cniResult"] == {"ips": []} and found["state"] == "ready"
+    document = json.loads(json.dumps(pod_info(PodEntry(record()))))
+    assert (
+        document["config"]["hostname"] == "h" and document["cniResult"] == {"ips": []} and document["state"] == "ready"
+    )
 
 
 def container_record(state: ContainerState = ContainerState.RUNNING) -> ContainerRecord:
@@ -72,5 +74,5 @@ def test_a_container_in_a_list_has_its_metadata_pod_and_image() -> None:
 
 
 def test_more_of_a_container_is_json_with_its_spec() -> None:
-    found = json.loads(json.dumps(container_info(ContainerEntry(container_record(), {"ociVersion": "1.0.2"}))))
-    assert (found["sandboxID"], found["pid"], found["runtimeSpec"]) == ("p1", 7, {"ociVersion": "1.0.2"})
+    document = json.loads(json.dumps(container_info(ContainerEntry(container_record(), {"ociVersion": "1.0.2"}))))
+    assert (document["sandboxID"], document["pid"], document["runtimeSpec"]) == ("p1", 7, {"ociVersion": "1.0.2"})

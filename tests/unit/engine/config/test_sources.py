@@ -26,9 +26,9 @@ def test_a_later_source_wins_and_origins_name_file_and_line_variable_and_flag(wr
         environment={"NRI_SOCKET": "/nri", "NRI_ENGINE_SOCKET": "/env"},
         flags={"socket": ("--socket", "/flag")},
     )
-    made = loaded.settings
-    assert (made.root, made.state, made.socket) == (Path("/1"), Path("/2"), Path("/flag"))
-    assert (made.nri.disable, made.nri.socket_path) == (True, "/nri")
+    settings = loaded.settings
+    assert (settings.root, settings.state, settings.socket) == (Path("/1"), Path("/2"), Path("/flag"))
+    assert (settings.nri.disable, settings.nri.socket_path) == (True, "/nri")
     assert loaded.origins == {
         "root": "one.toml:1",
         "state": "two.toml:2",
@@ -43,7 +43,7 @@ def test_every_mistake_of_every_source_is_told_with_place_and_suggestion(write) 
     name = write("e.toml", f'sockt = "/s"\n{TABLE}plugin_request_timeout = "5s "\n[images]\nsnapshots = "overlayfs"\n')
     with pytest.raises(ConfigError) as caught:
         ENGINE_SETTINGS.load(name, "none.toml", environment={}, flags={"nri.disabel": ("--set", True)})
-    assert sorted(str(each) for each in apart(caught.value)) == [
+    assert sorted(str(entry) for entry in apart(caught.value)) == [
         '--set: nri.disabel: unknown key (did you mean "disable"?)',
         'e.toml:1: sockt: unknown key (did you mean "socket"?)',
         TIMEOUT,

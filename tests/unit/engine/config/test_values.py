@@ -14,44 +14,44 @@ def read(text: str) -> EngineConfig:
 
 
 def test_without_a_file_there_is_an_engine_with_runc_and_nri():
-    made = EngineConfig()
-    assert made.runtimes[made.default_runtime].path == "runc"
-    assert not made.nri.disable
-    assert made.nri.plugin_request_timeout == 2.0
-    assert made == read("")
+    engine_config = EngineConfig()
+    assert engine_config.runtimes[engine_config.default_runtime].path == "runc"
+    assert not engine_config.nri.disable
+    assert engine_config.nri.plugin_request_timeout == 2.0
+    assert engine_config == read("")
 
 
 def test_every_table_of_the_file_is_a_class_and_durations_have_units():
-    made = read('[runtimes.runc]\ntimeout = "5s"\n[[images.registries]]\nhost = "a"\nmirrors = ["b"]\n')
-    assert made.runtimes["runc"].timeout == 5.0
-    assert made.images.registries == (Registry("a", ("b",)),)
+    config_ = read('[runtimes.runc]\ntimeout = "5s"\n[[images.registries]]\nhost = "a"\nmirrors = ["b"]\n')
+    assert config_.runtimes["runc"].timeout == 5.0
+    assert config_.images.registries == (Registry("a", ("b",)),)
 
 
 def test_a_default_runtime_that_no_table_has_is_named_with_those_that_there_are():
     with pytest.raises(
-        ConfigError, match='default_runtime "youki" is not a table below runtimes; there is: runc, crun'
+        ConfigError, match='default_runtime "youki" is not a table of runtimes; existing tables: runc, crun'
     ):
         read('default_runtime = "youki"')
 
 
 def test_a_further_domain_has_its_socket_and_folders_below_the_engines():
-    made = read('[domains.moby]\n[domains.other]\nsocket = "/run/o/cri.sock"\n[streaming]\nport = 7000')
-    moby, other = made.of_domain("moby"), made.of_domain("other")
+    config_ = read('[domains.moby]\n[domains.other]\nsocket = "/run/o/cri.sock"\n[streaming]\nport = 7000')
+    moby, other = config_.of_domain("moby"), config_.of_domain("other")
     assert (str(moby.socket), str(other.socket)) == ("/run/nri-engine/moby.sock", "/run/o/cri.sock")
-    assert (moby.root, moby.state) == (made.root / "domains/moby", made.state / "domains/moby")
-    assert (moby.domains, moby.streaming.port, moby.runtimes) == ({}, 0, made.runtimes)
-    dry = dataclasses.replace(made, dry=True, socket=made.root / "cri.sock").of_domain("other")
-    assert dry.socket == made.root / "other.sock", "all sockets of a dry engine are in its folder"
+    assert (moby.root, moby.state) == (config_.root / "domains/moby", config_.state / "domains/moby")
+    assert (moby.domains, moby.streaming.port, moby.runtimes) == ({}, 0, config_.runtimes)
+    dry = dataclasses.replace(config_, dry=True, socket=config_.root / "cri.sock").of_domain("other")
+    assert dry.socket == config_.root / "other.sock", "all sockets of a dry engine are in its folder"
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('[domains."k8s.io"]', 'domains has "k8s.io", which is not the name of a further domain'),
-        ('[domains."../x"]', 'domains has "../x", which is not the name'),
+        ('[domains."k8s.io"]', 'domains has "k8s.io", which is not a valid domain name'),
+        ('[domains."../x"]', 'domains has "../x", which is not a valid domain name'),
         ('[domains.a]\nsocket = "a.sock"', 'domains.a.socket "a.sock" must be an absolute path'),
-        (f'[domains.a]\nsocket = "/{"a" * 120}"', "longer than the 107 bytes"),
-        ('[domains.a]\nsocket = "/run/nri-engine/engine.sock"', "socket and domains.a.socket have to be different"),
+        (f'[domains.a]\nsocket = "/{"a" * 120}"', "exceeds 107 bytes"),
+        ('[domains.a]\nsocket = "/run/nri-engine/engine.sock"', "socket and domains.a.socket must be different"),
     ],
 )
 def test_a_further_domain_that_cannot_be_is_refused(text: str, problem: str):

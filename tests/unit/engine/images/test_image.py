@@ -53,5 +53,5 @@ def test_a_file_of_users_on_which_the_runtime_would_wait_is_refused(tmp_path: Pa
 
 def test_a_file_of_users_that_is_too_long_is_refused_and_not_cut(tmp_path: Path) -> None:
     (tmp_path / "passwd").write_bytes(b"x" * ((4 << 20) + 1))
-    with pytest.raises(InvalidRequest, match="/passwd is longer than 4194304 bytes"):
+    with pytest.raises(InvalidRequest, match="/passwd exceeds 4194304 bytes"):
         account_file(tmp_path, "passwd")

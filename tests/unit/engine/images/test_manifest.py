@@ -35,18 +35,18 @@ def test_what_is_no_document_is_refused_with_the_images_name(text: str) -> None:
 
 def test_a_document_is_a_table_of_bounded_length() -> None:
     assert parse(rb'{"a": {"b": ["\ud800"]}}', "x") == {"a": {"b": ["\ufffd"]}}
-    with pytest.raises(InvalidRequest, match="of more than 4194304 bytes"):
+    with pytest.raises(InvalidRequest, match="exceeds 4194304 bytes"):
         parse(b" " * ((4 << 20) + 1), "x")
 
 
 @pytest.mark.parametrize(
     ("manifest", "problem"),
     [
-        ({"config": {"digest": DIGEST}, "Config": {"digest": OTHER}}, "config is written 'Config'"),
-        ({"config": {"digest": DIGEST, "DIGEST": OTHER}}, "config.digest is written 'DIGEST'"),
-        ({"con\ufb01g": {"digest": OTHER}}, "config is written"),
-        ({"config": 7}, "config is 7, and has to be a table"),
-        ({"config": {"digest": 7}}, "config.digest is 7, and has to be a text"),
+        ({"config": {"digest": DIGEST}, "Config": {"digest": OTHER}}, "config is spelled 'Config'"),
+        ({"config": {"digest": DIGEST, "DIGEST": OTHER}}, "config.digest is spelled 'DIGEST'"),
+        ({"con\ufb01g": {"digest": OTHER}}, "config is spelled"),
+        ({"config": 7}, "config is 7; it must be an object"),
+        ({"config": {"digest": 7}}, "config.digest is 7; it must be text"),
         ({"config": {"digest": "sha256:../../x"}}, "config.digest is 'sha256:../../x', which is not a digest"),
         ({"config": {"digest": "md5:aa"}}, "which is not a digest"),
         ({"config": {"size": 1}}, "config.digest is '', which is not a digest"),
@@ -62,12 +62,12 @@ def test_the_configuration_of_a_manifest_is_one_and_means_the_same_to_all(manife
 @pytest.mark.parametrize(
     ("rows", "problem"),
     [
-        (7, "layers is 7, and has to be a list"),
-        ([7], r"layers\[0\] is 7, and has to be a table"),
-        ([{"digest": DIGEST, "size": "1"}], r"layers\[\].size is '1', and has to be a number"),
-        ([{"digest": DIGEST, "size": True}], r"layers\[\].size is True, and has to be a number"),
+        (7, "layers is 7; it must be a list"),
+        ([7], r"layers\[0\] is 7; it must be an object"),
+        ([{"digest": DIGEST, "size": "1"}], r"layers\[\].size is '1'; it must be a number"),
+        ([{"digest": DIGEST, "size": True}], r"layers\[\].size is True; it must be a number"),
         ([{"digest": DIGEST, "size": -1}], r"layers\[\].size is -1"),
-        ([{"digest": DIGEST, "size": 10**4290}], r"layers\[\].size is 10{63}, and has to be a number"),
+        ([{"digest": DIGEST, "size": 10**4290}], r"layers\[\].size is 10{63}; it must be a number"),
         ([{"size": 1}], r"layers\[\].digest is '', which is not a digest"),
     ],
 )
@@ -90,17 +90,17 @@ def test_a_configuration_may_list_no_layers(config: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("config", "problem"),
     [
-        ([], "config is a table or list, and has to be a table"),
-        ({"User": 7}, "config.User is 7, and has to be a text"),
-        ({"user": "0"}, "config.User is written 'user'"),
-        ({"Entrypoint": "sh"}, "config.Entrypoint is 'sh', and has to be a list"),
-        ({"Env": ["A=1", 7]}, r"config.Env\[1\] is 7, and has to be a text"),
-        ({"Cmd": [["sh"]]}, r"config.Cmd\[0\] is a table or list, and has to be a text"),
-        ({"Labels": {"a": 1}}, r"config.Labels\[0\] is 1, and has to be a text"),
+        ([], "config is an object or a list; it must be an object"),
+        ({"User": 7}, "config.User is 7; it must be text"),
+        ({"user": "0"}, "config.User is spelled 'user'"),
+        ({"Entrypoint": "sh"}, "config.Entrypoint is 'sh'; it must be a list"),
+        ({"Env": ["A=1", 7]}, r"config.Env\[1\] is 7; it must be text"),
+        ({"Cmd": [["sh"]]}, r"config.Cmd\[0\] is an object or a list; it must be text"),
+        ({"Labels": {"a": 1}}, r"config.Labels\[0\] is 1; it must be text"),
         ({"StopSignal": 9}, "config.StopSignal is 9"),
-        ({"WorkingDir": []}, "config.WorkingDir is a table or list"),
-        ({"User": "\ud800"}, r"config has a text that is not Unicode, at .*\\ud800"),
-        ({"Labels": {"\udcff": "a"}}, r"config has a text that is not Unicode, at .*\\udcff"),
+        ({"WorkingDir": []}, "config.WorkingDir is an object or a list"),
+        ({"User": "\ud800"}, r"config contains text that is not Unicode, at .*\\ud800"),
+        ({"Labels": {"\udcff": "a"}}, r"config contains text that is not Unicode, at .*\\udcff"),
     ],
 )
 def test_a_value_of_a_wrong_type_is_refused_by_image_and_key(config: Any, problem: str) -> None:
@@ -119,12 +119,12 @@ def test_what_containers_take_over_is_all_of_it() -> None:
 
 def index(*rows: str) -> dict[str, Any]:
     """A list: each row is os/architecture[/variant], with a digest of its place."""
-    made = []
+    result = []
     for place, text in enumerate(rows):
         system, architecture, *variant = text.split("/")
         platform = {"os": system, "architecture": architecture, **({"variant": variant[0]} if variant else {})}
-        made.append({"digest": f"sha256:{place:064}", "platform": platform})
-    return {"mediaType": INDEX, "manifests": made}
+        result.append({"digest": f"sha256:{place:064}", "platform": platform})
+    return {"mediaType": INDEX, "manifests": result}
 
 
 @pytest.mark.parametrize(
@@ -142,16 +142,16 @@ def index(*rows: str) -> dict[str, Any]:
     ],
 )
 def test_the_best_image_for_a_machine_comes_first(machine: str, rows: list[str], chosen: int) -> None:
-    found, _ = for_this_machine(index(*rows), "x", machine)
-    assert found[0] == (f"sha256:{chosen:064}", True)
+    entries, _ = for_this_machine(index(*rows), "x", machine)
+    assert entries[0] == (f"sha256:{chosen:064}", True)
 
 
 def test_what_names_no_platform_comes_after_what_names_this_one_in_its_order() -> None:
-    made = index("linux/amd64", "linux/arm64")
-    made["manifests"][0:0] = [{"mediaType": INDEX, "digest": OTHER}, {"digest": DIGEST}]
+    document = index("linux/amd64", "linux/arm64")
+    document["manifests"][0:0] = [{"mediaType": INDEX, "digest": OTHER}, {"digest": DIGEST}]
     unsure = [(OTHER, False), (DIGEST, False)]
-    assert for_this_machine(made, "x", "x86_64") == ([(f"sha256:{0:064}", True), *unsure], ["linux/arm64"])
-    assert for_this_machine(made, "x", "s390x") == (unsure, ["linux/amd64", "linux/arm64"])
+    assert for_this_machine(document, "x", "x86_64") == ([(f"sha256:{0:064}", True), *unsure], ["linux/arm64"])
+    assert for_this_machine(document, "x", "s390x") == (unsure, ["linux/amd64", "linux/arm64"])
 
 
 @pytest.mark.parametrize(
@@ -170,11 +170,11 @@ def test_a_configuration_says_for_which_machine_an_image_is(config: dict[str, An
 
 
 def test_an_image_for_other_machines_says_for_which() -> None:
-    found, others = for_this_machine(index("linux/alien", "linux/amd64/v4"), "x", "x86_64")
-    assert found == []
-    told = "x is not for linux/amd64; there is linux/alien, linux/amd64/v4"
-    assert str(not_for_this_machine("x", others, "x86_64")) == told
-    assert "there is nothing" in str(not_for_this_machine("x", [], "x86_64"))
+    entries, other_platforms = for_this_machine(index("linux/alien", "linux/amd64/v4"), "x", "x86_64")
+    assert entries == []
+    error_text = "x is not for linux/amd64; it is for linux/alien, linux/amd64/v4"
+    assert str(not_for_this_machine("x", other_platforms, "x86_64")) == error_text
+    assert "it is for nothing" in str(not_for_this_machine("x", [], "x86_64"))
     assert len(str(not_for_this_machine("x", ["\x1b" + "a" * 100_000], "x86_64"))) < 2000
 
 
@@ -185,7 +185,7 @@ def test_an_image_for_other_machines_says_for_which() -> None:
         ({"manifests": [{"platform": 7}]}, r"manifests\[\].platform is 7"),
         ({"manifests": [{"platform": {"os": 7}}]}, r"manifests\[\].platform.os is 7"),
         ({"manifests": [{"digest": "x"}]}, r"manifests\[\].digest is 'x', which is not a digest"),
-        ({"manifests": {}, "Manifests": []}, "manifests is written 'Manifests'"),
+        ({"manifests": {}, "Manifests": []}, "manifests is spelled 'Manifests'"),
     ],
 )
 def test_a_list_that_is_none_is_refused(manifest: Any, problem: str) -> None:
@@ -197,7 +197,7 @@ def test_a_list_and_a_manifest_are_told_apart_and_never_both() -> None:
     assert is_index(index("linux/amd64"), "x") and is_index({"mediaType": INDEX}, "x")
     assert is_index({"manifests": [{}]}, "x") and not is_index({"config": {"digest": DIGEST}}, "x")
     for both in ({"config": {"digest": DIGEST}}, {"layers": [{"digest": DIGEST}]}):
-        with pytest.raises(InvalidRequest, match="a list of manifests and a manifest at once"):
+        with pytest.raises(InvalidRequest, match="both a list of manifests and a manifest"):
             is_index({**index("linux/amd64"), **both}, "x")
     with pytest.raises(InvalidRequest, match="schema 1"):
         is_index({"schemaVersion": 1}, "x")

@@ -10,35 +10,35 @@ from pathlib import Path
 import pytest
 
 from nri.engine.images import mapping
-from nri.engine.images.mapping import Mapping, open_way
+from nri.engine.images.mapping import Mapping, allow_traversal
 
 Owners = dict[str, tuple[int, int]]
 
 
 @pytest.fixture
-def given(monkeypatch: pytest.MonkeyPatch) -> Owners:
+def owners(monkeypatch: pytest.MonkeyPatch) -> Owners:
     """Owners that were given, by a file's name; nothing is done to the files."""
-    found: Owners = {}
-    monkeypatch.setattr(os, "chown", lambda path, uid, gid, **_: found.__setitem__(Path(path).name, (uid, gid)))
-    return found
+    owners: Owners = {}
+    monkeypatch.setattr(os, "chown", lambda path, uid, gid, **_: owners.__setitem__(Path(path).name, (uid, gid)))
+    return owners
 
 
-def test_every_file_of_a_tree_is_given_and_set_user_id_stays(tmp_path: Path, given: Owners) -> None:
+def test_every_file_of_a_tree_is_given_and_set_user_id_stays(tmp_path: Path, owners: Owners) -> None:
     tree = tmp_path / "tree"
     (tree / "bin").mkdir(parents=True)
     (tree / "bin/su").touch()
     (tree / "bin/su").chmod(0o4755)
     (tree / "link").symlink_to("/etc/passwd")
     uid, gid = os.getuid(), os.getgid()
-    Mapping(Path("/ns"), 100_000, 200_000, 65_536, 65_536).give(tree)
-    assert given == dict.fromkeys(("tree", "bin", "su", "link"), (100_000 + uid, 200_000 + gid))
+    Mapping(Path("/ns"), 100_000, 200_000, 65_536, 65_536).chown_tree(tree)
+    assert owners == dict.fromkeys(("tree", "bin", "su", "link"), (100_000 + uid, 200_000 + gid))
     assert stat.S_IMODE((tree / "bin/su").stat().st_mode) == 0o4755
 
 
-def test_owners_beyond_the_mapping_stay(tmp_path: Path, given: Owners) -> None:
+def test_owners_beyond_the_mapping_stay(tmp_path: Path, owners: Owners) -> None:
     (tmp_path / "a").mkdir()
-    Mapping(Path("/ns"), 100_000, 100_000, os.getuid(), os.getgid()).give(tmp_path / "a")
-    assert given == {"a": (os.getuid(), os.getgid())}
+    Mapping(Path("/ns"), 100_000, 100_000, os.getuid(), os.getgid()).chown_tree(tmp_path / "a")
+    assert owners == {"a": (os.getuid(), os.getgid())}
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS])
@@ -65,6 +65,6 @@ def test_the_way_to_a_folder_can_be_passed_and_not_listed(tmp_path: Path) -> Non
     folder = tmp_path / "a/b"
     folder.mkdir(parents=True)
     (tmp_path / "a").chmod(0o700)
-    open_way(folder, os.getgid())
+    allow_traversal(folder, os.getgid())
     assert stat.S_IMODE(folder.stat().st_mode) == 0o710
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o701

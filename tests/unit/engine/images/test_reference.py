@@ -41,5 +41,5 @@ def test_a_digest_is_what_a_registry_is_asked_for() -> None:
      "host:port/a", "a:" + "t" * 129, "a/" * 130 + "b", "a\nb", "quay.io/", "http://quay.io/a", "a:tag:tag"],
 )  # fmt: skip
 def test_what_is_no_name_is_refused_with_a_reason(text: str) -> None:
-    with pytest.raises(InvalidRequest, match="names no image"):
+    with pytest.raises(InvalidRequest, match="is not an image name"):
         parse_reference(text)

@@ -53,12 +53,12 @@ def test_its_room_is_counted_and_gone_with_it(snapshots: Snapshots, lower: Path)
 def test_a_count_of_all_that_takes_long_is_good_for_longer(
     snapshots: Snapshots, lower: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now, asked = [1000.0], list[str]()
+    now, requests = [1000.0], list[str]()
 
     def usage(name: str, within_s: float) -> Usage:
-        asked.append(name)
+        requests.append(name)
         now[0] += 2.0 if name == "big" else 0.001
-        return Usage(len(asked), 1)
+        return Usage(len(requests), 1)
 
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(time, "thread_time", lambda: now[0])
@@ -71,7 +71,7 @@ def test_a_count_of_all_that_takes_long_is_good_for_longer(
         now[0] += 10
         assert snapshots.all_usage() == before
     now[0] += 10
-    assert snapshots.all_usage() != before and asked.count("big") == 2
+    assert snapshots.all_usage() != before and requests.count("big") == 2
 
 
 def test_a_mount_that_fails_leaves_nothing(snapshots: Snapshots, tmp_path: Path) -> None:
@@ -83,8 +83,8 @@ def test_a_mount_that_fails_leaves_nothing(snapshots: Snapshots, tmp_path: Path)
 def test_one_that_is_half_made_is_nobodys_image(snapshots: Snapshots) -> None:
     (snapshots.root / "c1").mkdir()
     (snapshots.root / "c2").mkdir()
-    for left in ("{", "", "[7]"):
-        (snapshots.root / "c2/snapshot.json").write_text(left)
+    for text in ("{", "", "[7]"):
+        (snapshots.root / "c2/snapshot.json").write_text(text)
         assert snapshots.images() == {} and snapshots.all_usage().inodes == 0
         for name in ("c1", "c2"):
             with pytest.raises(FileNotFoundError):
@@ -95,13 +95,13 @@ def test_one_that_is_half_made_is_nobodys_image(snapshots: Snapshots) -> None:
 
 @pytest.mark.parametrize("identity", ["", "..", "a/b", ".hidden"])
 def test_what_is_no_id_is_refused(snapshots: Snapshots, identity: str) -> None:
-    with pytest.raises(InvalidRequest, match="is no id"):
+    with pytest.raises(InvalidRequest, match="is not a valid id"):
         snapshots.detach(identity)
 
 
 @pytest.mark.parametrize("folder", ["a:b", "a,b", "a b", "a\\b"])
 def test_a_path_that_overlayfs_would_misread_is_refused(tmp_path: Path, folder: str) -> None:
-    with pytest.raises(InvalidRequest, match="overlayfs takes no path"):
+    with pytest.raises(InvalidRequest, match="overlayfs does not support paths"):
         Snapshots(tmp_path / folder, "copy")
 
 

@@ -33,7 +33,7 @@ def put(root: Path, identity: str, **row: Any) -> Path:
 
 
 def name(root: Path, **names: str) -> None:
-    table = {each.replace("__", ":"): target for each, target in names.items()}
+    table = {entry.replace("__", ":"): target for entry, target in names.items()}
     (root / "names.json").write_text(json.dumps({"names": table, "removed": []}))
 
 
@@ -61,15 +61,15 @@ def test_images_are_listed_the_newest_first_with_names_and_digests(root: Path) -
     assert store.fs_info() == (20, 4, True)
 
 
-@pytest.mark.parametrize("asked", ["busybox", "docker.io/library/busybox:latest", OLD, OLD[7:], OLD[7:20] + OLD[20:40]])
-def test_an_image_is_found_by_name_id_or_the_beginning_of_one(root: Path, asked: str) -> None:
-    assert opened(root).get(asked).id == OLD
+@pytest.mark.parametrize("name_", ["busybox", "docker.io/library/busybox:latest", OLD, OLD[7:], OLD[7:20] + OLD[20:40]])
+def test_an_image_is_found_by_name_id_or_the_beginning_of_one(root: Path, name_: str) -> None:
+    assert opened(root).get(name_).id == OLD
 
 
-@pytest.mark.parametrize("asked", ["", "alpine", "aaaa", "a" * 5, "sha256:", "../images", "A B"])
-def test_what_is_not_there_or_could_be_two_is_not_there(root: Path, asked: str) -> None:
+@pytest.mark.parametrize("name_", ["", "alpine", "aaaa", "a" * 5, "sha256:", "../images", "A B"])
+def test_what_is_not_there_or_could_be_two_is_not_there(root: Path, name_: str) -> None:
     with pytest.raises(NotFound):
-        opened(root).get(asked)
+        opened(root).get(name_)
 
 
 def test_a_removed_image_goes_from_the_disk_and_a_second_removal_is_no_error(root: Path) -> None:
@@ -88,9 +88,9 @@ def test_an_image_that_a_container_uses_stays_until_the_container_is_gone(root: 
     store.remove("busybox")
     assert [image.id for image in store.list()] == [NEW]
     assert (root / "images" / OLD[7:]).exists()
-    again = opened(root)
+    reopened_store = opened(root)
     assert (root / "images" / OLD[7:]).exists(), "a restart forgets who uses it"
-    again.unmount("c1")
+    reopened_store.unmount("c1")
     assert not (root / "images" / OLD[7:]).exists()
 
 
@@ -145,7 +145,7 @@ def test_users_of_an_image_are_its_own_and_those_of_a_removed_one_are_not_nobody
 
 @pytest.mark.parametrize("source", ["docker://a", "dir:/a", "/a.tar", "oci-archive:a.tar"])
 def test_only_archives_with_a_whole_path_are_loaded(root: Path, source: str) -> None:
-    with pytest.raises(InvalidRequest, match="is no archive"):
+    with pytest.raises(InvalidRequest, match="is not an archive"):
         opened(root).load(source, "a:1")
 
 
@@ -163,7 +163,7 @@ class Large(Transport):
 
 def test_an_image_that_is_larger_than_the_disk_is_not_begun(root: Path) -> None:
     store = ImageStore(root, Large("/none"), driver="copy")
-    with pytest.raises(EngineError, match=r"no space left for docker\.io/library/a:1: it is \d{19,} bytes"):
+    with pytest.raises(EngineError, match=r"no space left for docker\.io/library/a:1: it has \d{19,} bytes"):
         store.pull("a:1")
     assert [*(root / "pulls").iterdir()] == []
 
@@ -172,8 +172,8 @@ class Full:
     """A disk that takes nothing new, as `nri.files` meets it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-        for each in names:
-            monkeypatch.setattr(f"nri.engine.images.store.{each}", self.refuse)
+        for entry in names:
+            monkeypatch.setattr(f"nri.engine.images.store.{entry}", self.refuse)
 
     @staticmethod
     def refuse(path: Path, *_: object, **__: object) -> None:
@@ -186,10 +186,10 @@ def test_an_image_is_removed_from_a_full_disk_for_good(root: Path, monkeypatch: 
     store.remove("busybox")
     assert [image.id for image in store.list()] == [NEW]
     assert [path.name for path in (root / "images").iterdir()] == [NEW[7:]]
-    again = opened(root)
-    assert ([image.id for image in again.list()], again.complaints) == ([NEW], [])
+    reopened_store = opened(root)
+    assert ([image.id for image in reopened_store.list()], reopened_store.complaints) == ([NEW], [])
     with pytest.raises(NotFound):
-        again.get("busybox")
+        reopened_store.get("busybox")
 
 
 def test_an_image_in_use_is_removed_from_a_full_disk_once_it_is_used_no_more(
@@ -199,9 +199,9 @@ def test_an_image_in_use_is_removed_from_a_full_disk_once_it_is_used_no_more(
     store.mount(store.get("busybox"), "c1")
     Full(monkeypatch, "write_whole")
     store.remove("busybox")
-    again = opened(root)
-    assert [image.id for image in again.list()] == [NEW]
-    again.unmount("c1")
+    reopened_store = opened(root)
+    assert [image.id for image in reopened_store.list()] == [NEW]
+    reopened_store.unmount("c1")
     assert not (root / "images" / OLD[7:]).exists()
 
 
@@ -212,15 +212,15 @@ def test_an_image_whose_files_cannot_be_removed_is_not_forgotten(root: Path, mon
         Full(patch, "remove_tree")
         with pytest.raises(EngineError, match=f"image {OLD} is not removed: .*No space left"):
             store.remove("busybox")
-        assert [each.id for each in store.list()] == [NEW, OLD]
+        assert [entry.id for entry in store.list()] == [NEW, OLD]
         assert store.fs_info().size_bytes == 20
-        with pytest.raises(EngineError, match="half removed: pull it again"):
+        with pytest.raises(EngineError, match="half removed"):
             store.mount(image, "c1")
-        again = opened(root)  # tries as well
-        assert [each.id for each in again.list()] == [NEW, OLD]
-        assert [OLD in line for line in again.complaints] == [True]
+        reopened_store = opened(root)  # tries as well
+        assert [entry.id for entry in reopened_store.list()] == [NEW, OLD]
+        assert [OLD in line for line in reopened_store.complaints] == [True]
     store.remove(OLD)
-    assert [each.id for each in store.list()] == [NEW]
+    assert [entry.id for entry in store.list()] == [NEW]
     assert not (root / "images" / OLD[7:]).exists()
 
 
@@ -273,11 +273,11 @@ def test_a_name_that_is_not_held_any_more_is_forgotten() -> None:
 
     locks, name = KeyLocks(), Name("a")
     with locks.hold(name), locks.hold("b"):
-        kept = weakref.ref(name)
+        ref = weakref.ref(name)
         del name
-        assert kept() is not None
+        assert ref() is not None
     gc.collect()
-    assert kept() is None
+    assert ref() is None
 
 
 # --- lists of manifests in lists ----------------------------------------------------------------------------------
@@ -308,12 +308,12 @@ class Listing:
 
     def list(self, *rows: str | tuple[str, str]) -> str:
         """A list of digests, each with the architecture that it is said to be for, or without a word."""
-        made: list[dict[str, Any]] = []
+        result: list[dict[str, Any]] = []
         for row in rows:
             digest, architecture = (row, "") if isinstance(row, str) else row
             platform = {"platform": {"os": "linux", "architecture": architecture}} if architecture else {}
-            made.append({"digest": digest, "mediaType": INDEX, **platform})
-        return self.add({"mediaType": INDEX, "manifests": made})
+            result.append({"digest": digest, "mediaType": INDEX, **platform})
+        return self.add({"mediaType": INDEX, "manifests": result})
 
     def manifest(self, name: str, folder: Path, credentials: Any = None, *, of_config: bool = False) -> bytes:
         self.asked += 1
@@ -333,9 +333,12 @@ class Listing:
 
 def test_a_list_in_which_nothing_fits_is_left_for_the_next_one(tmp_path: Path) -> None:
     registry = Listing()
-    mine = registry.image(HERE)
+    image_here = registry.image(HERE)
     alien = registry.list((registry.image("alien"), "alien"))
-    assert registry.pulled(tmp_path, registry.list(alien, registry.list(alien), registry.list((mine, HERE)))) == mine
+    assert (
+        registry.pulled(tmp_path, registry.list(alien, registry.list(alien), registry.list((image_here, HERE))))
+        == image_here
+    )
 
 
 def test_what_is_said_to_be_for_this_machine_comes_before_what_would_have_to_be_looked_at(tmp_path: Path) -> None:
@@ -347,25 +350,25 @@ def test_what_is_said_to_be_for_this_machine_comes_before_what_would_have_to_be_
 
 def test_of_a_manifest_without_a_platform_the_configuration_says_for_which_machine_it_is(tmp_path: Path) -> None:
     registry = Listing()
-    mine = registry.image(HERE)
-    assert registry.pulled(tmp_path, registry.list(registry.image("alien"), mine)) == mine
-    told = registry.pulled(tmp_path, registry.list(registry.image("alien"), registry.list((mine, "odd"))))
-    assert told == f"docker.io/a/b:1 is not for linux/{HERE}; there is linux/alien, linux/odd"
+    image_here = registry.image(HERE)
+    assert registry.pulled(tmp_path, registry.list(registry.image("alien"), image_here)) == image_here
+    error_text = registry.pulled(tmp_path, registry.list(registry.image("alien"), registry.list((image_here, "odd"))))
+    assert error_text == f"docker.io/a/b:1 is not for linux/{HERE}; it is for linux/alien, linux/odd"
 
 
 def test_lists_in_lists_have_a_bound_in_depth(tmp_path: Path) -> None:
     registry = Listing()
-    mine = registry.image(HERE)
-    three = registry.list(registry.list(registry.list(mine)))
-    assert registry.pulled(tmp_path, three) == mine
-    assert "lists of manifests in lists, more than 3 deep" in registry.pulled(tmp_path, registry.list(three))
+    image_here = registry.image(HERE)
+    three = registry.list(registry.list(registry.list(image_here)))
+    assert registry.pulled(tmp_path, three) == image_here
+    assert "nested more than 3 deep" in registry.pulled(tmp_path, registry.list(three))
 
 
 def test_lists_in_lists_have_a_bound_in_number(tmp_path: Path) -> None:
     registry = Listing()
     aliens = [registry.list((registry.image(f"alien{number}"), f"alien{number}")) for number in range(100)]
-    mine = registry.list((registry.image(HERE), HERE))
-    assert "none of 24 manifests in its lists" in registry.pulled(tmp_path, registry.list(*aliens, mine))
+    image_here = registry.list((registry.image(HERE), HERE))
+    assert "none of 24 manifests in its lists" in registry.pulled(tmp_path, registry.list(*aliens, image_here))
     assert registry.asked == 24
 
 
@@ -374,7 +377,7 @@ def test_a_registry_that_sends_another_list_is_named(tmp_path: Path) -> None:
     inner = registry.list((registry.image(HERE), HERE))
     top = registry.list(inner)
     registry.blobs[inner] += b" "
-    assert registry.pulled(tmp_path, top) == f"the registry sent something else for docker.io/a/b@{inner}"
+    assert registry.pulled(tmp_path, top) == f"the registry sent another document for docker.io/a/b@{inner}"
 
 
 class Slow(Transport):
@@ -399,13 +402,13 @@ def test_a_pull_that_waits_too_long_for_slow_ones_fails_by_their_names_and_one_a
             store.pull(name)
 
     threads = [threading.Thread(target=pull, args=(f"slow/{number}:1",)) for number in range(4)]
-    for each in threads:
-        each.start()
+    for thread in threads:
+        thread.start()
         assert slow.asked.acquire(timeout=30)
     store.wait_s = 0.01
-    with pytest.raises(TooMany, match=r"too many pulls for .*/fast:1 to begin.*slow/0:1, .*slow/3:1: there may be 4"):
+    with pytest.raises(TooMany, match=r"too many pulls to start .*/fast:1.*slow/0:1, .*slow/3:1: at most 4"):
         store.pull("fast:1")
     slow.go.set()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.join()
     pull("fast:1")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri.engine.images.registries import Credentials, Registry
-from nri.engine.images.transport import Progress, Transport, fatal_words, folder_bytes
+from nri.engine.images.transport import Progress, Transport, fatal_message, folder_bytes
 from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, NotFound
 
 
@@ -44,11 +44,11 @@ def test_a_manifest_comes_byte_for_byte_and_without_credentials_it_says_so(skope
 
 
 def test_credentials_are_in_no_word_and_their_file_is_private_and_gone_with_the_call(skopeo: Skopeo) -> None:
-    kept = skopeo.pull / "kept"
-    skopeo.does(f"stat -c %a {skopeo.pull}/auth.json > {kept}")
+    arguments_file = skopeo.pull / "kept"
+    skopeo.does(f"stat -c %a {skopeo.pull}/auth.json > {arguments_file}")
     skopeo.transport().manifest("quay.io/a:1", skopeo.pull, Credentials("me", "secret"))
     assert "secret" not in " ".join(skopeo.words)
-    assert kept.read_text().strip() == "600"
+    assert arguments_file.read_text().strip() == "600"
     skopeo.does("exit 1")
     with pytest.raises(CommandFailed):
         skopeo.transport().copy("quay.io/a:1", skopeo.pull / "l", skopeo.pull, Credentials("me", "secret"))
@@ -77,12 +77,12 @@ def test_an_image_that_is_not_there_is_told_from_other_failures(skopeo: Skopeo, 
 
 
 def test_a_copy_tells_how_far_it_is_and_its_end(skopeo: Skopeo) -> None:
-    told: list[Progress] = []
+    progress: list[Progress] = []
     skopeo.does(f"head -c 3000 /dev/zero > {skopeo.pull}/blob")
-    skopeo.transport().copy("quay.io/a:1", skopeo.pull / "l", skopeo.pull, progress=told.append, total_bytes=1000)
-    assert told[-1] == Progress(1000, 1000)
-    skopeo.transport().copy("quay.io/a:1", skopeo.pull / "l", skopeo.pull, progress=told.append)
-    assert told[-1].done_bytes >= 3000
+    skopeo.transport().copy("quay.io/a:1", skopeo.pull / "l", skopeo.pull, progress=progress.append, total_bytes=1000)
+    assert progress[-1] == Progress(1000, 1000)
+    skopeo.transport().copy("quay.io/a:1", skopeo.pull / "l", skopeo.pull, progress=progress.append)
+    assert progress[-1].done_bytes >= 3000
 
 
 def test_a_copy_that_stands_still_is_given_up(skopeo: Skopeo) -> None:
@@ -102,7 +102,7 @@ def test_the_size_of_a_folder_counts_links_as_links(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "actual"),
     [
         (r'time="x" level=fatal msg="reading: \"a\"\n"', 'reading: "a"\n'),
         (r'level=fatal msg="bell \a, tab \v, far \U0001f600"', "bell \a, tab \v, far \U0001f600"),
@@ -114,8 +114,8 @@ def test_the_size_of_a_folder_counts_links_as_links(tmp_path: Path) -> None:
         ("", ""),
     ],
 )
-def test_the_words_of_a_registry_are_read_whatever_is_in_them(text: str, found: str) -> None:
-    assert fatal_words(text) == found
+def test_the_words_of_a_registry_are_read_whatever_is_in_them(text: str, actual: str) -> None:
+    assert fatal_message(text) == actual
 
 
 def test_a_copy_is_ended_by_whom_its_size_is_told_to(skopeo: Skopeo) -> None:

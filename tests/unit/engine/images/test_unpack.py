@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.engine.images.unpack import in_place_of, read_layout
+from nri.engine.images.unpack import read_layout, with_registry_config
 from nri.engine.support.errors import EngineError, InvalidRequest
 from tests.support.oci_layouts import digest, layer, layout
 
@@ -14,21 +14,21 @@ ONE, TWO = layer({"a": b"1"}), layer({"b": b"2"})
 
 def test_a_layout_gives_its_image(tmp_path: Path) -> None:
     layout(tmp_path, [ONE, TWO], config={"User": "1", "Env": ["A=1"], "Cmd": None})
-    found = read_layout(tmp_path, "x")
-    assert found.diff_ids == [digest(ONE), digest(TWO)]
-    assert (found.config["User"], found.config["Env"], found.config["Cmd"]) == ("1", ["A=1"], None)
-    manifest = json.loads((tmp_path / "blobs/sha256" / found.manifest_digest[7:]).read_bytes())
-    assert manifest["config"]["digest"] == found.id
+    layout_image = read_layout(tmp_path, "x")
+    assert layout_image.diff_ids == [digest(ONE), digest(TWO)]
+    assert (layout_image.config["User"], layout_image.config["Env"], layout_image.config["Cmd"]) == ("1", ["A=1"], None)
+    manifest = json.loads((tmp_path / "blobs/sha256" / layout_image.manifest_digest[7:]).read_bytes())
+    assert manifest["config"]["digest"] == layout_image.id
 
 
 @pytest.mark.parametrize(
     ("layers", "diff_ids", "problem"),
     [
-        ([ONE], [digest(ONE), digest(TWO)], "its manifest has 1 layers and its configuration 2"),
-        ([], [digest(ONE)], "its manifest has 0 layers and its configuration 1"),
-        ([ONE, TWO], [digest(ONE)], "its manifest has 2 layers and its configuration 1"),
-        ([ONE, ONE], [digest(ONE)], "its manifest has 2 layers and its configuration 1"),
-        ([ONE], [], "its manifest has 1 layers and its configuration 0"),
+        ([ONE], [digest(ONE), digest(TWO)], "its manifest has 1 layers, its configuration 2"),
+        ([], [digest(ONE)], "its manifest has 0 layers, its configuration 1"),
+        ([ONE, TWO], [digest(ONE)], "its manifest has 2 layers, its configuration 1"),
+        ([ONE, ONE], [digest(ONE)], "its manifest has 2 layers, its configuration 1"),
+        ([ONE], [], "its manifest has 1 layers, its configuration 0"),
         ([ONE], ["sha256:short"], r"rootfs.diff_ids\[0\] is 'sha256:short', which is not a digest"),
         ([ONE], [7], r"rootfs.diff_ids\[0\] is 7, which is not a digest"),
     ],
@@ -54,7 +54,7 @@ def test_what_has_another_digest_than_its_name_is_refused(tmp_path: Path) -> Non
     with pytest.raises(InvalidRequest, match=f"{identity} has another digest"):
         read_layout(tmp_path, "x")
     path.unlink()
-    with pytest.raises(EngineError, match=f"{identity} is not in what was pulled"):
+    with pytest.raises(EngineError, match=f"{identity} is missing in the pulled layout"):
         read_layout(tmp_path, "x")
     (tmp_path / "index.json").write_text("{}")
     with pytest.raises(EngineError, match="the image's layout cannot be read"):
@@ -63,7 +63,7 @@ def test_what_has_another_digest_than_its_name_is_refused(tmp_path: Path) -> Non
 
 def test_a_configuration_that_is_too_long_is_not_read_to_its_end(tmp_path: Path) -> None:
     layout(tmp_path, [ONE], whole_config={"x": "y" * (4 << 20)})
-    with pytest.raises(InvalidRequest, match="more than 4194304 bytes"):
+    with pytest.raises(InvalidRequest, match="exceeds 4194304 bytes"):
         read_layout(tmp_path, "x")
 
 
@@ -71,17 +71,21 @@ def test_an_image_of_dockers_format_keeps_its_id_if_its_layers_are_those_that_it
     tmp_path: Path,
 ) -> None:
     layout(tmp_path, [ONE, TWO])
-    found = read_layout(tmp_path, "x")
+    layout_image = read_layout(tmp_path, "x")
 
     def original(*layers: bytes, **config: object) -> bytes:
         return json.dumps({"docker_version": "1", "rootfs": {"diff_ids": list(map(digest, layers))}, **config}).encode()
 
     raw = original(ONE, TWO, config={"User": "7"})
-    made = in_place_of(found, digest(raw), raw, "x")
-    assert (made.id, made.config, made.diff_ids) == (digest(raw), {"User": "7"}, found.diff_ids)
+    pod_config = with_registry_config(layout_image, digest(raw), raw, "x")
+    assert (pod_config.id, pod_config.config, pod_config.diff_ids) == (
+        digest(raw),
+        {"User": "7"},
+        layout_image.diff_ids,
+    )
     for layers in ((ONE,), (TWO, ONE), (), (ONE, TWO, TWO)):
         raw = original(*layers)
-        with pytest.raises(InvalidRequest, match="its layers are not those that its configuration lists"):
-            in_place_of(found, digest(raw), raw, "x")
+        with pytest.raises(InvalidRequest, match="its layers differ from those in its configuration"):
+            with_registry_config(layout_image, digest(raw), raw, "x")
     with pytest.raises(InvalidRequest, match="has another digest"):
-        in_place_of(found, digest(b"other"), raw, "x")
+        with_registry_config(layout_image, digest(b"other"), raw, "x")

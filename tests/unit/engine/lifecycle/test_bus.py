@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.lifecycle.bus import KEPT, KEPT_BYTES, EventBus
+from nri.engine.lifecycle.bus import MAX_EVENT_BYTES, MAX_EVENTS, EventBus
 from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry
 from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState, Store
 from nri.engine.state.names import container_name, pod_name
@@ -44,19 +44,19 @@ def test_every_listener_gets_what_comes_after_it_began_and_what_it_is_about(inve
     bus.publish(container("c0"), pb.CONTAINER_CREATED_EVENT)
     with bus.subscribe() as one, bus.subscribe() as two:
         bus.publish(container("c1"), pb.CONTAINER_STARTED_EVENT)
-        for each in (one, two):
-            event = each.get(1)
+        for listener_ in (one, two):
+            event = listener_.get(1)
             assert event is not None
             assert (event.container_id, event.container_event_type) == ("c1", pb.CONTAINER_STARTED_EVENT)
             assert event.pod_sandbox_status.id == "p" and event.created_at > 0
-            assert [each.id for each in event.containers_statuses] == ["c9"]
-            assert each.get(0) is None
+            assert [listener_.id for listener_ in event.containers_statuses] == ["c9"]
+            assert listener_.get(0) is None
 
 
 def test_a_listener_that_does_not_keep_up_loses_the_oldest(inventory: Inventory) -> None:
     bus = EventBus(inventory)
     listener = bus.subscribe()
-    for number in range(KEPT + 2):
+    for number in range(MAX_EVENTS + 2):
         bus.publish(container(f"c{number}"), pb.CONTAINER_CREATED_EVENT)
     first = listener.get(1)
     assert first is not None and first.container_id == "c2" and listener.lost == 2
@@ -66,13 +66,13 @@ def test_events_that_are_not_read_have_a_bound_of_memory(inventory: Inventory) -
     bus = EventBus(inventory)
     entry = pod("p")
     inventory.add(entry)
-    entry.record.annotations = {"long": "x" * (KEPT_BYTES // 4)}
+    entry.record.annotations = {"long": "x" * (MAX_EVENT_BYTES // 4)}
     with bus.subscribe() as listener:
         for number in range(9):
             bus.publish(container(f"c{number}"), pb.CONTAINER_CREATED_EVENT)
-        kept = [each.container_id for each in iter(lambda: listener.get(0), None)]
-        assert (kept, listener.lost) == (["c6", "c7", "c8"], 6)
-        entry.record.annotations = {"long": "x" * (KEPT_BYTES + 1)}
+        container_ids = [event.container_id for event in iter(lambda: listener.get(0), None)]
+        assert (container_ids, listener.lost) == (["c6", "c7", "c8"], 6)
+        entry.record.annotations = {"long": "x" * (MAX_EVENT_BYTES + 1)}
         bus.publish(container("c9"), pb.CONTAINER_CREATED_EVENT)
         last = listener.get(0)
         assert last is not None and last.container_id == "c9", "one that is longer than all may be is told"
@@ -96,7 +96,7 @@ def test_each_step_is_a_line_of_the_log_with_short_id_and_names(
     bus.publish(pod(identity), pb.CONTAINER_DELETED_EVENT)
     assert caplog.messages == [
         "pod 0123456789abc default/web started",
-        "container 0123456789abc default/web/odd_name made",
+        "container 0123456789abc default/web/odd_name created",
         "container 0123456789abc default/web/app ended: code 137, OOMKilled",
         "pod 0123456789abc default/web removed",
     ]
@@ -105,11 +105,12 @@ def test_each_step_is_a_line_of_the_log_with_short_id_and_names(
 def test_a_life_writes_its_steps_into_the_log(dry: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "nri.engine.lifecycle.bus")
     pod_id = dry.pod()
-    made = dry.run(pod_id)
-    dry.engine.container_removal.stop(made)
+    container_id = dry.run(pod_id)
+    dry.engine.container_removal.stop(container_id)
     dry.engine.pod_removal.remove(pod_id)
-    short = {f"pod {pod_id[:13]} n/pod": "P", f"container {made[:13]} n/pod/c": "C"}
-    told = [next(text.replace(key, sign) for key, sign in short.items() if key in text) for text in caplog.messages]
-    assert told == [
-        "P made", "P started", "C made", "C started", "C ended: code 137, Error", "P ended", "C removed", "P removed",
+    short = {f"pod {pod_id[:13]} n/pod": "P", f"container {container_id[:13]} n/pod/c": "C"}
+    messages = [next(text.replace(key, sign) for key, sign in short.items() if key in text) for text in caplog.messages]
+    assert messages == [
+        "P created", "P started", "C created", "C started", "C ended: code 137, Error", "P ended", "C removed",
+        "P removed",
     ]  # fmt: skip

@@ -16,8 +16,8 @@ def test_on_v1_a_process_is_placed_where_something_is_counted(tmp_path: Path) ->
         (tmp_path / name).mkdir()
     (tmp_path / "cpu").symlink_to("cpu,cpuacct")
     Cgroups(v2=False, root=tmp_path).place("/pods/conmon-1")(42)
-    found = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("cgroup.procs")}
-    assert found == {f"{name}/pods/conmon-1/cgroup.procs": "42" for name in ("memory", "cpu,cpuacct", "pids")}
+    actual = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("cgroup.procs")}
+    assert actual == {f"{name}/pods/conmon-1/cgroup.procs": "42" for name in ("memory", "cpu,cpuacct", "pids")}
 
 
 def test_on_v2_there_is_one_hierarchy(tmp_path: Path) -> None:
@@ -44,10 +44,10 @@ def test_what_runs_in_a_cgroup_is_ended_and_a_number_that_is_not_its_own_any_mor
     cgroups, file = Cgroups(v2=False, root=tmp_path), tmp_path / "pids/pods/c1/cgroup.procs"
     for name in ("memory", "pids"):
         (tmp_path / name / "pods/c1").mkdir(parents=True)
-    with Popen(["sleep", "1000"]) as mine, Popen(["sleep", "1000"]) as stranger:
-        file.write_text(f"{mine.pid}\n0\n999999999\n")
+    with Popen(["sleep", "1000"]) as popen, Popen(["sleep", "1000"]) as stranger:
+        file.write_text(f"{popen.pid}\n0\n999999999\n")
         cgroups.end("/pods/c1")
-        assert mine.wait(20) == -signal.SIGKILL
+        assert popen.wait(20) == -signal.SIGKILL
         file.write_text(f"{stranger.pid}\n")
         opened = os.pidfd_open
 
@@ -67,9 +67,9 @@ def test_a_path_that_leads_out_of_the_hierarchies_is_refused(tmp_path: Path) -> 
     cgroups = Cgroups(v2=True, root=tmp_path / "cgroup")
     (tmp_path / "cgroup").mkdir()
     (tmp_path / "precious").mkdir()
-    with pytest.raises(EngineError, match=r"leads out of the hierarchy"):
+    with pytest.raises(EngineError, match=r"must not contain"):
         cgroups.remove("/../precious")
-    with pytest.raises(EngineError, match=r"leads out of the hierarchy"):
+    with pytest.raises(EngineError, match=r"must not contain"):
         cgroups.end("/a/../../precious")
     assert (tmp_path / "precious").exists()
 

@@ -23,9 +23,9 @@ def test_an_end_and_a_removal_are_told_once_and_in_this_order(dry: Any) -> None:
 
 def test_a_pod_is_shown_without_namespaces_that_are_gone(dry: Any, tmp_path: Any) -> None:
     entry = dry.engine.inventory.pod(dry.pod())
-    there = tmp_path / "there"
-    there.touch()
-    entry.record.namespace_paths = {"network": str(there), "ipc": str(tmp_path / "gone")}
+    present = tmp_path / "there"
+    present.touch()
+    entry.record.namespace_paths = {"network": str(present), "ipc": str(tmp_path / "gone")}
     shown = dry.engine.domain.pod_message(entry)
     assert [row.type for row in shown.linux.namespaces] == ["network"]
     assert (shown.name, shown.namespace) == ("pod", "n")
@@ -36,8 +36,8 @@ def test_the_state_has_pods_and_containers_that_are_not_over(dry: Any) -> None:
     running, ended = dry.run(pod, "running"), dry.run(pod, "ended")
     dry.engine.container_removal.stop(ended)
     pods, containers = dry.engine.domain.snapshot()
-    assert [each.id for each in pods] == [pod]
-    assert [each.id for each in containers] == [running]
+    assert [container.id for container in pods] == [pod]
+    assert [container.id for container in containers] == [running]
 
 
 def test_an_event_that_is_only_told_and_fails_stops_nothing(dry: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -46,22 +46,22 @@ def test_an_event_that_is_only_told_and_fails_stops_nothing(dry: Any, caplog: py
 
     dry.told.on["post_start_container"] = refuse
     with caplog.at_level(logging.WARNING):
-        made = dry.run(dry.pod())
-    assert f"NRI post_start_container of {made}" in caplog.text
+        container_id = dry.run(dry.pod())
+    assert f"NRI post_start_container of {container_id}" in caplog.text
 
 
 def test_an_eviction_stops_the_container(dry: Any) -> None:
-    made = dry.run(dry.pod())
-    dry.engine.domain.evict([m.ContainerEviction(container_id=made, reason="too big")])
-    entry = dry.engine.inventory.container(made)
+    container_id = dry.run(dry.pod())
+    dry.engine.domain.evict([m.ContainerEviction(container_id=container_id, reason="too big")])
+    entry = dry.engine.inventory.container(container_id)
     assert entry.ended.wait(20)
     assert "too big" in entry.record.message
 
 
 def test_only_a_whole_id_is_had(dry: Any) -> None:
-    made = dry.run(dry.pod())
-    assert dry.engine.domain.has(made)
-    assert not dry.engine.domain.has(made[:12])
+    container_id = dry.run(dry.pod())
+    assert dry.engine.domain.has(container_id)
+    assert not dry.engine.domain.has(container_id[:12])
     assert not dry.engine.domain.has("")
 
 

@@ -43,8 +43,8 @@ def plugin() -> Plugin:
 def engine(tmp_path: Path, plugin: Plugin) -> Engine:
     nri = NriConfig(disable_connections=True, plugin_path=str(tmp_path / "plugins"), admin_socket="", policy_path="")
     config = EngineConfig(dry=True, socket=tmp_path / "s", root=tmp_path / "root", state=tmp_path / "state", nri=nri)
-    with Engine(config, builtin=[BuiltinPlugin("10", "p", plugin)]) as made:
-        yield made
+    with Engine(config, builtin=[BuiltinPlugin("10", "p", plugin)]) as engine_:
+        yield engine_
 
 
 def make(engine: Engine, command: tuple[str, ...] = ("sh",)) -> tuple[str, str]:

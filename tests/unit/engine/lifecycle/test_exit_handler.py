@@ -117,14 +117,14 @@ def test_what_could_not_be_cleared_away_is_told_and_left_to_the_removal(
         context.setattr(dry.engine.machinery.conmon, "remove", refuse)
         ends.tell(exit_of(entry.id))
         assert entry.ended.wait(20)
-    assert "could not be cleared away: it is busy" in caplog.text
+    assert "its remains could not be removed: it is busy" in caplog.text
     assert CLEARED not in entry.record.done
     assert entry.record.state is ContainerState.EXITED
     dry.engine.container_removal.remove(entry.id)
 
 
 def test_an_end_after_the_engines_own_is_left_to_the_next_engine(dry: Any, ends: Ends) -> None:
-    made = dry.run(dry.pod())
+    container_id = dry.run(dry.pod())
     ends.handler.close()
-    ends.tell(exit_of(made))
-    assert dry.engine.inventory.container(made).record.state is ContainerState.RUNNING
+    ends.tell(exit_of(container_id))
+    assert dry.engine.inventory.container(container_id).record.state is ContainerState.RUNNING

@@ -30,7 +30,7 @@ class Domain:
 
     def snapshot(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
         pod = m.PodSandbox(id=f"pod-{self.name}", namespace=self.name)
-        return [pod], [m.Container(id=each, pod_sandbox_id=pod.id) for each in self.ids]
+        return [pod], [m.Container(id=entry, pod_sandbox_id=pod.id) for entry in self.ids]
 
     def has(self, container_id: str) -> bool:
         return container_id in self.ids
@@ -38,20 +38,20 @@ class Domain:
     def update(
         self, updates: list[m.ContainerUpdate], order: Callable[[m.ContainerUpdate], int] | None = None
     ) -> list[UpdateResult]:
-        self.updated += [each.container_id for each in updates]
-        return [UpdateResult(each) for each in updates]
+        self.updated += [event.container_id for event in updates]
+        return [UpdateResult(event) for event in updates]
 
     def evict(self, evictions: list[m.ContainerEviction]) -> None:
-        self.evicted += [each.container_id for each in evictions]
+        self.evicted += [event.container_id for event in evictions]
 
 
 def hub(folder: Path, *domains: Domain, **changes: Any) -> NriHub:
     paths = {key: str(folder / key) for key in ("socket_path", "plugin_path", "plugin_config_path")}
     config = NriConfig(**{**paths, "policy_path": "", "admin_socket": "", "disable_connections": True, **changes})
-    made = NriHub(config, "1", folder / "plugins.json")
+    nri_hub = NriHub(config, "1", folder / "plugins.json")
     for domain in domains:
-        made.register(domain)
-    return made
+        nri_hub.register(domain)
+    return nri_hub
 
 
 def await_text(path: Path, text: str) -> None:
@@ -60,9 +60,9 @@ def await_text(path: Path, text: str) -> None:
 
 
 def update(container_id: str) -> m.ContainerUpdate:
-    made = m.ContainerUpdate(container_id=container_id)
-    made.linux.resources.cpu.shares.value = 5
-    return made
+    container_update = m.ContainerUpdate(container_id=container_id)
+    container_update.linux.resources.cpu.shares.value = 5
+    return container_update
 
 
 def test_an_update_goes_to_the_domain_that_has_the_container(tmp_path: Path) -> None:
@@ -98,18 +98,18 @@ def test_plugins_are_given_all_domains_and_are_remembered_for_the_next_life(tmp_
         known: list[str]
 
         def synchronize(self, pods: Any, containers: Any) -> None:
-            self.known = [*(pod.namespace for pod in pods), *(each.id for each in containers)]
+            self.known = [*(pod.namespace for pod in pods), *(container.id for container in containers)]
 
-    made = hub(tmp_path, Domain("k8s.io", "a"), Domain("moby", "b"))
-    made.start()
+    hub_ = hub(tmp_path, Domain("k8s.io", "a"), Domain("moby", "b"))
+    hub_.start()
     plugin = Plugin()
     attached = Attached(plugin, "10", "p", "")
     try:
-        assert made.adaptation is not None
-        attached.connect(made.adaptation)
-        attached.wait(made.adaptation)
+        assert hub_.adaptation is not None
+        attached.connect(hub_.adaptation)
+        attached.wait(hub_.adaptation)
         assert plugin.known == ["k8s.io", "moby", "a", "b"]
-        made.stop()
+        hub_.stop()
     finally:
         attached.stop()
     assert (tmp_path / "plugins.json").read_text() == '["10-p"]'
@@ -124,34 +124,34 @@ def test_a_plugin_that_takes_its_time_to_synchronize_is_remembered_as_soon_as_it
         def synchronize(self, pods: Any, containers: Any) -> None:
             assert go_on.wait(20)
 
-    monkeypatch.setattr("nri.engine.lifecycle.hub.NOTED_AFTER_S", 0.01)
-    made = hub(tmp_path, Domain("k8s.io"))
-    made.start()
+    monkeypatch.setattr("nri.engine.lifecycle.hub.RECORD_DELAY_S", 0.01)
+    hub_ = hub(tmp_path, Domain("k8s.io"))
+    hub_.start()
     attached = Attached(Plugin(), "10", "slow", "")
     try:
-        assert made.adaptation is not None
-        attached.connect(made.adaptation)
+        assert hub_.adaptation is not None
+        attached.connect(hub_.adaptation)
         await_text(tmp_path / "plugins.json", "[]")
         go_on.set()
-        attached.wait(made.adaptation)
+        attached.wait(hub_.adaptation)
         await_text(tmp_path / "plugins.json", '["10-slow"]')  # as an engine that is killed now leaves it
     finally:
         attached.stop()
-        made.stop()
+        hub_.stop()
 
 
 def test_without_nri_there_is_no_adaptation_and_no_socket(tmp_path: Path) -> None:
-    made = hub(tmp_path, Domain("k8s.io"), disable=True)
-    made.start()
-    made.await_return()
-    made.stop()
-    assert made.adaptation is None and [*tmp_path.iterdir()] == []
+    hub_ = hub(tmp_path, Domain("k8s.io"), disable=True)
+    hub_.start()
+    hub_.await_return()
+    hub_.stop()
+    assert hub_.adaptation is None and [*tmp_path.iterdir()] == []
 
 
 def test_a_socket_that_cannot_be_made_is_an_error_with_its_cause(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as held:
-        held.bind(str(tmp_path / "held"))
-        held.listen()
-        made = hub(tmp_path, disable_connections=False, socket_path=str(tmp_path / "held"))
+    with socket.socket(socket.AF_UNIX) as connection_:
+        connection_.bind(str(tmp_path / "held"))
+        connection_.listen()
+        hub_ = hub(tmp_path, disable_connections=False, socket_path=str(tmp_path / "held"))
         with pytest.raises(EngineError, match=r"NRI cannot listen"):
-            made.start()
+            hub_.start()

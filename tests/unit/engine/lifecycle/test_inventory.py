@@ -54,7 +54,7 @@ def test_what_is_still_being_made_is_not_there(inventory: Inventory) -> None:
 def test_containers_are_those_of_a_pod_or_all(inventory: Inventory) -> None:
     for identity, of in (("a" * 64, "p1"), ("b" * 64, "p2")):
         inventory.add(container(identity, pod_id=of))
-    assert [each.id for each in inventory.containers("p2")] == ["b" * 64]
+    assert [entry.id for entry in inventory.containers("p2")] == ["b" * 64]
     assert len(inventory.containers()) == 2
 
 
@@ -62,9 +62,9 @@ def test_a_name_that_is_taken_names_its_holder_and_is_free_after_a_drop(inventor
     first, second = pod("1f" * 32), pod("2e" * 32)
     second.record.name = first.record.name
     inventory.add(first)
-    with pytest.raises(AlreadyExists) as taken:
+    with pytest.raises(AlreadyExists) as raises:
         inventory.add(second)
-    assert taken.value.holder == first.id
+    assert raises.value.holder == first.id
     inventory.drop(first)
     inventory.add(second)
     assert inventory.pods() == [second]
@@ -99,7 +99,7 @@ def test_what_has_happened_anyhow_is_noted_and_told(
     with caplog.at_level(logging.WARNING):
         inventory.note(entry, pid=7)
     assert entry.record.pid == 7
-    assert "will have to find out" in caplog.text
+    assert "will have to detect the change" in caplog.text
 
 
 def test_a_record_that_cannot_be_removed_stays(inventory: Inventory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,8 +122,8 @@ def test_a_life_is_told_by_its_short_id_and_its_names() -> None:
     config = {"metadata": {"name": "app"}}
     entry = ContainerEntry(ContainerRecord("c" * 64, name="app_web_default_uid_0_0", config=config), {})
     assert str(entry) == "container ccccccccccccc default/web/app"
-    made = PodEntry(PodRecord("1f" * 32, namespace="default", config={"metadata": {"name": "web"}}))
-    assert str(made) == "pod 1f1f1f1f1f1f1 default/web"
+    pod_entry = PodEntry(PodRecord("1f" * 32, namespace="default", config={"metadata": {"name": "web"}}))
+    assert str(pod_entry) == "pod 1f1f1f1f1f1f1 default/web"
     assert str(ContainerEntry(ContainerRecord("c" * 64), {}))  # a record of which little is left
 
 
@@ -132,7 +132,7 @@ def test_a_spec_comes_back_and_one_that_cannot_be_read_is_an_error(tmp_path: Pat
     assert read_spec(tmp_path) == {"a": [1]}
     for text in ("{", "[]"):
         (tmp_path / "config.json").write_text(text)
-        with pytest.raises(ValueError, match=r"Expecting|not a table"):
+        with pytest.raises(ValueError, match=r"Expecting|not a JSON object"):
             read_spec(tmp_path)
     assert read_spec(tmp_path / "none") == {}
     (tmp_path / "config.json").unlink()

@@ -35,8 +35,8 @@ def test_a_folder_that_cannot_be_made_is_an_error_with_its_path(tmp_path: Path) 
 def test_a_second_engine_gets_neither_folder_and_changes_nothing_in_them(tmp_path: Path) -> None:
     with lock_folders(tmp_path / "root", tmp_path / "state"):
         (tmp_path / "root").chmod(0o711)
-        for root, state, taken in (("root", "other", "root"), ("third", "state", "state")):
-            with pytest.raises(EngineError, match=f"another engine has {tmp_path / taken}"):
+        for root, state, locked in (("root", "other", "root"), ("third", "state", "state")):
+            with pytest.raises(EngineError, match=f"another engine uses {tmp_path / locked}"):
                 lock_folders(tmp_path / root, tmp_path / state)
         assert (tmp_path / "root").stat().st_mode & 0o777 == 0o711
         assert [*(tmp_path / "root").iterdir()] == []
@@ -46,7 +46,7 @@ def test_a_second_engine_gets_neither_folder_and_changes_nothing_in_them(tmp_pat
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(EngineError, match=f"folder {tmp_path / 'file'} cannot be made and locked"):
+    with pytest.raises(EngineError, match=f"folder {tmp_path / 'file'} cannot be created and locked"):
         lock_folders(tmp_path / "file", tmp_path)
 
 
@@ -79,6 +79,6 @@ def test_a_machine_that_refuses_the_mount_keeps_the_code_on_the_disk(
 
     monkeypatch.setattr("nri.engine.lifecycle.places.mount", refuse)
     make_bundle(tmp_path / "b")
-    assert "no exit code can be kept when that is full" in caplog.text
+    assert "exit codes are lost when the disk is full" in caplog.text
     assert (tmp_path / "b/persist").is_dir()
     remove_bundle(tmp_path / "b")

@@ -70,8 +70,8 @@ def kernel(sysctls: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
 def test_host_name_and_sysctls_are_set_inside_before_all_is_pinned(
     kernel: Kernel, sysctls: Path, tmp_path: Path
 ) -> None:
-    made = PodNamespaces(kernel, sysctls).make("p1", tmp_path, {"network", "ipc", "uts"}, "web", [SYSCTL])  # type: ignore[arg-type]
-    assert made == {"network": "/dev/null", "ipc": f"{tmp_path}/ipc", "uts": f"{tmp_path}/uts"}
+    make = PodNamespaces(kernel, sysctls).make("p1", tmp_path, {"network", "ipc", "uts"}, "web", [SYSCTL])  # type: ignore[arg-type]
+    assert make == {"network": "/dev/null", "ipc": f"{tmp_path}/ipc", "uts": f"{tmp_path}/uts"}
     assert kernel.names == ["network", "setns", "unshare", "sethostname", "mount", "mount"]
     assert kernel.sysctls == "00011", "it is set before the first mount"
     (thread,) = kernel.threads
@@ -95,9 +95,9 @@ def test_what_the_kernel_refuses_names_the_pod(kernel: Kernel, tmp_path: Path, m
 
 def test_all_of_a_pod_go_and_those_that_are_not_there_are_no_error(kernel: Kernel, tmp_path: Path) -> None:
     (tmp_path / "ipc").touch()
-    found = PodNamespaces(kernel)  # type: ignore[arg-type]
-    found.remove("p1", tmp_path)
-    found.remove("p1", tmp_path)
+    namespaces = PodNamespaces(kernel)  # type: ignore[arg-type]
+    namespaces.remove("p1", tmp_path)
+    namespaces.remove("p1", tmp_path)
     assert kernel.calls == [("gone", "p1")] * 2
     assert not (tmp_path / "ipc").exists()
 
@@ -114,9 +114,9 @@ def test_all_of_a_pod_go_and_those_that_are_not_there_are_no_error(kernel: Kerne
 def test_a_sysctl_that_is_not_there_or_a_link_is_refused_by_its_field(
     kernel: Kernel, sysctls: Path, tmp_path: Path, path: tuple[str, ...], problem: str
 ) -> None:
-    asked = [Sysctl(path, "1", "linux.sysctls[x]")]
+    sysctls_ = [Sysctl(path, "1", "linux.sysctls[x]")]
     with pytest.raises(RequestError, match=problem):
-        PodNamespaces(kernel, sysctls).make("p1", tmp_path, {"ipc"}, "", asked)  # type: ignore[arg-type]
+        PodNamespaces(kernel, sysctls).make("p1", tmp_path, {"ipc"}, "", sysctls_)  # type: ignore[arg-type]
     assert (tmp_path / "secret").read_text() == "secret"
     assert "mount" not in kernel.names
 

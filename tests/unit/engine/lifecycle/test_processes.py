@@ -22,95 +22,99 @@ from tests.support.waiting import wait_for
 
 
 @pytest.fixture
-def made(dry: Any) -> Processes:
+def processes_(dry: Any) -> Processes:
     return Processes(dry.engine.inventory, dry.engine.machinery)
 
 
-def test_an_eviction_stops_and_says_why(dry: Any, made: Processes, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_eviction_stops_and_says_why(dry: Any, processes_: Processes, caplog: pytest.LogCaptureFixture) -> None:
     entry = dry.engine.inventory.container(dry.run(dry.pod()))
-    made.evict(entry.id, "too loud")
+    processes_.evict(entry.id, "too loud")
     assert entry.ended.wait(20)
     assert "too loud" in entry.record.message
-    made.evict("absent", "no such thing")
+    processes_.evict("absent", "no such thing")
     text = "container absent could not be evicted: no container 'absent'"
-    wait_for(lambda: ("WARNING", text) in [(each.levelname, each.getMessage()) for each in caplog.records])
+    wait_for(lambda: ("WARNING", text) in [(record.levelname, record.getMessage()) for record in caplog.records])
 
 
-def test_an_eviction_that_no_thread_can_do_is_told(dry: Any, made: Processes, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_eviction_that_no_thread_can_do_is_told(
+    dry: Any, processes_: Processes, caplog: pytest.LogCaptureFixture
+) -> None:
     entry = dry.engine.inventory.container(dry.run(dry.pod()))
     with no_threads():
-        made.evict(entry.id, "too loud")
+        processes_.evict(entry.id, "too loud")
     assert f"container {entry.id} could not be evicted: can't start new thread" in caplog.text
-    made.evict(entry.id, "too loud")
+    processes_.evict(entry.id, "too loud")
     assert entry.ended.wait(20)
 
 
 def evicting() -> list[str]:
-    return [each.name for each in threading.enumerate() if each.name == "nri-engine-evict"]
+    return [entry.name for entry in threading.enumerate() if entry.name == "nri-engine-evict"]
 
 
 def test_a_container_is_evicted_once_however_often_and_in_whatever_words_that_is_asked_for(
-    dry: Any, made: Processes, caplog: pytest.LogCaptureFixture
+    dry: Any, processes_: Processes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     entry = dry.engine.inventory.container(dry.run(dry.pod()))
     with entry.record_lock:
         for _ in range(1000):
-            made.evict(entry.id, "a\nb\x1b[31m" + "c" * 5000)
+            processes_.evict(entry.id, "a\nb\x1b[31m" + "c" * 5000)
         assert len(evicting()) == 1
     assert entry.ended.wait(20)
     assert entry.record.message.isprintable() and len(entry.record.message) < 2000
-    (line,) = [text for text in caplog.messages if "gone" in text]
+    (line,) = [text for text in caplog.messages if "plugins evict" in text]
     assert line.isprintable() and len(line) < 2000
     wait_for(lambda: not evicting(), "its thread's end")
 
 
 def test_evictions_have_so_many_threads_and_those_that_are_too_many_are_told_once(
-    dry: Any, made: Processes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    dry: Any, processes_: Processes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri.cri.evictions.MOST", 3)
+    monkeypatch.setattr("nri.cri.evictions.MAX_EVICTIONS", 3)
     pod = dry.pod()
     entries = [dry.engine.inventory.container(dry.run(pod, f"c{number}")) for number in range(6)]
     with ExitStack() as stack:
         for entry in entries:
             stack.enter_context(entry.record_lock)
         for entry in entries:
-            made.evict(entry.id, "all of them")
+            processes_.evict(entry.id, "all of them")
         assert len(evicting()) == 3
     assert [text for text in caplog.messages if "under way" in text] == [
         f"container {entries[3].id} and others are not evicted: 3 evictions are under way"
     ]
     wait_for(lambda: not evicting(), "their end")
     for entry in entries[3:]:
-        made.evict(entry.id, "once more")
+        processes_.evict(entry.id, "once more")
     assert all(entry.ended.wait(20) for entry in entries)
 
 
 @pytest.mark.parametrize("timeout_s", [0.0, 1.0, float(2**63 - 1)])
-def test_a_container_that_runs_is_stopped_whatever_the_timeout(dry: Any, made: Processes, timeout_s: float) -> None:
+def test_a_container_that_runs_is_stopped_whatever_the_timeout(
+    dry: Any, processes_: Processes, timeout_s: float
+) -> None:
     entry = dry.engine.inventory.container(dry.run(dry.pod()))
-    made.stop(entry, timeout_s)
+    processes_.stop(entry, timeout_s)
     assert entry.record.state is ContainerState.EXITED
-    made.stop(entry, timeout_s)  # and once more is no error
+    processes_.stop(entry, timeout_s)  # and once more is no error
 
 
 def test_a_stop_that_nobody_waits_for_any_more_ends_and_kills_nothing(
-    dry: Any, made: Processes, monkeypatch: pytest.MonkeyPatch
+    dry: Any, processes_: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = dry.engine.inventory.container(dry.run(dry.pod()))
-    signals, gone = list[str](), threading.Event()
+    signals, client_gone = list[str](), threading.Event()
     with monkeypatch.context() as context:
         context.setattr(processes, "send", lambda *words: bool(signals.append(words[-1])) or True)
-        threading.Timer(0.05, gone.set).start()
+        threading.Timer(0.05, client_gone.set).start()
         with pytest.raises(EngineError, match=f"stop of container {entry.id}: the client has gone"):
-            made.stop(entry, float(2**63 - 1), gone)
+            processes_.stop(entry, float(2**63 - 1), client_gone)
     assert signals == ["15"]
-    made.stop(entry, 0.0, gone)
+    processes_.stop(entry, 0.0, client_gone)
     assert entry.record.state is ContainerState.EXITED
 
 
 def test_one_that_does_not_end_is_an_error_that_names_it(
-    dry: Any, made: Processes, monkeypatch: pytest.MonkeyPatch
+    dry: Any, processes_: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = dry.engine.inventory.container(dry.run(dry.pod()))
     with monkeypatch.context() as context:
@@ -119,53 +123,53 @@ def test_one_that_does_not_end_is_an_error_that_names_it(
         context.setattr(processes, "send", lambda *_: True)
         context.setattr(dry.engine.machinery.runtime("runc"), "kill", lambda *_: True)
         with pytest.raises(CommandTimeout, match=f"stop of container {entry.id}"):
-            made.stop(entry)
-    made.stop(entry)
+            processes_.stop(entry)
+    processes_.stop(entry)
 
 
 @pytest.mark.parametrize(("where", "folder"), [("pod", "pods/p1/conmon-c1"), ("/all", "all/conmon-c1")])
 def test_conmons_cgroup_is_below_the_pods_or_below_one_of_all(
-    dry: Any, made: Processes, tmp_path: Path, where: str, folder: str
+    dry: Any, processes_: Processes, tmp_path: Path, where: str, folder: str
 ) -> None:
     dry.engine.machinery.config = replace(dry.config, cgroups=CgroupConfig(conmon=where))
-    made.cgroups = Cgroups(v2=True, root=tmp_path / "cgroups")
-    place = made.place("/pods/p1", "c1")
+    processes_.cgroups = Cgroups(v2=True, root=tmp_path / "cgroups")
+    place = processes_.place("/pods/p1", "c1")
     assert place is not None
     place(42)
     file = tmp_path / "cgroups" / folder / "cgroup.procs"
     assert file.read_text() == "42"
     file.unlink()  # a real one's files go with it
-    made.unplace("/pods/p1", "c1")
+    processes_.unplace("/pods/p1", "c1")
     assert not file.parent.exists()
 
 
-def test_systemd_makes_conmons_cgroup_itself(dry: Any, made: Processes) -> None:
+def test_systemd_makes_conmons_cgroup_itself(dry: Any, processes_: Processes) -> None:
     dry.engine.machinery.config = replace(dry.config, cgroups=CgroupConfig(driver="systemd"))
-    assert made.place("p.slice", "c1") is None
-    made.cgroups = None  # type: ignore[assignment]  # nor is any of its cgroups ours to take away
-    made.clear("c1", "runc", "p.slice", "p.slice:nri:c1")
+    assert processes_.place("p.slice", "c1") is None
+    processes_.cgroups = None  # type: ignore[assignment]  # nor is any of its cgroups ours to take away
+    processes_.clear("c1", "runc", "p.slice", "p.slice:nri:c1")
 
 
 @pytest.mark.parametrize(("cgroup", "ended"), [("/pods/p1/c1", True), ("/pods/all", False), ("/pods/all/c1x", False)])
 def test_what_is_left_in_a_containers_own_cgroup_is_ended_and_not_in_one_that_plugins_named(
-    made: Processes, tmp_path: Path, cgroup: str, ended: bool
+    processes_: Processes, tmp_path: Path, cgroup: str, ended: bool
 ) -> None:
-    made.cgroups = Cgroups(v2=True, root=tmp_path)
+    processes_.cgroups = Cgroups(v2=True, root=tmp_path)
     file = tmp_path / cgroup[1:] / "cgroup.procs"
     file.parent.mkdir(parents=True)
-    with Popen(["sleep", "1000"]) as left:
-        file.write_text(str(left.pid))
+    with Popen(["sleep", "1000"]) as popen:
+        file.write_text(str(popen.pid))
         try:
-            made.clear("c1", "runc", "/pods/p1", cgroup)
-            assert (left.poll() is not None) is ended
+            processes_.clear("c1", "runc", "/pods/p1", cgroup)
+            assert (popen.poll() is not None) is ended
         finally:
-            left.kill()
+            popen.kill()
 
 
-def test_an_empty_cgroup_that_a_plugin_named_stays_with_all_below_it(made: Processes, tmp_path: Path) -> None:
-    made.cgroups = Cgroups(v2=True, root=tmp_path)
+def test_an_empty_cgroup_that_a_plugin_named_stays_with_all_below_it(processes_: Processes, tmp_path: Path) -> None:
+    processes_.cgroups = Cgroups(v2=True, root=tmp_path)
     (tmp_path / "kubepods/new-pod").mkdir(parents=True)
     (tmp_path / "pods/p1/c1").mkdir(parents=True)
-    made.clear("c1", "runc", "/pods/p1", "/kubepods")
-    made.clear("c1", "runc", "/pods/p1", "/pods/p1/c1")
+    processes_.clear("c1", "runc", "/pods/p1", "/kubepods")
+    processes_.clear("c1", "runc", "/pods/p1", "/pods/p1/c1")
     assert (tmp_path / "kubepods/new-pod").is_dir() and not (tmp_path / "pods/p1/c1").exists()

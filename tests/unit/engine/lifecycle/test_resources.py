@@ -26,21 +26,25 @@ def test_others_go_over_them_key_by_key() -> None:
 
 def test_what_the_spec_says_counts_and_what_only_the_request_knows_stays() -> None:
     spec = {"linux": {"resources": {"cpu": {"shares": 300}, "memory": {"limit": 1 << 20}}}}
-    asked = {"cpu_shares": "100", "oom_score_adj": "5"}
-    assert in_force(spec, asked) == {"cpu_shares": "300", "memory_limit_in_bytes": str(1 << 20), "oom_score_adj": "5"}
-    assert in_force({}, asked) == asked
+    requested = {"cpu_shares": "100", "oom_score_adj": "5"}
+    assert in_force(spec, requested) == {
+        "cpu_shares": "300",
+        "memory_limit_in_bytes": str(1 << 20),
+        "oom_score_adj": "5",
+    }
+    assert in_force({}, requested) == requested
 
 
 @pytest.mark.parametrize(("limited", "after"), [(True, {"limit": 4096, "swap": 4096}), (False, {"limit": 4096})])
 def test_a_limit_of_memory_is_one_of_swap_where_swap_is_limited(
     dry: Any, monkeypatch: pytest.MonkeyPatch, limited: bool, after: dict[str, int]
 ) -> None:
-    made, machinery = dry.run(dry.pod()), dry.engine.machinery
+    container_id, machinery = dry.run(dry.pod()), dry.engine.machinery
     machine = replace(machinery.machine, swap_limit=limited)
     monkeypatch.setattr(machinery, "machine", machine)
-    told: list[dict[str, Any]] = []
-    monkeypatch.setattr(machinery.runtime("runc"), "update", lambda _, resources: told.append(resources))
+    messages: list[dict[str, Any]] = []
+    monkeypatch.setattr(machinery.runtime("runc"), "update", lambda _, resources: messages.append(resources))
     resources = Resources(dry.engine.inventory, machine, machinery.runtime, machinery.generator)
-    (result,) = resources.apply(OrderedUpdates([nri.Update(made).set_memory_limit(4096).message]))
+    (result,) = resources.apply(OrderedUpdates([nri.Update(container_id).set_memory_limit(4096).message]))
     assert not result.failed
-    assert [each["memory"] for each in told] == [after]
+    assert [entry["memory"] for entry in messages] == [after]

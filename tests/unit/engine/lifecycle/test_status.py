@@ -51,7 +51,7 @@ def test_a_status_has_what_was_asked_for_and_what_came_of_it() -> None:
     assert not progress(entry).mounts
 
 
-@pytest.mark.parametrize(("folder", "path", "found"), [("/l", "c", "/l/c"), ("", "c", ""), ("/l", "", "")])
-def test_a_log_needs_the_pods_folder_and_its_own_path(folder: str, path: str, found: str) -> None:
+@pytest.mark.parametrize(("folder", "path", "actual"), [("/l", "c", "/l/c"), ("", "c", ""), ("/l", "", "")])
+def test_a_log_needs_the_pods_folder_and_its_own_path(folder: str, path: str, actual: str) -> None:
     pod = PodEntry(PodRecord("p1", config={"log_directory": folder}))
-    assert log_path(pod, pb.ContainerConfig(log_path=path)) == found
+    assert log_path(pod, pb.ContainerConfig(log_path=path)) == actual

@@ -13,24 +13,24 @@ def fail(error: Exception) -> object:
 
 
 def test_nothing_is_taken_back_where_nothing_fails() -> None:
-    done: list[str] = []
+    steps: list[str] = []
     with Undo("pod p") as undo:
-        assert undo.step("one", lambda: 7, lambda: done.append("undone")) == 7
-    assert done == []
+        assert undo.step("one", lambda: 7, lambda: steps.append("undone")) == 7
+    assert steps == []
 
 
 def test_all_steps_and_the_one_that_failed_half_way_are_taken_back_the_last_one_first() -> None:
-    done: list[str] = []
+    steps: list[str] = []
 
     def work() -> None:
         with Undo("pod p") as undo:
-            undo.step("one", lambda: None, lambda: done.append("one"))
-            undo.step("two", lambda: None, lambda: done.append("two"))
-            undo.step("three", lambda: fail(EngineError("no")), lambda: done.append("three"))
+            undo.step("one", lambda: None, lambda: steps.append("one"))
+            undo.step("two", lambda: None, lambda: steps.append("two"))
+            undo.step("three", lambda: fail(EngineError("no")), lambda: steps.append("three"))
 
     with pytest.raises(EngineError, match="no"):
         work()
-    assert done == ["three", "two", "one"]
+    assert steps == ["three", "two", "one"]
 
 
 def test_an_error_of_the_system_names_thing_and_step() -> None:
@@ -39,17 +39,17 @@ def test_an_error_of_the_system_names_thing_and_step() -> None:
 
 
 def test_an_undo_that_fails_stops_no_other_and_does_not_hide_the_error() -> None:
-    done: list[str] = []
+    steps: list[str] = []
 
     def work() -> None:
         with Undo("pod p") as undo:
-            undo.step("one", lambda: None, lambda: done.append("one"))
+            undo.step("one", lambda: None, lambda: steps.append("one"))
             undo.step("two", lambda: None, lambda: fail(OSError("stuck")))
-            undo.step("three", lambda: fail(EngineError("first")), lambda: done.append("three"))
+            undo.step("three", lambda: fail(EngineError("first")), lambda: steps.append("three"))
 
     with pytest.raises(EngineError, match="first") as raised:
         work()
-    assert done == ["three", "one"]
+    assert steps == ["three", "one"]
     assert raised.value.__notes__ == ["not undone: two: stuck"]
 
 
@@ -59,11 +59,11 @@ def test_what_could_not_be_taken_back_is_told_by_step() -> None:
 
 
 def test_an_undo_that_fails_unexpectedly_is_a_complaint_and_the_others_run() -> None:
-    done = list[str]()
+    steps_ = list[str]()
 
     def broken() -> None:
         raise LookupError("no such zone")
 
-    steps = [Step("first", int, lambda: done.append("first")), Step("second", int, broken)]
+    steps = [Step("first", int, lambda: steps_.append("first")), Step("second", int, broken)]
     assert take_back(steps) == ["second: LookupError: no such zone"]
-    assert done == ["first"]
+    assert steps_ == ["first"]

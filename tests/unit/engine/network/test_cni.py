@@ -48,7 +48,7 @@ class World:
         Path(f"{self.folder}/fail.{command}.{plugin}").touch()
 
     def network(self, *types: str, **more: Any) -> Network:
-        return Network("net", "1.0.0", tuple({"type": each} for each in types), **more)
+        return Network("net", "1.0.0", tuple({"type": entry} for entry in types), **more)
 
     def add(self, *types: str) -> Any:
         return self.cni.add(
@@ -68,15 +68,15 @@ def world(tmp_path: Path) -> World:
 
 def test_an_answer_that_makes_no_sense_names_the_network_and_is_taken_back(world: World) -> None:
     Path(f"{world.folder}/fail.odd").touch()
-    with pytest.raises(EngineError, match=r"network net: the answer of its plugins: ips\[0\] is not a table"):
+    with pytest.raises(EngineError, match=r"network net: invalid result of its plugins: ips\[0\] is not an object"):
         world.add("first", "second")
     assert world.asked() == ["ADD first", "ADD second", "DEL second", "DEL first"]
     assert world.cni.attached() == []
 
 
 def test_plugins_are_called_in_order_and_taken_back_the_other_way(world: World) -> None:
-    found = world.add("first", "second")
-    assert [*found.addresses] == ["10.0.0.2"]
+    attachment = world.add("first", "second")
+    assert [*attachment.addresses] == ["10.0.0.2"]
     assert world.cni.attached() == ["p1"]
     world.cni.delete("p1")
     assert world.asked() == ["ADD first", "ADD second", "DEL second", "DEL first"]
@@ -150,7 +150,7 @@ def test_a_program_that_is_not_there_is_named_with_the_folders(world: World) -> 
 
 def test_an_answer_that_is_no_json_is_an_error(world: World) -> None:
     (world.folder / "bin/second").write_text("#!/bin/sh\necho hello\n")
-    with pytest.raises(EngineError, match="second ADD: an answer that is no JSON"):
+    with pytest.raises(EngineError, match="second ADD: the answer is not JSON"):
         world.add("second")
 
 
@@ -228,7 +228,7 @@ def test_a_kept_answer_that_cannot_be_read_keeps_no_pod_from_being_stopped_and_i
     world.cni.delete("p1")
     assert (world.asked(), world.cni.attached()) == (["ADD first"], [])
     assert os.path.lexists(world.cni.cache / "broken/p1.json")
-    assert "pod p1: its network is given back without the CNI plugins" in caplog.text
+    assert "pod p1: its network is released without calling the CNI plugins" in caplog.text
     world.cni.delete("p1")
     world.add("first")
     world.cni.delete("p1")

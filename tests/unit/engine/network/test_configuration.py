@@ -9,7 +9,7 @@ from nri.engine.network.configuration import find_network, parse_network
 
 
 def test_the_first_usable_file_is_taken_and_the_others_before_it_are_named(tmp_path: Path) -> None:
-    assert find_network(tmp_path)[1] == [f"{tmp_path}: no file of a network in it (.conflist, .conf, .json)"]
+    assert find_network(tmp_path)[1] == [f"{tmp_path}: it has no network configuration (.conflist, .conf, .json)"]
     (tmp_path / "00-notes.txt").write_text("not one")
     (tmp_path / "05-broken.conf").write_text("{")
     (tmp_path / "10-one.conf").write_text('{"cniVersion": "0.4.0", "name": "one", "type": "bridge", "bridge": "b"}')
@@ -33,16 +33,16 @@ def test_of_several_versions_the_newest_known_is_spoken() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("[]", "not a table"),
-        ('{"name": "n"}', "lists none"),
-        ('{"name": "n", "plugins": []}', "lists none"),
-        ('{"name": "n", "plugins": [{}]}', "no 'type'"),
-        ('{"name": "n", "plugins": [{"type": "../../bin/sh"}]}', "no program's name"),
-        ('{"name": "../n", "plugins": [{"type": "t"}]}', "names no network"),
+        ("[]", "not a JSON object"),
+        ('{"name": "n"}', "at least one plugin"),
+        ('{"name": "n", "plugins": []}', "at least one plugin"),
+        ('{"name": "n", "plugins": [{}]}', "plugin's 'type'"),
+        ('{"name": "n", "plugins": [{"type": "../../bin/sh"}]}', "name of a program"),
+        ('{"name": "../n", "plugins": [{"type": "t"}]}', "which is not a valid network name"),
         ('{"name": "n", "cniVersion": "2.0.0", "type": "t"}', "'2.0.0'"),
         ('{"name": "n", "cniVersions": 7, "type": "t"}', "'cniVersion' is 7"),
-        ('{"name": "n", "type": "t", "ipam": "host-local"}', "'ipam' of t is not a table"),
-        ('{"name": "n", "type": "t", "capabilities": ["dns"]}', "'capabilities' of t is not a table"),
+        ('{"name": "n", "type": "t", "ipam": "host-local"}', "'ipam' of t is not an object"),
+        ('{"name": "n", "type": "t", "capabilities": ["dns"]}', "'capabilities' of t is not an object"),
     ],
 )
 def test_a_file_that_cannot_be_used_says_why(text: str, reason: str) -> None:

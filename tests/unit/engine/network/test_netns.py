@@ -21,48 +21,48 @@ def refuse(*_: object, **__: object) -> None:
 
 def test_one_that_cannot_be_made_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(netns, "unshare", refuse)
-    found = NetworkNamespaces(tmp_path / "netns")
-    with pytest.raises(EngineError, match=r"no network namespace .*/p1: .*not permitted"):
-        found.create("p1")
-    assert found.names() == []
+    network_namespaces = NetworkNamespaces(tmp_path / "netns")
+    with pytest.raises(EngineError, match=r"cannot create the network namespace .*/p1: .*not permitted"):
+        network_namespaces.create("p1")
+    assert network_namespaces.names() == []
 
 
 def test_it_is_made_by_a_thread_that_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[threading.Thread] = []
     monkeypatch.setattr(netns, "unshare", lambda _: threads.append(threading.current_thread()))
-    asked: list[tuple[int, bytes]] = []
+    requests: list[tuple[int, bytes]] = []
 
     def ioctl(_: object, code: int, row: bytes) -> bytes:
-        asked.append((code, row))
+        requests.append((code, row))
         return row
 
     monkeypatch.setattr(netns.fcntl, "ioctl", ioctl)
     monkeypatch.setattr(netns, "mount", lambda *_, **__: None)
-    found = NetworkNamespaces(tmp_path / "netns")
-    assert found.create("p1") == tmp_path / "netns/p1"
+    network_namespaces = NetworkNamespaces(tmp_path / "netns")
+    assert network_namespaces.create("p1") == tmp_path / "netns/p1"
     (thread,) = threads
     assert thread is not threading.current_thread()
     assert not thread.is_alive()
-    with pytest.raises(EngineError, match="there is a network namespace"):
-        found.create("p1")
-    assert found.names() == ["p1"]
-    assert not found.exists("p1"), "its file alone is no namespace"
+    with pytest.raises(EngineError, match=r"the network namespace .* already exists"):
+        network_namespaces.create("p1")
+    assert network_namespaces.names() == ["p1"]
+    assert not network_namespaces.exists("p1"), "its file alone is no namespace"
     lo = b"lo".ljust(16, b"\0")
-    assert asked == [(SIOCGIFFLAGS, lo + bytes(16)), (SIOCSIFFLAGS, lo + b"\1\0" + bytes(14))], "its loopback is up"
+    assert requests == [(SIOCGIFFLAGS, lo + bytes(16)), (SIOCSIFFLAGS, lo + b"\1\0" + bytes(14))], "its loopback is up"
 
 
 def test_one_that_is_gone_is_removed_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(netns, "unmount", lambda *_, **__: False)
-    found = NetworkNamespaces(tmp_path / "netns")
-    found.remove("p1")
-    (found.root / "p2").touch()
-    found.remove("p2")
-    assert found.names() == []
+    network_namespaces = NetworkNamespaces(tmp_path / "netns")
+    network_namespaces.remove("p1")
+    (network_namespaces.root / "p2").touch()
+    network_namespaces.remove("p2")
+    assert network_namespaces.names() == []
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-x", "x" * 200])
 def test_what_is_no_name_is_refused(tmp_path: Path, name: str) -> None:
-    found = NetworkNamespaces(tmp_path / "netns")
-    for call in (found.create, found.remove, found.exists):
+    network_namespaces = NetworkNamespaces(tmp_path / "netns")
+    for call in (network_namespaces.create, network_namespaces.remove, network_namespaces.exists):
         with pytest.raises(InvalidRequest):
             call(name)

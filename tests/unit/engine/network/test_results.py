@@ -19,9 +19,9 @@ RESULT = {
 
 
 def test_addresses_are_those_of_the_pods_side() -> None:
-    found = parse_result(RESULT, "eth0")
-    assert found[:3] == (("10.0.0.2", "fd00::2", "10.0.0.9"), ("10.0.0.1",), "bb:00")
-    assert found.result == RESULT
+    attachment = parse_result(RESULT, "eth0")
+    assert attachment[:3] == (("10.0.0.2", "fd00::2", "10.0.0.9"), ("10.0.0.1",), "bb:00")
+    assert attachment.result == RESULT
     assert parse_result({}, "eth0")[:3] == ((), (), "")
 
 
@@ -29,14 +29,14 @@ def test_addresses_are_those_of_the_pods_side() -> None:
     ("result", "problem"),
     [
         ({"ips": 7}, "ips is not a list"),
-        ({"ips": [7]}, r"ips\[0\] is not a table"),
+        ({"ips": [7]}, r"ips\[0\] is not an object"),
         ({"ips": [{"address": ["10.0.0.2"]}]}, r"ips\[0\].address is not text"),
         ({"ips": [{}, {"address": "10.0.0.2/24\n10.0.0.3 evil"}]}, r"ips\[1\].address is .*, which is not an address"),
         ({"ips": [{"address": "10.0.0.2/24", "gateway": "x"}]}, r"ips\[0\].gateway is 'x', which is not an address"),
         ({"ips": [{"interface": "0"}]}, r"ips\[0\].interface is not a number"),
         ({"interfaces": {}, "ips": [{"interface": True}]}, r"ips\[0\].interface is not a number"),
         ({"interfaces": "eth0"}, "interfaces is not a list"),
-        ({"interfaces": [["eth0"]]}, r"interfaces\[0\] is not a table"),
+        ({"interfaces": [["eth0"]]}, r"interfaces\[0\] is not an object"),
         ({"interfaces": [{"name": "eth0", "sandbox": "/x", "mac": 7}]}, r"interfaces\[0\].mac is not text"),
     ],
 )
@@ -47,10 +47,12 @@ def test_a_result_with_a_value_of_a_wrong_type_is_refused_by_its_place(result: d
 
 def test_a_plugin_is_told_what_it_says_it_takes() -> None:
     ports = [PortMapping(80, 8080, "TCP", "127.0.0.1"), PortMapping(0, 53)]
-    told = capability_arguments(
+    arguments = capability_arguments(
         {"capabilities": {"portMappings": True, "dns": False}}, ports, dns={"servers": ["1.1.1.1"]}
     )
-    assert told == {"portMappings": [{"hostPort": 80, "containerPort": 8080, "protocol": "tcp", "hostIP": "127.0.0.1"}]}
+    assert arguments == {
+        "portMappings": [{"hostPort": 80, "containerPort": 8080, "protocol": "tcp", "hostIP": "127.0.0.1"}]
+    }
     assert capability_arguments({}, ports) == {}
     wants_names = {"capabilities": {"dns": True, "portMappings": True}}
     assert capability_arguments(wants_names, [], dns={"servers": ["1.1.1.1"]}) == {"dns": {"servers": ["1.1.1.1"]}}

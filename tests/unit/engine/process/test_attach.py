@@ -37,9 +37,9 @@ class Conmon:
 
 @pytest.fixture
 def conmon(tmp_path: Path) -> Iterator[Conmon]:
-    made = Conmon(tmp_path)
-    yield made
-    made.close()
+    conmon_ = Conmon(tmp_path)
+    yield conmon_
+    conmon_.close()
 
 
 def test_each_piece_says_its_stream_and_the_end_is_none(conmon: Conmon) -> None:

@@ -67,7 +67,7 @@ def test_a_log_that_is_no_file_is_refused_before_conmon_writes_to_it(
         lambda: conmon.reopen_log(tmp_path, tmp_path / "0.log"),
         lambda: conmon.create(Runtime("/none", tmp_path / "root"), "c1", tmp_path, log_path=tmp_path / "0.log"),
     ):
-        with pytest.raises(RequestError, match=f"is a {kind}, and no file") as caught:
+        with pytest.raises(RequestError, match=f"is a {kind}, not a file") as caught:
             call()
         assert caught.value.field == "log_path"
     assert not (tmp_path / PERSIST).exists()
@@ -116,7 +116,7 @@ def test_a_log_that_is_replaced_while_conmon_opens_it_is_refused(
         assert conmon.create(runtime, "c1", tmp_path, log_path=log, place=put_link).pid == 7
         os.kill(find_conmon(tmp_path, "c1"), signal.SIGKILL)
     else:
-        with pytest.raises(RequestError, match="was another file a moment ago") as caught:
+        with pytest.raises(RequestError, match="was replaced while it was opened") as caught:
             conmon.create(runtime, "c1", tmp_path, log_path=log, place=put_link)
         assert caught.value.field == "log_path"
     wait_for(lambda: not find_conmon(tmp_path, "c1"), "the end of conmon")
@@ -141,10 +141,10 @@ def test_a_conmon_that_has_ended_already_says_nothing_of_the_log(
             return parse_sync(line)
 
         monkeypatch.setattr("nri.engine.process.conmon.parse_sync", parse)
-        made = Conmon(str(binary)).create(
+        created = Conmon(str(binary)).create(
             Runtime(str(tmp_path / "runtime"), tmp_path / "root"), "c1", tmp_path, log_path=log
         )
-        assert (made.pid, made.conmon_pid) == (7, ended.pid)
+        assert (created.pid, created.conmon_pid) == (7, ended.pid)
 
 
 #: A conmon that opens its log anew as the real one does, through links; beside it one who puts things in its way.
@@ -170,16 +170,16 @@ with open(ctl) as words:
 
 @pytest.mark.parametrize("renamed", [True, False])
 @pytest.mark.parametrize(
-    ("places", "told"),
+    ("places", "told_"),
     [
         ([], ""),
-        (["link"], "is a link, and no file"),
-        (["link, then a file"], "was another file a moment ago"),
-        (["link", "link"], "is a link, and no file"),
+        (["link"], "is a link, not a file"),
+        (["link, then a file"], "was replaced while it was opened"),
+        (["link", "link"], "is a link, not a file"),
     ],
 )
 def test_a_log_is_written_to_a_file_of_its_own_when_it_is_opened_anew(
-    tmp_path: Path, places: list[str], told: str, renamed: bool
+    tmp_path: Path, places: list[str], told_: str, renamed: bool
 ) -> None:
     log = tmp_path / "0.log"
     os.mkfifo(tmp_path / "ctl")
@@ -191,15 +191,15 @@ def test_a_log_is_written_to_a_file_of_its_own_when_it_is_opened_anew(
             (tmp_path / "conmon.pid").write_text(str(conmon.pid))
             if renamed:
                 log.rename(tmp_path / "old")
-            if told:
-                with pytest.raises(RequestError, match=told) as caught:
+            if told_:
+                with pytest.raises(RequestError, match=told_) as caught:
                     Conmon("/none", timeout_s=20).reopen_log(tmp_path, log)
                 assert caught.value.field == "log_path"
             else:
                 Conmon("/none", timeout_s=20).reopen_log(tmp_path, log)
             if len(places) < 2:
-                opened = [os.stat(each) for each in Path(f"/proc/{conmon.pid}/fd").iterdir()]
-                assert any(os.path.samestat(log.lstat(), each) for each in opened)
+                opened = [os.stat(entry) for entry in Path(f"/proc/{conmon.pid}/fd").iterdir()]
+                assert any(os.path.samestat(log.lstat(), entry) for entry in opened)
         finally:
             os.close(ctl)
             conmon.kill()

@@ -36,13 +36,13 @@ def test_cgroup_v1_is_read(tmp_path: Path) -> None:
         "8:0 Read 10\n8:0 Write 20\n8:0 Total 30\nTotal 30\n"
     )
     (paths["blkio"] / "blkio.throttle.io_serviced").write_text("8:0 Read 1\n8:0 Write 2\n")
-    found = counters_v1(paths)
-    assert found.numbers == {
+    counters_ = counters_v1(paths)
+    assert counters_.numbers == {
         "cpu_user": 3 * TICK_NS, "cpu_system": 4 * TICK_NS, "periods": 5, "throttled_periods": 2, "throttled": 70,
         "cpu_shares": 512, "cpu_period_us": 100000, "cache": 8, "page_faults": 9, "memory_limit": 0, "ooms": 1,
         "threads": 6, "threads_max": 0,
     }  # fmt: skip
-    assert found.transfers == [Transfer("8:0", 10, 1, 20, 2)]
+    assert counters_.transfers == [Transfer("8:0", 10, 1, 20, 2)]
 
 
 def test_cgroup_v2_is_read(tmp_path: Path) -> None:
@@ -52,11 +52,15 @@ def test_cgroup_v2_is_read(tmp_path: Path) -> None:
         memory__events="max 3\noom_kill 1\n", memory__max="max\n", pids__max="100\n", pids__current="2\n",
         io__stat="8:0 rbytes=10 wbytes=20 rios=1 wios=2 dbytes=0 dios=0\n\n",
     )  # fmt: skip
-    found = counters_v2(tmp_path)
-    assert found.numbers["cpu_user"] == 3000 and found.numbers["throttled"] == 6000
-    assert found.numbers["cpu_shares"] == 2597 and found.numbers["cpu_period_us"] == 100000
-    assert (found.numbers["memory_limit"], found.numbers["threads_max"], found.numbers["memory_max"]) == (0, 100, 77)
-    assert found.transfers == [Transfer("8:0", 10, 1, 20, 2)]
+    counters_ = counters_v2(tmp_path)
+    assert counters_.numbers["cpu_user"] == 3000 and counters_.numbers["throttled"] == 6000
+    assert counters_.numbers["cpu_shares"] == 2597 and counters_.numbers["cpu_period_us"] == 100000
+    assert (counters_.numbers["memory_limit"], counters_.numbers["threads_max"], counters_.numbers["memory_max"]) == (
+        0,
+        100,
+        77,
+    )
+    assert counters_.transfers == [Transfer("8:0", 10, 1, 20, 2)]
 
 
 def test_a_kernel_without_anything_says_nothing(tmp_path: Path) -> None:
@@ -81,18 +85,18 @@ def test_processes_that_have_moved_below_the_container_s_own_cgroup_are_counted(
         row = "0::/pods/c/init" if v2 else "4:memory:/pods/c/init\n0::/pods/c"
         written(tmp_path / "proc/7", cgroup=f"{row}\n")
         monkeypatch.setattr(stats, "MACHINE", Root(tmp_path))
-        own = tmp_path / "cgroup" / ("" if v2 else "memory") / "pods/c"
-        written(own / "init", cgroup__procs="7\n")
-        written(own / "rest/deep", cgroup__procs=f"{other.pid}\n")
+        cgroup = tmp_path / "cgroup" / ("" if v2 else "memory") / "pods/c"
+        written(cgroup / "init", cgroup__procs="7\n")
+        written(cgroup / "rest/deep", cgroup__procs=f"{other.pid}\n")
         numbers = read_counters(7, tmp_path / "cgroup", "/pods/c").numbers
         assert (numbers["processes"], numbers["file_descriptors"]) == (2, 3)
 
 
 def test_no_container_s_descriptors_are_counted_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    many = [os.dup(0) for _ in range(20)]
+    descriptors = [os.dup(0) for _ in range(20)]
     try:
-        monkeypatch.setattr(counters, "MOST_DESCRIPTORS", 10)
+        monkeypatch.setattr(counters, "MAX_DESCRIPTORS", 10)
         assert read_counters(os.getpid()).numbers["file_descriptors"] == 10
     finally:
-        for each in many:
-            os.close(each)
+        for entry in descriptors:
+            os.close(entry)

@@ -17,8 +17,8 @@ def bundle(tmp_path: Path) -> Path:
 
 
 def test_a_container_lives_and_its_end_is_told_once(bundle: Path) -> None:
-    runtime, told = DryRuntime(), []
-    exits = DryExits(told.append)
+    runtime, exits_ = DryRuntime(), []
+    exits = DryExits(exits_.append)
     created = DryConmon().create(runtime, "c1", bundle, log_path=bundle / "log")
     exits.watch("c1", bundle, runtime)
     assert runtime.state("c1") == ("created", created.pid, str(bundle))
@@ -33,7 +33,7 @@ def test_a_container_lives_and_its_end_is_told_once(bundle: Path) -> None:
     assert json.loads((bundle / "config.json").read_text())["linux"]["resources"] == {"memory": {"limit": 5, "swap": 6}}
     assert runtime.kill("c1", "SIGWINCH") is True
     assert (runtime.kill("c1", "TERM"), runtime.kill("c1", 9)) == (True, False)
-    assert [(row.container_id, row.code) for row in told] == [("c1", 143)]
+    assert [(row.container_id, row.code) for row in exits_] == [("c1", 143)]
     runtime.delete("c1")
     runtime.delete("c1")
     with pytest.raises(NotFound):
@@ -42,11 +42,11 @@ def test_a_container_lives_and_its_end_is_told_once(bundle: Path) -> None:
 
 def test_an_end_before_the_watch_is_told(bundle: Path) -> None:
     runtime = DryRuntime()
-    told: list[Exit] = []
+    exits_: list[Exit] = []
     DryConmon().create(runtime, "c1", bundle, log_path=bundle / "log")
     runtime.kill("c1", 9)
-    DryExits(told.append).watch("c1", bundle, runtime)
-    assert [row.code for row in told] == [137]
+    DryExits(exits_.append).watch("c1", bundle, runtime)
+    assert [row.code for row in exits_] == [137]
 
 
 @pytest.mark.parametrize("config", ["", "{}", '{"process": {"args": []}}'])
@@ -63,11 +63,11 @@ def test_a_container_of_an_earlier_engine_has_ended() -> None:
 
 
 def test_an_end_that_is_not_to_be_told_is_not(tmp_path: Path) -> None:
-    told: list[Exit] = []
-    exits, runtime = DryExits(told.append), DryRuntime()
+    exits_: list[Exit] = []
+    exits, runtime = DryExits(exits_.append), DryRuntime()
     (tmp_path / "config.json").write_text('{"process": {"args": ["a"]}}')
     DryConmon().create(runtime, "c1", tmp_path)
     exits.watch("c1", tmp_path, runtime)
     exits.forget("c1")
     DryConmon().remove(runtime, "c1", tmp_path)
-    assert told == []
+    assert exits_ == []

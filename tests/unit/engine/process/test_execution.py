@@ -78,10 +78,10 @@ def test_a_program_whose_client_has_gone_is_killed_and_its_place_is_free(tmp_pat
     script = tmp_path / "runtime"
     script.write_text(RUNTIME.format(folder=tmp_path))
     script.chmod(0o755)
-    gone = threading.Event()
-    gone.set()
+    client_gone = threading.Event()
+    client_gone.set()
     with pytest.raises(EngineError, match="exec in c: the client has gone"):
-        exec_sync(Runtime(str(script), tmp_path / "state"), "c", {"args": ["sleep"]}, gone=gone)
+        exec_sync(Runtime(str(script), tmp_path / "state"), "c", {"args": ["sleep"]}, client_gone=client_gone)
 
 
 def test_a_number_that_is_another_process_by_now_is_not_killed(tmp_path: Path) -> None:
@@ -135,13 +135,13 @@ def test_what_a_program_starts_while_its_children_are_looked_for_is_not_left(
     look = execution.children
 
     def forking(root: Root, pid: int) -> list[int]:
-        found = look(root, pid)
+        children = look(root, pid)
         if not child.exists() and pid == int(pid_file.read_text()):
             subprocess.run(["kill", "-USR1", str(pid)], check=True)
             deadline = time.monotonic() + 0.2  # it is stopped already, and does not
             while not child.exists() and time.monotonic() < deadline:
                 time.sleep(0.01)
-        return found
+        return children
 
     monkeypatch.setattr(execution, "children", forking)
     kill_started(runtime.pid, pid_file)
@@ -193,14 +193,14 @@ def test_a_child_that_a_runtime_gets_while_its_first_one_is_stopped_is_not_left(
 ) -> None:
     """The first process of runc makes others that are not its own children, but the runtime's."""
     runtime = subprocess.Popen(["sh", "-c", "sleep 61 & sleep 62 & wait"])
-    while len(found := execution.children(MACHINE, runtime.pid)) < 2:
+    while len(children := execution.children(MACHINE, runtime.pid)) < 2:
         time.sleep(0.01)
-    first, late = found
-    seen = list[int]()
+    first, late = children
+    pids = list[int]()
 
     def one_by_one(root: Root, pid: int) -> list[int]:
-        seen.append(pid)
-        return [child for child in look(root, pid) if child != late or first in seen]
+        pids.append(pid)
+        return [child for child in look(root, pid) if child != late or first in pids]
 
     look = execution.children
     monkeypatch.setattr(execution, "children", one_by_one)

@@ -12,7 +12,7 @@ from nri.engine.process.runtime import Runtime
 from tests.support.no_threads import no_threads
 
 
-def left(bundle: Path, text: str) -> Path:
+def write_exit(bundle: Path, text: str) -> Path:
     file = bundle / "persist" / "c1"
     file.parent.mkdir()
     file.write_text(text)
@@ -29,17 +29,17 @@ def left(bundle: Path, text: str) -> Path:
     ],
 )
 def test_the_code_and_the_reason_are_read(tmp_path: Path, text: str, oom: bool, code: int, reason: str) -> None:
-    file = left(tmp_path, text)
+    file = write_exit(tmp_path, text)
     if oom:
         (tmp_path / "persist/oom").touch()
-    found = read_exit("c1", tmp_path)
-    assert found is not None
-    assert (found.code, found.reason, found.finished_at_ns) == (code, reason, file.stat().st_mtime_ns)
+    exit_ = read_exit("c1", tmp_path)
+    assert exit_ is not None
+    assert (exit_.code, exit_.reason, exit_.finished_at_ns) == (code, reason, file.stat().st_mtime_ns)
 
 
 def test_a_container_that_left_nothing_readable_has_no_end(tmp_path: Path) -> None:
     assert read_exit("c1", tmp_path) is None
-    left(tmp_path, "")
+    write_exit(tmp_path, "")
     assert read_exit("c1", tmp_path) is None
 
 
@@ -48,12 +48,12 @@ def test_a_conmon_whose_number_became_another_process_before_it_was_opened_has_e
 ) -> None:
     numbers = iter([os.getpid(), 0])  # first that of a conmon, then one that means another process
     monkeypatch.setattr(exits, "find_conmon", lambda *_: next(numbers))
-    left(tmp_path, "3")
-    told: list[Exit] = []
-    watching = Exits(told.append)
+    write_exit(tmp_path, "3")
+    exits_: list[Exit] = []
+    watching = Exits(exits_.append)
     try:
         watching.watch("c1", tmp_path, Runtime("/bin/false", tmp_path / "state"))
-        assert [(found.container_id, found.code) for found in told] == [("c1", 3)]
+        assert [(exit_.container_id, exit_.code) for exit_ in exits_] == [("c1", 3)]
     finally:
         watching.close()
 
@@ -65,12 +65,12 @@ def test_a_conmon_that_is_lost_while_no_thread_can_be_started_is_told_all_the_sa
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr(exits, "end_lost", out_of_processes)
-    told: list[Exit] = []
-    watching = Exits(told.append)
+    exits_: list[Exit] = []
+    watching = Exits(exits_.append)
     try:
         with no_threads():
             watching.watch("c1", tmp_path, Runtime("/bin/false", tmp_path / "state"))
-        assert [(found.container_id, found.reason) for found in told] == [("c1", exits.MONITOR_LOST)]
+        assert [(exit_.container_id, exit_.reason) for exit_ in exits_] == [("c1", exits.MONITOR_LOST)]
     finally:
         watching.close()
 

@@ -37,7 +37,7 @@ def test_a_program_is_what_it_calls_itself_whatever_its_file_is_called(
        for pid in ("1e999", "1.5", "true", '"7"', "9" * 30))],
 )  # fmt: skip
 def test_an_answer_of_wrong_types_is_none(row: str) -> None:
-    with pytest.raises(ValueError, match=r"pid is no|no table|is not text"):
+    with pytest.raises(ValueError, match=r"pid is not|not a JSON object|is not text"):
         parse_state(row.encode())
 
 
@@ -61,7 +61,7 @@ def test_a_pipe_in_the_place_of_a_state_is_named_and_the_runtime_is_not_called(t
         lambda: runtime.delete("bad"),
         lambda: runtime.update("bad", {}),
     ):
-        with pytest.raises(EngineError, match=f"bad/{name} is no file, and runc would wait on it. Remove it"):
+        with pytest.raises(EngineError, match=f"bad/{name} is not a file, so runc would wait for it. Remove it"):
             call()
     assert not (tmp_path / "asked").exists()
     runtime.kill("good", 9)

@@ -71,12 +71,14 @@ def test_interfaces_are_read() -> None:
 
 def test_an_interface_that_a_container_has_named_keeps_its_numbers() -> None:
     rows = "head\nhead\n  \udcff\x1b[2J: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n"
-    (found,) = parse_interfaces(rows)
-    assert found.name.isprintable() and found.name.encode() and (found.rx_bytes, found.tx_bytes) == (1, 9)
+    (interface,) = parse_interfaces(rows)
+    assert (
+        interface.name.isprintable() and interface.name.encode() and (interface.rx_bytes, interface.tx_bytes) == (1, 9)
+    )
 
 
 @pytest.mark.parametrize(
-    ("own", "usage"),
+    ("cgroup", "usage"),
     [
         ("/kubepods.slice/nri-c.scope", 70),
         ("kubepods.slice:nri:c", 70),
@@ -87,7 +89,7 @@ def test_an_interface_that_a_container_has_named_keeps_its_numbers() -> None:
 )
 @pytest.mark.parametrize("v2", [False, True])
 def test_a_container_whose_first_process_has_moved_deeper_uses_all_of_its_own_cgroup(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, v2: bool, own: str, usage: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, v2: bool, cgroup: str, usage: int
 ) -> None:
     scope = "kubepods.slice/nri-c.scope"
     row = f"0::/{scope}/init.scope" if v2 else f"4:memory:/{scope}/init.scope\n0::/"
@@ -96,7 +98,7 @@ def test_a_container_whose_first_process_has_moved_deeper_uses_all_of_its_own_cg
     top, name = tmp_path / "cgroup" / ("" if v2 else "memory"), "memory__current" if v2 else "memory__usage_in_bytes"
     write(top / scope, **{name: "70"})
     write(top / scope / "init.scope", **{name: "5"})
-    assert read_stats(7, tmp_path / "cgroup", own).memory_usage_bytes == usage
+    assert read_stats(7, tmp_path / "cgroup", cgroup).memory_usage_bytes == usage
 
 
 def test_a_process_that_is_gone_is_told() -> None:

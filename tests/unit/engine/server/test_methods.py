@@ -63,7 +63,7 @@ def test_an_error_without_a_text_is_told_by_its_class() -> None:
 
 def test_no_row_is_hidden_by_one_before_it() -> None:
     for place, row in enumerate(ROWS):
-        before = [each.kind for each in ROWS[:place] if each.when is None]
+        before = [entry.kind for entry in ROWS[:place] if entry.when is None]
         assert not any(issubclass(row.kind, kind) for kind in before), row
 
 
@@ -87,23 +87,23 @@ SHARED = pb.NamespaceOption(network=99)  # type: ignore[arg-type]
 @pytest.mark.parametrize(
     ("request_", "problem"),
     [
-        (pod(hostname="a\0b"), 'config.hostname: "a\\x00b": has a zero byte in it'),
-        (pod(labels={"k": "a\0"}), 'config.labels[k]: "a\\x00": has a zero byte'),
-        (pod(labels={"k\0": "a"}), 'config.labels: "k\\x00": has a zero byte'),
+        (pod(hostname="a\0b"), 'config.hostname: "a\\x00b": contains a zero byte'),
+        (pod(labels={"k": "a\0"}), 'config.labels[k]: "a\\x00": contains a zero byte'),
+        (pod(labels={"k\0": "a"}), 'config.labels: "k\\x00": contains a zero byte'),
         (pod(dns_config=pb.DNSConfig(servers=["a", "b\0"])), "config.dns_config.servers[1]"),
-        (pod(port_mappings=[pb.PortMapping(protocol=99)]), "config.port_mappings[0].protocol: 99: is not known"),
-        (container(stop_signal=999), "config.stop_signal: 999: is not known"),
+        (pod(port_mappings=[pb.PortMapping(protocol=99)]), "config.port_mappings[0].protocol: 99: is unknown"),
+        (container(stop_signal=999), "config.stop_signal: 999: is unknown"),
         (container(command=["sh", "-\0"]), "config.command[1]"),
         (container(mounts=[pb.Mount(), pb.Mount(host_path="/\0")]), "config.mounts[1].host_path"),
         (
             container(linux=pb.LinuxContainerConfig(
                 security_context=pb.LinuxContainerSecurityContext(namespace_options=SHARED)
             )),
-            "config.linux.security_context.namespace_options.network: 99: is not known",
+            "config.linux.security_context.namespace_options.network: 99: is unknown",
         ),
         (pb.PullImageRequest(image=pb.ImageSpec(annotations={"a": "\0"})), "image.annotations[a]"),
         (pb.ListContainersRequest(filter={"state": {"state": 7}}), "filter.state.state: 7"),
-        (pod(annotations={"a": "x" * (5 << 20)}), "is longer than 4194304"),
+        (pod(annotations={"a": "x" * (5 << 20)}), "exceeds 4194304"),
         (container(mounts=[pb.Mount()] * (1 << 20)), "config.mounts[131071]: 131073: a request has at most 131072"),
         (container(args=[""] * 131_072), "a request has at most 131072 values"),
         (pod(labels={str(number): "" for number in range(66_000)}), "a request has at most 131072 values"),
@@ -176,23 +176,25 @@ def test_a_calls_name_becomes_that_of_a_method(name: str, method: str) -> None:
 
 
 def test_a_request_is_checked_before_it_is_answered() -> None:
-    made = Methods(RUNTIME, [First()])
-    behave = made.handlers["StopContainer"].unary_unary
+    methods = Methods(RUNTIME, [First()])
+    behave = methods.handlers["StopContainer"].unary_unary
     with pytest.raises(grpc.RpcError) as caught:
         behave(pb.StopContainerRequest(container_id="a\0"), Context())
     assert caught.value.args[0] is grpc.StatusCode.INVALID_ARGUMENT
-    stream = made.handlers["GetContainerEvents"].unary_stream
+    stream = methods.handlers["GetContainerEvents"].unary_stream
     with pytest.raises(grpc.RpcError) as caught:
         [*stream(pb.VersionRequest(version="\0"), Context())]
     assert caught.value.args[0] is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_the_first_group_with_a_method_answers_and_what_nobody_answers_is_named() -> None:
-    made = Methods(RUNTIME, [First(), Second()])
-    assert made.service == "runtime.v1.RuntimeService"
-    assert set(made.handlers) == {"Version", "StopContainer", "GetContainerEvents", "Attach"}
-    assert "RunPodSandbox" in made.missing and len(made.missing) + 4 == len(RUNTIME.methods)
-    assert made.handlers["GetContainerEvents"].response_streaming and not made.handlers["Version"].response_streaming
+    methods = Methods(RUNTIME, [First(), Second()])
+    assert methods.service == "runtime.v1.RuntimeService"
+    assert set(methods.handlers) == {"Version", "StopContainer", "GetContainerEvents", "Attach"}
+    assert "RunPodSandbox" in methods.missing and len(methods.missing) + 4 == len(RUNTIME.methods)
+    assert (
+        methods.handlers["GetContainerEvents"].response_streaming and not methods.handlers["Version"].response_streaming
+    )
 
 
 def test_a_handler_takes_and_gives_bytes_and_turns_errors_into_statuses() -> None:
@@ -221,15 +223,15 @@ def test_a_fault_of_ours_is_logged_with_its_place(caplog: pytest.LogCaptureFixtu
 
 
 def test_a_method_can_ask_how_long_its_client_waits_and_be_told_when_it_goes() -> None:
-    seen: list[object] = []
+    requests: list[object] = []
 
     class Asking:
         def version(self, request: object, call: object) -> pb.VersionResponse:
-            seen.append(call.time_left())  # type: ignore[attr-defined]
-            call.on_end(lambda: seen.append("gone"))  # type: ignore[attr-defined]
+            requests.append(call.time_left())  # type: ignore[attr-defined]
+            call.on_end(lambda: requests.append("gone"))  # type: ignore[attr-defined]
             return pb.VersionResponse()
 
     handler = Methods(RUNTIME, [Asking()]).handlers["Version"].unary_unary
     for context in (Context(None), Context(2.5), Context(1e12), Context(3.0, over=True)):
         handler(pb.VersionRequest(), context)
-    assert seen == [None, 2.5, None, 3.0, "gone"]
+    assert requests == [None, 2.5, None, 3.0, "gone"]

@@ -18,7 +18,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.calls.call import Call, end_event
 from nri.engine.config import EngineConfig, NriConfig, OciRuntime
 from nri.engine.engine import Engine
-from nri.engine.server.server import CALLS, CALLS_OF_ONE, Server, cri_server
+from nri.engine.server.server import MAX_CALLS, MAX_CALLS_PER_CONNECTION, Server, cri_server
 from nri.engine.support.errors import EngineError, NotFound
 from nri.errors import NriError
 from tests.support.waiting import wait_for
@@ -68,10 +68,10 @@ def test_streams_are_ended_by_what_is_called_when_no_more_calls_are_taken(tmp_pa
     server = Server(tmp_path / "cri.sock", [calls], before_stop=calls.let_go.set)
     server.start()
     with CriClient(str(server.path)) as client:
-        found = client.stream("GetContainerEvents", pb.GetEventsRequest())
-        assert next(found).container_id == "c1"
+        stream = client.stream("GetContainerEvents", pb.GetEventsRequest())
+        assert next(stream).container_id == "c1"
         server.stop(grace_s=20)
-        assert [*found] == []
+        assert [*stream] == []
 
 
 def test_a_client_that_ends_none_of_its_calls_leaves_some_to_others(tmp_path: Path) -> None:
@@ -81,13 +81,18 @@ def test_a_client_that_ends_none_of_its_calls_leaves_some_to_others(tmp_path: Pa
     options = [("grpc.use_local_subchannel_pool", 1), ("grpc.default_authority", "localhost")]
     with grpc.insecure_channel(f"unix:{server.path}", options=options) as channel:
         ask = channel.unary_stream("/runtime.v1.RuntimeService/GetContainerEvents")
-        listening = [ask(b"") for _ in range(CALLS)]
+        listening = [ask(b"") for _ in range(MAX_CALLS)]
         assert next(listening[0])
-        wait_for(lambda: len([each for each in threading.enumerate() if each.name.startswith("cri")]) >= CALLS_OF_ONE)
+        wait_for(
+            lambda: (
+                len([entry for entry in threading.enumerate() if entry.name.startswith("cri")])
+                >= MAX_CALLS_PER_CONNECTION
+            )
+        )
         with CriClient(str(server.path), timeout_s=20) as client:
             assert client.call("Version", pb.VersionRequest()).runtime_name == "test"
-        for each in listening:
-            each.cancel()
+        for entry in listening:
+            entry.cancel()
     server.stop()
 
 
@@ -98,9 +103,9 @@ class Waiting:
         self.begun, self.over = threading.Event(), threading.Event()
 
     def stop_container(self, request: pb.StopContainerRequest, call: Call) -> pb.StopContainerResponse:
-        gone = end_event(call)
+        client_gone = end_event(call)
         self.begun.set()
-        assert gone.wait(20)
+        assert client_gone.wait(20)
         self.over.set()
         return pb.StopContainerResponse()
 
@@ -111,9 +116,9 @@ def test_a_call_that_is_cancelled_is_told_so_while_it_waits(tmp_path: Path) -> N
     server.start()
     try:
         with grpc.insecure_channel(f"unix:{server.path}", options=[("grpc.default_authority", "localhost")]) as channel:
-            asked = channel.unary_unary("/runtime.v1.RuntimeService/StopContainer").future(b"")
+            future = channel.unary_unary("/runtime.v1.RuntimeService/StopContainer").future(b"")
             assert calls.begun.wait(20)
-            asked.cancel()
+            future.cancel()
             assert calls.over.wait(20)
     finally:
         server.stop()
@@ -154,10 +159,10 @@ def server(tmp_path: Path) -> Iterator[Server]:
         default_runtime="crun",
     )  # fmt: skip
     with Engine(config) as engine:
-        made = cri_server(engine, NoStreams())  # type: ignore[arg-type]
-        made.start()
-        yield made
-        made.stop()
+        server_ = cri_server(engine, NoStreams())  # type: ignore[arg-type]
+        server_.start()
+        yield server_
+        server_.stop()
 
 
 def code_of(call: Any) -> grpc.StatusCode:
@@ -185,9 +190,9 @@ def test_every_call_has_an_answer(server: Server) -> None:
 
 def test_status_tells_conditions_handlers_and_the_configuration(server: Server) -> None:
     with CriClient(str(server.path)) as client:
-        found = client.call("Status", pb.StatusRequest(verbose=True))
-    assert [row.type for row in found.status.conditions] == ["RuntimeReady", "NetworkReady"]
-    handlers = {row.name: row.features for row in found.runtime_handlers}
+        response = client.call("Status", pb.StatusRequest(verbose=True))
+    assert [row.type for row in response.status.conditions] == ["RuntimeReady", "NetworkReady"]
+    handlers = {row.name: row.features for row in response.runtime_handlers}
     assert set(handlers) == {"", "runc", "crun"}
     assert handlers[""] == handlers["crun"]
-    assert "default_runtime" in found.info["config"]
+    assert "default_runtime" in response.info["config"]

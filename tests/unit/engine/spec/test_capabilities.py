@@ -9,11 +9,11 @@ from nri.errors import RequestError
 SOME = ("CAP_CHOWN", "CAP_KILL", "CAP_SYS_ADMIN")
 
 
-def bounding(available: tuple[str, ...] = KNOWN, **asked: list[str]) -> list[str]:
-    context = pb.LinuxContainerSecurityContext(capabilities=pb.Capability(**asked))
-    made = capabilities(context, available)
-    assert made["bounding"] == made["effective"] == made["permitted"]
-    return made["bounding"]
+def bounding(available: tuple[str, ...] = KNOWN, **names: list[str]) -> list[str]:
+    context = pb.LinuxContainerSecurityContext(capabilities=pb.Capability(**names))
+    capability_sets = capabilities(context, available)
+    assert capability_sets["bounding"] == capability_sets["effective"] == capability_sets["permitted"]
+    return capability_sets["bounding"]
 
 
 def test_the_kernels_numbers_are_the_places() -> None:
@@ -42,20 +42,20 @@ def test_adding_and_dropping(add: list[str], drop: list[str], expected: list[str
 
 
 def test_ambient_ones_are_inheritable_too() -> None:
-    asked = pb.Capability(drop_capabilities=["ALL"], add_ambient_capabilities=["KILL"])
-    made = capabilities(pb.LinuxContainerSecurityContext(capabilities=asked), SOME)
-    assert set(made) == {"bounding", "effective", "permitted", "inheritable", "ambient"}
-    assert all(names == ["CAP_KILL"] for names in made.values())
+    capability = pb.Capability(drop_capabilities=["ALL"], add_ambient_capabilities=["KILL"])
+    capability_sets = capabilities(pb.LinuxContainerSecurityContext(capabilities=capability), SOME)
+    assert set(capability_sets) == {"bounding", "effective", "permitted", "inheritable", "ambient"}
+    assert all(names == ["CAP_KILL"] for names in capability_sets.values())
 
 
 def test_a_privileged_container_has_what_the_engine_has() -> None:
-    asked = pb.Capability(drop_capabilities=["ALL"])
-    made = capabilities(pb.LinuxContainerSecurityContext(privileged=True, capabilities=asked), SOME)
-    assert made["bounding"] == list(SOME)
+    capability = pb.Capability(drop_capabilities=["ALL"])
+    capability_sets = capabilities(pb.LinuxContainerSecurityContext(privileged=True, capabilities=capability), SOME)
+    assert capability_sets["bounding"] == list(SOME)
 
 
 def test_one_that_there_is_not_is_an_error_with_field_and_value() -> None:
-    with pytest.raises(RequestError, match=r'capabilities\.drop_capabilities: "FLY": is no capability'):
+    with pytest.raises(RequestError, match=r'capabilities\.drop_capabilities: "FLY": is not a capability'):
         bounding(drop_capabilities=["FLY"])
-    with pytest.raises(RequestError, match=r'add_capabilities: "CAP_BPF": the engine itself does not have it'):
+    with pytest.raises(RequestError, match=r'add_capabilities: "CAP_BPF": is not among'):
         bounding(SOME, add_capabilities=["BPF"])

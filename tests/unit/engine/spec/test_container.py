@@ -22,16 +22,16 @@ IMAGE = ImageConfig(entrypoint=("/app",), env=("PATH=/bin",))
 
 
 def config() -> pb.ContainerConfig:
-    made = pb.ContainerConfig(
+    container_config = pb.ContainerConfig(
         metadata=pb.ContainerMetadata(name="app"),
         image=pb.ImageSpec(image="sha256:1", user_specified_image="busybox:1"),
         tty=True,
         mounts=[pb.Mount(container_path="/d", host_path="/h", propagation=pb.PROPAGATION_HOST_TO_CONTAINER)],
         linux=pb.LinuxContainerConfig(resources=pb.LinuxContainerResources(cpu_shares=9, oom_score_adj=3)),
     )
-    made.linux.security_context.namespace_options.pid = pb.CONTAINER
-    made.linux.security_context.seccomp.profile_type = pb.SecurityProfile.RuntimeDefault
-    return made
+    container_config.linux.security_context.namespace_options.pid = pb.CONTAINER
+    container_config.linux.security_context.seccomp.profile_type = pb.SecurityProfile.RuntimeDefault
+    return container_config
 
 
 def test_all_parts_come_together() -> None:
@@ -59,28 +59,28 @@ def test_a_pod_on_the_nodes_network_has_the_nodes_name() -> None:
 
 
 def test_a_privileged_container_needs_a_privileged_pod() -> None:
-    asked = config()
-    asked.linux.security_context.privileged = True
+    config_ = config()
+    config_.linux.security_context.privileged = True
     with pytest.raises(
-        RequestError, match=r"^linux\.security_context\.privileged: \"true\": its pod is not privileged$"
+        RequestError, match=r"^linux\.security_context\.privileged: \"true\": requires a privileged pod$"
     ):
-        container_spec(POD, asked, IMAGE, Options("c1", "/rootfs"))
+        container_spec(POD, config_, IMAGE, Options("c1", "/rootfs"))
 
 
 def test_what_is_left_out_is_noted() -> None:
-    asked = config()
-    asked.windows.SetInParent()
-    asked.linux.resources.unified["memory.high"] = "1"
-    asked.linux.security_context.apparmor.profile_type = pb.SecurityProfile.RuntimeDefault
-    notes = container_spec(POD, asked, IMAGE, Options("c1", "/rootfs", machine=Machine(cgroup_v2=False))).notes
+    config_ = config()
+    config_.windows.SetInParent()
+    config_.linux.resources.unified["memory.high"] = "1"
+    config_.linux.security_context.apparmor.profile_type = pb.SecurityProfile.RuntimeDefault
+    notes = container_spec(POD, config_, IMAGE, Options("c1", "/rootfs", machine=Machine(cgroup_v2=False))).notes
     assert len(notes) == 3
 
 
 def test_plugins_are_told_what_the_spec_says() -> None:
     spec = container_spec(POD, config(), IMAGE, Options("c1", "/rootfs", Account(1, 2, (3,)))).spec
-    made = container(pb.ContainerStatus(id="c1"), config(), spec, pod_id="p1").value
-    assert (list(made.args), made.user.uid, list(made.user.additional_gids)) == (["/app"], 1, [2, 3])
-    assert made.linux.resources.cpu.shares.value == 9
-    assert {one.type: one.path for one in made.linux.namespaces}["network"] == "/run/network"
-    assert made.mounts[-1].destination in {mount["destination"] for mount in spec["mounts"]}
-    assert made.linux.seccomp_policy.default_errno.value == 38
+    pod_config = container(pb.ContainerStatus(id="c1"), config(), spec, pod_id="p1").value
+    assert (list(pod_config.args), pod_config.user.uid, list(pod_config.user.additional_gids)) == (["/app"], 1, [2, 3])
+    assert pod_config.linux.resources.cpu.shares.value == 9
+    assert {one.type: one.path for one in pod_config.linux.namespaces}["network"] == "/run/network"
+    assert pod_config.mounts[-1].destination in {mount["destination"] for mount in spec["mounts"]}
+    assert pod_config.linux.seccomp_policy.default_errno.value == 38

@@ -19,12 +19,12 @@ OPTIONS = Options(
 )
 
 
-def asked(*wanted: pb.Device) -> tuple[list, list]:
-    return devices(pb.ContainerConfig(devices=wanted), OPTIONS)
+def device_rows(*devices_: pb.Device) -> tuple[list, list]:
+    return devices(pb.ContainerConfig(devices=devices_), OPTIONS)
 
 
 def test_everything_is_forbidden_first() -> None:
-    nodes, rules = asked()
+    nodes, rules = device_rows()
     assert nodes == []
     assert rules[0] == {"allow": False, "access": "rwm"}
     assert {"allow": True, "type": "c", "major": 1, "minor": 3, "access": "rwm"} in rules
@@ -32,13 +32,13 @@ def test_everything_is_forbidden_first() -> None:
 
 
 def test_a_device_gets_its_place_and_permissions() -> None:
-    nodes, rules = asked(pb.Device(container_path="/dev/x", host_path="/dev/null", permissions="rw"))
+    nodes, rules = device_rows(pb.Device(container_path="/dev/x", host_path="/dev/null", permissions="rw"))
     assert nodes == [{"path": "/dev/x", "type": "c", "major": 1, "minor": 3, "fileMode": 0o666, "uid": 0, "gid": 0}]
     assert rules[-1] == {"allow": True, "type": "c", "major": 1, "minor": 3, "access": "rw"}
 
 
 def test_of_a_folder_all_devices_come_along() -> None:
-    nodes, rules = asked(pb.Device(container_path="/dev/audio", host_path="/dev/snd"))
+    nodes, rules = device_rows(pb.Device(container_path="/dev/audio", host_path="/dev/snd"))
     assert [(node["path"], node["gid"]) for node in nodes] == [("/dev/audio/a", 29), ("/dev/audio/by/b", 0)]
     assert [rule["access"] for rule in rules[-2:]] == ["rwm", "rwm"]
 
@@ -56,12 +56,12 @@ def test_a_privileged_container_has_all_of_the_host_but_the_terminals() -> None:
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"host_path": "/dev/none"}, r'devices\[0\]\.host_path: "/dev/none": there is no device'),
+        ({"host_path": "/dev/none"}, r'devices\[0\]\.host_path: "/dev/none": is not a device'),
         ({"host_path": ""}, r"host_path: \"\": must be an absolute path"),
         ({"container_path": "x"}, r"container_path: \"x\": must be an absolute path"),
-        ({"permissions": "rx"}, r"permissions: \"rx\": permissions are r, w and m"),
+        ({"permissions": "rx"}, r"permissions: \"rx\": must be a combination of r, w and m"),
     ],
 )
 def test_a_device_that_cannot_be_is_an_error_with_field_and_value(fields: dict, problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
-        asked(pb.Device(**{"host_path": "/dev/null", **fields}))
+        device_rows(pb.Device(**{"host_path": "/dev/null", **fields}))

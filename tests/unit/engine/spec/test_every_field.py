@@ -9,7 +9,7 @@ from google.protobuf.descriptor import Descriptor
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.spec import Account, Device, ImageConfig, Machine, Options, Pod, container_spec, pod_spec, stop_signal
-from nri.engine.spec.user import wanted_user
+from nri.engine.spec.user import requested_user
 from nri.errors import RequestError
 
 ROW = [pb.IDMapping(host_id=1, container_id=0, length=2)]
@@ -125,7 +125,7 @@ def outcome(config: pb.ContainerConfig) -> object:
         localhost_seccomp={"defaultAction": "SCMP_ACT_ALLOW"},
     )  # fmt: skip
     try:
-        return container_spec(pod, config, image, options), wanted_user(config, image), stop_signal(config, image)
+        return container_spec(pod, config, image, options), requested_user(config, image), stop_signal(config, image)
     except RequestError as error:
         return str(error)
 

@@ -10,8 +10,8 @@ from nri.errors import RequestError
 
 
 def config(**fields: object) -> pb.PodSandboxConfig:
-    made = {"metadata": metadata(), **fields}
-    return pb.PodSandboxConfig(**made)  # type: ignore[arg-type]
+    fields_ = {"metadata": metadata(), **fields}
+    return pb.PodSandboxConfig(**fields_)  # type: ignore[arg-type]
 
 
 def metadata(**fields: str) -> pb.PodSandboxMetadata:
@@ -25,13 +25,13 @@ def port(**fields: object) -> pb.PortMapping:
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"metadata": metadata(name="")}, 'metadata.name: "": is needed'),
-        ({"metadata": metadata(namespace="a;IP=10.0.0.1")}, "metadata.namespace: .* has a ';' in it"),
-        ({"metadata": metadata(uid="a\nb")}, "metadata.uid: .* is no line of at most 253"),
-        ({"metadata": metadata(name="a" * 254)}, "metadata.name: .* is no line of at most 253"),
-        ({"hostname": "h" * 65}, "hostname: .* is not a name of at most 64"),
-        ({"hostname": "h" * 300}, "hostname: .* is not a name of at most 64"),
-        ({"hostname": "a\n10.0.0.1 b"}, "hostname: .* is not a name of at most 64"),
+        ({"metadata": metadata(name="")}, 'metadata.name: "": is required'),
+        ({"metadata": metadata(namespace="a;IP=10.0.0.1")}, "metadata.namespace: .* must not contain ';'"),
+        ({"metadata": metadata(uid="a\nb")}, "metadata.uid: .* must be one line of at most 253"),
+        ({"metadata": metadata(name="a" * 254)}, "metadata.name: .* must be one line of at most 253"),
+        ({"hostname": "h" * 65}, "hostname: .* must be at most 64"),
+        ({"hostname": "h" * 300}, "hostname: .* must be at most 64"),
+        ({"hostname": "a\n10.0.0.1 b"}, "hostname: .* must be at most 64"),
         ({"hostname": "a b"}, "hostname"),
         ({"hostname": "-a"}, "hostname"),
         ({"log_directory": "logs"}, "log_directory: .* must be an absolute path"),
@@ -39,10 +39,10 @@ def port(**fields: object) -> pb.PortMapping:
         ({"dns_config": pb.DNSConfig(servers=["1.1.1.1", "1.1.1.1\nsearch b"])}, r"dns_config.servers\[1\]"),
         ({"dns_config": pb.DNSConfig(searches=["a b"])}, r"dns_config.searches\[0\]"),
         ({"dns_config": pb.DNSConfig(options=[""])}, r"dns_config.options\[0\]"),
-        ({"port_mappings": [port(host_port=-1)]}, r"port_mappings\[0\].host_port: -1: is not a port"),
+        ({"port_mappings": [port(host_port=-1)]}, r"port_mappings\[0\].host_port: -1: must be between"),
         ({"port_mappings": [port(), port(container_port=65536)]}, r"port_mappings\[1\].container_port: 65536"),
-        ({"port_mappings": [port(host_ip="x y")]}, r"port_mappings\[0\].host_ip: .* is not an address"),
-        ({"port_mappings": [port(protocol=9)]}, r"port_mappings\[0\].protocol: 9: is not known"),
+        ({"port_mappings": [port(host_ip="x y")]}, r"port_mappings\[0\].host_ip: .* is not an IP address"),
+        ({"port_mappings": [port(protocol=9)]}, r"port_mappings\[0\].protocol: 9: is unknown"),
     ],
 )
 def test_a_pod_that_cannot_be_is_refused_by_its_field(fields: dict, problem: str) -> None:

@@ -11,36 +11,38 @@ POD = Pod("p1", pb.PodSandboxConfig(), files={"/etc/hosts": "/run/hosts", "/dev/
 OPTIONS = Options("c1", "/rootfs")
 
 
-def made(*asked: pb.Mount, privileged: bool = False, readonly: bool = False, options: Options = OPTIONS) -> dict:
+def mounts_by_path(
+    *mount_: pb.Mount, privileged: bool = False, readonly: bool = False, options: Options = OPTIONS
+) -> dict:
     context = pb.LinuxContainerSecurityContext(privileged=privileged, readonly_rootfs=readonly)
-    config = pb.ContainerConfig(mounts=asked, linux=pb.LinuxContainerConfig(security_context=context))
+    config = pb.ContainerConfig(mounts=mount_, linux=pb.LinuxContainerConfig(security_context=context))
     return {mount["destination"]: mount for mount in mounts(config, POD, options)[0]}
 
 
 def test_every_container_has_the_usual_ones_and_its_pods() -> None:
-    found = made()
-    assert list(found) == ["/proc", "/dev", "/sys", "/dev/pts", "/dev/mqueue", "/etc/hosts", "/dev/shm", "/sys/fs/cgroup"]  # fmt: skip  # noqa: E501
-    assert found["/etc/hosts"]["options"] == ["rbind", "rprivate", "rw"]
-    assert "ro" in found["/sys"]["options"] and "ro" in found["/sys/fs/cgroup"]["options"]
-    assert made(readonly=True)["/etc/hosts"]["options"] == ["rbind", "rprivate", "ro"]
-    assert "rw" in made(privileged=True)["/sys"]["options"]
+    mount_rows = mounts_by_path()
+    assert list(mount_rows) == ["/proc", "/dev", "/sys", "/dev/pts", "/dev/mqueue", "/etc/hosts", "/dev/shm", "/sys/fs/cgroup"]  # fmt: skip  # noqa: E501
+    assert mount_rows["/etc/hosts"]["options"] == ["rbind", "rprivate", "rw"]
+    assert "ro" in mount_rows["/sys"]["options"] and "ro" in mount_rows["/sys/fs/cgroup"]["options"]
+    assert mounts_by_path(readonly=True)["/etc/hosts"]["options"] == ["rbind", "rprivate", "ro"]
+    assert "rw" in mounts_by_path(privileged=True)["/sys"]["options"]
 
 
 def test_a_mount_of_the_request_takes_the_place_of_ours_and_comes_after_those_above_it() -> None:
-    found = made(
+    mount_rows = mounts_by_path(
         pb.Mount(container_path="/data/a/b", host_path="/x"),
         pb.Mount(container_path="/etc/hosts/", host_path="/mine", readonly=True),
         pb.Mount(container_path="/data", host_path="/y"),
     )
-    assert found["/etc/hosts"]["source"] == "/mine"
-    order = list(found)
+    assert mount_rows["/etc/hosts"]["source"] == "/mine"
+    order = list(mount_rows)
     assert order.index("/data") < order.index("/data/a/b")
 
 
 def test_of_two_mounts_on_one_place_the_later_one_stays_later() -> None:
-    asked = [pb.Mount(container_path="/d", host_path=path) for path in ("/first", "/second")]
-    found, _ = mounts(pb.ContainerConfig(mounts=asked), POD, OPTIONS)
-    assert [mount["source"] for mount in found if mount["destination"] == "/d"] == ["/first", "/second"]
+    mount_ = [pb.Mount(container_path="/d", host_path=path) for path in ("/first", "/second")]
+    mount_rows, _ = mounts(pb.ContainerConfig(mounts=mount_), POD, OPTIONS)
+    assert [mount["source"] for mount in mount_rows if mount["destination"] == "/d"] == ["/first", "/second"]
 
 
 @pytest.mark.parametrize(
@@ -52,9 +54,9 @@ def test_of_two_mounts_on_one_place_the_later_one_stays_later() -> None:
     ],
 )
 def test_propagation_reaches_the_mount_and_the_root(propagation: int, option: str, root: str) -> None:
-    asked = pb.Mount(container_path="/d", host_path="/h", propagation=propagation)
-    found, spread = mounts(pb.ContainerConfig(mounts=[asked]), POD, OPTIONS)
-    assert next(mount for mount in found if mount["destination"] == "/d")["options"] == ["rbind", option, "rw"]
+    mount_ = pb.Mount(container_path="/d", host_path="/h", propagation=propagation)
+    mount_rows, spread = mounts(pb.ContainerConfig(mounts=[mount_]), POD, OPTIONS)
+    assert next(mount for mount in mount_rows if mount["destination"] == "/d")["options"] == ["rbind", option, "rw"]
     assert spread == root
 
 
@@ -69,64 +71,64 @@ def test_propagation_reaches_the_mount_and_the_root(propagation: int, option: st
     ],
 )
 def test_a_source_has_to_spread_as_is_asked(source: str, propagation: int, fine: bool) -> None:
-    asked = pb.Mount(container_path="/d", host_path="/h", propagation=propagation)
+    mount = pb.Mount(container_path="/d", host_path="/h", propagation=propagation)
     options = Options("c1", "/rootfs", propagation=lambda path: source)
     if fine:
-        made(asked, options=options)
+        mounts_by_path(mount, options=options)
     else:
-        with pytest.raises(RequestError, match=r"mounts\[0\]\.propagation: \"PROPAGATION_.*/h is not on a mount"):
-            made(asked, options=options)
+        with pytest.raises(RequestError, match=r"mounts\[0\]\.propagation: \"PROPAGATION_.*/h must be on a mount"):
+            mounts_by_path(mount, options=options)
 
 
 def test_an_images_folder_is_mounted_for_reading_and_running_only() -> None:
     image = pb.ImageSpec(image="models:1")
-    asked = pb.Mount(container_path="/models", image=image, image_sub_path="a", readonly=True)
-    found = made(asked, options=Options("c1", "/rootfs", image_folders={0: "/images/1/a"}))
-    assert found["/models"]["source"] == "/images/1/a"
-    assert found["/models"]["options"] == ["rbind", "rprivate", "ro"]
-    asked.mount_options.append("noexec")
-    found = made(asked, options=Options("c1", "/rootfs", image_folders={0: "/images/1/a"}))
-    assert found["/models"]["options"] == ["rbind", "rprivate", "ro", "noexec"]
-    with pytest.raises(RequestError, match=r'mounts\[0\]\.image: "models:1": is not there'):
-        made(asked)
-    asked.readonly = False
+    mount = pb.Mount(container_path="/models", image=image, image_sub_path="a", readonly=True)
+    mount_rows = mounts_by_path(mount, options=Options("c1", "/rootfs", image_folders={0: "/images/1/a"}))
+    assert mount_rows["/models"]["source"] == "/images/1/a"
+    assert mount_rows["/models"]["options"] == ["rbind", "rprivate", "ro"]
+    mount.mount_options.append("noexec")
+    mount_rows = mounts_by_path(mount, options=Options("c1", "/rootfs", image_folders={0: "/images/1/a"}))
+    assert mount_rows["/models"]["options"] == ["rbind", "rprivate", "ro", "noexec"]
+    with pytest.raises(RequestError, match=r'mounts\[0\]\.image: "models:1": is not on this node'):
+        mounts_by_path(mount)
+    mount.readonly = False
     with pytest.raises(RequestError, match=r'mounts\[0\]\.readonly: "false"'):
-        made(asked, options=Options("c1", "/rootfs", image_folders={0: "/images/1/a"}))
+        mounts_by_path(mount, options=Options("c1", "/rootfs", image_folders={0: "/images/1/a"}))
 
 
 def test_ids_of_a_mount_are_mapped() -> None:
     mapping = [pb.IDMapping(host_id=1, container_id=0, length=2)]
-    asked = pb.Mount(container_path="/d", host_path="/h", uidMappings=mapping, gidMappings=mapping)
-    assert made(asked)["/d"]["uidMappings"] == [{"containerID": 0, "hostID": 1, "size": 2}]
-    with pytest.raises(RequestError, match="cannot map ids of mounts"):
-        made(asked, options=Options("c1", "/rootfs", machine=Machine(idmapped_mounts=False)))
-    del asked.gidMappings[:]
-    with pytest.raises(RequestError, match=r"gidMappings.*both have to be there"):
-        made(asked)
+    mount = pb.Mount(container_path="/d", host_path="/h", uidMappings=mapping, gidMappings=mapping)
+    assert mounts_by_path(mount)["/d"]["uidMappings"] == [{"containerID": 0, "hostID": 1, "size": 2}]
+    with pytest.raises(RequestError, match="ID-mapped mounts are not supported"):
+        mounts_by_path(mount, options=Options("c1", "/rootfs", machine=Machine(idmapped_mounts=False)))
+    del mount.gidMappings[:]
+    with pytest.raises(RequestError, match=r"gidMappings.*both uidMappings"):
+        mounts_by_path(mount)
 
 
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
         ({"container_path": "d"}, r'mounts\[0\]\.container_path: "d": must be an absolute path'),
-        ({"container_path": "/x/.."}, r"container_path: \"/x/\.\.\": the root file system"),
+        ({"container_path": "/x/.."}, r"container_path: \"/x/\.\.\": must not be the root"),
         ({"host_path": ""}, r'mounts\[0\]\.host_path: "": must be an absolute path'),
-        ({"image": pb.ImageSpec(image="i")}, r"host_path: \"/h\": cannot be given beside an image"),
-        ({"image_sub_path": "s"}, r"image_sub_path: \"s\": needs an image"),
-        ({"propagation": 9}, r"propagation: 9: is not known"),
+        ({"image": pb.ImageSpec(image="i")}, r"host_path: \"/h\": must not be given together with an image"),
+        ({"image_sub_path": "s"}, r"image_sub_path: \"s\": requires an image"),
+        ({"propagation": 9}, r"propagation: 9: is unknown"),
         ({"mount_options": ["ro"]}, r"mount_options\[0\]: \"ro\": is not an option"),
-        ({"recursive_read_only": True}, r"recursive_read_only: \"true\": needs readonly"),
-        ({"recursive_read_only": True, "readonly": True, "propagation": 1}, r"needs PROPAGATION_PRIVATE"),
+        ({"recursive_read_only": True}, r"recursive_read_only: \"true\": requires readonly"),
+        ({"recursive_read_only": True, "readonly": True, "propagation": 1}, r"requires PROPAGATION_PRIVATE"),
     ],
 )
 def test_a_mount_that_cannot_be_is_an_error_with_field_and_value(fields: dict, problem: str) -> None:
-    asked = pb.Mount(**{"container_path": "/d", "host_path": "/h", **fields})
+    mount = pb.Mount(**{"container_path": "/d", "host_path": "/h", **fields})
     with pytest.raises(RequestError, match=problem):
-        made(asked)
+        mounts_by_path(mount)
 
 
 def test_recursive_read_only_needs_a_runtime_that_can() -> None:
-    asked = pb.Mount(container_path="/d", host_path="/h", readonly=True, recursive_read_only=True)
-    assert made(asked)["/d"]["options"] == ["rbind", "rprivate", "rro"]
-    with pytest.raises(RequestError, match="the OCI runtime cannot do it"):
-        made(asked, options=Options("c1", "/rootfs", machine=Machine(recursive_read_only=False)))
+    mount = pb.Mount(container_path="/d", host_path="/h", readonly=True, recursive_read_only=True)
+    assert mounts_by_path(mount)["/d"]["options"] == ["rbind", "rprivate", "rro"]
+    with pytest.raises(RequestError, match="is not supported by the OCI runtime"):
+        mounts_by_path(mount, options=Options("c1", "/rootfs", machine=Machine(recursive_read_only=False)))

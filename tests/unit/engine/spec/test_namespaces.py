@@ -4,20 +4,22 @@ import pytest
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.spec import Machine, Options, Pod
-from nri.engine.spec.namespaces import id_mappings, namespaces, of_pod
+from nri.engine.spec.namespaces import id_mappings, namespaces, pod_namespaces
 from nri.errors import RequestError
 
 PATHS = {kind: f"/run/{kind}" for kind in ("network", "ipc", "uts", "pid", "user")}
 V1 = Machine(cgroup_v2=False)
 
 
-def joined(asked: pb.NamespaceOption | None, *, machine: Machine = V1, target: str = "", **pod: object) -> dict:
+def joined(
+    namespace_option: pb.NamespaceOption | None, *, machine: Machine = V1, target: str = "", **pod: object
+) -> dict:
     config = pb.ContainerConfig()
-    if asked is not None:
-        config.linux.security_context.namespace_options.CopyFrom(asked)
+    if namespace_option is not None:
+        config.linux.security_context.namespace_options.CopyFrom(namespace_option)
     options = Options("c1", "/rootfs", machine=machine, target_pid_namespace=target)
-    made = namespaces(config, Pod("p1", pb.PodSandboxConfig(), PATHS), options)
-    return {each["type"]: each.get("path") for each in made}
+    rows = namespaces(config, Pod("p1", pb.PodSandboxConfig(), PATHS), options)
+    return {entry["type"]: entry.get("path") for entry in rows}
 
 
 def test_a_container_of_a_pod_joins_its_namespaces_and_gets_its_own_processes() -> None:
@@ -37,15 +39,15 @@ def test_a_container_of_the_node_has_only_its_mounts() -> None:
 def test_a_container_that_says_nothing_is_as_its_pod() -> None:
     pod = pb.PodSandboxConfig()
     pod.linux.security_context.namespace_options.CopyFrom(pb.NamespaceOption(network=pb.NODE, ipc=pb.NODE, pid=pb.NODE))
-    made = namespaces(pb.ContainerConfig(), Pod("p1", pod), Options("c1", "/", machine=V1))
-    assert made == [{"type": "mount"}]
+    rows = namespaces(pb.ContainerConfig(), Pod("p1", pod), Options("c1", "/", machine=V1))
+    assert rows == [{"type": "mount"}]
 
 
 def test_the_pods_and_a_targets_processes_are_shared() -> None:
     assert joined(pb.NamespaceOption(pid=pb.POD))["pid"] == "/run/pid"
     target = pb.NamespaceOption(pid=pb.TARGET, target_id="c2")
     assert joined(target, target="/proc/7/ns/pid")["pid"] == "/proc/7/ns/pid"
-    with pytest.raises(RequestError, match=r'target_id: "c2": there is no such container'):
+    with pytest.raises(RequestError, match=r'target_id: "c2": no running container'):
         joined(target)
 
 
@@ -54,7 +56,7 @@ def test_on_cgroup_v2_a_container_sees_only_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "problem"),
+    ("name", "problem"),
     [
         (pb.NamespaceOption(network=pb.CONTAINER), r'network: "CONTAINER"'),
         (pb.NamespaceOption(ipc=pb.TARGET), r'ipc: "TARGET"'),
@@ -62,34 +64,40 @@ def test_on_cgroup_v2_a_container_sees_only_its_own() -> None:
         (pb.NamespaceOption(userns_options=pb.UserNamespace(mode=pb.CONTAINER)), r"userns_options\.mode"),
     ],
 )
-def test_a_mode_that_there_is_not_is_an_error(asked: pb.NamespaceOption, problem: str) -> None:
+def test_a_mode_that_there_is_not_is_an_error(name: pb.NamespaceOption, problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
-        joined(asked)
+        joined(name)
 
 
 def test_what_holds_a_pod_makes_what_is_shared() -> None:
     config = pb.PodSandboxConfig()
-    asked = config.linux.security_context.namespace_options
-    assert [each["type"] for each in of_pod(config, V1)] == ["network", "ipc", "pid", "uts", "mount"]
-    asked.network, asked.pid = pb.NODE, pb.CONTAINER
-    assert [each["type"] for each in of_pod(config, V1)] == ["ipc", "pid", "mount"]
-    asked.pid = pb.TARGET
-    with pytest.raises(RequestError, match="is a mode for containers"):
-        of_pod(config, V1)
+    namespace_options = config.linux.security_context.namespace_options
+    assert [pod_namespace["type"] for pod_namespace in pod_namespaces(config, V1)] == [
+        "network",
+        "ipc",
+        "pid",
+        "uts",
+        "mount",
+    ]
+    namespace_options.network, namespace_options.pid = pb.NODE, pb.CONTAINER
+    assert [pod_namespace["type"] for pod_namespace in pod_namespaces(config, V1)] == ["ipc", "pid", "mount"]
+    namespace_options.pid = pb.TARGET
+    with pytest.raises(RequestError, match="is only allowed for containers"):
+        pod_namespaces(config, V1)
 
 
 def test_ids_are_mapped_in_a_user_namespace_and_only_there() -> None:
     row = [pb.IDMapping(host_id=100000, container_id=0, length=65536)]
-    asked = pb.NamespaceOption(userns_options=pb.UserNamespace(mode=pb.POD, uids=row, gids=row))
-    assert id_mappings(asked)["gidMappings"] == [{"containerID": 0, "hostID": 100000, "size": 65536}]
-    assert joined(asked)["user"] == "/run/user"
-    asked.userns_options.mode = pb.NODE
-    assert id_mappings(asked) == {}
-    assert "user" not in joined(asked)
-    asked.userns_options.mode = pb.POD
-    asked.userns_options.gids[0].container_id = 1
-    with pytest.raises(RequestError, match=r"userns_options\.gids: 1: has to begin with id 0"):
-        id_mappings(asked)
-    del asked.userns_options.uids[:]
-    with pytest.raises(RequestError, match=r"userns_options\.uids: 0: needs one row"):
-        id_mappings(asked)
+    namespace_option = pb.NamespaceOption(userns_options=pb.UserNamespace(mode=pb.POD, uids=row, gids=row))
+    assert id_mappings(namespace_option)["gidMappings"] == [{"containerID": 0, "hostID": 100000, "size": 65536}]
+    assert joined(namespace_option)["user"] == "/run/user"
+    namespace_option.userns_options.mode = pb.NODE
+    assert id_mappings(namespace_option) == {}
+    assert "user" not in joined(namespace_option)
+    namespace_option.userns_options.mode = pb.POD
+    namespace_option.userns_options.gids[0].container_id = 1
+    with pytest.raises(RequestError, match=r"userns_options\.gids: 1: must start at id 0"):
+        id_mappings(namespace_option)
+    del namespace_option.userns_options.uids[:]
+    with pytest.raises(RequestError, match=r"userns_options\.uids: 0: must be exactly one mapping"):
+        id_mappings(namespace_option)

@@ -42,11 +42,11 @@ def test_the_pods_user_and_groups() -> None:
     spec = pod_spec("p1", config(security_context=context), ["/pause"], OPTIONS).spec
     assert spec["process"]["user"] == {"uid": 5, "gid": 6, "additionalGids": [6, 7]}
     context.ClearField("run_as_user")
-    with pytest.raises(RequestError, match="run_as_group: 6: needs run_as_user"):
+    with pytest.raises(RequestError, match="run_as_group: 6: requires run_as_user"):
         pod_spec("p1", config(security_context=context), ["/pause"], OPTIONS)
 
 
 def test_an_id_that_is_none_is_refused() -> None:
     context = pb.LinuxSandboxSecurityContext(run_as_user=pb.Int64Value(value=-5))
-    with pytest.raises(RequestError, match="run_as_user: -5: is no id"):
+    with pytest.raises(RequestError, match="run_as_user: -5: must be between"):
         pod_spec("p1", config(security_context=context), ["/pause"], OPTIONS)

@@ -13,7 +13,7 @@ IMAGE = ImageConfig(entrypoint=("/entry",), cmd=("cmd", "x"), env=("PATH=/image"
 
 
 @pytest.mark.parametrize(
-    ("command", "given", "expected"),
+    ("command", "arguments", "expected"),
     [
         ([], [], ["/entry", "cmd", "x"]),
         ([], ["mine"], ["/entry", "mine"]),
@@ -21,8 +21,8 @@ IMAGE = ImageConfig(entrypoint=("/entry",), cmd=("cmd", "x"), env=("PATH=/image"
         (["sh"], ["-c", "true"], ["sh", "-c", "true"]),
     ],
 )
-def test_command_and_args_replace_the_images(command: list[str], given: list[str], expected: list[str]) -> None:
-    assert args(pb.ContainerConfig(command=command, args=given), IMAGE) == expected
+def test_command_and_args_replace_the_images(command: list[str], arguments: list[str], expected: list[str]) -> None:
+    assert args(pb.ContainerConfig(command=command, args=arguments), IMAGE) == expected
 
 
 def test_an_entry_point_of_one_empty_word_is_none() -> None:
@@ -30,12 +30,12 @@ def test_an_entry_point_of_one_empty_word_is_none() -> None:
 
 
 def test_nothing_to_run_is_an_error_that_names_the_image() -> None:
-    with pytest.raises(RequestError, match=r'^command: "": neither it nor image busybox:1 says what to run$'):
+    with pytest.raises(RequestError, match=r'^command: "": is required, because image busybox:1 has no command$'):
         args(pb.ContainerConfig(image=pb.ImageSpec(image="busybox:1")), ImageConfig())
 
 
 def test_a_zero_byte_in_a_word_is_an_error() -> None:
-    with pytest.raises(RequestError, match="has a zero byte in it"):
+    with pytest.raises(RequestError, match="contains a zero byte"):
         args(pb.ContainerConfig(command=["a\0b"]), IMAGE)
 
 
@@ -51,8 +51,8 @@ def test_there_is_always_a_path() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "problem"),
     [
-        ("", b"", r'envs\[0\]\.key: "": is not the name'),
-        ("A=B", b"", r"is not the name"),
+        ("", b"", r'envs\[0\]\.key: "": is not a valid name'),
+        ("A=B", b"", r"is not a valid name"),
         ("A", b"\xff", r"envs\[0\]\.value: .* is not UTF-8"),
         ("A", b"\0", r"zero byte"),
     ],
@@ -71,7 +71,7 @@ def test_the_working_directory_is_the_requests_the_images_or_the_root() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "image", "number"),
+    ("signal_number", "image", "number"),
     [
         (pb.SIGNAL_RUNTIME_DEFAULT, "", signal.SIGTERM),
         (pb.SIGNAL_RUNTIME_DEFAULT, "SIGQUIT", signal.SIGQUIT),
@@ -84,13 +84,13 @@ def test_the_working_directory_is_the_requests_the_images_or_the_root() -> None:
         (pb.SIGNAL_SIGRTMAX, "", 64),
     ],
 )
-def test_the_signal_that_stops(asked: int, image: str, number: int) -> None:
-    assert stop_signal(pb.ContainerConfig(stop_signal=asked), ImageConfig(stop_signal=image)) == number
+def test_the_signal_that_stops(signal_number: int, image: str, number: int) -> None:
+    assert stop_signal(pb.ContainerConfig(stop_signal=signal_number), ImageConfig(stop_signal=image)) == number
 
 
 def test_every_signal_of_the_cri_has_a_number() -> None:
-    found = {value: stop_signal(pb.ContainerConfig(stop_signal=value), ImageConfig()) for value in pb.Signal.values()}
-    assert [name for name, value in pb.Signal.items() if value and not 1 <= found[value] <= 64] == []
+    actual = {value: stop_signal(pb.ContainerConfig(stop_signal=value), ImageConfig()) for value in pb.Signal.values()}
+    assert [name for name, value in pb.Signal.items() if value and not 1 <= actual[value] <= 64] == []
 
 
 @pytest.mark.parametrize(
@@ -98,5 +98,5 @@ def test_every_signal_of_the_cri_has_a_number() -> None:
     ["SIGNOPE", "99", "0", "SIGRTMIN+31", "SIGTERM+1", "SIGRTMIN+", "RTMINx", "٣", "9" * 5000, "RTMIN+" + "9" * 5000],
 )
 def test_a_signal_that_is_none_is_an_error(text: str) -> None:
-    with pytest.raises(RequestError, match="is no signal"):
+    with pytest.raises(RequestError, match="is not a signal"):
         stop_signal(pb.ContainerConfig(), ImageConfig(stop_signal=text))

@@ -50,11 +50,11 @@ def test_a_capability_allows_what_is_of_use_with_it_only(capability: str, names:
 
 
 def test_namespaces_are_made_with_sys_admin_only() -> None:
-    (rule,) = [each for each in default_profile("x86_64", ())["syscalls"] if each["names"] == ["clone"]]
+    (rule,) = [entry for entry in default_profile("x86_64", ())["syscalls"] if entry["names"] == ["clone"]]
     assert rule["args"] == [{"index": 0, "value": 0x7E020000, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}]
     assert action(default_profile("x86_64", ("CAP_SYS_ADMIN",)), "clone") == ALWAYS
     assert action(default_profile("x86_64", ("CAP_SYS_ADMIN",)), "clone3") == ALWAYS
-    (rule,) = [each for each in default_profile("s390x", ())["syscalls"] if each["names"] == ["clone"]]
+    (rule,) = [entry for entry in default_profile("s390x", ())["syscalls"] if entry["names"] == ["clone"]]
     assert rule["args"][0]["index"] == 1
 
 

@@ -32,8 +32,8 @@ LOCAL.localhost_ref = "/p.json"
     ],
 )
 def test_which_profile_counts(context: Context, expected: str | None) -> None:
-    made = seccomp(context, HERE, (), FILTER)
-    assert (made and made["defaultAction"]) == expected
+    profile = seccomp(context, HERE, (), FILTER)
+    assert (profile and profile["defaultAction"]) == expected
 
 
 def test_the_path_of_a_profile_of_the_host_is_told_first() -> None:
@@ -50,10 +50,10 @@ def test_the_path_of_a_profile_of_the_host_is_told_first() -> None:
     ("context", "machine", "local", "problem"),
     [
         (Context(seccomp=RUNTIME), Machine(seccomp=False), None, r'"RuntimeDefault": this machine does not filter'),
-        (Context(seccomp=LOCAL), HERE, None, r'"/p.json": is no seccomp profile'),
-        (Context(seccomp=LOCAL), HERE, {"syscalls": []}, r"has no defaultAction"),
-        (Context(seccomp_profile_path="nonsense"), HERE, None, r'seccomp_profile_path: "nonsense": is none of'),
-        (Context(seccomp=pb.SecurityProfile(profile_type=7)), HERE, None, r"profile_type: 7: is not known"),
+        (Context(seccomp=LOCAL), HERE, None, r'"/p.json": is not a seccomp profile'),
+        (Context(seccomp=LOCAL), HERE, {"syscalls": []}, r"defaultAction is missing"),
+        (Context(seccomp_profile_path="nonsense"), HERE, None, r'seccomp_profile_path: "nonsense": must be'),
+        (Context(seccomp=pb.SecurityProfile(profile_type=7)), HERE, None, r"profile_type: 7: is unknown"),
     ],
 )
 def test_a_profile_that_cannot_be_had_is_an_error(
@@ -90,17 +90,17 @@ def test_a_profile_of_the_host_without_apparmor_is_an_error() -> None:
 def test_selinux_labels_are_refused_where_they_would_count_and_noted_elsewhere() -> None:
     label, notes = pb.SELinuxOption(type="spc_t", level="s0"), []
     check_selinux(label, True, HERE, notes)
-    assert notes == ["linux.security_context.selinux_options: spc_t:s0 is left out: this machine has no SELinux"]
+    assert notes == ["linux.security_context.selinux_options: spc_t:s0 is ignored: this machine has no SELinux"]
     with pytest.raises(RequestError, match=r'selinux_options: "spc_t:s0": SELinux labels are not supported'):
         check_selinux(label, False, Machine(selinux=True), notes)
     check_selinux(pb.SELinuxOption(), True, Machine(selinux=True), notes)
-    assert "selinux_relabel is left out" in notes[-1]
+    assert "selinux_relabel is ignored" in notes[-1]
 
 
 def test_paths_are_those_of_the_request_and_none_where_privileged() -> None:
-    asked = Context(masked_paths=["/proc/keys"], readonly_paths=["/proc/sys"])
-    assert paths(asked) == {"maskedPaths": ["/proc/keys"], "readonlyPaths": ["/proc/sys"]}
-    asked.privileged = True
-    assert paths(asked) == {}
+    context = Context(masked_paths=["/proc/keys"], readonly_paths=["/proc/sys"])
+    assert paths(context) == {"maskedPaths": ["/proc/keys"], "readonlyPaths": ["/proc/sys"]}
+    context.privileged = True
+    assert paths(context) == {}
     with pytest.raises(RequestError, match=r'masked_paths\[0\]: "x": must be an absolute path'):
         paths(Context(masked_paths=["x"]))

@@ -27,8 +27,8 @@ def config(options: pb.NamespaceOption | None = None, **sysctls: str) -> pb.PodS
     ],
 )
 def test_a_sysctl_of_a_namespace_has_one_path_in_either_form(name: str, path: str, dotted: str) -> None:
-    (made,) = pod_sysctls(config(**{name: "1"}))
-    assert (made.path, made.value, made.name) == (tuple(path.split()), "1", dotted)
+    (sysctl,) = pod_sysctls(config(**{name: "1"}))
+    assert (sysctl.path, sysctl.value, sysctl.name) == (tuple(path.split()), "1", dotted)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_sysctl_of_a_namespace_has_one_path_in_either_form(name: str, path: st
     ],
 )  # fmt: skip
 def test_what_is_no_setting_of_a_namespace_is_refused(name: str) -> None:
-    with pytest.raises(RequestError, match="is a setting of the whole node, not of a pod") as caught:
+    with pytest.raises(RequestError, match="is not a sysctl of a pod's namespaces") as caught:
         pod_sysctls(config(**{name: "1"}))
     assert caught.value.field == f"linux.sysctls[{name}]"
 
@@ -58,7 +58,7 @@ def test_what_is_no_setting_of_a_namespace_is_refused(name: str) -> None:
     ],
 )
 def test_a_sysctl_of_a_namespace_that_is_the_nodes_is_refused(name: str, options: pb.NamespaceOption) -> None:
-    with pytest.raises(RequestError, match=r'"1": the pod shares its \w+ namespace with the node'):
+    with pytest.raises(RequestError, match=r'"1": requires a separate \w+ namespace'):
         pod_sysctls(config(options, **{name: "1"}))
 
 
@@ -71,6 +71,6 @@ def test_two_spellings_of_a_name_are_one_sysctl_and_have_one_value() -> None:
 
 @pytest.mark.parametrize("value", ["1\n2", "1\0", "x" * 1025])
 def test_a_value_is_one_line_of_bounded_length(value: str) -> None:
-    with pytest.raises(RequestError, match="is not one line of at most 1024 characters"):
+    with pytest.raises(RequestError, match="must be one line of at most 1024 characters"):
         pod_sysctls(config(**{"net.ipv4.ip_forward": value}))
     assert pod_sysctls(config(**{"net.ipv4.ip_local_port_range": "1024\t65000"}))[0].value == "1024\t65000"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.spec import Account, ImageConfig, WantedUser, find_account, parse_id, wanted_user
+from nri.engine.spec import Account, ImageConfig, RequestedUser, find_account, parse_id, requested_user
 from nri.engine.spec.user import user
 from nri.errors import RequestError
 
@@ -45,27 +45,31 @@ MOST = 2**32 - 2
 def test_digits_are_a_number_and_all_else_is_a_name(fields: dict, image: str, expected: tuple) -> None:
     config_ = config(**fields)
     config_.image.image = "evil:1"
-    assert wanted_user(config_, ImageConfig(user=image)) == WantedUser(*expected)
+    assert requested_user(config_, ImageConfig(user=image)) == RequestedUser(*expected)
 
 
 @pytest.mark.parametrize(
     ("fields", "image", "problem"),
     [
-        ({"run_as_group": number(5)}, "", r"run_as_group: 5: needs run_as_user beside it"),
-        ({"run_as_user": number(-1)}, "", r"run_as_user: -1: is no id"),
-        ({"run_as_user": number(2**32 - 1)}, "", r"run_as_user: 4294967295: is no id"),
-        ({"run_as_user": number(5), "run_as_group": number(2**32 - 1)}, "", r"run_as_group: 4294967295: is no id"),
-        ({"run_as_username": "²"}, "", r'run_as_username: "²": is no id'),
-        ({}, "²", r'the user of image \(without a name\): "²": is no id'),
-        ({}, "٣", r"the user of image .*: is no id"),
-        ({}, "4294967295", r'"4294967295": is no id'),
-        ({}, "5:99999999999", r'"99999999999": is no id'),
-        ({}, "1" * 5000, r"is no id between 0 and 4294967294"),
+        ({"run_as_group": number(5)}, "", r"run_as_group: 5: requires run_as_user"),
+        ({"run_as_user": number(-1)}, "", r"run_as_user: -1: must be between"),
+        ({"run_as_user": number(2**32 - 1)}, "", r"run_as_user: 4294967295: must be between"),
+        (
+            {"run_as_user": number(5), "run_as_group": number(2**32 - 1)},
+            "",
+            "4294967295: must be between",
+        ),
+        ({"run_as_username": "²"}, "", r'run_as_username: "²": must be between'),
+        ({}, "²", r'the user of image \(without a name\): "²": must be between'),
+        ({}, "٣", r"the user of image .*: must be between"),
+        ({}, "4294967295", r'"4294967295": must be between'),
+        ({}, "5:99999999999", r'"99999999999": must be between'),
+        ({}, "1" * 5000, r"must be between 0 and 4294967294"),
     ],
 )
 def test_ids_that_cannot_be_are_errors(fields: dict, image: str, problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
-        wanted_user(config(**fields), ImageConfig(user=image))
+        requested_user(config(**fields), ImageConfig(user=image))
 
 
 PASSWD = (
@@ -76,7 +80,7 @@ GROUP = "2000:x:0:nobody\nroot:x:0:\nusers:x:100:me\nwheel:x:10:root,me\nbad:x:�
 
 
 @pytest.mark.parametrize(
-    ("wanted", "group", "expected"),
+    ("user_", "group", "expected"),
     [
         (0, None, (0, 0, ())),  # its first row is that of 1000, in no group
         ("root", None, (0, 0, (10,))),
@@ -90,24 +94,24 @@ GROUP = "2000:x:0:nobody\nroot:x:0:\nusers:x:100:me\nwheel:x:10:root,me\nbad:x:�
     ],
 )
 def test_an_account_is_found_by_number_or_by_name_and_never_by_the_other(
-    wanted: int | str, group: int | str | None, expected: tuple
+    user_: int | str, group: int | str | None, expected: tuple
 ) -> None:
     if expected[2] is None:
         with pytest.raises(RequestError, match=r"/etc/group has '²' for 'bad'"):
-            find_account(WantedUser(wanted, group, "user"), PASSWD, GROUP)
+            find_account(RequestedUser(user_, group, "user"), PASSWD, GROUP)
         return
-    assert find_account(WantedUser(wanted, group, "user"), PASSWD, GROUP) == Account(*expected)
+    assert find_account(RequestedUser(user_, group, "user"), PASSWD, GROUP) == Account(*expected)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "group", "problem"),
+    ("user_", "group", "problem"),
     [
         ("you", None, r'user: "you": the image has no such user in /etc/passwd'),
         ("#", None, "no such user"),
         ("broken", None, "no such user"),
         ("me:root", None, "no such user"),
         ("me", "2001", r'user: "2001": the image has no such group in /etc/group'),
-        ("huge", None, r"/etc/passwd has '99999999999' for 'huge', which is no id between 0 and 4294967294"),
+        ("huge", None, r"/etc/passwd has '99999999999' for 'huge', which is not an id between 0 and 4294967294"),
         ("half", None, r"/etc/passwd has '²' for 'half'"),
         (8, None, r"/etc/passwd has '²' for 'half'"),
         ("other", 5, r"/etc/passwd has '²' for 'other'"),
@@ -115,10 +119,10 @@ def test_an_account_is_found_by_number_or_by_name_and_never_by_the_other(
     ],
 )
 def test_rows_that_are_needed_and_hold_no_id_are_errors(
-    wanted: int | str, group: int | str | None, problem: str
+    user_: int | str, group: int | str | None, problem: str
 ) -> None:
     with pytest.raises(RequestError, match=problem):
-        find_account(WantedUser(wanted, group, "user"), PASSWD, GROUP)
+        find_account(RequestedUser(user_, group, "user"), PASSWD, GROUP)
 
 
 @pytest.mark.parametrize("text", ["", "²", "٣", "-1", "+1", " 1", "1_0", "0x1", "1.0", "4294967295", "1" * 5000])
@@ -128,10 +132,10 @@ def test_only_ascii_digits_within_the_kernels_range_are_an_id(text: str) -> None
 
 
 def test_more_groups_than_a_process_can_have_are_an_error() -> None:
-    groups = "".join(f"g{each}:x:{each}:me\n" for each in range(65_537))
+    groups = "".join(f"g{entry}:x:{entry}:me\n" for entry in range(65_537))
     with pytest.raises(RequestError, match="at most 65536 groups"):
-        find_account(WantedUser("me", None, "user"), PASSWD, groups)
-    with pytest.raises(RequestError, match=r"supplemental_groups: 65537: a process has at most 65536 groups"):
+        find_account(RequestedUser("me", None, "user"), PASSWD, groups)
+    with pytest.raises(RequestError, match=r"supplemental_groups: 65537: a process can have at most 65536 groups"):
         user(config(supplemental_groups=range(65_537)), Account())
 
 

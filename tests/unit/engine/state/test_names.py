@@ -10,7 +10,7 @@ def test_a_name_has_one_holder_until_it_is_released() -> None:
     names = Names("pod")
     names.reserve("web", "1")
     names.reserve("web", "1")
-    with pytest.raises(AlreadyExists, match="'web' is taken by pod 1"):
+    with pytest.raises(AlreadyExists, match="'web' is already used by pod 1"):
         names.reserve("web", "2")
     names.release("1")
     names.reserve("web", "2")
@@ -23,12 +23,12 @@ def test_an_id_is_found_by_its_beginning_if_that_says_enough() -> None:
         ids.add(identity)
     assert ids.resolve("abd") == "abd2"
     assert ids.resolve("abc") == "abc"  # one that is whole is not the beginning of another
-    with pytest.raises(InvalidRequest, match="beginning of 3 containers"):
+    with pytest.raises(InvalidRequest, match="matches 3 containers"):
         ids.resolve("ab")
     ids.discard("abd2")
-    for gone in ("abd", "", "x"):
+    for prefix in ("abd", "", "x"):
         with pytest.raises(NotFound):
-            ids.resolve(gone)
+            ids.resolve(prefix)
 
 
 def test_names_and_ids_are_made_as_the_field_makes_them() -> None:

@@ -20,25 +20,25 @@ def test_a_record_comes_back_as_it_was() -> None:
 
 
 def test_keys_of_a_newer_version_are_kept_and_written_again() -> None:
-    found = PodRecord.from_json({"id": "p1", "colour": "blue", "ips": []})
-    assert found.unknown == {"colour": "blue"}
-    assert found.to_json()["colour"] == "blue"
-    assert "unknown" not in found.to_json()
+    from_json = PodRecord.from_json({"id": "p1", "colour": "blue", "ips": []})
+    assert from_json.unknown == {"colour": "blue"}
+    assert from_json.to_json()["colour"] == "blue"
+    assert "unknown" not in from_json.to_json()
 
 
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        ([], "not a table"),
-        (None, "not a table"),
+        ([], "not a JSON object"),
+        (None, "not a JSON object"),
         ({}, "'id' is missing"),
         ({"id": ""}, "'id' is missing"),
-        ({"id": 1}, "'id' is 1, and has to be of the kind str"),
+        ({"id": 1}, "'id' is 1; it must be of the type str"),
         ({"id": "p", "pid": True}, "'pid' is True"),
-        ({"id": "p", "pid": "1"}, "of the kind int"),
+        ({"id": "p", "pid": "1"}, "of the type int"),
         ({"id": "p", "labels": {"a": 1}}, "'labels' has a value that is not text"),
         ({"id": "p", "ips": "10.0.0.1"}, "'ips' is '10.0.0.1'"),
-        ({"id": "p", "state": "lost"}, "none of creating, ready"),
+        ({"id": "p", "state": "lost"}, "must be one of creating, ready"),
     ],
 )
 def test_what_is_no_record_names_its_key(data: Any, says: str) -> None:
@@ -48,6 +48,6 @@ def test_what_is_no_record_names_its_key(data: Any, says: str) -> None:
 
 @pytest.mark.parametrize("kind", [PodRecord, ContainerRecord])
 def test_a_value_of_no_field_is_taken_unchecked(kind: type[Record]) -> None:
-    for name in {each.name for each in fields(kind)} - {"unknown"}:
-        with pytest.raises(ValueError, match=f"'{name}' is 1.5, "):
+    for name in {field.name for field in fields(kind)} - {"unknown"}:
+        with pytest.raises(ValueError, match=f"'{name}' is 1.5; "):
             kind.from_json({"id": "p", name: 1.5})

@@ -116,5 +116,5 @@ def test_only_we_can_read_the_folder(store: Store) -> None:
 
 @pytest.mark.parametrize("identity", ["", "../p1", "a/b", ".hidden", "x" * 129])
 def test_an_id_that_leads_elsewhere_is_refused(store: Store, identity: str) -> None:
-    with pytest.raises(ValueError, match="is no id"):
+    with pytest.raises(ValueError, match="is not a valid id"):
         store.put(PodRecord(identity))

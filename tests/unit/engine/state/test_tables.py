@@ -14,19 +14,19 @@ from nri.engine.support.errors import WrongState
 
 
 def test_a_pod_goes_from_creation_to_removal() -> None:
-    state, seen = PodState.CREATING, []
+    state, states = PodState.CREATING, []
     for step in ("finish creation", "create a container", "stop", "finish stop", "stop", "remove", "remove"):
         state = next_pod_state("p", state, step)
-        seen.append(state.value)
-    assert seen == ["ready", "ready", "stopping", "stopped", "stopped", "removing", "removing"]
+        states.append(state.value)
+    assert states == ["ready", "ready", "stopping", "stopped", "stopped", "removing", "removing"]
 
 
 def test_a_container_goes_from_creation_to_removal() -> None:
-    state, seen = ContainerState.CREATING, []
+    state, events = ContainerState.CREATING, []
     for step in ("finish creation", "update", "start", "finish start", "exec", "exit", "exit", "stop", "remove"):
         state = next_container_state("c", state, step)
-        seen.append(state.value)
-    assert seen == ["created", "created", "starting", "running", "running", "exited", "exited", "exited", "removing"]
+        events.append(state.value)
+    assert events == ["created", "created", "starting", "running", "running", "exited", "exited", "exited", "removing"]
 
 
 @pytest.mark.parametrize(
@@ -49,10 +49,10 @@ def test_a_running_pod_is_not_removed_and_a_stopped_one_takes_no_container() -> 
 def test_every_state_can_be_left_and_every_life_ends_in_removal(
     steps: dict[str, dict[str, str]], states: type[PodState | ContainerState]
 ) -> None:
-    def reachable(state: str, seen: frozenset[str] = frozenset()) -> bool:
+    def reachable(state: str, visited: frozenset[str] = frozenset()) -> bool:
         if state == "removing":
             return True
-        targets = {rows[state] for rows in steps.values() if state in rows} - seen
-        return any(reachable(target, seen | {state}) for target in targets)
+        targets = {rows[state] for rows in steps.values() if state in rows} - visited
+        return any(reachable(target, visited | {state}) for target in targets)
 
     assert [state for state in states if not reachable(state)] == []

@@ -14,9 +14,9 @@ from tests.support.stream_world import World
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     before = len(os.listdir("/proc/self/fd"))
-    made = World(tmp_path)
+    world_ = World(tmp_path)
     try:
-        yield made
+        yield world_
     finally:
-        made.close()
+        world_.close()
     assert len(os.listdir("/proc/self/fd")) <= before, "descriptors were left open"

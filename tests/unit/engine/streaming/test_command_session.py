@@ -17,9 +17,9 @@ from tests.support.waiting import wait_for
 
 def outcome(talk: SpdyTalk) -> dict[str, Any]:
     talk.until(lambda: talk.has_ended("error"), "the outcome")
-    found = json.loads(talk.heard("error"))
-    assert isinstance(found, dict)
-    return found
+    document = json.loads(talk.heard("error"))
+    assert isinstance(document, dict)
+    return document
 
 
 def test_input_output_and_outcome_are_carried(world: World) -> None:
@@ -36,11 +36,11 @@ def test_output_that_nobody_reads_stops_the_program_until_it_is_read(world: Worl
     script = f"for i in $(seq 32); do head -c 1000000 /dev/zero; echo $i >> {progress}; done"
     talk = world.run("sh", "-c", script)
     wait_for(progress.exists, "the first megabyte")
-    seen = -1
-    while (now := len(progress.read_text().split())) != seen:
-        seen = now
+    size = -1
+    while (now := len(progress.read_text().split())) != size:
+        size = now
         time.sleep(0.3)
-    assert seen < 25, "a client that reads nothing must not have the server keep it all"
+    assert size < 25, "a client that reads nothing must not have the server keep it all"
     assert outcome(talk)["status"] == "Success"
     assert len(talk.heard("stdout")) == 32_000_000
     talk.close()

@@ -17,9 +17,9 @@ from tests.support.stream_world import SpdyTalk, WebSocketTalk, World
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as made:
-        made.settimeout(20)
-        yield made
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(20)
+        yield server
 
 
 def port_of(listener: socket.socket) -> int:
@@ -129,12 +129,12 @@ def test_what_is_kept_for_all_connections_of_a_client_is_bounded(unconnected: Wo
     keys = [str(number) for number in range(48)]
     for key in keys:
         connect(talk, port_of(listener), key)
-    taken = 0
+    total = 0
     for key in keys:  # each below its own bound
         if not talk.flood(talk.client.send(talk.streams[f"{key}data"], bytes(1 << 20)), 1):
             break
-        taken += 1
-    assert taken < 40, "16 MiB, and what sockets hold"
+        total += 1
+    assert total < 40, "16 MiB, and what sockets hold"
     talk.close()
 
 
@@ -144,20 +144,20 @@ def test_a_client_that_goes_ends_all_its_connections(world: World, listener: soc
         connect(talk, port_of(listener), key)
     inside = [accept(listener) for _ in range(2)]
     talk.close()
-    assert [each.recv(1) for each in inside] == [b"", b""]
-    for each in inside:
-        each.close()
+    assert [entry.recv(1) for entry in inside] == [b"", b""]
+    for entry in inside:
+        entry.close()
 
 
 def test_a_client_that_goes_while_a_connection_is_made_leaves_nothing(world: World, listener: socket.socket) -> None:
-    gate, made = threading.Event(), threading.Event()
+    gate, connected = threading.Event(), threading.Event()
 
     def slowly(port: int) -> socket.socket:
         assert gate.wait(20)
         try:
             return connect_port(None, port)
         finally:
-            made.set()
+            connected.set()
 
     world.connect = slowly
     talk = forward(world)
@@ -167,7 +167,7 @@ def test_a_client_that_goes_while_a_connection_is_made_leaves_nothing(world: Wor
     time.sleep(0.1)
     gate.set()
     with accept(listener) as inside:
-        assert made.wait(20) and inside.recv(1) == b""
+        assert connected.wait(20) and inside.recv(1) == b""
 
 
 def test_a_stream_that_is_reset_ends_its_connection_alone(world: World, listener: socket.socket) -> None:

@@ -37,11 +37,11 @@ def test_lists_are_joined_over_their_lines() -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"\x80\x03\x00\x01\x00\x00\x00\x00\r\n\r\n", "no HTTP request"),
+        (b"\x80\x03\x00\x01\x00\x00\x00\x00\r\n\r\n", "not an HTTP request"),
         (b"GET / HTTP/1.1\r\n\r\n", "Host"),
-        (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * MAX_HEAD_BYTES, "no HTTP request"),
-        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", "with a body"),
-        (b"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx", "with a body"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * MAX_HEAD_BYTES, "not an HTTP request"),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", "has a body"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx", "has a body"),
     ],
 )
 def test_what_is_no_request_of_ours_is_refused(data: bytes, why: str) -> None:
@@ -51,7 +51,7 @@ def test_what_is_no_request_of_ours_is_refused(data: bytes, why: str) -> None:
 
 
 def test_a_whole_head_over_the_bound_is_refused_too() -> None:
-    with pytest.raises(RemoteProtocolError, match="more than 16384 bytes"):
+    with pytest.raises(RemoteProtocolError, match="exceeds 16384 bytes"):
         RequestReader().receive(b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * MAX_HEAD_BYTES + b"\r\n\r\n")
 
 

@@ -14,35 +14,35 @@ from nri.engine.streaming.link import Link, Poller, Stopped, read_some
 
 @pytest.fixture
 def pair() -> Iterator[tuple[Link, socket.socket]]:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        yield Link(ours), theirs
+    own_end, peer = socket.socketpair()
+    with own_end, peer:
+        yield Link(own_end), peer
 
 
 @pytest.fixture
 def bell() -> Iterator[int]:
-    made = os.eventfd(0)
-    yield made
-    os.close(made)
+    eventfd = os.eventfd(0)
+    yield eventfd
+    os.close(eventfd)
 
 
 def test_bytes_wait_until_they_go(pair: tuple[Link, socket.socket]) -> None:
-    link, theirs = pair
+    link, peer = pair
     link.send(bytes(10 << 20))
     assert 0 < link.waiting < 10 << 20 and link.mask(read=True) == select.POLLIN | select.POLLOUT
     while link.waiting:
-        theirs.recv(1 << 20)
+        peer.recv(1 << 20)
         link.send(b"")
     assert link.mask(read=True) == select.POLLIN and not link.lost
 
 
 def test_a_client_that_goes_is_noticed_by_reading_by_writing_and_by_neither(pair: tuple[Link, socket.socket]) -> None:
-    link, theirs = pair
+    link, peer = pair
     assert link.read() == b"" and not link.lost, "nothing has come yet"
-    theirs.sendall(b"last words")
-    theirs.close()
-    assert link.hear({link.fileno(): select.POLLIN | select.POLLHUP}, read=True) == b"last words" and not link.lost
-    assert link.hear({link.fileno(): select.POLLRDHUP}, read=False) == b"" and link.lost
+    peer.sendall(b"last words")
+    peer.close()
+    assert link.receive({link.fileno(): select.POLLIN | select.POLLHUP}, read=True) == b"last words" and not link.lost
+    assert link.receive({link.fileno(): select.POLLRDHUP}, read=False) == b"" and link.lost
     link.lost = False
     link.send(b"x")
     assert link.lost and link.waiting == 0
@@ -51,24 +51,24 @@ def test_a_client_that_goes_is_noticed_by_reading_by_writing_and_by_neither(pair
 
 
 def test_a_wait_ends_with_events_with_time_and_with_the_server(pair: tuple[Link, socket.socket], bell: int) -> None:
-    link, theirs = pair
-    poller, asked = Poller(bell), {link.fileno(): link.mask(read=True)}
-    assert poller.wait(asked, 0.01) == {} == poller.wait({}, -1)
-    theirs.sendall(b"x")
-    assert poller.wait(asked, 20) == {link.fileno(): select.POLLIN}
+    link, peer = pair
+    poller, requests = Poller(bell), {link.fileno(): link.mask(read=True)}
+    assert poller.wait(requests, 0.01) == {} == poller.wait({}, -1)
+    peer.sendall(b"x")
+    assert poller.wait(requests, 20) == {link.fileno(): select.POLLIN}
     assert poller.wait({}, 0.01) == {}, "what is not asked for is not waited for"
     os.eventfd_write(bell, 1)
     with pytest.raises(Stopped):
-        poller.wait(asked, 20)
+        poller.wait(requests, 20)
 
 
 def test_at_the_end_all_is_sent_and_the_client_heard_out(pair: tuple[Link, socket.socket], bell: int) -> None:
-    link, theirs = pair
-    theirs.sendall(b"never read by anybody")
+    link, peer = pair
+    peer.sendall(b"never read by anybody")
     link.send(b"goodbye")
-    theirs.shutdown(socket.SHUT_WR)
+    peer.shutdown(socket.SHUT_WR)
     link.finish(Poller(bell), 20)
-    assert theirs.recv(100) == b"goodbye" and theirs.recv(100) == b""
+    assert peer.recv(100) == b"goodbye" and peer.recv(100) == b""
 
 
 def test_at_the_end_a_client_that_takes_nothing_is_left(pair: tuple[Link, socket.socket], bell: int) -> None:

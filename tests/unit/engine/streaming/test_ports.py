@@ -14,10 +14,10 @@ from nri.engine.support.errors import EngineError
 @pytest.mark.parametrize(("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
 def test_a_listener_of_either_family_is_found(family: socket.AddressFamily, address: str) -> None:
     with socket.create_server((address, 0), family=family) as listener:
-        with connect_port(None, listener.getsockname()[1]) as made:
-            assert made.gettimeout() is None and made.getpeername()[0] == address
+        with connect_port(None, listener.getsockname()[1]) as connection:
+            assert connection.gettimeout() is None and connection.getpeername()[0] == address
             listener.accept()[0].close()
-            assert made.recv(1) == b""
+            assert connection.recv(1) == b""
 
 
 def test_an_error_names_the_port_and_its_cause_once() -> None:

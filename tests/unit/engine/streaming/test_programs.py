@@ -58,8 +58,8 @@ def test_input_goes_as_far_as_it_goes_without_waiting(
     program, conmon, _ = attached
     assert ready(program, output=False, input_=True)
     sent, data = 0, bytes(100_000)
-    while taken := program.write(data):
-        sent += taken
+    while write := program.write(data):
+        sent += write
         assert sent < 64 << 20, "it never said that it is full"
     got = 0
     while got < sent:

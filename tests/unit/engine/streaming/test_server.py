@@ -78,39 +78,39 @@ def test_what_comes_right_behind_the_request_is_not_lost(world: World) -> None:
     connection, data = request(world.server.exec_url("c", ["echo", "hello"], stdout=True), *SPDY)
     with connection:
         connection.sendall(data + opened)
-        found = b""
-        while b"hello" not in found:
+        received = b""
+        while b"hello" not in received:
             more = connection.recv(65536)
-            assert more, found
-            found += more
+            assert more, received
+            received += more
 
 
 def test_more_clients_than_the_bound_are_told_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "MAX_CLIENTS", 2)
-    held = [world.run("sleep", "300") for _ in range(2)]
+    sessions = [world.run("sleep", "300") for _ in range(2)]
     assert ask(exec_url(world), *SPDY).startswith("HTTP/1.1 503 ")
-    held[0].close()
+    sessions[0].close()
     wait_for(lambda: ask(exec_url(world)).startswith("HTTP/1.1 400 "), "no room was made")
-    held[1].close()
+    sessions[1].close()
 
 
-@pytest.mark.parametrize("said", [b"", b"GET /exec/none HTTP/1.1\r\nHost: x\r\n\r\n"])
+@pytest.mark.parametrize("data", [b"", b"GET /exec/none HTTP/1.1\r\nHost: x\r\n\r\n"])
 def test_those_without_a_token_make_room_for_those_with_one(
-    world: World, monkeypatch: pytest.MonkeyPatch, said: bytes
+    world: World, monkeypatch: pytest.MonkeyPatch, data: bytes
 ) -> None:
     monkeypatch.setattr(server, "MAX_CLIENTS", 2)
-    held = world.run("sleep", "300")
-    where = held.socket.getpeername()
+    sessions = world.run("sleep", "300")
+    where = sessions.socket.getpeername()
     strangers = []
     for _ in range(4):
         strangers.append(socket.create_connection(where))
-        strangers[-1].sendall(said)
-        if said:
+        strangers[-1].sendall(data)
+        if data:
             assert strangers[-1].recv(9) == b"HTTP/1.1 "
     assert ask(exec_url(world)).startswith("HTTP/1.1 400 "), "it was heard: its request is no upgrade"
-    for each in strangers:
-        each.close()
-    held.close()
+    for stranger in strangers:
+        stranger.close()
+    sessions.close()
 
 
 def test_a_client_that_comes_while_no_thread_can_be_started_is_left_and_later_ones_are_served(world: World) -> None:
@@ -158,18 +158,18 @@ def test_requests_that_mean_nothing_get_no_token(world: World, call: str, argume
 
 
 def test_an_address_of_ipv6_stands_in_brackets(world: World) -> None:
-    made = StreamingServer("::1", 0, world)
-    made.start()
+    streaming_server = StreamingServer("::1", 0, world)
+    streaming_server.start()
     try:
-        url = made.exec_url("c", ["true"], stdout=True)
+        url = streaming_server.exec_url("c", ["true"], stdout=True)
         assert url.startswith("http://[::1]:") and ask(url).startswith("HTTP/1.1 400 ")
     finally:
-        made.stop()
+        streaming_server.stop()
 
 
 def test_a_websocket_of_port_forward_needs_ports_or_the_tunnel(world: World) -> None:
     url = world.server.port_forward_url("pod")
-    said = ask(url, "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+    answer_ = ask(url, "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
                "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", method="GET")  # fmt: skip
-    assert said.startswith("HTTP/1.1 403 ") and "SPDY/3.1+portforward.k8s.io" in said
+    assert answer_.startswith("HTTP/1.1 403 ") and "SPDY/3.1+portforward.k8s.io" in answer_
     WebSocketTalk(world.server.port_forward_url("pod"), "SPDY/3.1+portforward.k8s.io").close()

@@ -33,14 +33,14 @@ class Both:
         self.server, self.client = SpdyCommand(protocol, streams), SpdyClient()
 
     def give(self, data: bytes) -> list[object]:
-        found: list[object] = [*self.server.receive(data)]
+        events: list[object] = [*self.server.receive(data)]
         self.client.read(self.server.take())
-        return found
+        return events
 
     def open(self, *kinds: str) -> list[int]:
-        made = [self.client.open({"streamtype": kind}) for kind in kinds]
-        assert self.give(b"".join(data for _, data in made)) == []
-        return [stream for stream, _ in made]
+        streams = [self.client.open({"streamtype": kind}) for kind in kinds]
+        assert self.give(b"".join(data for _, data in streams)) == []
+        return [stream for stream, _ in streams]
 
 
 def test_the_command_is_ready_when_all_streams_of_its_request_are_open() -> None:
@@ -73,7 +73,7 @@ def test_input_comes_and_ends_and_output_goes_with_the_outcome() -> None:
     both = Both()
     error, stdin, stdout, stderr = both.open("error", "stdin", "stdout", "stderr")
     assert both.give(both.client.send(stdin, b"in", end=True)) == [Input(b"in"), InputEnd()]
-    assert both.server.room(STDOUT) > 1 << 20
+    assert both.server.send_window(STDOUT) > 1 << 20
     both.server.write(STDOUT, b"out")
     both.server.write(STDERR, b"err")
     both.server.finish(Status(3))
@@ -85,12 +85,15 @@ def test_input_comes_and_ends_and_output_goes_with_the_outcome() -> None:
 
 
 def test_before_v4_the_outcome_is_a_text_that_only_failures_have() -> None:
-    for status, said in ((Status(), b""), (Status(3), b"command terminated with non-zero exit code: exit status 3")):
+    for status, expected_text in (
+        (Status(), b""),
+        (Status(3), b"command terminated with non-zero exit code: exit status 3"),
+    ):
         both = Both(COMMAND_PROTOCOLS[1])
         error, *_ = both.open("error", "stdin", "stdout", "stderr")
         both.server.finish(status)
         both.give(b"")
-        assert both.client.data.get(error, b"") == said and error in both.client.ended
+        assert both.client.data.get(error, b"") == expected_text and error in both.client.ended
 
 
 def test_streams_that_the_request_does_not_want_carry_nothing() -> None:
@@ -105,7 +108,7 @@ def test_a_client_that_resets_the_outcome_has_gone_and_one_that_resets_output_re
     both = Both()
     error, stdin, stdout, _ = both.open("error", "stdin", "stdout", "stderr")
     assert both.give(both.client.let_go(stdout)) == []
-    assert both.server.room(STDOUT) > 0, "or the program would wait for ever"
+    assert both.server.send_window(STDOUT) > 0, "or the program would wait for ever"
     both.server.write(STDOUT, b"dropped")
     assert both.give(both.client.let_go(stdin)) == [InputEnd()]
     assert both.give(both.client.let_go(error)) == [ClientGone()]

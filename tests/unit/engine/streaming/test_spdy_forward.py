@@ -21,9 +21,9 @@ class Both:
         self.server, self.client = SpdyForward(), SpdyClient()
 
     def give(self, data: bytes = b"") -> list[object]:
-        found: list[object] = [*self.server.receive(data)]
+        events: list[object] = [*self.server.receive(data)]
         self.client.read(self.server.take())
-        return found
+        return events
 
     def begin(self, **headers: Any) -> tuple[int, list[object]]:
         named = {name: str(value) for name, value in headers.items()}
@@ -32,10 +32,10 @@ class Both:
 
     def connect(self, key: str = "0", port: int = 80) -> tuple[int, int]:
         """Open both streams of a connection, in the order of client-go."""
-        error, found = self.begin(streamtype="error", port=port, requestid=key)
-        assert found == [] and self.give(self.client.send(error, b"", end=True)) == []
-        data, found = self.begin(streamtype="data", port=port, requestid=key)
-        assert found == [PortOpened(key, port)]
+        error, events = self.begin(streamtype="error", port=port, requestid=key)
+        assert events == [] and self.give(self.client.send(error, b"", end=True)) == []
+        data, events = self.begin(streamtype="data", port=port, requestid=key)
+        assert events == [PortOpened(key, port)]
         return data, error
 
 
@@ -47,7 +47,7 @@ def both() -> Both:
 def test_a_connection_carries_bytes_and_ends_by_halves(both: Both) -> None:
     data, error = both.connect()
     assert both.give(both.client.send(data, b"in", end=True)) == [PortData("0", b"in"), PortHalfClosed("0")]
-    assert both.server.room("0") > 0
+    assert both.server.send_window("0") > 0
     both.server.consumed("0", 2)
     both.server.send("0", b"out")
     both.server.end("0")
@@ -56,7 +56,7 @@ def test_a_connection_carries_bytes_and_ends_by_halves(both: Both) -> None:
     both.server.close("0")
     both.give()
     assert both.client.ended == {data, error} and both.client.data.get(error, b"") == b""
-    assert both.server.room("0") == 0
+    assert both.server.send_window("0") == 0
 
 
 def test_connections_are_told_apart_by_their_request(both: Both) -> None:
@@ -70,8 +70,8 @@ def test_connections_are_told_apart_by_their_request(both: Both) -> None:
 
 def test_old_clients_without_requests_have_streams_that_follow_each_other(both: Both) -> None:
     error, _ = both.begin(streamtype="error", port=80)
-    data, found = both.begin(streamtype="data", port=80)
-    assert data == error + 2 and found == [PortOpened(f"stream {error}", 80)]
+    data, events = both.begin(streamtype="data", port=80)
+    assert data == error + 2 and events == [PortOpened(f"stream {error}", 80)]
 
 
 def test_the_port_is_that_of_the_stream_of_data(both: Both) -> None:
@@ -116,8 +116,8 @@ def test_a_client_that_resets_either_stream_lets_go_of_the_connection(both: Both
     ],
 )
 def test_streams_without_a_port_or_kind_are_reset(both: Both, headers: dict[str, str]) -> None:
-    stream, found = both.begin(**headers)
-    assert found == [] and both.client.reset == {stream: frames.PROTOCOL_ERROR}
+    stream, events = both.begin(**headers)
+    assert events == [] and both.client.reset == {stream: frames.PROTOCOL_ERROR}
 
 
 def test_a_second_stream_of_the_same_kind_is_reset(both: Both) -> None:
@@ -145,7 +145,7 @@ def test_a_connection_that_is_half_begun_expires_and_a_whole_one_does_not(both: 
     both.server.expire(1001.0 + CREATION_S)
     both.give()
     assert b"not opened in time" in both.client.data[error]
-    assert both.server.room("whole") > 0
+    assert both.server.send_window("whole") > 0
 
 
 def test_it_is_over_when_the_client_opens_no_more_and_has_nothing_left(both: Both) -> None:
@@ -166,10 +166,10 @@ def test_the_tunnel_carries_the_same_bytes_cut_anywhere(size: int) -> None:
     _, error = client.open({"streamtype": "error", "port": "80", "requestid": "0"})
     stream, data = client.open({"streamtype": "data", "port": "80", "requestid": "0"})
     sent = error + data + client.send(stream, b"in")
-    found = []
+    actual = []
     for at in range(0, len(sent), size):
-        found += [*server.receive(socket.send(sent[at : at + size]))]
-    assert found[0] == PortOpened("0", 80) and b"".join(each.data for each in found[1:]) == b"in"  # type: ignore[union-attr]
+        actual += [*server.receive(socket.send(sent[at : at + size]))]
+    assert actual[0] == PortOpened("0", 80) and b"".join(entry.data for entry in actual[1:]) == b"in"  # type: ignore[union-attr]
     server.send("0", b"out")
     for message in socket.read(server.take()):
         client.read(message)

@@ -10,14 +10,14 @@ def test_success_is_said_in_json_and_by_silence() -> None:
 
 
 def test_an_exit_code_is_a_cause() -> None:
-    found = json.loads(Status(7).json())
-    assert (found["status"], found["reason"]) == ("Failure", "NonZeroExitCode")
-    assert found["details"] == {"causes": [{"reason": "ExitCode", "message": "7"}]}
+    document = json.loads(Status(7).json())
+    assert (document["status"], document["reason"]) == ("Failure", "NonZeroExitCode")
+    assert document["details"] == {"causes": [{"reason": "ExitCode", "message": "7"}]}
     assert Status(7).text() == b"command terminated with non-zero exit code: exit status 7"
 
 
 def test_an_error_is_a_message_of_bounded_length() -> None:
-    found = json.loads(Status(error="no such\udcff" + "x" * 100_000).json())
-    assert (found["reason"], found["code"]) == ("InternalError", 500)
-    assert "no such\udcff" in found["message"] and len(found["message"]) < 20_000
+    document = json.loads(Status(error="no such\udcff" + "x" * 100_000).json())
+    assert (document["reason"], document["code"]) == ("InternalError", 500)
+    assert "no such\udcff" in document["message"] and len(document["message"]) < 20_000
     assert b"no such?" in Status(error="no such\udcff").text()

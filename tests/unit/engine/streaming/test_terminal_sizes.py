@@ -18,8 +18,8 @@ SIZES = st.tuples(st.integers(0, 65535), st.integers(0, 65535))
 def test_sizes_are_read_from_pieces_of_any_size(sizes: list[tuple[int, int]], size: int) -> None:
     data = b"".join(json.dumps({"Width": width, "Height": height}).encode() + b"\n" for width, height in sizes)
     reader = SizeReader()
-    found = [each for at in range(0, len(data), size) for each in reader.receive(data[at : at + size])]
-    assert found == [Resize(*each) for each in sizes]
+    events = [size_ for at in range(0, len(data), size) for size_ in reader.receive(data[at : at + size])]
+    assert events == [Resize(*size_) for size_ in sizes]
 
 
 @pytest.mark.parametrize(

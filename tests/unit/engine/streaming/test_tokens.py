@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from nri.engine.streaming import server
-from nri.engine.streaming.server import Ask, Tokens
+from nri.engine.streaming.server import StreamRequest, Tokens
 from nri.engine.support.errors import TooMany
 
-ASK = Ask("exec", "c1", ("sh",), stdout=True)
+ASK = StreamRequest("exec", "c1", ("sh",), stdout=True)
 
 
 class Clock:
@@ -40,10 +40,10 @@ def test_only_so_many_wait_and_expired_ones_make_room(monkeypatch: pytest.Monkey
     monkeypatch.setattr(server, "MAX_TOKENS", 3)
     clock = Clock()
     waiting = Tokens(60, clock)
-    made = [waiting.put(ASK) for _ in range(3)]
-    with pytest.raises(TooMany, match="there may be 3"):
+    tokens = [waiting.put(ASK) for _ in range(3)]
+    with pytest.raises(TooMany, match="at most 3"):
         waiting.put(ASK)
-    waiting.take(made[1])
+    waiting.take(tokens[1])
     waiting.put(ASK)
     clock.now += 60
     assert len({waiting.put(ASK) for _ in range(3)}) == 3

@@ -21,27 +21,27 @@ def spdy(**headers: str) -> Upgrade:
 
 
 def websocket(method: str = "GET", **headers: str) -> Upgrade:
-    known = {"sec_websocket_version": "13", "sec_websocket_key": KEY}
-    return ask(method, connection="upgrade", upgrade="WebSocket", **{**known, **headers})
+    headers_ = {"sec_websocket_version": "13", "sec_websocket_key": KEY}
+    return ask(method, connection="upgrade", upgrade="WebSocket", **{**headers_, **headers})
 
 
 def test_spdy_takes_the_clients_first_choice_that_is_served() -> None:
-    found = spdy(x_stream_protocol_version="v9.channel.k8s.io, channel.k8s.io, v4.channel.k8s.io")
-    assert (found.websocket, found.protocol) == (False, "channel.k8s.io")
-    assert found.answer.startswith(b"HTTP/1.1 101 ") and b"\r\nUpgrade: SPDY/3.1\r\n" in found.answer
-    assert b"\r\nX-Stream-Protocol-Version: channel.k8s.io\r\n" in found.answer
+    upgrade = spdy(x_stream_protocol_version="v9.channel.k8s.io, channel.k8s.io, v4.channel.k8s.io")
+    assert (upgrade.websocket, upgrade.protocol) == (False, "channel.k8s.io")
+    assert upgrade.answer.startswith(b"HTTP/1.1 101 ") and b"\r\nUpgrade: SPDY/3.1\r\n" in upgrade.answer
+    assert b"\r\nX-Stream-Protocol-Version: channel.k8s.io\r\n" in upgrade.answer
 
 
 def test_a_websocket_is_answered_as_the_rfc_has_it() -> None:
-    found = websocket(sec_websocket_protocol="v9, v5.channel.k8s.io")
-    assert (found.websocket, found.protocol) == (True, "v5.channel.k8s.io")
-    assert b"\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n" in found.answer
-    assert b"\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n" in found.answer
+    upgrade = websocket(sec_websocket_protocol="v9, v5.channel.k8s.io")
+    assert (upgrade.websocket, upgrade.protocol) == (True, "v5.channel.k8s.io")
+    assert b"\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n" in upgrade.answer
+    assert b"\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n" in upgrade.answer
 
 
 def test_a_websocket_without_protocol_has_the_oldest() -> None:
-    found = websocket()
-    assert found.protocol == "" and b"Sec-WebSocket-Protocol" not in found.answer
+    upgrade = websocket()
+    assert upgrade.protocol == "" and b"Sec-WebSocket-Protocol" not in upgrade.answer
 
 
 def refusal(call: object, **headers: str) -> str:
@@ -51,24 +51,24 @@ def refusal(call: object, **headers: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("call", "headers", "said"),
+    ("call", "headers", "expected_text"),
     [
         (ask, {}, "400 Bad Request"),
-        (ask, {"connection": "Upgrade"}, "ask for SPDY/3.1 or websocket"),
-        (ask, {"upgrade": "websocket"}, "ask for SPDY/3.1 or websocket"),
-        (ask, {"connection": "Upgrade", "upgrade": "h2c"}, "ask for SPDY/3.1 or websocket"),
-        (spdy, {}, "X-Stream-Protocol-Version names no protocol"),
+        (ask, {"connection": "Upgrade"}, "request SPDY/3.1 or websocket"),
+        (ask, {"upgrade": "websocket"}, "request SPDY/3.1 or websocket"),
+        (ask, {"connection": "Upgrade", "upgrade": "h2c"}, "request SPDY/3.1 or websocket"),
+        (spdy, {}, "X-Stream-Protocol-Version is missing"),
         (spdy, {"x_stream_protocol_version": "v9"}, "X-Accepted-Stream-Protocol-Versions: v4.channel.k8s.io"),
         (spdy, {"x_stream_protocol_version": "v9"}, "403 Forbidden"),
         (websocket, {"method": "POST"}, "405 Method Not Allowed"),
         (websocket, {"sec_websocket_version": "8"}, "426 Upgrade Required"),
         (websocket, {"sec_websocket_key": "AAAA"}, "not 16 bytes"),
         (websocket, {"sec_websocket_key": "\xff"}, "not 16 bytes"),
-        (websocket, {"sec_websocket_protocol": "v9"}, "those are v5.channel.k8s.io, v4.channel.k8s.io"),
+        (websocket, {"sec_websocket_protocol": "v9"}, "supported: v5.channel.k8s.io, v4.channel.k8s.io"),
     ],
 )
-def test_a_refusal_says_what_is_missing(call: object, headers: dict[str, str], said: str) -> None:
-    assert said in refusal(call, **headers)
+def test_a_refusal_says_what_is_missing(call: object, headers: dict[str, str], expected_text: str) -> None:
+    assert expected_text in refusal(call, **headers)
 
 
 def test_an_answer_holds_no_text_of_the_client() -> None:

@@ -14,15 +14,15 @@ from tests.support.stream_clients import WebSocketClient
 def test_messages_are_the_same_in_pieces_of_any_size(sent: list[bytes | str], size: int) -> None:
     client, server = WebSocketClient(), MessageSocket()
     data = b"".join(client.send(message) for message in sent)
-    whole, kept, begun = [], b"", False
+    messages, buffer, begun = [], b"", False
     for at in range(0, len(data), size):
         for piece in server.receive(data[at : at + size]):
             assert piece.first == (not begun)
-            kept, begun = kept + piece.data, not piece.last
+            buffer, begun = buffer + piece.data, not piece.last
             if piece.last:
-                whole.append(kept)
-                kept = b""
-    assert whole == [message.encode() if isinstance(message, str) else message for message in sent]
+                messages.append(buffer)
+                buffer = b""
+    assert messages == [message.encode() if isinstance(message, str) else message for message in sent]
 
 
 def test_a_message_in_several_frames_is_one() -> None:

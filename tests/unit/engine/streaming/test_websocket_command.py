@@ -49,10 +49,10 @@ def test_channels_are_told_apart_both_ways(protocol: str) -> None:
     server.write(STDOUT, b"out\xff")
     server.write(STDERR, b"err")
     server.finish(Status(3))
-    found = client.read(server.take())
+    messages = client.read(server.take())
     sent = [message(1, b"out\xff"), message(2, b"err")]
-    assert found[:2] == [each.encode() if isinstance(each, str) else each for each in sent]
-    outcome = found[2][:1], found[2][1:]
+    assert messages[:2] == [entry.encode() if isinstance(entry, str) else entry for entry in sent]
+    outcome = messages[2][:1], messages[2][1:]
     assert outcome[0] == (b"3" if base64 else b"\x03") and client.closed == 1000
     if protocol.startswith("v"):
         text = __import__("base64").b64decode(outcome[1]) if base64 else outcome[1]
@@ -83,20 +83,20 @@ def test_a_client_that_closes_has_gone() -> None:
 def test_streams_that_the_request_does_not_want_carry_nothing() -> None:
     client, server = WebSocketClient(), WebSocketCommand("v5.channel.k8s.io", frozenset({STDERR, ERROR}))
     server.write(STDOUT, b"dropped")
-    assert client.read(server.take()) == [b"\x02"] and server.room(STDOUT) > 0
+    assert client.read(server.take()) == [b"\x02"] and server.send_window(STDOUT) > 0
     assert [*server.receive(client.send(b"\x00in"))] == []
     server.consumed(2)
 
 
 @given(st.binary(max_size=200), st.integers(1, 30))
 def test_base64_is_read_in_pieces_of_any_size(data: bytes, size: int) -> None:
-    text, reader, found = b"0" + b64encode(data), ChannelReader(base64=True), b""
+    text, reader, received = b"0" + b64encode(data), ChannelReader(base64=True), b""
     cuts = range(0, len(text), size)
     for at in cuts:
         channel, more = reader.read(Piece(text[at : at + size], at == 0, at == cuts[-1]))
         assert channel == 0
-        found += more
-    assert found == data
+        received += more
+    assert received == data
 
 
 def test_what_is_no_base64_is_passed_over_and_the_next_message_is_read() -> None:

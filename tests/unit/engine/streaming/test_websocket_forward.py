@@ -14,10 +14,10 @@ from tests.support.stream_clients import WebSocketClient
 @pytest.mark.parametrize("protocol", ["v4.channel.k8s.io", "v4.base64.channel.k8s.io", ""])
 def test_each_port_has_two_channels_that_begin_with_it(protocol: str) -> None:
     client, server = WebSocketClient(), WebSocketForward(protocol, [80, 0x1234])
-    found = client.read(server.take())
+    messages = client.read(server.take())
     if "base64" in protocol:
-        found = [bytes((message[0] - 48,)) + b64decode(message[1:]) for message in found]
-    assert found == [b"\0\x50\0", b"\1\x50\0", b"\2\x34\x12", b"\3\x34\x12"]
+        messages = [bytes((message[0] - 48,)) + b64decode(message[1:]) for message in messages]
+    assert messages == [b"\0\x50\0", b"\1\x50\0", b"\2\x34\x12", b"\3\x34\x12"]
 
 
 def test_connections_are_wanted_at_once_and_carry_bytes() -> None:
@@ -34,7 +34,7 @@ def test_connections_are_wanted_at_once_and_carry_bytes() -> None:
     server.close("0", "again")
     server.send("0", b"gone")
     assert client.read(server.take()) == [b"\2out", b"\1refused"]
-    assert server.room("0") == 0 and server.room("1") > 0 and not server.over
+    assert server.send_window("0") == 0 and server.send_window("1") > 0 and not server.over
     server.close("1")
     assert server.over
     server.finish()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.engine.support.command import end_left, last_words, readable, run, start, wait_ended
+from nri.engine.support.command import end_leftovers, last_lines, run, start, wait_ended, wait_readable
 from nri.engine.support.errors import CommandFailed, CommandTimeout, MissingTool
 from tests.support.waiting import wait_for
 
@@ -37,10 +37,10 @@ def test_a_program_gets_the_environment_without_what_systemd_tells_the_engine_al
     for name in ("NOTIFY_SOCKET", "LISTEN_FDS", "WATCHDOG_USEC"):
         monkeypatch.setenv(name, "/run/x")
     monkeypatch.setenv("HTTPS_PROXY", "proxy.example")
-    for given in (None, {"TMPDIR": "/x"}):
-        found = dict(line.split("=", 1) for line in run(["env"], timeout_s=20, env=given).stdout.decode().splitlines())
-        assert found["HTTPS_PROXY"] == "proxy.example" and found.keys() >= (given or {}).keys()
-        assert not found.keys() & {"NOTIFY_SOCKET", "LISTEN_FDS", "WATCHDOG_USEC"}
+    for env in (None, {"TMPDIR": "/x"}):
+        actual = dict(line.split("=", 1) for line in run(["env"], timeout_s=20, env=env).stdout.decode().splitlines())
+        assert actual["HTTPS_PROXY"] == "proxy.example" and actual.keys() >= (env or {}).keys()
+        assert not actual.keys() & {"NOTIFY_SOCKET", "LISTEN_FDS", "WATCHDOG_USEC"}
 
 
 def test_output_over_the_limit_is_dropped_and_counted() -> None:
@@ -76,14 +76,14 @@ def test_a_child_that_keeps_the_pipes_open_does_not_hold_us() -> None:
 @pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
 def test_a_program_that_the_kernel_does_not_let_end_holds_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one that is frozen, or waits for a disk that is gone: here the signal does not come to it."""
-    held: list[int] = []
+    descriptors: list[int] = []
     with monkeypatch.context() as patch:
         patch.setattr("nri.engine.support.command.END_S", 0.1)
-        patch.setattr(os, "killpg", lambda pid, _: held.append(pid))
+        patch.setattr(os, "killpg", lambda pid, _: descriptors.append(pid))
         began = time.monotonic()
         with pytest.raises(CommandTimeout):
             run(["sleep", "300"], timeout_s=0.1)
-    os.kill(held[0], signal.SIGKILL)
+    os.kill(descriptors[0], signal.SIGKILL)
     assert time.monotonic() - began < 200
 
 
@@ -101,8 +101,8 @@ def test_a_tick_that_raises_ends_the_program() -> None:
 
 
 def test_last_words_are_one_line() -> None:
-    assert last_words(b"one\n\ntwo\nthree \n\n") == "two; three"
-    assert last_words(b"") == ""
+    assert last_lines(b"one\n\ntwo\nthree \n\n") == "two; three"
+    assert last_lines(b"") == ""
 
 
 def test_an_end_is_waited_for_and_the_deadline_is_kept() -> None:
@@ -123,9 +123,9 @@ def test_a_descriptor_above_1023_is_waited_for() -> None:
     low, other = os.pipe()
     high = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 1500)
     try:
-        assert high >= 1500 and not readable(high, 0.01)
+        assert high >= 1500 and not wait_readable(high, 0.01)
         os.write(other, b"x")
-        assert readable(high, 20) and readable(high, None)
+        assert wait_readable(high, 20) and wait_readable(high, None)
     finally:
         for descriptor in (low, other, high):
             os.close(descriptor)
@@ -140,11 +140,11 @@ def test_what_a_killed_engine_left_running_has_ended_by_its_command_line_or_envi
     stranger = start(["sleep", "300"], env={"OWNER": "men"})
     try:
         assert sorted(
-            set(end_left(tmp_path / "mine", "OWNER=me")) & {by_file.pid, by_variable.pid, stranger.pid}
+            set(end_leftovers(tmp_path / "mine", "OWNER=me")) & {by_file.pid, by_variable.pid, stranger.pid}
         ) == sorted([by_file.pid, by_variable.pid])
         assert (by_file.poll(), by_variable.poll(), stranger.poll()) == (-9, -9, None)
-        assert end_left(tmp_path / "mine", "OWNER=me") == []
+        assert end_leftovers(tmp_path / "mine", "OWNER=me") == []
     finally:
-        for each in (by_file, by_variable, stranger):
-            each.kill()
-            each.wait()
+        for entry in (by_file, by_variable, stranger):
+            entry.kill()
+            entry.wait()

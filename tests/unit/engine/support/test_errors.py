@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
 from nri.engine.support import errors
@@ -10,9 +12,9 @@ from nri.errors import NriError
 
 CASES = [
     (errors.NotFound("pod", "web"), "no pod 'web'", {"kind": "pod", "name": "web"}),
-    (errors.AlreadyExists("pod", "web", "1f"), "the name 'web' is taken by pod 1f", {"holder": "1f"}),
+    (errors.AlreadyExists("pod", "web", "1f"), "the name 'web' is already used by pod 1f", {"holder": "1f"}),
     (errors.WrongState("pod 1f", "stopped", "start"), "pod 1f is stopped: start is not possible", {"step": "start"}),
-    (errors.TooMany("listeners", 3), "too many listeners: there may be 3 at a time", {"limit": 3}),
+    (errors.TooMany("listeners", 3), "too many listeners: at most 3 are allowed at a time", {"limit": 3}),
     (errors.MissingTool("runc"), "the program 'runc' is missing", {"tool": "runc"}),
     (errors.CommandFailed("pulling a", 1, "no"), "pulling a: no (exit code 1)", {"code": 1, "cause": "no"}),
     (errors.CommandFailed("pulling a", -9, ""), "pulling a: no output (ended by signal 9)", {"code": -9}),
@@ -29,4 +31,7 @@ def test_an_error_is_a_line_that_names_its_parties(error: EngineError, text: str
 
 
 def test_every_error_of_the_engine_is_one_of_its_base() -> None:
-    assert all(issubclass(getattr(errors, name), EngineError) for name in errors.__all__)
+    classes = [
+        value for value in vars(errors).values() if inspect.isclass(value) and value.__module__ == errors.__name__
+    ]
+    assert classes and all(issubclass(kind, EngineError) for kind in classes)

@@ -66,8 +66,8 @@ def test_a_container_is_a_folder_or_a_scope_of_its_runtime(scheme: str, scope: s
     folder = f"crio-{ID}" if scheme == "cri-o" else ID
     path = container_path(Driver.CGROUPFS, "kubepods/podx", f"{scheme}://{ID}")
     assert path == f"kubepods/podx/{folder}"
-    found = parse(path)
-    assert found is not None and (found.container_id, found.runtime) == (ID, "cri-o" if scheme == "cri-o" else None)
+    parsed = parse(path)
+    assert parsed is not None and (parsed.container_id, parsed.runtime) == (ID, "cri-o" if scheme == "cri-o" else None)
     assert container_path(Driver.CGROUPFS, "", f"{scheme}://{ID}") == folder
 
 
@@ -137,7 +137,7 @@ def test_the_driver_is_that_whose_cgroup_of_all_pods_is_there(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("told", "path"),
+    ("message", "path"),
     [
         (
             f"kubepods-besteffort-pod1.slice:cri-containerd:{ID}",
@@ -150,15 +150,15 @@ def test_the_driver_is_that_whose_cgroup_of_all_pods_is_there(tmp_path: Path) ->
         ("", ""),
     ],
 )
-def test_what_a_runtime_is_told_becomes_a_path(told: str, path: str) -> None:
-    assert expand(told) == path
+def test_what_a_runtime_is_told_becomes_a_path(message: str, path: str) -> None:
+    assert expand(message) == path
 
 
 @pytest.mark.parametrize(
     "bad", ["a:b", "a.slice:b:", "a.slice:b:c:d", "a:b:c", "a/b.slice:c:d", "a--b.slice:c:d", "-.slice:c:d"]
 )
 def test_a_form_that_no_runtime_takes_is_refused(bad: str) -> None:
-    with pytest.raises(ValueError, match=r"SLICE:PREFIX:ID|no slice"):
+    with pytest.raises(ValueError, match=r"SLICE:PREFIX:ID|not a slice"):
         expand(bad)
 
 
@@ -176,16 +176,16 @@ def test_a_slice_is_below_those_that_its_name_has(name: str, path: str) -> None:
 
 
 def test_a_name_that_only_ends_like_a_slice_is_refused() -> None:
-    with pytest.raises(ValueError, match="no slice"):
+    with pytest.raises(ValueError, match="not a slice"):
         expand_slice("a--b.slice")
 
 
 @given(st.sampled_from(Driver), st.sampled_from(KubeQos), st.uuids(), st.from_regex(r"[0-9a-f]{8,64}", fullmatch=True))
 def test_what_was_made_is_read_back(driver: Driver, kube_qos: KubeQos, uid: object, container_id: str) -> None:
     path = container_path(driver, pod_path(driver, kube_qos, str(uid)), f"containerd://{container_id}")
-    found = parse(path)
-    assert found is not None
-    assert found[:4] == (driver, kube_qos, str(uid), container_id)
+    parsed = parse(path)
+    assert parsed is not None
+    assert parsed[:4] == (driver, kube_qos, str(uid), container_id)
 
 
 #: Pieces of paths of both drivers, so that what is drawn is nearly right, and now and then is.
@@ -221,11 +221,11 @@ def test_a_path_that_is_nearly_right_is_read_as_what_it_says_or_not_at_all(
     if changed is not None and path:
         place = changed[0] % len(path)
         path = path[:place] + changed[1] + path[place + 1 :]
-    found = parse(path)
+    parsed = parse(path)
     assert kube_qos_of(path) in KubeQos
-    if found is None:
+    if parsed is None:
         return
-    driver, kube_qos, uid, container_id = found[:4]
+    driver, kube_qos, uid, container_id = parsed[:4]
     assert kube_qos is kube_qos_of(path)
     tops = [name for name in path.split("/") if re.fullmatch(r"kubepods|(.*-)?kubepods(-.*)?\.slice", name)]
     assert tops, "only what is below the cgroup of all pods is read"

@@ -16,24 +16,24 @@ LINE = "{} 31 0:{} / {} rw,relatime shared:9 - {} {} rw,{}\n"
 
 
 def test_version_1_is_known_by_its_folders(tmp_path: Path) -> None:
-    found = detect(host_trees.v1(tmp_path, "pod"))
-    assert found.mode == "v1"
-    assert found.folder("cpuacct", "/pod/") == "/sys/fs/cgroup/cpu,cpuacct/pod"
-    assert found.folder("cpu", "") == "/sys/fs/cgroup/cpu,cpuacct"
-    assert found.of("io") is None and found.folder("io", "pod") is None
+    hierarchies = detect(host_trees.v1(tmp_path, "pod"))
+    assert hierarchies.mode == "v1"
+    assert hierarchies.folder("cpuacct", "/pod/") == "/sys/fs/cgroup/cpu,cpuacct/pod"
+    assert hierarchies.folder("cpu", "") == "/sys/fs/cgroup/cpu,cpuacct"
+    assert hierarchies.of("io") is None and hierarchies.folder("io", "pod") is None
 
 
 def test_version_2_is_known_by_its_controllers(tmp_path: Path) -> None:
-    found = detect(host_trees.v2(tmp_path, "pod"))
-    assert found.mode == "v2"
-    assert found.folder("memory", "pod") == found.folder("", "pod") == "/sys/fs/cgroup/pod"
-    assert found.of("net_cls") is None
+    hierarchies = detect(host_trees.v2(tmp_path, "pod"))
+    assert hierarchies.mode == "v2"
+    assert hierarchies.folder("memory", "pod") == hierarchies.folder("", "pod") == "/sys/fs/cgroup/pod"
+    assert hierarchies.of("net_cls") is None
 
 
 def test_on_a_hybrid_machine_each_controller_is_on_its_own_version(tmp_path: Path) -> None:
-    found = detect(host_trees.v1(tmp_path, "pod", unified=True))
-    assert found.mode == "hybrid"
-    versions = {name: row.version for name in ("cpu", "hugetlb", "") if (row := found.of(name))}
+    hierarchies = detect(host_trees.v1(tmp_path, "pod", unified=True))
+    assert hierarchies.mode == "hybrid"
+    versions = {name: row.version for name in ("cpu", "hugetlb", "") if (row := hierarchies.of(name))}
     assert versions == {"cpu": 1, "hugetlb": 2, "": 2}
 
 
@@ -49,8 +49,8 @@ def test_the_mount_table_of_the_first_process_counts(tmp_path: Path) -> None:
         + LINE.format(36, 32, "/sys/fs/cgroup/pids", "cgroup", "cgroup", "xattr,name=systemd")
     )
     host_trees.write_files(tmp_path, {"proc/1/mountinfo": table})
-    found = detect(root)
-    assert found.rows == (
+    hierarchies = detect(root)
+    assert hierarchies.rows == (
         Hierarchy(1, "/cgroups of v1", frozenset({"cpu", "cpuacct"})),
         Hierarchy(2, "/sys/fs/cgroup/unified", frozenset({"hugetlb"})),
         Hierarchy(1, "/sys/fs/cgroup/pids", frozenset({"name=systemd"})),
@@ -58,20 +58,20 @@ def test_the_mount_table_of_the_first_process_counts(tmp_path: Path) -> None:
 
 
 def test_a_machine_without_any_is_told(tmp_path: Path) -> None:
-    found = detect(Root(tmp_path))
-    assert found.mode == "none"
-    assert not found.exists("pod")
-    assert found.below("") == []
+    hierarchies = detect(Root(tmp_path))
+    assert hierarchies.mode == "none"
+    assert not hierarchies.exists("pod")
+    assert hierarchies.below("") == []
 
 
 def test_this_machine_has_some() -> None:
-    found = detect(Root())
-    assert found.mode in ("v1", "v2", "hybrid")
-    assert found.of("cpu") is not None
+    hierarchies = detect(Root())
+    assert hierarchies.mode in ("v1", "v2", "hybrid")
+    assert hierarchies.of("cpu") is not None
     with open("/proc/self/cgroup") as file:
         path = file.read().splitlines()[-1].split(":", 2)[2]
-    if found.of("") is not None:
-        assert os.getpid() in found.processes(path)
+    if hierarchies.of("") is not None:
+        assert os.getpid() in hierarchies.processes(path)
 
 
 @pytest.mark.parametrize("path", ["..", "pod/../../x", "/.."])
@@ -83,17 +83,17 @@ def test_a_path_that_leads_out_is_refused(tmp_path: Path, path: str) -> None:
 @pytest.mark.parametrize("tree", [host_trees.v1, host_trees.v2])
 def test_processes_and_threads_of_a_cgroup_are_listed(tmp_path: Path, tree: object) -> None:
     assert callable(tree)
-    found = detect(tree(tmp_path, "pod", "pod/a", "pod/b"))
-    folder = tmp_path / str(found.folder("cpu", "pod")).lstrip("/")
+    hierarchies = detect(tree(tmp_path, "pod", "pod/a", "pod/b"))
+    folder = tmp_path / str(hierarchies.folder("cpu", "pod")).lstrip("/")
     (folder / "cgroup.procs").write_text("7\n3\n7\n")
-    (folder / ("tasks" if found.mode == "v1" else "cgroup.threads")).write_text("3\n4\n7\n")
-    assert found.processes("pod") == [3, 7]
-    assert found.threads("pod") == [3, 4, 7]
-    assert found.below("pod") == found.below("pod", "memory") == ["a", "b"]
-    assert found.below("pod/a") == []
-    assert found.exists("pod/b") and not found.exists("pod/c")
+    (folder / ("tasks" if hierarchies.mode == "v1" else "cgroup.threads")).write_text("3\n4\n7\n")
+    assert hierarchies.processes("pod") == [3, 7]
+    assert hierarchies.threads("pod") == [3, 4, 7]
+    assert hierarchies.below("pod") == hierarchies.below("pod", "memory") == ["a", "b"]
+    assert hierarchies.below("pod/a") == []
+    assert hierarchies.exists("pod/b") and not hierarchies.exists("pod/c")
     with pytest.raises(FileNotFoundError, match="no hierarchy has this cgroup"):
-        found.processes("pod/c")
+        hierarchies.processes("pod/c")
 
 
 class Removed(Root):
@@ -107,12 +107,12 @@ class Removed(Root):
 
 def test_a_cgroup_that_is_removed_meanwhile_is_not_there(tmp_path: Path) -> None:
     root = Removed(host_trees.v2(tmp_path, "pod").path)
-    found = Hierarchies(root, (Hierarchy(2, "/sys/fs/cgroup"),))
+    hierarchies = Hierarchies(root, (Hierarchy(2, "/sys/fs/cgroup"),))
     with pytest.raises(FileNotFoundError):
-        found.processes("pod")
+        hierarchies.processes("pod")
     root.number = errno.EACCES
     with pytest.raises(PermissionError):
-        found.processes("pod")
+        hierarchies.processes("pod")
 
 
 def test_processes_that_are_not_seen_from_here_are_left_out(tmp_path: Path) -> None:

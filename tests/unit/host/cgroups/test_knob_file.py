@@ -18,8 +18,8 @@ from tests.support.fake_kernel import PAGE, FakeKernel
 
 def put(hierarchies: Hierarchies, cgroup: str, name: str, value: Value) -> Result:
     write = Write(cgroup, name, value)
-    found = knob_file.find(hierarchies, write, knob(name))
-    return found if isinstance(found, Result) else knob_file.put(hierarchies, write, knob(name), found, value)
+    located = knob_file.find(hierarchies, write, knob(name))
+    return located if isinstance(located, Result) else knob_file.put(hierarchies, write, knob(name), located, value)
 
 
 def test_a_value_is_applied_and_the_second_time_unchanged() -> None:
@@ -57,10 +57,14 @@ def test_a_set_of_which_less_is_in_force_is_clamped(tmp_path: Path) -> None:
     ("name", "value", "reason"),
     [
         ("cpuset.cpus", frozenset({7}), "EBUSY"),
-        ("cpu.cfs_quota", 90, "the cgroup above has less, one below more, or its burst is more (Invalid argument)"),
-        ("cpu.cfs_burst", 60, "it is more than the quota (Invalid argument)"),
-        ("memory.limit", 99 * PAGE, "it is more than memory.and_swap_limit (Invalid argument)"),
-        ("memory.and_swap_limit", PAGE, "it is less than memory.limit (Invalid argument)"),
+        (
+            "cpu.cfs_quota",
+            90,
+            "the parent cgroup has less, a cgroup below has more, or the burst is larger (Invalid argument)",
+        ),
+        ("cpu.cfs_burst", 60, "the burst exceeds the quota (Invalid argument)"),
+        ("memory.limit", 99 * PAGE, "the limit exceeds memory.and_swap_limit (Invalid argument)"),
+        ("memory.and_swap_limit", PAGE, "the limit is less than memory.limit (Invalid argument)"),
         ("pids.limit", 100, "Invalid argument"),
     ],
 )
@@ -81,7 +85,7 @@ def test_a_weight_while_the_cgroup_is_idle_is_refused_with_that_reason() -> None
     kernel = FakeKernel()
     kernel.add("pod", {"cpu.idle": 1})
     assert put(kernel.hierarchies(), "pod", "cpu.shares", 7).reason == (
-        "cpu.idle is 1 there, and the kernel keeps the weight (Invalid argument)"
+        "cpu.idle is 1, so the kernel does not change the weight (Invalid argument)"
     )
 
 
@@ -147,8 +151,8 @@ def test_errors_of_each_step_are_told(tmp_path: Path, number: int, outcome: Outc
 def test_a_set_is_refused_in_the_words_of_cgroups(tmp_path: Path) -> None:
     path = host_trees.v1(tmp_path, "pod").path
     for number, words in (
-        (errno.EACCES, "the cgroup above has not all of these"),
-        (errno.ENOSPC, "left without a CPU"),
+        (errno.EACCES, "the parent cgroup does not have all of these"),
+        (errno.ENOSPC, "would have no CPU"),
     ):
         broken = Hierarchies(Broken(path, number, 1, writes=False), detect(Root(path)).rows)
         assert words in put(broken, "pod", "cpuset.cpus", frozenset({1})).reason
@@ -157,12 +161,12 @@ def test_a_set_is_refused_in_the_words_of_cgroups(tmp_path: Path) -> None:
 def test_a_value_that_has_no_text_is_refused(tmp_path: Path) -> None:
     hierarchies = detect(host_trees.v2(tmp_path, "pod"))
     write = Write("pod", "cpuset.cpus", frozenset({1}))
-    found = knob_file.find(hierarchies, write, knob("cpuset.cpus"))
-    assert not isinstance(found, Result)
+    located = knob_file.find(hierarchies, write, knob("cpuset.cpus"))
+    assert not isinstance(located, Result)
     (tmp_path / "sys/fs/cgroup/pod/cpuset.cpus").write_text("garbage")
-    assert knob_file.present(hierarchies, found) is None
+    assert knob_file.present(hierarchies, located) is None
     assert put(hierarchies, "pod", "cpuset.cpus", frozenset({1})).before is None
-    assert knob_file.present(hierarchies, found._replace(path="/nothing")) is None
+    assert knob_file.present(hierarchies, located._replace(path="/nothing")) is None
 
 
 def test_values_are_read_by_their_neutral_name(tmp_path: Path) -> None:

@@ -45,12 +45,12 @@ def test_what_one_version_lacks_has_a_hint_that_can_be_followed() -> None:
 
 
 def test_no_two_knobs_share_a_file_but_those_that_are_made_for_it() -> None:
-    seen: dict[tuple[int, str], list[str]] = {}
+    received: dict[tuple[int, str], list[str]] = {}
     for row in KNOBS.values():
         for version in (1, 2):
             for place in row.places(version):
-                seen.setdefault((version, place.file), []).append(row.name)
-    shared = {key: names for key, names in seen.items() if len(names) > 1}
+                received.setdefault((version, place.file), []).append(row.name)
+    shared = {key: names for key, names in received.items() if len(names) > 1}
     assert shared == {
         (1, "blkio.cost.weight"): ["io.cost_weight", "io.device_weight"],
         (2, "cpu.max"): ["cpu.cfs_quota", "cpu.cfs_period"],

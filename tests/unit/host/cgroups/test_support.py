@@ -14,13 +14,13 @@ ANOLIS = "only kernels of Anolis OS and Alibaba Cloud Linux have it"
 DISABLED = "the controller memory is not enabled for it, or the kernel is built without it"
 
 
-def reason(found: Located | Unsupported) -> str:
-    assert isinstance(found, Unsupported), found
-    return found.reason
+def reason(actual: Located | Unsupported) -> str:
+    assert isinstance(actual, Unsupported), actual
+    return actual.reason
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "text"),
     [
         ("memory.low", f"no cgroup here has memory.low: on cgroup v1 {ANOLIS}"),
         ("memory.swap_limit", "cgroup v1 has no memory.swap_limit: use memory.and_swap_limit"),
@@ -30,12 +30,12 @@ def reason(found: Located | Unsupported) -> str:
         ("memory.swappiness", "no cgroup here has memory.swappiness"),
     ],
 )
-def test_on_version_1_the_reason_is_told(tmp_path: Path, name: str, said: str) -> None:
-    assert reason(probe(detect(host_trees.v1(tmp_path, "pod")), name)) == said
+def test_on_version_1_the_reason_is_told(tmp_path: Path, name: str, text: str) -> None:
+    assert reason(probe(detect(host_trees.v1(tmp_path, "pod")), name)) == text
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "text"),
     [
         ("net_cls.classid", "cgroup v2 has no net_cls.classid: use a filter by the path of the cgroup"),
         ("cpu.qos_level", "cgroup v2 has no cpu.qos_level: use cpu.idle"),
@@ -43,14 +43,14 @@ def test_on_version_1_the_reason_is_told(tmp_path: Path, name: str, said: str) -
         ("hugetlb.1GB.limit", "the controller hugetlb is not mounted"),
     ],
 )
-def test_on_version_2_the_reason_is_told(tmp_path: Path, name: str, said: str) -> None:
-    assert reason(probe(detect(host_trees.v2(tmp_path, "pod")), name)) == said
+def test_on_version_2_the_reason_is_told(tmp_path: Path, name: str, text: str) -> None:
+    assert reason(probe(detect(host_trees.v2(tmp_path, "pod")), name)) == text
 
 
 def test_a_file_is_found_in_the_first_cgroup_that_has_it(tmp_path: Path) -> None:
-    found = probe(detect(host_trees.v2(tmp_path, "kubepods", "kubepods/burstable")), "cpu.shares")
-    assert isinstance(found, Located)
-    assert (found.path, found.place.file) == ("/sys/fs/cgroup/kubepods/cpu.weight", "cpu.weight")
+    hierarchies = probe(detect(host_trees.v2(tmp_path, "kubepods", "kubepods/burstable")), "cpu.shares")
+    assert isinstance(hierarchies, Located)
+    assert (hierarchies.path, hierarchies.place.file) == ("/sys/fs/cgroup/kubepods/cpu.weight", "cpu.weight")
 
 
 def test_in_one_cgroup_only_that_counts(tmp_path: Path) -> None:
@@ -66,16 +66,16 @@ def test_of_several_files_the_first_that_is_there_is_used(tmp_path: Path) -> Non
     folder = tmp_path / "sys/fs/cgroup/blkio/pod"
     for file in ("blkio.weight", "blkio.bfq.weight"):
         (folder / file).write_text("100")
-        found = probe(hierarchies, "io.weight")
-        assert isinstance(found, Located) and found.path == f"/sys/fs/cgroup/blkio/pod/{file}"
+        probed = probe(hierarchies, "io.weight")
+        assert isinstance(probed, Located) and probed.path == f"/sys/fs/cgroup/blkio/pod/{file}"
 
 
 def test_a_survey_has_every_knob_with_a_file_or_a_reason(tmp_path: Path) -> None:
     for tree in (host_trees.v1(tmp_path / "1", "pod", unified=True), host_trees.v2(tmp_path / "2", "pod")):
-        found = survey(detect(tree))
-        assert set(found) == {name for name in KNOBS if "SIZE" not in name}
-        assert all(each.path if isinstance(each, Located) else each.reason for each in found.values())
-        assert sum(isinstance(each, Located) for each in found.values()) > 5
+        hierarchies = survey(detect(tree))
+        assert set(hierarchies) == {name for name in KNOBS if "SIZE" not in name}
+        assert all(row.path if isinstance(row, Located) else row.reason for row in hierarchies.values())
+        assert sum(isinstance(row, Located) for row in hierarchies.values()) > 5
 
 
 def test_not_all_cgroups_of_a_big_machine_are_looked_at(tmp_path: Path) -> None:
@@ -96,6 +96,6 @@ def test_not_all_cgroups_of_a_big_machine_are_looked_at(tmp_path: Path) -> None:
 
 
 def test_this_machine_can_set_shares_and_limits() -> None:
-    found = survey(detect(Root()))
+    hierarchies = survey(detect(Root()))
     for name in ("cpu.shares", "cpu.cfs_quota", "memory.limit", "cpuset.cpus"):
-        assert isinstance(found[name], Located), found[name]
+        assert isinstance(hierarchies[name], Located), hierarchies[name]

@@ -21,9 +21,9 @@ class Clock:
 
 @pytest.fixture
 def kernel() -> FakeKernel:
-    made = FakeKernel()
-    made.add("pod")
-    return made
+    fake_kernel = FakeKernel()
+    fake_kernel.add("pod")
+    return fake_kernel
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from tests.support.http_server import HttpServer
 @pytest.fixture
 def server() -> Iterator[HttpServer]:
     """The server."""
-    with HttpServer().listening() as made:
-        yield made
+    with HttpServer().listening() as server:
+        yield server
 
 
 @pytest.fixture
@@ -36,5 +36,5 @@ def kubeconfig(server: HttpServer, tmp_path: Path) -> Path:
 @pytest.fixture
 def api(kubeconfig: Path) -> Iterator[Apiserver]:
     """The client."""
-    with connect(kubeconfig) as made:
-        yield made
+    with connect(kubeconfig) as endpoint:
+        yield endpoint

@@ -33,15 +33,15 @@ def line(kind: str, thing: dict[str, Any]) -> bytes:
 @pytest.fixture
 def closing() -> Iterator[Callable[[Apiserver], Apiserver]]:
     """Have a client closed at the end."""
-    made: list[Apiserver] = []
+    servers: list[Apiserver] = []
 
     def keep(api: Apiserver) -> Apiserver:
-        made.append(api)
+        servers.append(api)
         return api
 
     yield keep
-    for each in made:
-        each.close()
+    for server in servers:
+        server.close()
 
 
 def maker(kubeconfig: Path) -> Callable[[], Any]:
@@ -56,8 +56,8 @@ def watched(api: Apiserver) -> Iterator[str]:
 
 def test_a_list_is_asked_for_page_by_page_with_the_token(server: HttpServer, api: Apiserver) -> None:
     server.script(page(pods("a", "b", more="next")), page(pods("c")))
-    kept, version = api.list(PODS, "spec.nodeName=n1", "5")
-    assert ([name for _, name in kept.objects], version) == (["a", "b", "c"], "7")
+    cache, version = api.list(PODS, "spec.nodeName=n1", "5")
+    assert ([name for _, name in cache.objects], version) == (["a", "b", "c"], "7")
     first, second = server.asked
     assert first["path"] == "/api/v1/pods"
     assert first["headers"]["Authorization"] == "Bearer secret"
@@ -120,8 +120,8 @@ def test_nobody_listening_is_an_error_and_no_crash(server: HttpServer, api: Apis
 
 
 def test_an_error_in_a_watch_comes_after_the_events_before_it(server: HttpServer, api: Apiserver) -> None:
-    gone = {"code": 410, "message": "too old resource version"}
-    server.script(stream(line("ADDED", pod("a")) + line("ERROR", gone) + line("ADDED", pod("b"))))
+    status = {"code": 410, "message": "too old resource version"}
+    server.script(stream(line("ADDED", pod("a")) + line("ERROR", status) + line("ADDED", pod("b"))))
     events = watched(api)
     assert next(events) == "ADDED a"
     with pytest.raises(ApiserverError) as error:
@@ -141,26 +141,24 @@ def test_an_event_that_is_too_long_has_its_reason_and_the_next_one_is_read(serve
     server.script(stream(line("ADDED", large), line("ADDED", pod("a"))))
     with api.watch(PODS, "7") as watch:
         first, second = [event for events in watch.events() for event in events]
-    assert first.object["metadata"]["name"] == "big" and f"more than {MAX_OBJECT_BYTES}" in first.problem
+    assert first.object["metadata"]["name"] == "big" and f"limit of {MAX_OBJECT_BYTES}" in first.problem
     assert (second.object["metadata"]["name"], second.problem) == ("a", "")
 
 
-def test_a_pod_that_is_too_large_is_left_out_of_a_list_and_the_others_are_there(
-    server: HttpServer, api: Apiserver
-) -> None:
+def test_a_pod_that_is_too_large_is_left_out_of_a_list(server: HttpServer, api: Apiserver) -> None:
     tree = pods("a", "big", "c")
     tree["items"][1]["spec"] = {"containers": [{"name": "x" * MAX_OBJECT_BYTES}]}
     server.script(page(tree))
-    kept, _ = api.list(PODS)
-    assert [name for _, name in kept.objects] == ["a", "c"]
-    assert kept.problem.startswith("1 object left out: ns/big: its 2097")
+    cache, _ = api.list(PODS)
+    assert [name for _, name in cache.objects] == ["a", "c"]
+    assert cache.problem.startswith("1 object left out: ns/big: its 2097")
 
 
 def test_a_list_has_a_bound_in_bytes(server: HttpServer, api: Apiserver, monkeypatch: pytest.MonkeyPatch) -> None:
     size = len(json.dumps(pods("a", more="next")))
     monkeypatch.setattr(connection, "MAX_LIST_BYTES", size + 10)
     server.script(page(pods("a", more="next")), page(pods("a")))
-    with pytest.raises(ApiserverError, match="too big"):
+    with pytest.raises(ApiserverError, match="too large"):
         api.list(PODS)
 
 
@@ -183,12 +181,12 @@ def test_an_endless_watch_ends_with_its_deadline(server: HttpServer, kubeconfig:
     api = closing(Apiserver(maker(kubeconfig), lambda: now[0]))
     server.script(stream(line("ADDED", pod("a")), hold=hold))
     with api.watch(PODS, "7", lasting_s=100) as watch:
-        seen = []
+        received = []
         for events in watch.events():
-            seen += events
+            received += events
             now[0] = 131.0
     hold.set()
-    assert len(seen) == 1
+    assert len(received) == 1
 
 
 def test_a_watch_can_be_cut_from_another_thread(server: HttpServer, api: Apiserver) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from nri.kube.client import PODS, Apiserver, Follower
-from nri.kube.kept import KeptObjects
 from nri.kube.lists import MAX_OBJECT_BYTES
+from nri.kube.object_cache import ObjectCache
 from tests.support.http_server import Answer, HttpServer, body, endless, page, status, stream, truncated
 from tests.support.waiting import wait_for
 
@@ -30,8 +30,8 @@ def event(kind: str, name: str, version: str) -> bytes:
     return json.dumps({"type": kind, "object": pod(name, version)}).encode() + b"\n"
 
 
-class Told:
-    """All that a follower has told."""
+class Updates:
+    """All that a follower has updates."""
 
     def __init__(self) -> None:
         self.names: list[list[str]] = []
@@ -42,23 +42,23 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def updates() -> Updates:
+    return Updates()
 
 
 @pytest.fixture
-def follower(api: Apiserver, told: Told) -> Follower:
-    return Follower(api, PODS, told, fields="x=y", on_problem=told.problems.append, clock=lambda: 0.0)
+def follower(api: Apiserver, updates: Updates) -> Follower:
+    return Follower(api, PODS, updates, fields="x=y", on_problem=updates.problems.append, clock=lambda: 0.0)
 
 
 def test_the_first_list_may_be_old_and_a_watch_goes_on_from_it(
-    server: HttpServer, follower: Follower, told: Told
+    server: HttpServer, follower: Follower, updates: Updates
 ) -> None:
     server.script(page(pods("a")), stream(event("ADDED", "b", "8"), event("DELETED", "a", "9")))
     follower.run_once()
-    assert told.names[0] == ["a"]
-    assert told.names[-1] == ["b"]
-    assert [asked["query"].get("resourceVersion") for asked in server.asked] == ["0", "7"]
+    assert updates.names[0] == ["a"]
+    assert updates.names[-1] == ["b"]
+    assert [request["query"].get("resourceVersion") for request in server.asked] == ["0", "7"]
     assert follower.synced
 
 
@@ -71,43 +71,43 @@ def test_it_is_synced_once_its_listener_has_all(server: HttpServer, api: Apiserv
 
 
 def test_after_an_end_it_resumes_from_the_last_version_also_of_a_bookmark(
-    server: HttpServer, follower: Follower, told: Told
+    server: HttpServer, follower: Follower, updates: Updates
 ) -> None:
     mark = json.dumps({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "12"}}}).encode() + b"\n"
     server.script(page(pods("a")), stream(event("MODIFIED", "a", "8")), stream(mark), stream())
     for _ in range(3):
         follower.run_once()
-    versions = [asked["query"]["resourceVersion"] for asked in server.asked if "watch" in asked["query"]]
+    versions = [request["query"]["resourceVersion"] for request in server.asked if "watch" in request["query"]]
     assert versions == ["7", "8", "12"]
-    assert told.names == [["a"], ["a"]]
+    assert updates.names == [["a"], ["a"]]
 
 
-def test_events_that_change_nothing_are_not_told(server: HttpServer, follower: Follower, told: Told) -> None:
+def test_events_that_change_nothing_are_not_told(server: HttpServer, follower: Follower, updates: Updates) -> None:
     server.script(page(pods("a")), stream(event("DELETED", "other", "8")))
     follower.run_once()
-    assert told.names == [["a"]]
+    assert updates.names == [["a"]]
 
 
 def test_a_version_that_is_gone_is_listed_anew_and_no_older_than_known(
-    server: HttpServer, follower: Follower, told: Told
+    server: HttpServer, follower: Follower, updates: Updates
 ) -> None:
     server.script(page(pods("a")), status(410, "too old"), page(pods("b", version="20")), stream())
     follower.run_once()
     follower.run_once()
-    assert told.names == [["a"], ["b"]]
+    assert updates.names == [["a"], ["b"]]
     assert server.asked[2]["query"]["resourceVersion"] == "7"
-    assert told.problems == []
+    assert updates.problems == []
 
 
 def test_an_apiserver_that_never_reaches_the_known_version_is_believed(
-    server: HttpServer, follower: Follower, told: Told
+    server: HttpServer, follower: Follower, updates: Updates
 ) -> None:
     server.script(page(pods("a", version="90")), status(410, "too old"))
     follower.run_once()
     server.script(status(504, "Too large resource version: 90, current: 3"), page(pods("b", version="3")), stream())
     follower.run_once()
     follower.run_once()
-    assert told.names[-1] == ["b"]
+    assert updates.names[-1] == ["b"]
     assert "resourceVersion" not in server.asked[3]["query"]
 
 
@@ -147,61 +147,61 @@ _EVENTS: dict[str, Answer] = {
 
 @pytest.mark.parametrize("answer", _LISTS.values(), ids=_LISTS)
 def test_a_list_that_cannot_be_read_is_a_problem_and_what_is_known_stays(
-    server: HttpServer, follower: Follower, told: Told, answer: Answer
+    server: HttpServer, follower: Follower, updates: Updates, answer: Answer
 ) -> None:
     server.script(page(pods("a")), status(410, "too old"), answer)
     follower.run_once()
     follower.run_once()
-    (problem,) = told.problems
+    (problem,) = updates.problems
     assert problem.startswith("cannot list pods") and problem.isprintable() and len(problem) < 2000
     server.script(page(pods("b", version="20")), stream())
     follower.run_once()
-    assert told.names == [["a"], ["b"]], "what was known stays, until an answer can be read"
-    assert told.problems[1:] == [""]
+    assert updates.names == [["a"], ["b"]], "what was known stays, until an answer can be read"
+    assert updates.problems[1:] == [""]
 
 
 @pytest.mark.parametrize("answer", _EVENTS.values(), ids=_EVENTS)
-def test_a_watch_that_cannot_be_read_is_a_problem_and_goes_on_from_what_is_known(
-    server: HttpServer, follower: Follower, told: Told, answer: Answer
+def test_an_unreadable_watch_is_a_problem_and_is_resumed(
+    server: HttpServer, follower: Follower, updates: Updates, answer: Answer
 ) -> None:
     server.script(page(pods("a")), answer)
     follower.run_once()
-    (problem,) = told.problems
+    (problem,) = updates.problems
     assert problem.startswith("cannot watch pods") and problem.isprintable() and len(problem) < 2000
     server.script(stream(event("ADDED", "b", "8")))
     follower.run_once()
-    assert told.names == [["a"], ["a", "b"]]
+    assert updates.names == [["a"], ["a", "b"]]
     assert server.asked[-1]["query"]["resourceVersion"] == "7"
-    assert told.problems[1:] == [""]
+    assert updates.problems[1:] == [""]
 
 
-def test_half_of_a_character_spoils_no_list(server: HttpServer, follower: Follower, told: Told) -> None:
+def test_half_of_a_character_spoils_no_list(server: HttpServer, follower: Follower, updates: Updates) -> None:
     server.script(body(_PAGE.replace(b'"b"', rb'"b\ud800"')), stream())
     follower.run_once()
-    assert (told.names, told.problems) == ([["b\ufffd"]], [])
+    assert (updates.names, updates.problems) == ([["b\ufffd"]], [])
 
 
 def test_a_problem_is_told_once_and_its_end_too_and_what_is_known_stays(
-    server: HttpServer, follower: Follower, told: Told, caplog: pytest.LogCaptureFixture
+    server: HttpServer, follower: Follower, updates: Updates, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.script(page(pods("a")), stream(), *[status(500, "etcd is gone")] * 3, stream())
     caplog.set_level(logging.INFO)
     for _ in range(5):
         follower.run_once()
-    assert [problem[:12] for problem in told.problems] == ["cannot watch", ""]
-    assert told.names == [["a"]]
+    assert [problem[:12] for problem in updates.problems] == ["cannot watch", ""]
+    assert updates.names == [["a"]]
     assert "stays in force" not in caplog.text
-    assert "is back" in caplog.text
+    assert "is available again" in caplog.text
 
 
 def test_a_problem_that_no_one_else_is_told_is_in_the_log_once(
-    server: HttpServer, api: Apiserver, told: Told, caplog: pytest.LogCaptureFixture
+    server: HttpServer, api: Apiserver, updates: Updates, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.script(*[status(500, "etcd is gone")] * 3)
-    follower = Follower(api, PODS, told)
+    follower = Follower(api, PODS, updates)
     for _ in range(3):
         follower.run_once()
-    assert len([each for each in caplog.records if "stays in force" in each.message]) == 1
+    assert len([record for record in caplog.records if "stays in force" in record.message]) == 1
 
 
 def test_a_kind_that_is_not_there_is_absent_until_it_is(server: HttpServer, follower: Follower) -> None:
@@ -212,9 +212,7 @@ def test_a_kind_that_is_not_there_is_absent_until_it_is(server: HttpServer, foll
     assert (follower.absent, follower.synced, follower.problem) == (False, True, "")
 
 
-def test_pauses_grow_by_chance_and_the_apiservers_wish_is_kept_within_a_bound(
-    server: HttpServer, follower: Follower
-) -> None:
+def test_pauses_are_random_and_the_requested_pause_is_bounded(server: HttpServer, follower: Follower) -> None:
     server.otherwise = status(500, "broken")
     delays = [follower.run_once() for _ in range(30)]
     assert max(delays) <= 30
@@ -228,8 +226,8 @@ def test_pauses_grow_by_chance_and_the_apiservers_wish_is_kept_within_a_bound(
     assert follower.run_once() == 60
 
 
-def test_a_watch_that_lasted_is_asked_for_again_at_once_and_a_short_one_is_not(
-    server: HttpServer, api: Apiserver, told: Told
+def test_a_long_watch_is_renewed_at_once_and_a_short_one_after_a_pause(
+    server: HttpServer, api: Apiserver, updates: Updates
 ) -> None:
     now = [0.0]
     follower = Follower(api, PODS, lambda objects: now.__setitem__(0, now[0] + 100), clock=lambda: now[0])
@@ -238,31 +236,31 @@ def test_a_watch_that_lasted_is_asked_for_again_at_once_and_a_short_one_is_not(
     assert follower.run_once() > 0.0
 
 
-def test_pods_that_become_too_large_are_left_out_and_come_back_when_they_are_not(
-    server: HttpServer, follower: Follower, told: Told, caplog: pytest.LogCaptureFixture
+def test_pods_are_left_out_while_they_are_too_large(
+    server: HttpServer, follower: Follower, updates: Updates, caplog: pytest.LogCaptureFixture
 ) -> None:
     large = pod("a", "8") | {"status": {"startTime": "x" * MAX_OBJECT_BYTES}}
     grown = json.dumps({"type": "MODIFIED", "object": large}).encode() + b"\n"
     server.script(page(pods("a", "b")), stream(grown), stream(event("MODIFIED", "a", "9")))
     follower.run_once()
-    assert (told.names[-1], follower.problem) == (["b"], "")
+    assert (updates.names[-1], follower.problem) == (["b"], "")
     assert follower.left_out.startswith("1 object left out: ns/a: its 2097") and follower.left_out in caplog.text
     follower.run_once()
-    assert (told.names[-1], follower.left_out) == (["b", "a"], "")
+    assert (updates.names[-1], follower.left_out) == (["b", "a"], "")
     assert server.asked[-1]["query"]["resourceVersion"] == "8"
 
 
-def test_where_there_is_no_room_for_all_the_largest_is_left_out_until_there_is(
-    server: HttpServer, api: Apiserver, told: Told, monkeypatch: pytest.MonkeyPatch
+def test_the_largest_object_is_left_out_until_there_is_room(
+    server: HttpServer, api: Apiserver, updates: Updates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(KeptObjects.__init__, "__defaults__", (20_000,))
-    follower = Follower(api, PODS, told)
+    monkeypatch.setattr(ObjectCache.__init__, "__defaults__", (20_000,))
+    follower = Follower(api, PODS, updates)
     tree = pods("a", "b")
     tree["items"][0]["status"] = {"startTime": "x" * 6_000}
     tree["items"][1]["status"] = {"startTime": "x" * 15_000}
     server.script(page(tree), stream(event("DELETED", "a", "8")), page(tree), stream())
     follower.run_once()
-    assert told.names[-1] == [] and "ns/b: there is no room" in follower.left_out
+    assert updates.names[-1] == [] and "ns/b: its 16097 bytes exceed the limit for all objects" in follower.left_out
     follower.run_once()
     assert server.asked[2]["query"]["resourceVersion"] == "8"
 
@@ -284,14 +282,14 @@ def test_a_listener_that_fails_is_told_and_the_next_change_comes(
 
 
 def test_it_runs_in_a_thread_until_it_is_stopped_and_can_begin_again(
-    server: HttpServer, api: Apiserver, told: Told
+    server: HttpServer, api: Apiserver, updates: Updates
 ) -> None:
     hold = threading.Event()
-    follower = Follower(api, PODS, told)
+    follower = Follower(api, PODS, updates)
     server.script(page(pods("a")), stream(event("ADDED", "b", "8"), hold=hold))
     follower.start()
     follower.start()
-    wait_for(lambda: told.names and told.names[-1] == ["a", "b"])
+    wait_for(lambda: updates.names and updates.names[-1] == ["a", "b"])
     begun = time.monotonic()
     follower.stop()
     assert time.monotonic() - begun < 5
@@ -299,14 +297,14 @@ def test_it_runs_in_a_thread_until_it_is_stopped_and_can_begin_again(
     follower.stop()
     server.script(stream(event("ADDED", "c", "9"), hold=hold))
     follower.start()
-    wait_for(lambda: told.names[-1] == ["a", "b", "c"])
+    wait_for(lambda: updates.names[-1] == ["a", "b", "c"])
     follower.stop()
     hold.set()
 
 
-def test_a_stop_ends_a_pause(server: HttpServer, api: Apiserver, told: Told) -> None:
+def test_a_stop_ends_a_pause(server: HttpServer, api: Apiserver, updates: Updates) -> None:
     server.otherwise = status(500, "broken")
-    follower = Follower(api, PODS, told)
+    follower = Follower(api, PODS, updates)
     follower.backoff.failures = 20
     follower.start()
     wait_for(lambda: follower.problem)

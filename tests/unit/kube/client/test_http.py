@@ -24,15 +24,15 @@ PAGE = {"metadata": {"resourceVersion": "7"}, "items": []}
 @pytest.fixture
 def closing() -> Iterator[Closing]:
     """Have a client closed at the end."""
-    made: list[Apiserver] = []
+    clients: list[Apiserver] = []
 
     def keep(api: Apiserver) -> Apiserver:
-        made.append(api)
+        clients.append(api)
         return api
 
     yield keep
-    for each in made:
-        each.close()
+    for client in clients:
+        client.close()
 
 
 def maker(kubeconfig: Path) -> Callable[[], Any]:
@@ -51,12 +51,12 @@ class Client:
         self.closed += 1
 
 
-def test_a_client_in_doubt_is_replaced_in_time_and_closed_after_its_last_use() -> None:
-    now, made = [0.0], []
+def test_a_client_is_replaced_after_an_error_and_closed_after_its_last_use() -> None:
+    now, clients = [0.0], []
 
     def make() -> Client:
-        made.append(Client())
-        return made[-1]
+        clients.append(Client())
+        return clients[-1]
 
     shared = SharedClient(make, lambda: now[0])
     with shared.borrow() as first:
@@ -77,12 +77,12 @@ def test_a_client_in_doubt_is_replaced_in_time_and_closed_after_its_last_use() -
     with shared.borrow() as fourth:
         assert fourth not in (first, second)
     shared.close()
-    assert [each.closed for each in made] == [1, 1, 1]
+    assert [client.closed for client in clients] == [1, 1, 1]
 
 
 def test_one_that_cannot_be_replaced_stays() -> None:
-    now, made = [0.0], [Client()]
-    shared = SharedClient(made.pop, lambda: now[0])
+    now, clients = [0.0], [Client()]
+    shared = SharedClient(clients.pop, lambda: now[0])
     shared.doubt()
     now[0] = 31.0
     with pytest.raises(IndexError), shared.borrow():
@@ -101,7 +101,9 @@ def test_after_a_refusal_the_credentials_are_read_anew(server: HttpServer, kubec
             api.list(PODS)
     now[0] = 31.0
     api.list(PODS)
-    assert [asked["headers"]["Authorization"] for asked in server.asked] == ["Bearer secret"] * 2 + ["Bearer renewed"]
+    assert [request["headers"]["Authorization"] for request in server.asked] == ["Bearer secret"] * 2 + [
+        "Bearer renewed"
+    ]
 
 
 def test_a_kubeconfig_that_goes_is_an_error_of_the_call(server: HttpServer, kubeconfig: Path, closing: Closing) -> None:
@@ -184,5 +186,5 @@ def test_lightkube_is_loaded_only_when_it_is_used() -> None:
     words = (
         "import sys, nri.kube.client; print([name for name in sys.modules if name.startswith(('lightkube', 'httpx'))])"
     )
-    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    process = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    assert process.stdout == "[]\n"

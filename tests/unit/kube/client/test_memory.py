@@ -14,8 +14,8 @@ import yaml
 
 from nri.kube import quantity
 from nri.kube.decoder import MAX_POD_FACTOR
-from nri.kube.kept import MAX_KEPT_BYTES
 from nri.kube.lists import MAX_OBJECT_BYTES
+from nri.kube.object_cache import MAX_KEPT_BYTES
 from tests.support.http_server import Answer, HttpServer, status
 
 DAEMONSET = Path(__file__).parents[4] / "deploy/kustomize/agent/base/daemonset.yaml"
@@ -55,7 +55,7 @@ _STATUS = (
 
 
 def _some(text: bytes, number: int) -> bytes:
-    return b",".join(text % each if b"%d" in text else text for each in range(number))
+    return b",".join(text % index if b"%d" in text else text for index in range(number))
 
 
 SHAPES = {
@@ -98,19 +98,19 @@ def _answer(shape: str, size: int) -> Answer:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_list_takes_at_most_four_bytes_of_memory_for_each_of_its_bytes_and_no_more_than_the_bounds(
+def test_the_memory_of_a_list_is_bounded_by_its_bytes_and_in_total(
     server: HttpServer, kubeconfig: Path, shape: str
 ) -> None:
     server.script(_answer("small pods", 1), _answer(shape, LIST_BYTES))
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", _READ, str(kubeconfig)], capture_output=True, text=True, timeout=100, check=False
     )
-    assert done.returncode == 0, done.stderr
-    peak, kept = (int(number) for number in done.stdout.split()[:2])
-    print(f"{shape}: {peak / LIST_BYTES:.2f} bytes for a byte, {kept} pods kept: {done.stdout.strip()}")
+    assert process.returncode == 0, process.stderr
+    peak, cache = (int(number) for number in process.stdout.split()[:2])
+    print(f"{shape}: {peak / LIST_BYTES:.2f} bytes for a byte, {cache} pods kept: {process.stdout.strip()}")
     assert peak <= MAX_POD_FACTOR * LIST_BYTES
     assert peak <= MAX_KEPT_BYTES + READING_BYTES
-    assert kept or "left out" in done.stdout
+    assert cache or "left out" in process.stdout
 
 
 _FOLLOW = """
@@ -129,17 +129,17 @@ print(int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0
 
 
 @pytest.mark.parametrize("shape", ["containers", "one text"])
-def test_an_agent_that_lists_its_pods_again_stays_below_three_quarters_of_its_daemonsets_limit(
+def test_an_agent_that_lists_again_stays_below_its_memory_limit(
     server: HttpServer, kubeconfig: Path, shape: str
 ) -> None:
-    (agent,) = [each for each in yaml.safe_load_all(DAEMONSET.read_text()) if each["kind"] == "DaemonSet"]
-    (limits,) = [each["resources"]["limits"] for each in agent["spec"]["template"]["spec"]["containers"]]
+    (agent,) = [number for number in yaml.safe_load_all(DAEMONSET.read_text()) if number["kind"] == "DaemonSet"]
+    (limits,) = [number["resources"]["limits"] for number in agent["spec"]["template"]["spec"]["containers"]]
     limit = quantity.parse(limits["memory"])
     server.script(_answer(shape, LIST_BYTES), status(410, "too old"), _answer(shape, LIST_BYTES))
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", _FOLLOW, str(kubeconfig)], capture_output=True, text=True, timeout=100, check=False
     )
-    assert done.returncode == 0, done.stderr
-    peak, pods = map(int, done.stdout.split())
+    assert process.returncode == 0, process.stderr
+    peak, pods = map(int, process.stdout.split())
     print(f"{shape}: {peak >> 20} MiB for an agent with {pods} pods, of {limit / (1 << 20)}")
     assert pods and peak <= limit * 3 / 4

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from nri.kube.client import objects
 from nri.kube.client.objects import NODE_SLOS, PODS, ApiserverError, Event, Lines, ObjectReader, Page
-from nri.kube.kept import KeptObjects
 from nri.kube.lists import ListSplitter, Oversized
+from nri.kube.object_cache import ObjectCache
 
 
 def test_paths_of_the_core_and_of_groups() -> None:
@@ -50,10 +50,10 @@ def data(tree: Any) -> bytes:
 
 
 def read_list(content: bytes) -> tuple[list[Any], Page]:
-    splitter, reader, kept = ListSplitter(), ObjectReader(PODS), KeptObjects()
+    splitter, reader, cache = ListSplitter(), ObjectReader(PODS), ObjectCache()
     for item in splitter.feed(content):
-        reader.read_item(item, kept)
-    return [*kept.objects.values()], objects.read_page(splitter.end())
+        reader.read_item(item, cache)
+    return [*cache.objects.values()], objects.read_page(splitter.end())
 
 
 def read_event(line: bytes | Oversized) -> Event:
@@ -93,7 +93,7 @@ def test_of_a_pod_only_the_fields_are_read_that_are_used() -> None:
     assert pod["spec"] == {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}], "hostNetwork": True}
 
 
-def test_an_event_with_an_object_that_is_too_large_has_its_name_and_version_and_the_reason() -> None:
+def test_an_event_with_a_too_large_object_has_its_name_version_and_reason() -> None:
     line = b'{"type":"MODIFIED","object":{"metadata":{"name":"a","namespace":"ns","resourceVersion":"9"}}}'
     event = read_event(Oversized.of(line, 3 << 20))
     assert (event.type, objects.key_of(event.object), event.object["metadata"]["resourceVersion"]) == (
@@ -144,12 +144,12 @@ def test_an_object_is_known_by_namespace_and_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "after_s"),
+    ("message", "after_s"),
     [(10**400, 86_400.0), (-(10**400), 0.0), (7, 7.0), ("7", 0.0)],
     ids=["huge", "negative", "short", "text"],
 )
-def test_a_pause_that_no_clock_can_hold_is_bounded(told: object, after_s: float) -> None:
-    status = {"code": 429, "reason": "TooManyRequests", "details": {"retryAfterSeconds": told}}
+def test_a_pause_that_no_clock_can_hold_is_bounded(message: object, after_s: float) -> None:
+    status = {"code": 429, "reason": "TooManyRequests", "details": {"retryAfterSeconds": message}}
     assert objects.read_status(data(status)) == (429, "TooManyRequests", after_s)
 
 
@@ -171,8 +171,8 @@ def test_lines_come_out_as_they_were_however_they_are_cut(lines: list[str], cuts
     data = "".join(f"{line}\n" for line in lines).encode()
     ends = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
     cutter = Lines(100)
-    found = [line for one, two in pairwise(ends) for line in cutter.feed(data[one:two])]
-    assert found == [line.strip().encode() for line in lines if line.strip()]
+    cut_lines = [line for one, two in pairwise(ends) for line in cutter.feed(data[one:two])]
+    assert cut_lines == [line.strip().encode() for line in lines if line.strip()]
 
 
 def test_what_has_no_end_yet_is_kept_back() -> None:
@@ -186,8 +186,8 @@ def test_what_has_no_end_yet_is_kept_back() -> None:
 )
 def test_a_line_that_is_too_long_is_passed_over_and_the_next_one_is_read(pieces: tuple[bytes, ...], size: int) -> None:
     cutter = Lines(10)
-    found = [line for piece in (b"a\n", *pieces, b"b\n") for line in cutter.feed(piece)]
-    assert found == [b"a", Oversized(size), b"b"]
+    lines = [line for piece in (b"a\n", *pieces, b"b\n") for line in cutter.feed(piece)]
+    assert lines == [b"a", Oversized(size), b"b"]
 
 
 def test_a_line_without_end_is_a_value_error() -> None:

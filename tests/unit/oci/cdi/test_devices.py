@@ -24,13 +24,13 @@ class Machine:
         path = self.folders[rank] / name
         edits = {"env": [f"FROM={name}@{rank}"]}
         listed = [{"name": device, "containerEdits": {"env": [f"D{device}=1"]}} for device in devices]
-        whole = {"cdiVersion": "0.5.0", "kind": "v.com/c", "containerEdits": edits, "devices": listed, **change}
-        path.write_text(json.dumps(whole))
+        document = {"cdiVersion": "0.5.0", "kind": "v.com/c", "containerEdits": edits, "devices": listed, **change}
+        path.write_text(json.dumps(document))
         return str(path)
 
     def env(self, *names: str) -> list[str]:
-        found: list[str] = self.cdi.inject({}, names)["process"]["env"]
-        return found
+        actual: list[str] = self.cdi.inject({}, names)["process"]["env"]
+        return actual
 
 
 @pytest.fixture
@@ -53,9 +53,9 @@ def test_what_a_file_wants_for_all_comes_once_and_first(machine: Machine) -> Non
 def test_the_spec_given_is_not_changed(machine: Machine) -> None:
     machine.put("a.json", "1")
     spec = {"process": {"env": ["X=1"]}}
-    made = machine.cdi.inject(spec, ["v.com/c=1"])
+    inject = machine.cdi.inject(spec, ["v.com/c=1"])
     assert spec == {"process": {"env": ["X=1"]}}
-    assert made["process"]["env"] == ["X=1", "FROM=a.json@0", "D1=1"]
+    assert inject["process"]["env"] == ["X=1", "FROM=a.json@0", "D1=1"]
     assert machine.cdi.inject(spec, []) == spec
 
 
@@ -70,8 +70,8 @@ def test_two_of_one_rank_hide_each_other_and_are_named(machine: Machine) -> None
     first, second = machine.put("a.json", "1", "2"), machine.put("b.json", "1")
     assert machine.cdi.devices == {"v.com/c=2": first}
     (problem,) = machine.cdi.problems
-    assert str(problem) == f"{second}: devices: v.com/c=1 is described by {first}, too"
-    with pytest.raises(SpecError, match=rf"v.com/c=1: described by {first} and by {second}"):
+    assert str(problem) == f"{second}: devices: v.com/c=1 is also described by {first}"
+    with pytest.raises(SpecError, match=rf"v.com/c=1: it is described by {first} and by {second}"):
         machine.cdi.inject({}, ["v.com/c=1"])
 
 
@@ -87,12 +87,12 @@ def test_a_file_that_is_wrong_counts_for_nothing_and_is_named(machine: Machine) 
     good, bad = machine.put("a.json", "1"), machine.put("b.json", "2", cdiVersion="x")
     assert machine.cdi.devices == {"v.com/c=1": good}
     assert [problem.source for problem in machine.cdi.problems] == [f"{bad}:1"]
-    with pytest.raises(SpecError, match=rf"v.com/c=2: no file .* describes it; not usable: {bad}:1"):
+    with pytest.raises(SpecError, match=rf"v.com/c=2: no file .* describes it; unusable files: {bad}:1"):
         machine.cdi.inject({}, ["v.com/c=2"])
 
 
 def test_a_name_that_is_none_is_told(machine: Machine) -> None:
-    with pytest.raises(SpecError, match='unresolvable CDI device: "gpu" is no qualified name'):
+    with pytest.raises(SpecError, match='unresolvable CDI device: "gpu" is not a qualified name'):
         machine.cdi.inject({}, ["gpu", "gpu"])
 
 
@@ -106,13 +106,13 @@ def test_other_files_and_folders_are_passed_over(machine: Machine) -> None:
 
 def test_files_are_read_again_when_they_change(machine: Machine) -> None:
     machine.put("a.json", "1")
-    known = machine.cdi.devices
+    devices = machine.cdi.devices
     (machine.folders[0] / "broken.json").write_text("{")
     assert machine.cdi.problems is machine.cdi.problems, "they are not read again while nothing changes"
     path = machine.put("b.yaml", "2")
-    assert machine.cdi.devices == {**known, "v.com/c=2": path}
+    assert machine.cdi.devices == {**devices, "v.com/c=2": path}
     os.unlink(path)
-    assert machine.cdi.devices == known
+    assert machine.cdi.devices == devices
 
 
 def test_folders_may_be_below_another_root(machine: Machine) -> None:
@@ -123,8 +123,8 @@ def test_folders_may_be_below_another_root(machine: Machine) -> None:
 def test_generators_inject_through_it(machine: Machine) -> None:
     machine.put("a.json", "1")
     adjusted = adjustment(CDI_devices=[{"name": "v.com/c=1"}], env=[{"key": "A", "value": "1"}])
-    made = Generator({}, cdi=machine.cdi.inject).adjust(adjusted)
-    assert made["process"]["env"] == ["A=1", "FROM=a.json@0", "D1=1"]
+    new_spec = Generator({}, cdi=machine.cdi.inject).adjust(adjusted)
+    assert new_spec["process"]["env"] == ["A=1", "FROM=a.json@0", "D1=1"]
     with pytest.raises(
         SpecError, match=r"^failed to inject CDI devices in OCI Spec: unresolvable CDI device v.com/c=9"
     ):

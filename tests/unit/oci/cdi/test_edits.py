@@ -39,15 +39,15 @@ NODE = {"path": "/dev/x", "type": "c", "major": 7, "minor": 1}
 
 def test_a_device_is_added_replaced_and_allowed() -> None:
     spec = {"linux": {"devices": [{"path": "/dev/x"}, {"path": "/dev/y"}]}}
-    made = edit(spec, {"deviceNodes": [NODE, {**NODE, "path": "/dev/z", "permissions": "r"}]})
-    assert [row["path"] for row in made["linux"]["devices"]] == ["/dev/y", "/dev/x", "/dev/z"]
-    assert [rule["access"] for rule in made["linux"]["resources"]["devices"]] == ["rwm", "r"]
+    new_spec = edit(spec, {"deviceNodes": [NODE, {**NODE, "path": "/dev/z", "permissions": "r"}]})
+    assert [row["path"] for row in new_spec["linux"]["devices"]] == ["/dev/y", "/dev/x", "/dev/z"]
+    assert [rule["access"] for rule in new_spec["linux"]["resources"]["devices"]] == ["rwm", "r"]
 
 
 def test_a_device_without_permissions_may_not_be_used_and_a_pipe_needs_no_rule() -> None:
-    made = edit({}, {"deviceNodes": [{**NODE, "permissions": "none"}, {"path": "/p", "type": "p"}]})
+    new_spec = edit({}, {"deviceNodes": [{**NODE, "permissions": "none"}, {"path": "/p", "type": "p"}]})
     rule = {"allow": True, "type": "c", "major": 7, "minor": 1}
-    assert made["linux"]["resources"]["devices"] == [rule]
+    assert new_spec["linux"]["resources"]["devices"] == [rule]
 
 
 def test_a_device_belongs_to_the_containers_user_unless_it_says_otherwise() -> None:
@@ -59,8 +59,8 @@ def test_a_device_belongs_to_the_containers_user_unless_it_says_otherwise() -> N
 
 
 def test_network_devices_move_in() -> None:
-    made = edit({}, {"netDevices": [{"hostInterfaceName": "eth1", "name": "net0"}]})
-    assert made == {"linux": {"netDevices": {"eth1": {"name": "net0"}}}}
+    new_spec = edit({}, {"netDevices": [{"hostInterfaceName": "eth1", "name": "net0"}]})
+    assert new_spec == {"linux": {"netDevices": {"eth1": {"name": "net0"}}}}
 
 
 def mount(host: str, inside: str, **more: Any) -> dict[str, Any]:
@@ -69,8 +69,8 @@ def mount(host: str, inside: str, **more: Any) -> dict[str, Any]:
 
 def test_mounts_replace_one_and_are_sorted_by_depth_alone() -> None:
     spec = {"mounts": [{"destination": "/z"}, {"destination": "/b/c"}, {"destination": "/a"}]}
-    made = edit(spec, {"mounts": [mount("/h", "/b/c", options=["ro"], type="bind"), mount("/i", "/k")]})
-    assert made["mounts"] == [
+    new_spec = edit(spec, {"mounts": [mount("/h", "/b/c", options=["ro"], type="bind"), mount("/i", "/k")]})
+    assert new_spec["mounts"] == [
         {"destination": "/z"},
         {"destination": "/a"},
         {"destination": "/k", "source": "/i"},
@@ -95,8 +95,8 @@ def test_binds_follow_the_containers_user_namespace() -> None:
 def test_hooks_are_appended() -> None:
     hook = {"hookName": "createContainer", "path": "/h", "args": ["h", "x"], "env": ["A=1"], "timeout": 2}
     spec = {"hooks": {"createContainer": [{"path": "/first"}]}}
-    made = edit(spec, {"hooks": [hook, {"hookName": "poststop", "path": "/p"}]})
-    assert made["hooks"] == {
+    new_spec = edit(spec, {"hooks": [hook, {"hookName": "poststop", "path": "/p"}]})
+    assert new_spec["hooks"] == {
         "createContainer": [{"path": "/first"}, {"path": "/h", "args": ["h", "x"], "env": ["A=1"], "timeout": 2}],
         "poststop": [{"path": "/p"}],
     }
@@ -104,8 +104,8 @@ def test_hooks_are_appended() -> None:
 
 def test_rdt_settings_replace_those_that_are_there() -> None:
     spec = {"linux": {"intelRdt": {"closID": "old", "schemata": ["x"]}}}
-    made = edit(spec, {"intelRdt": {"l3CacheSchema": "L3:0=f", "enableMonitoring": True}})
-    assert made["linux"]["intelRdt"] == {"l3CacheSchema": "L3:0=f", "enableMonitoring": True}
+    new_spec = edit(spec, {"intelRdt": {"l3CacheSchema": "L3:0=f", "enableMonitoring": True}})
+    assert new_spec["linux"]["intelRdt"] == {"l3CacheSchema": "L3:0=f", "enableMonitoring": True}
 
 
 def test_groups_are_added_once_and_zero_is_none() -> None:
@@ -116,16 +116,16 @@ def test_groups_are_added_once_and_zero_is_none() -> None:
 
 
 def test_edits_are_applied_kind_by_kind() -> None:
-    made = edit({}, {"deviceNodes": [NODE]}, {"deviceNodes": [{**NODE, "minor": 2}]})
-    assert made["linux"]["devices"] == [{**NODE, "minor": 2}]
+    new_spec = edit({}, {"deviceNodes": [NODE]}, {"deviceNodes": [{**NODE, "minor": 2}]})
+    assert new_spec["linux"]["devices"] == [{**NODE, "minor": 2}]
 
 
-def node(path: str, **given: Any) -> Any:
-    made = DeviceNode()
-    made.path = path
-    for key, value in given.items():
-        setattr(made, key, value)
-    return made
+def node(path: str, **device: Any) -> Any:
+    node_ = DeviceNode()
+    node_.path = path
+    for key, value in device.items():
+        setattr(node_, key, value)
+    return node_
 
 
 NULL = stat.S_IMODE(os.lstat("/dev/null").st_mode)
@@ -133,36 +133,36 @@ NULL = stat.S_IMODE(os.lstat("/dev/null").st_mode)
 
 def test_what_is_not_given_is_taken_from_the_host() -> None:
     assert complete(node("/dev/null")) == {"path": "/dev/null", "type": "c", "major": 1, "minor": 3, "fileMode": NULL}
-    made = complete(node("/dev/mine", hostPath="/dev/null", uid=0, gid=5, fileMode=0o600))
-    assert made == {
+    device = complete(node("/dev/mine", hostPath="/dev/null", uid=0, gid=5, fileMode=0o600))
+    assert device == {
         "path": "/dev/mine", "type": "c", "major": 1, "minor": 3, "fileMode": 0o600, "uid": 0, "gid": 5,
     }  # fmt: skip
 
 
 def test_type_and_number_need_no_host() -> None:
-    given = {"path": "/dev/none", "type": "c", "major": 7, "minor": 0}
-    assert complete(node("/dev/none", type="c", major=7)) == given
+    device = {"path": "/dev/none", "type": "c", "major": 7, "minor": 0}
+    assert complete(node("/dev/none", type="c", major=7)) == device
     assert complete(node("/dev/null", type="c", major=7, minor=9))["fileMode"] == NULL
     assert complete(node("/none", type="p")) == {"path": "/none", "type": "p", "major": 0, "minor": 0}
 
 
 def test_a_pipe_has_no_number(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe", 0o600)
-    made = complete(node(str(tmp_path / "pipe")))
-    assert made == {"path": str(tmp_path / "pipe"), "type": "p", "major": 0, "minor": 0, "fileMode": 0o600}
+    device = complete(node(str(tmp_path / "pipe")))
+    assert device == {"path": str(tmp_path / "pipe"), "type": "p", "major": 0, "minor": 0, "fileMode": 0o600}
 
 
 @pytest.mark.parametrize(
-    ("path", "given", "reason"),
+    ("path", "device", "reason"),
     [
         ("/dev/none", {}, 'CDI device node "/dev/none": No such file or directory'),
         ("/dev/x", {"hostPath": "/etc"}, 'CDI device node "/etc": not a device node'),
         ("/dev/null", {"type": "b"}, 'CDI device node "/dev/null" is of type c, not b'),
     ],
 )
-def test_a_host_that_lacks_it_is_an_error(path: str, given: Any, reason: str) -> None:
+def test_a_host_that_lacks_it_is_an_error(path: str, device: Any, reason: str) -> None:
     with pytest.raises(SpecError) as caught:
-        complete(node(path, **given))
+        complete(node(path, **device))
     assert str(caught.value) == reason
 
 

@@ -46,12 +46,12 @@ def test_a_qualified_name_has_three_parts() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("gpu0", '"gpu0" is no qualified name; write vendor.com/class=name'),
-        ("/dev/x=1", "is no qualified name"),
+        ("gpu0", '"gpu0" is not a qualified name; write vendor.com/class=name'),
+        ("/dev/x=1", "is not a qualified name"),
         ("vendor=1", '"vendor" has no "/"; write vendor.com/class'),
         ("1v/c=1", 'the vendor "1v" must begin with a letter'),
         ("v/c_=1", 'the class "c_" must begin with a letter, end with a letter or digit'),
-        ("/c=1", "is no qualified name"),
+        ("/c=1", "is not a qualified name"),
         ("v/=1", 'the class ""'),
         ("v/c=", 'the name ""'),
         ("v/c=-1", 'the name "-1" must begin and end with a letter or digit'),
@@ -67,13 +67,13 @@ def test_what_is_no_name_is_told(text: str, reason: str) -> None:
 def document(version: str, **more: Any) -> Any:
     import json
 
-    whole = {
+    document_ = {
         "cdiVersion": version,
         "kind": "v/c",
         "devices": [{"name": "d", "containerEdits": {"env": ["A=1"]}}],
         **more,
     }
-    return read(Document, [Source("x.json", json.dumps(whole))])
+    return read(Document, [Source("x.json", json.dumps(document_))])
 
 
 @pytest.mark.parametrize("version", ["0.3.0", "v0.3.0", "0.8.0", "1.0.0", "1.1.0"])
@@ -83,13 +83,13 @@ def test_released_versions_are_known(version: str) -> None:
 
 @pytest.mark.parametrize("version", ["0.2.0", "0.1.0"])
 def test_the_oldest_ones_are_too_old_for_any_file(version: str) -> None:
-    with pytest.raises(ValueError, match=r"is too old: the format came with 0.3.0"):
+    with pytest.raises(ValueError, match=r"is too old: the format requires 0.3.0"):
         check_version(document(version))
 
 
 @pytest.mark.parametrize("version", ["", "1", "1.2.0", "vv1.0.0", "latest"])
 def test_other_versions_are_not_known(version: str) -> None:
-    with pytest.raises(ValueError, match=r"is no version; known are 0.3.0, 0.4.0"):
+    with pytest.raises(ValueError, match=r"is not a version of CDI; known versions: 0.3.0, 0.4.0"):
         check_version(document(version))
 
 
@@ -120,7 +120,7 @@ def device(**edits: Any) -> dict[str, Any]:
 )
 def test_a_feature_needs_the_version_that_it_came_with(before: str, since: str, more: Any, what: str) -> None:
     check_version(document(since, **more))
-    with pytest.raises(ValueError, match=rf'"{before}" is too old: {what}.* came with {since}'):
+    with pytest.raises(ValueError, match=rf'"{before}" is too old: {what}.* requires {since}'):
         check_version(document(before, **more))
 
 
@@ -175,22 +175,22 @@ NET = {"hostInterfaceName": "eth1", "name": "net0"}
 @pytest.mark.parametrize(
     ("change", "key", "reason"),
     [
-        ({"cdiVersion": "9"}, "cdiVersion", '"9" is no version'),
+        ({"cdiVersion": "9"}, "cdiVersion", '"9" is not a version'),
         ({"kind": "gpu"}, "kind", '"gpu" has no "/"'),
-        ({"devices": []}, "devices", "there is no device in it"),
+        ({"devices": []}, "devices", "there are no devices"),
         ({"devices": [{"name": "-", **edits(env=["A=1"])}]}, "devices[0].name", 'the name "-" must'),
         ({"devices": [{"name": "a"}]}, "devices[0]", 'device "a" has no containerEdits'),
-        ({"devices": GOOD["devices"] * 2}, "devices[1].name", '"0" is there twice'),
-        (edits(env=["=1"]), "containerEdits.env[0]", '"=1" is no variable'),
+        ({"devices": GOOD["devices"] * 2}, "devices[1].name", '"0" is used twice'),
+        (edits(env=["=1"]), "containerEdits.env[0]", '"=1" is not an environment variable'),
         (edits(deviceNodes=[{"path": ""}]), "containerEdits.deviceNodes[0].path", "is empty"),
-        (edits(deviceNodes=[{**NODE, "type": "x"}]), "containerEdits.deviceNodes[0].type", '"x" is no type'),
-        (edits(deviceNodes=[{**NODE, "permissions": "rx"}]), "containerEdits.deviceNodes[0].permissions", "is none"),
+        (edits(deviceNodes=[{**NODE, "type": "x"}]), "containerEdits.deviceNodes[0].type", '"x" is not a device type'),
+        (edits(deviceNodes=[{**NODE, "permissions": "rx"}]), "containerEdits.deviceNodes[0].permissions", "permission"),
         (edits(deviceNodes=[{**NODE, "fileMode": "rw"}]), "containerEdits.deviceNodes[0].fileMode", '"rw" is not'),
-        (edits(hooks=[{**HOOK, "hookName": "x"}]), "containerEdits.hooks[0].hookName", 'no hook is called "x"'),
+        (edits(hooks=[{**HOOK, "hookName": "x"}]), "containerEdits.hooks[0].hookName", '"x" is not a hook'),
         (edits(hooks=[{**HOOK, "path": ""}]), "containerEdits.hooks[0].path", "is empty"),
-        (edits(hooks=[{**HOOK, "env": ["A"]}]), "containerEdits.hooks[0].env[0]", '"A" is no variable'),
+        (edits(hooks=[{**HOOK, "env": ["A"]}]), "containerEdits.hooks[0].env[0]", '"A" is not an environment variable'),
         (edits(mounts=[{"hostPath": "", "containerPath": "/a"}]), "containerEdits.mounts[0].hostPath", "is empty"),
-        (edits(intelRdt={"closID": "a/b"}), "containerEdits.intelRdt.closID", '"a/b" can be no name'),
+        (edits(intelRdt={"closID": "a/b"}), "containerEdits.intelRdt.closID", '"a/b" is not a valid folder name'),
         (edits(netDevices=[{**NET, "name": ""}]), "containerEdits.netDevices[0].name", "is empty"),
         (edits(netDevices=[NET, {**NET, "name": "b"}]), "containerEdits.netDevices[1].hostInterfaceName", "twice"),
         ({"devics": []}, "devics", "unknown key"),

@@ -80,10 +80,10 @@ def test_a_class_that_is_not_there_is_named_with_those_that_are() -> None:
 @pytest.mark.parametrize(
     ("text", "key", "reason"),
     [
-        ("Classes: {a: [{Weight: 9}]}", "Classes.a[0].Weight", "9 is not between 10 and 1000"),
-        ("Classes: {a: [{Weight: 1001}]}", "Classes.a[0].Weight", "1001 is not between 10 and 1000"),
+        ("Classes: {a: [{Weight: 9}]}", "Classes.a[0].Weight", "9 must be between 10 and 1000"),
+        ("Classes: {a: [{Weight: 1001}]}", "Classes.a[0].Weight", "1001 must be between 10 and 1000"),
         ("Classes: {a: [{Weight: many}]}", "Classes.a[0].Weight", '"many" is not a quantity'),
-        ("Classes: {a: [{ThrottleReadBps: 5}]}", "Classes.a[0].ThrottleReadBps", "limits nothing: give the Devices"),
+        ("Classes: {a: [{ThrottleReadBps: 5}]}", "Classes.a[0].ThrottleReadBps", "a throttle requires Devices"),
         (
             "Classes: {a: [{Devices: [/x], ThrottleReadBps: -1}]}",
             "Classes.a[0].ThrottleReadBps",

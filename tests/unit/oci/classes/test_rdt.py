@@ -34,7 +34,7 @@ def test_without_configuration_any_name_is_the_name_of_a_group() -> None:
     assert classes.names == []
     assert classes.resolve("gold") == {"closID": "me-gold"}
     assert classes.resolve("system/default") == classes.resolve("/") == {"closID": "/"}
-    with pytest.raises(SpecError, match='RDT class "a/b": "a/b" can be no name of a folder'):
+    with pytest.raises(SpecError, match='RDT class "a/b": "a/b" is not a valid folder name'):
         classes.resolve("a/b")
 
 
@@ -66,12 +66,12 @@ def test_an_empty_configuration_has_no_class() -> None:
 @pytest.mark.parametrize(
     ("text", "key", "reason"),
     [
-        ("classes: {a/b: {}}", 'classes."a/b"', '"a/b" can be no name of a folder'),
-        ("classes: {a: {closID: ..}}", "classes.a.closID", '".." can be no name of a folder'),
-        ("classes: {a: {schemata: [L3]}}", "classes.a.schemata[0]", '"L3" is no line such as'),
-        ("classes: {a: {schemata: ['L3:0=f\\nMB:0=1']}}", "classes.a.schemata[0]", "is no line such as"),
+        ("classes: {a/b: {}}", 'classes."a/b"', '"a/b" is not a valid folder name'),
+        ("classes: {a: {closID: ..}}", "classes.a.closID", '".." is not a valid folder name'),
+        ("classes: {a: {schemata: [L3]}}", "classes.a.schemata[0]", '"L3" is not a schemata line such as'),
+        ("classes: {a: {schemata: ['L3:0=f\\nMB:0=1']}}", "classes.a.schemata[0]", "is not a schemata line such as"),
         ("classes: {a: {clos: x}}", "classes.a.clos", "unknown key"),
-        ("partitions: {p: {classes: {a/b: {}}}}", 'partitions.p.classes."a/b"', '"a/b" can be no name of a folder'),
+        ("partitions: {p: {classes: {a/b: {}}}}", 'partitions.p.classes."a/b"', '"a/b" is not a valid folder name'),
     ],
 )
 def test_what_cannot_be_used_is_named(text: str, key: str, reason: str) -> None:

@@ -5,12 +5,12 @@ from nri.placement.balloons.options import BalloonType, Component
 
 
 def test_a_balloon_grows_to_its_limit_or_takes_all_that_is_free() -> None:
-    assert Balloon(BalloonType("a", maxCPUs=4), 0, cpus=0b11).most_m(8) == 4000
-    assert Balloon(BalloonType("a"), 0, cpus=0b11).most_m(8) == 10000
+    assert Balloon(BalloonType("a", maxCPUs=4), 0, cpus=0b11).max_size_m(8) == 4000
+    assert Balloon(BalloonType("a"), 0, cpus=0b11).max_size_m(8) == 10000
     parts = [Balloon(BalloonType("a", maxCPUs=2), n) for n in range(2)]
-    whole = Balloon(BalloonType("b", components=[Component("a")]), 0, components=parts)
-    assert whole.most_m(8) == 4000
-    assert [str(part) for part in whole.parts()] == ["b[0]", "a[0]", "a[1]"]
+    balloon = Balloon(BalloonType("b", components=[Component("a")]), 0, components=parts)
+    assert balloon.max_size_m(8) == 4000
+    assert [str(part) for part in balloon.parts()] == ["b[0]", "a[0]", "a[1]"]
 
 
 def test_a_balloon_is_put_back_as_it_was() -> None:

@@ -13,7 +13,7 @@ from nri.placement.balloons.options import BalloonType, Options
 from nri.placement.balloons.policy import Balloons
 from nri.placement.choices import Choices
 from nri.placement.containers import NoPlace, Pins
-from nri.placement.recorded.machines import overridden
+from nri.placement.recorded.machines import with_overrides
 from nri.placement.state import PartState, PlacementState
 from tests.support.placement import GIB, balloons, container, guest, numa_off, with_memory
 
@@ -39,9 +39,9 @@ def test_a_container_that_no_balloon_can_take_is_told_which_were_looked_at() -> 
     policy = balloons({"name": "web", "maxCPUs": 2, "maxBalloons": 1, "preferNewBalloons": True})
     wants = {"balloon.balloons": "web"}
     policy.create(container("a", 1500, **wants))
-    with pytest.raises(NoPlace, match=r"web\[0\] has 500m free and can grow to 500m; there is no new one, for"):
+    with pytest.raises(NoPlace, match=r"web\[0\] has 500m free and can grow to 500m; no new balloon, because"):
         policy.create(container("b", 1000, **wants))
-    with pytest.raises(NoPlace, match="no type of balloons 'wbe': reserved, web, default"):
+    with pytest.raises(NoPlace, match="unknown type of balloons 'wbe'; types are reserved, web, default"):
         policy.create(container("c", 1000, **{"balloon.balloons": "wbe"}))
 
 
@@ -55,8 +55,8 @@ def test_groups_namespaces_and_pods_stay_together_or_apart() -> None:
         policy.create(container(str(n), 100, namespace=namespace))
     for n in "ab":
         policy.create(container(n, 100, pod="one", **{"balloon.balloons": "spread"}))
-    held = {str(balloon): balloon.containers for balloon in policy.balloons if balloon.pods}
-    assert held == {
+    members = {str(balloon): balloon.containers for balloon in policy.balloons if balloon.pods}
+    assert members == {
         "group[0]": ["0", "1"],
         "own[0]": ["2", "4"],
         "own[1]": ["3"],
@@ -71,8 +71,8 @@ def test_a_composite_is_made_of_equal_parts_or_of_the_rarest() -> None:
                       {"name": "one", "componentCreation": "balance-balloons", **parts})  # fmt: skip
     policy.create(container("x", 4000, **{"balloon.balloons": "all"}))
     policy.create(container("y", 1000, **{"balloon.balloons": "one"}))
-    whole, one = policy.balloons[-2:]
-    assert [part.cpus.bit_count() for part in whole.components] == [2, 2]
+    total, one = policy.balloons[-2:]
+    assert [part.cpus.bit_count() for part in total.components] == [2, 2]
     assert [part.type.name for part in one.components] == ["a"]
     policy.release("x")
     assert policy.free.bit_count() == 14
@@ -90,11 +90,11 @@ def test_a_load_keeps_other_loads_away() -> None:
 
 
 def test_where_one_load_spreads_within_its_balloon_all_loads_of_the_type_do() -> None:
-    machine = overridden(guest(1, 1, 8, 1), {"cache_override": [{"level": 2, "cpusets": ["0-3", "4-7"]}]})
+    machine = with_overrides(guest(1, 1, 8, 1), {"cache_override": [{"level": 2, "cpusets": ["0-3", "4-7"]}]})
     loads = [{"name": "mem", "level": "l2cache"}, {"name": "avx", "level": "core", "overloadsLevelInBalloon": True}]
-    for names, found in ((["mem"], "1-2"), (["avx", "mem"], "1,4")):
+    for names, actual in ((["mem"], "1-2"), (["avx", "mem"], "1,4")):
         policy = balloons({"name": "busy", "loads": names}, topology=machine, loadClasses=loads)
-        assert policy.create(container("a", 2000, **{"balloon.balloons": "busy"}))["a"].cpus == found
+        assert policy.create(container("a", 2000, **{"balloon.balloons": "busy"}))["a"].cpus == actual
 
 
 def test_reserved_cpus_as_a_list_are_preferred_and_must_be_there() -> None:
@@ -103,10 +103,10 @@ def test_reserved_cpus_as_a_list_are_preferred_and_must_be_there() -> None:
     for spec, words in (
         ({"reservedResources": {"cpu": "cpuset:99"}}, "99 are not among"),
         ({"availableResources": {"cpu": "4"}}, "write a list"),
-        ({"balloonTypes": [{"name": "reserved", "minCPUs": 3}]}, "asks for 1 CPUs"),
+        ({"balloonTypes": [{"name": "reserved", "minCPUs": 3}]}, "1 CPUs conflict with"),
         (
             {"balloonTypes": [{"name": "a", "minBalloons": 9, "minCPUs": 5}]},
-            "9 balloons a of minCPUs 5 cannot be made: ",
+            "cannot create 9 balloons a with minCPUs 5: ",
         ),
     ):
         with pytest.raises(ValueError, match=words):
@@ -116,24 +116,24 @@ def test_reserved_cpus_as_a_list_are_preferred_and_must_be_there() -> None:
 def test_the_class_of_a_pod_is_known_to_expressions() -> None:
     """`pod_class_is_known`: in the original nothing asks for it with success."""
     burst = {"key": "pod/qosclass", "operator": "Equals", "values": ["Burstable"]}
-    for choices, wanted in ((Choices.DEFAULT, "burst[0]"), (Choices.REFERENCE, "default[0]")):
+    for choices, expected in ((Choices.DEFAULT, "burst[0]"), (Choices.REFERENCE, "default[0]")):
         policy = balloons({"name": "burst", "matchExpressions": [burst]}, choices=choices)
         policy.create(container("a", 500, qos="Burstable"))
-        assert policy.explain("a").place == wanted
+        assert policy.explain("a").place == expected
 
 
 def test_mixed_memory_is_all_kinds() -> None:
     """`mixed_memory_in_balloons`: the original passes over it."""
     machine = guest(1, 2)
     machine = replace(machine, nodes=machine.nodes | {1: replace(machine.nodes[1], kind="pmem")})
-    for choices, wanted in ((Choices.DEFAULT, "0-1"), (Choices.REFERENCE, "0")):
+    for choices, expected in ((Choices.DEFAULT, "0-1"), (Choices.REFERENCE, "0")):
         policy = balloons(topology=machine, choices=choices)
-        assert policy.create(container("a", 500, memory_type="mixed"))["a"].mems == wanted
+        assert policy.create(container("a", 500, memory_type="mixed"))["a"].mems == expected
 
 
 def test_reserved_cpus_as_a_list_go_to_no_other_balloon() -> None:
     """`reserved_cpus_stay_reserved`: the original gives them away when no others are free, and lends idle ones."""
-    for choices, kept in ((Choices.DEFAULT, True), (Choices.REFERENCE, False)):
+    for choices, remaining in ((Choices.DEFAULT, True), (Choices.REFERENCE, False)):
         policy = balloons(
             {"name": "web", "shareIdleCPUsInSame": "system", "namespaces": ["default"]},
             reservedResources={"cpu": "cpuset:0-1"},
@@ -141,15 +141,15 @@ def test_reserved_cpus_as_a_list_go_to_no_other_balloon() -> None:
             choices=choices,
         )
         pinned = masks.parse(policy.create(container("a", 1000))["a"].cpus or "")
-        assert (not pinned & 0b11) == kept
+        assert (not pinned & 0b11) == remaining
         dns = container("dns", 2000, namespace="kube-system")
-        if kept:
+        if remaining:
             with pytest.raises(NoPlace, match="5 free CPUs"):
                 policy.create(container("b", 7000))
             assert policy.create(dns)["dns"].cpus == "0-1"
         else:
             policy.create(container("b", 7000))
-            with pytest.raises(NoPlace, match="2 CPUs are wanted, and there are 0"):
+            with pytest.raises(NoPlace, match="2 CPUs requested, but only 0 available"):
                 policy.create(dns)
 
 
@@ -178,11 +178,11 @@ def test_balloons_follow_resizes() -> None:
     for choices in MODES:
         policy = balloons({"name": "web", "namespaces": ["*"], "maxCPUs": 4}, choices=choices)
         policy.create(container("a", 1000))
-        found = policy.resize("a", Requests(3000, 3000))
+        pins = policy.resize("a", Requests(3000, 3000))
         if choices is Choices.DEFAULT:
             assert sizes(policy)["web[0]"] == 3
-            assert found["a"].shares == 3072
-            assert policy.resize("a", Requests(3000, 3000)) == found
+            assert pins["a"].shares == 3072
+            assert policy.resize("a", Requests(3000, 3000)) == pins
             with pytest.raises(NoPlace):
                 policy.resize("a", Requests(9000, 9000))
             assert sizes(policy)["web[0]"] == 3
@@ -190,7 +190,7 @@ def test_balloons_follow_resizes() -> None:
             policy.resize("b", Requests(2000, 2000))
             assert sizes(policy) == {"reserved[0]": 1, "default[0]": 0, "web[0]": 3, "web[1]": 2}
         else:
-            assert found == {}
+            assert pins == {}
             assert policy.resize("a", Requests(3000, 3000))["a"].shares == 1024
 
 
@@ -200,8 +200,8 @@ def test_dropped_requests_count() -> None:
         policy = balloons({"name": "web", "namespaces": ["*"]}, choices=choices)
         policy.create(container("a", 2000, GIB, "Burstable"))
         policy.resize("a", Requests(2500, 0, GIB, GIB))
-        again = policy.resize("a", Requests(0, 0, GIB, GIB))["a"]
-        assert again.shares == (None if choices is Choices.DEFAULT else 2048)
+        pins = policy.resize("a", Requests(0, 0, GIB, GIB))["a"]
+        assert pins.shares == (None if choices is Choices.DEFAULT else 2048)
         assert sizes(policy)["web[0]"] == (1 if choices is Choices.DEFAULT else 2)
 
 
@@ -221,8 +221,8 @@ def test_memory_follows_cpus() -> None:
 @pytest.mark.parametrize(("choices", "idle"), [(Choices.DEFAULT, "1-7"), (Choices.REFERENCE, "1-15")])
 def test_packages_have_their_own_cpus(choices: Choices, idle: str) -> None:
     """`packages_have_their_own_cpus`: with NUMA off the original shares idle CPUs of all packages as those of one."""
-    near = {"name": "near", "shareIdleCPUsInSame": "package", "minCPUs": 1, "minBalloons": 1}
-    policy = balloons(near, topology=numa_off(), choices=choices, reservedResources={"cpu": "cpuset:0"})
+    close = {"name": "near", "shareIdleCPUsInSame": "package", "minCPUs": 1, "minBalloons": 1}
+    policy = balloons(close, topology=numa_off(), choices=choices, reservedResources={"cpu": "cpuset:0"})
     one = next(balloon for balloon in policy.balloons if balloon.type.name == "near")
     assert masks.text((one.cpus | one.idle) & ~policy.types.reserved) == idle
 
@@ -251,9 +251,9 @@ def test_preserved_memory_stays() -> None:
     """`preserved_memory_stays`: the original widens memory that it was asked to leave alone."""
     for choices in MODES:
         policy = balloons(choices=choices)
-        kept = container("kept", 1000, 3 * GIB, **{"memory.preserve": "true"})
-        kept.mems = "0"
-        assert policy.create(kept)["kept"].mems == (None if choices is Choices.DEFAULT else "0-3")
+        placed = container("kept", 1000, 3 * GIB, **{"memory.preserve": "true"})
+        placed.mems = "0"
+        assert policy.create(placed)["kept"].mems == (None if choices is Choices.DEFAULT else "0-3")
         assert policy.zones.zones["kept"] == 0b1111
 
 
@@ -274,7 +274,7 @@ def test_balloons_keep_their_limit() -> None:
         policy = balloons({"name": "big", "minCPUs": 8, "maxCPUs": 8, "minBalloons": empty}, choices=choices)
         nine = container("a", 9000, **{"balloon.balloons": "big"})
         if choices is Choices.DEFAULT:
-            with pytest.raises(NoPlace, match="9000m CPU are wanted of balloons big"):
+            with pytest.raises(NoPlace, match="9000m CPU requested from balloons big"):
                 policy.create(nine)
         else:
             assert masks.parse(policy.create(nine)["a"].cpus or "").bit_count() == 8
@@ -282,9 +282,9 @@ def test_balloons_keep_their_limit() -> None:
 
 def test_a_container_gets_the_memory_that_was_not_left_for_it_when_its_balloon_is_looked_at_again() -> None:
     policy = balloons()
-    whole = policy.zones.capacity(policy.zones.all)
-    policy.create(container("first", memory_limit=whole, namespace="kube-system"))
-    policy.create(container("short", memory_limit=whole))
+    total = policy.zones.capacity(policy.zones.all)
+    policy.create(container("first", memory_limit=total, namespace="kube-system"))
+    policy.create(container("short", memory_limit=total))
     assert "short" not in policy.zones.zones
     policy.release("first")
     with pytest.raises(NoPlace):
@@ -298,8 +298,8 @@ def test_hidden_threads_and_devices() -> None:
          "preferIsolCpus": True, "preferCoreType": "performance"},
         topology=guest(),
     )  # fmt: skip
-    found = policy.create(container("a", 2000, **{"balloon.balloons": "near"}))
-    assert found["a"].cpus == "10"
+    pins = policy.create(container("a", 2000, **{"balloon.balloons": "near"}))
+    assert pins["a"].cpus == "10"
     assert policy.create(container("b", 1000, hide_hyperthreads="no"))["b"].cpus is not None
 
 
@@ -309,20 +309,20 @@ BOTH = {"name": "both", "components": [{"balloonType": "left"}, {"balloonType": 
 PARTS = ({"name": "left"}, {"name": "right"})
 
 
-def again(policy: Balloons, state: PlacementState | None = None, **options: Any) -> Balloons:
+def restarted(policy: Balloons, state: PlacementState | None = None, **options: Any) -> Balloons:
     """A policy that takes up what another one gave, perhaps with other options."""
     state = state or policy.saved()
-    made = {name: replace(each) for name, each in policy.containers.items()}
+    containers = {name: replace(container) for name, container in policy.containers.items()}
     options = {**vars(policy.options), **options}
-    return Balloons(policy.machine, Options(**options), state=state, containers=made)
+    return Balloons(policy.machine, Options(**options), state=state, containers=containers)
 
 
 def test_a_composite_is_taken_up_with_its_components() -> None:
     policy = balloons(BOTH, *PARTS)
     policy.create(container("c", 4000, **{"balloon.balloons": "both"}))
-    found = again(policy)
-    assert found.saved() == policy.saved()
-    assert [part.type.name for part in found.balloons[-1].parts()] == ["both", "left", "right"]
+    restored = restarted(policy)
+    assert restored.saved() == policy.saved()
+    assert [part.type.name for part in restored.balloons[-1].parts()] == ["both", "left", "right"]
 
 
 def test_a_balloon_whose_last_container_has_ended_unnoticed_gives_back_its_cpus() -> None:
@@ -330,7 +330,7 @@ def test_a_balloon_whose_last_container_has_ended_unnoticed_gives_back_its_cpus(
     policy.create(container("c", 3000))
     before = policy.saved()
     policy.release("c")
-    assert again(policy, before).saved() == policy.saved()
+    assert restarted(policy, before).saved() == policy.saved()
 
 
 def test_composites_keep_their_least() -> None:
@@ -338,12 +338,12 @@ def test_composites_keep_their_least() -> None:
     for choices in MODES:
         policy = balloons({**BOTH, "minCPUs": 4, "minBalloons": 1}, *PARTS, choices=choices)
         least = 4 if choices is Choices.DEFAULT else 0
-        (both,) = [each for each in policy.balloons if each.type.name == "both"]
+        (both,) = [balloon for balloon in policy.balloons if balloon.type.name == "both"]
         for name in ("a", "b"):
             policy.create(container(name, 1000, **{"balloon.balloons": "both"}))
         assert both.cpus.bit_count() == 4
         if choices is Choices.DEFAULT:
-            assert again(policy).saved() == policy.saved(), "after a restart"
+            assert restarted(policy).saved() == policy.saved(), "after a restart"
         policy.release("a")
         assert both.cpus.bit_count() == max(least, 2)
         policy.release("b")
@@ -354,12 +354,14 @@ def test_a_composite_that_has_less_than_its_least_by_now_goes_with_its_last_cont
     policy = balloons(BOTH, *PARTS, {"name": "rest"}, topology=guest(1, 1, 4, 2))
     policy.create(container("c", 2000, **{"balloon.balloons": "both"}))
     policy.create(container("rest", 1000 * policy.free.bit_count(), **{"balloon.balloons": "rest"}))
-    types = [replace(each, minCPUs=6) if each.name == "both" else each for each in policy.options.balloonTypes]
-    found = again(policy, balloonTypes=types)
-    assert list(found.containers) == ["c", "rest"] and not found.free
-    found.release("c")
-    assert "both[0]" not in {each.name for each in found.balloons}
-    assert found.free.bit_count() == 2
+    types = [
+        replace(balloon, minCPUs=6) if balloon.name == "both" else balloon for balloon in policy.options.balloonTypes
+    ]
+    restored = restarted(policy, balloonTypes=types)
+    assert list(restored.containers) == ["c", "rest"] and not restored.free
+    restored.release("c")
+    assert "both[0]" not in {balloon.name for balloon in restored.balloons}
+    assert restored.free.bit_count() == 2
 
 
 @pytest.mark.parametrize(
@@ -380,9 +382,11 @@ def test_a_balloon_that_cannot_be_as_it_was_is_not_taken_up(
     policy.create(container("c", 4000, **{"balloon.balloons": "both"}))
     state = policy.saved()
     name, last = list(state.balloons.items())[-1]
-    found = again(policy, replace(state, balloons=state.balloons | {name: replace(last, parts=change(last.parts))}))
-    assert found.containers == {}
-    assert found.free == policy.free | policy.balloons[-1].cpus
+    restored = restarted(
+        policy, replace(state, balloons=state.balloons | {name: replace(last, parts=change(last.parts))})
+    )
+    assert restored.containers == {}
+    assert restored.free == policy.free | policy.balloons[-1].cpus
 
 
 def test_containers_stay_in_a_balloon_that_is_theirs_by_the_new_options_and_fits_them() -> None:
@@ -390,14 +394,14 @@ def test_containers_stay_in_a_balloon_that_is_theirs_by_the_new_options_and_fits
     for name, cpu_m in (("a", 2000), ("b", 3000), ("c", 1000)):
         policy.create(container(name, cpu_m, namespace="web"))
     policy.create(container("d", 1000))
-    elsewhere = again(policy, balloonTypes=[BalloonType("web", namespaces=["other"], maxCPUs=6)])
+    elsewhere = restarted(policy, balloonTypes=[BalloonType("web", namespaces=["other"], maxCPUs=6)])
     assert list(elsewhere.containers) == ["d"]
-    assert [str(each) for each in elsewhere.balloons] == ["reserved[0]", "default[0]"]
-    larger = again(policy, balloonTypes=[BalloonType("web", namespaces=["web"], minCPUs=8)])
+    assert [str(balloon) for balloon in elsewhere.balloons] == ["reserved[0]", "default[0]"]
+    larger = restarted(policy, balloonTypes=[BalloonType("web", namespaces=["web"], minCPUs=8)])
     assert "a" not in larger.containers
     unknown = balloons({"name": "web", "namespaces": ["web"]})
     unknown.create(container("a", 1000, **{"balloon.balloons": "web"}))
-    assert again(unknown, balloonTypes=[]).containers == {}
+    assert restarted(unknown, balloonTypes=[]).containers == {}
 
 
 def test_a_balloon_keeps_those_that_it_can_grow_to() -> None:
@@ -405,30 +409,34 @@ def test_a_balloon_keeps_those_that_it_can_grow_to() -> None:
     for name, cpu_m in (("a", 2000), ("b", 3000)):
         policy.create(container(name, cpu_m, namespace="web"))
     policy.containers["b"].requests = Requests(9000)
-    assert list(again(policy).containers) == ["a"]
+    assert list(restarted(policy).containers) == ["a"]
 
 
 def test_more_balloons_than_there_may_be_are_not_taken_up_and_the_least_are_made() -> None:
     policy = balloons({"name": "web", "namespaces": ["web"], "preferNewBalloons": True})
     for name in "abc":
         policy.create(container(name, 1000, namespace="web"))
-    one = again(policy, balloonTypes=[BalloonType("web", namespaces=["web"], maxBalloons=1)])
+    one = restarted(policy, balloonTypes=[BalloonType("web", namespaces=["web"], maxBalloons=1)])
     assert list(one.containers) == ["a"]
-    four = again(policy, balloonTypes=[BalloonType("web", namespaces=["web"], minBalloons=4, minCPUs=1)])
-    assert {str(each) for each in four.balloons} == {"reserved[0]", "default[0]", *(f"web[{n}]" for n in range(4))}
+    four = restarted(policy, balloonTypes=[BalloonType("web", namespaces=["web"], minBalloons=4, minCPUs=1)])
+    assert {str(balloon) for balloon in four.balloons} == {
+        "reserved[0]",
+        "default[0]",
+        *(f"web[{n}]" for n in range(4)),
+    }
 
 
 def test_of_those_that_wait_for_the_same_memory_only_the_first_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     policy, tried = balloons(), list[str]()
-    allocate, whole = policy.zones.allocate, policy.zones.free(policy.zones.all)
-    monkeypatch.setattr(policy.zones, "allocate", lambda each: (tried.append(each.user), allocate(each))[1])
-    policy.create(container("first", memory_limit=whole, namespace="kube-system"))
+    allocate, total = policy.zones.allocate, policy.zones.free(policy.zones.all)
+    monkeypatch.setattr(policy.zones, "allocate", lambda located: (tried.append(located.user), allocate(located))[1])
+    policy.create(container("first", memory_limit=total, namespace="kube-system"))
     for n in range(20):
-        policy.create(container(f"w{n}", memory_limit=whole, pod=f"pod-{n % 2}"))
+        policy.create(container(f"w{n}", memory_limit=total, pod=f"pod-{n % 2}"))
     assert tried == ["first", "w0"]
     policy.release("w0")  # then the last one of its pod has its turn
     policy.release("first")
-    assert policy.create(container("new", memory_limit=whole)).keys() == {"w18", "new"}
+    assert policy.create(container("new", memory_limit=total)).keys() == {"w18", "new"}
     assert tried[2:] == ["w18", "w2"]
 
 
@@ -437,8 +445,8 @@ def test_memory_that_is_no_longer_there_is_chosen_anew() -> None:
     policy.create(container("a", 1000, GIB))
     state = policy.saved()
     state.zones["a"] = "17"
-    found = again(policy, state)
-    assert found.pins == policy.pins
+    restored = restarted(policy, state)
+    assert restored.pins == policy.pins
 
 
 def test_those_in_a_balloon_are_told_of_what_changes_for_them_alone() -> None:
@@ -469,7 +477,7 @@ def test_each_part_of_a_composite_has_a_cpu_before_and_after_a_restart() -> None
         policy = balloons(*UNEVEN, choices=choices)
         policy.create(container("c", **{"balloon.balloons": "both"}))
         assert [part.cpus.bit_count() for part in policy.balloons[-1].components] == [1, choices is Choices.DEFAULT]
-        assert choices is Choices.REFERENCE or again(policy).pins == policy.pins
+        assert choices is Choices.REFERENCE or restarted(policy).pins == policy.pins
 
 
 def test_a_container_goes_to_no_composite_whose_parts_cannot_grow_alike() -> None:
@@ -480,7 +488,7 @@ def test_a_container_goes_to_no_composite_whose_parts_cannot_grow_alike() -> Non
         second = policy.create(container("second", 500, pod="two", **{"balloon.balloons": "both"}))["second"]
         policy.create(container("rest", 2000))
         third = container("third", 1000, pod="one", **{"balloon.balloons": "both"})
-        assert [masks.parse(each.cpus or "").bit_count() for each in (first, second)] == [2, 2]
+        assert [masks.parse(row.cpus or "").bit_count() for row in (first, second)] == [2, 2]
         assert policy.free.bit_count() == 1
         if choices is Choices.DEFAULT:
             assert policy.create(third)["third"].cpus == second.cpus
@@ -502,7 +510,7 @@ def test_a_composite_shares_idle_cpus_where_it_is_from_the_start_on() -> None:
         policy = balloons({**BOTH, "shareIdleCPUsInSame": "numa"}, *PARTS, choices=choices)
         pins = policy.create(container("c", 2000, **{"balloon.balloons": "both"}))
         assert pins["c"].cpus == cpus
-        assert choices is Choices.REFERENCE or again(policy).pins == pins
+        assert choices is Choices.REFERENCE or restarted(policy).pins == pins
 
 
 def test_a_composite_that_cannot_change_keeps_what_it_has() -> None:

@@ -34,8 +34,8 @@ def test_of_places_with_one_name_the_first_is_taken_where_there_are_few() -> Non
     """First and second threads are such places: the original's sorting keeps their order up to twelve places."""
     for packages, threads in ((1, "0,2"), (8, "1,3")):
         topology = guest(packages, 1, 2, 2)
-        whole = {n: Cache(2, "Unified", node.cpus, 0, n) for n, node in topology.nodes.items()}
-        cpus = {n: replace(cpu, caches=(whole[cpu.node],)) for n, cpu in topology.cpus.items()}
+        total = {n: Cache(2, "Unified", node.cpus, 0, n) for n, node in topology.nodes.items()}
+        cpus = {n: replace(cpu, caches=(total[cpu.node],)) for n, cpu in topology.cpus.items()}
         root = build(Machine.of(replace(topology, cpus=cpus)))
         add, _ = TreeAllocator(root, Preferences(spread=True)).resize(0, root.cpus, 2)
         assert masks.text(add) == threads
@@ -44,14 +44,14 @@ def test_of_places_with_one_name_the_first_is_taken_where_there_are_few() -> Non
 def test_what_is_not_there_cannot_be_taken_or_given_back() -> None:
     allocator = TreeAllocator(build(Machine.of(guest())), Preferences())
     for delta in (3, -3):
-        with pytest.raises(ValueError, match="3 CPUs are wanted, and there are 2"):
+        with pytest.raises(ValueError, match="3 CPUs requested, but only 2 available"):
             allocator.resize(0b11, 0b1100, delta)
 
 
 def test_a_load_drives_the_next_cpu_away() -> None:
     machine = Machine.of(guest(1, 1, 4, 2))
     cores = {"load": lambda cpus: sum({core for core in machine.cores.values() if core & cpus})}
-    preferences = Preferences(far=["load"], devices={"load": [0]}, loads=cores)
+    preferences = Preferences(avoided=["load"], devices={"load": [0]}, loads=cores)
     add, _ = TreeAllocator(build(machine), preferences).resize(0, 0xFF, 3)
     assert len({machine.cores[number] for number in masks.members(add)}) >= 3
     assert TreeAllocator(build(machine), preferences).resize(0b1111, 0xF0, -1)[1].bit_count() == 1

@@ -32,15 +32,15 @@ def assertion(**words: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (assertion(foo=1), "repo_assertions[0]: there is no assertion 'foo'; there are cpu_count, "),
+        (assertion(foo=1), "repo_assertions[0]: unknown assertion 'foo'; known assertions: cpu_count, "),
         (assertion(same_cpus=["nope"]), "repo_assertions[0]: same_cpus: no step creates the container 'nope'"),
         (assertion(same_cpus="pod0c0"), "repo_assertions[0]: same_cpus: 'pod0c0' does not name containers"),
         (assertion(cpus={"pod0c0": "x"}), "repo_assertions[0]: cpus: 'x' is not a list such as 0-3,8"),
-        (assertion(after_step=99), "repo_assertions[0]: after_step is 99, and there are 6 steps, from 0"),
+        (assertion(after_step=99), "repo_assertions[0]: after_step 99 is out of range; the case has 6 steps"),
         ({"repo_assertions": [{"when": "end"}]}, "repo_assertions[0] has no key 'zone_attributes'"),
         (
             {"steps": [{"op": "explode", "expect": {}}]},
-            "steps[0]: there is no step 'explode'; there are create,",
+            "steps[0]: unknown step 'explode'; known steps: create,",
         ),
         ({"steps": [{"op": "delete", "expect": {}}]}, "steps[0] has no key 'pods'"),
         ({"steps": [{"expect": {}}]}, "steps[0] has no key 'op'"),
@@ -76,7 +76,7 @@ def test_machines_that_are_no_table_are_named(tmp_path: Path) -> None:
 
 
 def test_zones_at_the_start_are_an_assertion_that_counts(tmp_path: Path) -> None:
-    case = deepcopy(next(each for each in WHOLE["placement_cases"] if each["id"] == "ta-n6-nrt"))
+    case = deepcopy(next(cas for cas in WHOLE["placement_cases"] if cas["id"] == "ta-n6-nrt"))
     (outcome,) = run_file(written(tmp_path, placement_cases=[case]))
     assert outcome.differences == []
     case["repo_assertions"][0]["zone_attributes"]["root"]["reserved cpuset"] = "0"

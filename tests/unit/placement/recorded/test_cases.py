@@ -31,17 +31,17 @@ def test_what_differs_on_purpose_has_its_choice_and_keeps_the_assertions(tmp_pat
     file = write(tmp_path / "placement.json", {"topologies": WHOLE["topologies"], "placement_cases": GUESTS})
     outcomes = [outcome for outcome in run_file(file) if outcome.differences]
     assert all(outcome.choices for outcome in outcomes)
-    found = {choice for outcome in outcomes for choice in outcome.choices}
-    assert found == {"composites_keep_their_least", "memory_follows_cpus"}
+    actual = {choice for outcome in outcomes for choice in outcome.choices}
+    assert actual == {"composites_keep_their_least", "memory_follows_cpus"}
 
 
 def test_of_two_choices_that_make_the_same_difference_both_are_named(tmp_path: Path) -> None:
     """Either leaves a CPU to the idle ones of which the original takes all."""
     idle = [{"name": "idle0"}, {"name": "idle1"}]
-    own = [{"name": "own", "cpu_request_m": 14000, "cpu_limit_m": 14000}]
+    large_container = [{"name": "own", "cpu_request_m": 14000, "cpu_limit_m": 14000}]
     steps = [
         {"op": "create", "pod": qos, "namespace": "default", "qos": qos, "containers": containers}
-        for qos, containers in (("BestEffort", idle), ("Guaranteed", own))
+        for qos, containers in (("BestEffort", idle), ("Guaranteed", large_container))
     ]
     config = {"reservedResources": {"cpu": "1"}}
     case = {"id": "one", "policy": "topology-aware", "topology": "guest", "config": config, "steps": steps,
@@ -56,8 +56,8 @@ def test_of_two_choices_that_make_the_same_difference_both_are_named(tmp_path: P
 def test_sequences_are_read_without_the_defaults_of_the_resource_and_parts_by_their_names(tmp_path: Path) -> None:
     balloons = next(case for case in GUESTS if case["id"] == "bl10-allocopts")
     hints = {"hint_score_cases": WHOLE["hint_score_cases"]}
-    whole = write(tmp_path / "placement.json", {"topologies": WHOLE["topologies"], "placement_cases": [], **hints})
-    assert [(outcome.case, outcome.differences) for outcome in run_file(whole)] == [("hint_score_cases/0", [])]
+    total = write(tmp_path / "placement.json", {"topologies": WHOLE["topologies"], "placement_cases": [], **hints})
+    assert [(outcome.case, outcome.differences) for outcome in run_file(total)] == [("hint_score_cases/0", [])]
     (outcome,) = run_file(write(tmp_path / "some.jsonl", balloons), reference=True)
     assert outcome.differences, "with the resource's default priority it was recorded, and not with none"
 
@@ -73,5 +73,5 @@ def test_what_fails_says_how(tmp_path: Path) -> None:
 
 
 def test_sequences_need_their_machines_beside_them(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"described in placement\.json\.xz, which is not beside it"):
+    with pytest.raises(ConfigError, match=r"placement\.json\.xz, which describes its machines, not found next to it"):
         list(run_file(write(tmp_path / "some.jsonl", GUESTS[0])))

@@ -15,7 +15,7 @@ from nri.config.typed import fields_of, is_plain
 from nri.errors import ConfigError
 from nri.placement.balloons.options import Options as BalloonsOptions
 from nri.placement.machine import Machine
-from nri.placement.recorded.machines import Machines, make_policy, overridden
+from nri.placement.recorded.machines import Machines, make_policy, with_overrides
 from nri.placement.registry import POLICIES
 from nri.placement.simulate import policy_of
 from nri.placement.snapshot import read_machine
@@ -33,9 +33,9 @@ def test_a_snapshot_is_read_in_its_archive_links_included() -> None:
 
 
 def test_a_machine_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no such machine is described"):
+    with pytest.raises(ConfigError, match="unknown machine"):
         Machines({}, tmp_path).get("none")
-    with pytest.raises(ConfigError, match="no snapshot of a machine"):
+    with pytest.raises(ConfigError, match="cannot read the machine"):
         Machines({"laptop": SNAPSHOT}, tmp_path).get("laptop")
 
 
@@ -64,14 +64,14 @@ def test_files_that_tar_has_filled_up_to_the_size_that_sysfs_tells_are_read(tmp_
 def test_a_case_has_other_isolated_cpus_kinds_or_caches() -> None:
     described = {"a": {"kind": "tree"}, "b": {"base": "a", "isolated_cpus": "0"}}
     assert Machines(described, DATA).get("b").isolated == {0}
-    kinds = overridden(guest(), {"performance_cores": "0,4"})
+    kinds = with_overrides(guest(), {"performance_cores": "0,4"})
     assert [kinds.cpus[n].kind for n in (0, 1, 2)] == ["performance", "performance", "efficient"]
-    caches = overridden(guest(), {"cache_override": [{"cpusets": ["0-1", "2-3"], "level": 2, "size": "1M"}]})
+    caches = with_overrides(guest(), {"cache_override": [{"cpusets": ["0-1", "2-3"], "level": 2, "size": "1M"}]})
     assert [caches.cpus[n].caches[0].number for n in (0, 2)] == [0, 1]
 
 
 def test_a_policy_has_a_name_and_options() -> None:
-    with pytest.raises(ValueError, match="no policy 'none'"):
+    with pytest.raises(ValueError, match="unknown policy 'none'"):
         make_policy("none", Machine.of(guest()), {}, None)  # type: ignore[arg-type]
 
 
@@ -85,12 +85,12 @@ def test_a_machine_is_a_folder_or_the_one_in_an_archive_or_a_named_one(tmp_path:
     assert len(read_machine(f"{several}:sysfs/server").cpus) == 112
     assert len(read_machine(str(SNAPSHOTS / "pkg_sysfs_test-data-sample1.tar.xz")).cpus) == 16
     for path, words in (
-        (several, "there are 3 machines in it .name one: .*:sysfs/server"),
-        (f"{several}:none", "there are no CPUs"),
-        (tmp_path / "none", "there is no such folder or archive"),
+        (several, "the archive has 3 machines .name one: .*:sysfs/server"),
+        (f"{several}:none", "no CPUs found"),
+        (tmp_path / "none", "folder or archive not found"),
         (
             tmp_path / "sys/devices/system/cpu/online",
-            "no snapshot of a machine: file could not be opened successfully .name a copy",
+            "cannot read the machine: file could not be opened successfully .name a copy",
         ),
     ):
         with pytest.raises(ConfigError, match=words):
@@ -119,11 +119,11 @@ def test_an_archive_is_bounded_in_what_it_unpacks_to_and_its_paths_in_length(tmp
     big = tarfile.TarInfo("m/sys/devices/system/cpu/online")
     big.size = 1 << 30
     (tmp_path / "big.tar").write_bytes(big.tobuf() + bytes(2048))
-    with pytest.raises(ConfigError, match="more than 512 MiB, unpacked"):
+    with pytest.raises(ConfigError, match="more than 512 MiB when unpacked"):
         read_machine(str(tmp_path / "big.tar"))
     long = tarfile.TarInfo("m/sys/devices/system/cpu/online")
     long.type, long.linkname = tarfile.SYMTYPE, "./" * 3000 + "present"
-    with pytest.raises(ConfigError, match="there are 0 machines in it"):
+    with pytest.raises(ConfigError, match="the archive has 0 machines"):
         read_machine(str(archived(tmp_path / "long.tar", "w", long)))
 
 
@@ -134,15 +134,15 @@ RESERVED = ["  reservedResources:", "    cpu: 1"]
 def refusal(name: str, *lines: str) -> ConfigError:
     """The error of a policy whose resource has these lines, from the third on, on a machine of 16 CPUs."""
     text = "\n".join([f"kind: {OPTIONS[name].resource_kind}", "spec:", *lines, ""])
-    with pytest.raises(ConfigError) as found:
+    with pytest.raises(ConfigError) as raised:
         policy_of(POLICIES[name], Machine.of(guest(isolated_cpus="6-7")), Source("policy.yaml", text, "yaml"))
-    return found.value
+    return raised.value
 
 
 def scalars(cls: type, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """All keys of a class, with those of tables and of lists of tables, and what their values are."""
     for key, kind in fields_of(cls).items():
-        inner = [each for each in (kind, *get_args(kind)) if is_plain(each)]
+        inner = [row for row in (kind, *get_args(kind)) if is_plain(row)]
         yield (*path, key), kind
         if inner:
             below = {list: ("[1]",), dict: ("name",)}.get(get_origin(kind) or kind, ())
@@ -151,7 +151,7 @@ def scalars(cls: type, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
 
 def wrong(kind: Any) -> object:
     """A value of another type than a key has."""
-    if is_plain(kind) or get_origin(kind) in (list, dict) or any(is_plain(each) for each in get_args(kind)):
+    if is_plain(kind) or get_origin(kind) in (list, dict) or any(is_plain(arg) for arg in get_args(kind)):
         return 7
     return {"a": 1} if kind is str or get_origin(kind) is Literal else [7]
 
@@ -185,16 +185,16 @@ def shown(path: tuple[str, ...]) -> str:
 @pytest.mark.parametrize(
     ("name", "path", "kind"),
     [(name, path, kind) for name, cls in OPTIONS.items() for path, kind in scalars(cls)],
-    ids=lambda each: shown(each) if isinstance(each, tuple) else each if isinstance(each, str) else "",
+    ids=lambda row: shown(row) if isinstance(row, tuple) else row if isinstance(row, str) else "",
 )
 def test_a_value_of_another_type_and_a_key_given_twice_are_told_with_file_line_and_key(
     name: str, path: tuple[str, ...], kind: Any
 ) -> None:
     lines, line = at(path, wrong(kind))
-    told = [str(each) for each in apart(refusal(name, *lines))]
-    mine = [each for each in told if f" {shown(path)}" in each]
-    assert mine
-    assert all(each.startswith(f"policy.yaml:{line}: {shown(path)}") and "expected" in each for each in mine), told
+    message = [str(row) for row in apart(refusal(name, *lines))]
+    matching = [row for row in message if f" {shown(path)}" in row]
+    assert matching
+    assert all(row.startswith(f"policy.yaml:{line}: {shown(path)}") and "expected" in row for row in matching), message
     indent = " " * lines[-1].index(path[-1])
     twice = str(refusal(name, *lines, f"{indent}{path[-1]}: 1"))
     assert twice.startswith(f"policy.yaml:{line + 1}: spec.{shown(path)}: the key is given twice"), twice
@@ -206,7 +206,7 @@ SCHEDULING = [*RESERVED, "  schedulingClasses:", "  - name: one", "  - name: two
 
 
 @pytest.mark.parametrize(
-    ("name", "lines", "line", "told"),
+    ("name", "lines", "line", "message"),
     [
         (name, ["  pinCPU: true", f"  {key}:", f"    cpu: {value}", *(RESERVED if key[0] == "a" else [])], 5,
          f"{key}.cpu: {words}")
@@ -215,63 +215,66 @@ SCHEDULING = [*RESERVED, "  schedulingClasses:", "  - name: one", "  - name: two
             *[(key, *each) for key in ("reservedResources", "availableResources") for each in (
                 ("2x", '"2x" is not a quantity'), ("-1", '"-1" is less than 0'), (".nan", '"nan" is not a quantity'),
                 (".inf", '"inf" is not a quantity'), ("1e9", '"1000000000.0" is more than 65536'),
-                ("cpuset:x", "'x' is neither"), ("cpuset:0-70000", "'0-70000' has a number above"))],
+                ("cpuset:x", "'x' is not a number"), ("cpuset:0-70000", "'0-70000' has a number above"))],
             ("reservedResources", "cpuset:77", "cpuset:77: 77 are not among the available CPUs"),
-            ("availableResources", "4", "4 is a number, and does not say which CPUs (write a list, cpuset:0-3)"),
+            ("availableResources", "4", "4 is a number of CPUs, but a list is required (write a list, cpuset:0-3)"),
         ]
     ]
     + [
-        ("topology-aware", ["  reservedResources:", "    cpu:"], 4, "reservedResources.cpu: missing, and"),
-        ("topology-aware", ["  pinCPU: true"], 2, "reservedResources.cpu: missing, and"),
-        ("topology-aware", ["  reservedResources:", "    cpu: 0"], 4, "reservedResources.cpu: 0: it is no CPU"),
+        ("topology-aware", ["  reservedResources:", "    cpu:"], 4, "reservedResources.cpu: missing; topology-aware"),
+        ("topology-aware", ["  pinCPU: true"], 2, "reservedResources.cpu: missing; topology-aware"),
+        ("topology-aware", ["  reservedResources:", "    cpu: 0"], 4, "reservedResources.cpu: 0: topology-aware"),
         ("topology-aware", ["  reservedResources:", "    cpu: 17"], 4, "reservedResources.cpu: 17: 0-5,8-15"),
         ("topology-aware", ["  reservedResources:", "    cpu: cpuset:5-6"], 4, "reservedResources.cpu: cpuset:5-6"),
         ("topology-aware", [*RESERVED, "  podQoSSchedulingClasses:", "    x: y"], 6, "podQoSSchedulingClasses.x: is"),
         ("topology-aware", [*RESERVED, "  namespaceSchedulingClasses:", "    x: y"], 6, "namespaceSchedulingClasses.x"),
         ("topology-aware", [*CLASSES, "  reservedPoolCPUClass: x"], 8, "reservedPoolCPUClass: 'x' is not in"),
-        ("topology-aware", CLASSES, 2, "sharedPoolCPUClass: missing: it says"),
-        ("topology-aware", [*SCHEDULING, "  - name: one"], 8, "schedulingClasses[2].name: two are called"),
-        ("balloons", [*CLASSES, "  - name: one"], 8, "cpuClasses[2].name: two are called 'one' (rename one)"),
-        ("balloons", [*TYPES, "  - name: one"], 8, "balloonTypes[2].name: two are called 'one' (rename one)"),
-        ("balloons", [*TYPES, "  - minCPUs: 1"], 8, "balloonTypes[2].name: a type of balloons has no name"),
-        ("balloons", ["  reservedResources:", "    cpu: 17"], 4, "reservedResources.cpu: 1 balloons reserved"),
+        ("topology-aware", CLASSES, 2, "sharedPoolCPUClass: required with cpuClasses"),
+        ("topology-aware", [*SCHEDULING, "  - name: one"], 8, "schedulingClasses[2].name: duplicate name"),
+        ("balloons", [*CLASSES, "  - name: one"], 8, "cpuClasses[2].name: duplicate name 'one' (rename one)"),
+        ("balloons", [*TYPES, "  - name: one"], 8, "balloonTypes[2].name: duplicate name 'one' (rename one)"),
+        ("balloons", [*TYPES, "  - minCPUs: 1"], 8, "balloonTypes[2].name: a type of balloons must have a name"),
+        ("balloons", ["  reservedResources:", "    cpu: 17"], 4, "reservedResources.cpu: cannot create 1 balloons"),
         ("balloons", ["  reservedResources:", "    cpu: 2", "  balloonTypes:", "  - name: reserved", "    minCPUs: 3"],
          4,
-         "reservedResources.cpu: 2: it asks for 2 CPUs, and the type reserved"),
+         "reservedResources.cpu: 2: 2 CPUs conflict with"),
         ("balloons", [*RESERVED, "  loadClasses:", "  - level: core"], 6, "loadClasses[0].name: missing"),
     ]
     + [
         ("balloons", [*TYPES, f"    {key}: {value}", *more], 8, f"balloonTypes[1].{key}{words}")
         for key, value, words, *more in [
-            ("minCPUs", "-1", ": -1 is not from 0"), ("maxCPUs", "1" + "0" * 20, ": 1" + "0" * 20 + " is not from 0"),
+            ("minCPUs", "-1", ": -1 is out of range"),
+            ("maxCPUs", "1" + "0" * 20, ": 1" + "0" * 20 + " is out of range"),
             ("minCPUs", ".nan", ": expected a whole number"),
             ("minCPUs", "5", ": 5 is above maxCPUs", "    maxCPUs: 3"),
             ("minBalloons", "5000", ": 5000 is above 4096"), ("minBalloons", "3", ": 3 is above", "    maxBalloons: 1"),
-            ("minBalloons", "9", ": 9 balloons two of minCPUs 4", "    minCPUs: 4"),
-            ("memoryTypes", "[dram, dramm]", "[1]: 'dramm' is no kind of memory (write"),
+            ("minBalloons", "9", ": cannot create 9 balloons two with minCPUs 4", "    minCPUs: 4"),
+            ("memoryTypes", "[dram, dramm]", "[1]: 'dramm' is not a type of memory (write"),
             ("componentCreation", "all", ": all has no effect (add components)"),
             ("components", "[{balloonType: x}]", "[0].balloonType: 'x' is not in balloonTypes (write one, two)"),
             ("components", "[{balloonType: two}]", ": 'two' is a component of itself"),
             ("preferIsolCpus", "true", ": a composite balloon takes", "    components: [{balloonType: one}]"),
             ("schedulingClass", "x", ": 'x' is not in schedulingClasses"),
             ("loads", "[x]", "[0]: 'x' is not in loadClasses"), ("shareIdleCPUsInSame", "nume", ": expected one of"),
-            ("matchExpressions", "[{key: nme, operator: Exists}]", "[0]: 'nme' is no key"),
+            ("matchExpressions", "[{key: nme, operator: Exists}]", "[0]: 'nme' is not a valid key"),
             ("matchExpressions", "[{key: name, operator: Equals}]", "[0]: Equals takes 1 value"),
         ]
     ]
     + [
         ("balloons", [*lines, f"    {key}: {value}"], 8, f"{list_}[1].{key}: {words}")
         for lines, list_, key, value, words in [
-            (CLASSES, "cpuClasses", "minFreq", "5x", "'5x' is no frequency (write 3.2GHz"),
-            (CLASSES, "cpuClasses", "uncoreMaxFreq", "-1", "-1 is no frequency"),
-            (CLASSES, "cpuClasses", "energyPerformancePreference", "256", "256 is not from 0 to 255"),
-            (CLASSES, "cpuClasses", "freqGovernor", "a b", "'a b' is no name of a governor"),
-            (SCHEDULING, "schedulingClasses", "nice", "-99", "-99 is not from -20 to 19"),
+            (CLASSES, "cpuClasses", "minFreq", "5x", "'5x' is not a frequency (write 3.2GHz"),
+            (CLASSES, "cpuClasses", "uncoreMaxFreq", "-1", "-1 is not a frequency"),
+            (CLASSES, "cpuClasses", "energyPerformancePreference", "256", "256 is out of range"),
+            (CLASSES, "cpuClasses", "freqGovernor", "a b", "'a b' is not a valid name of a governor"),
+            (SCHEDULING, "schedulingClasses", "nice", "-99", "-99 is out of range"),
             (SCHEDULING, "schedulingClasses", "runtime", "5", "5 is for the policy deadline"),
-            (SCHEDULING, "schedulingClasses", "policy", "fifo", "fifo needs a priority"),
-            (SCHEDULING, "schedulingClasses", "ioPriority", "3", "3 is for the ioClass rt and be"),
+            (SCHEDULING, "schedulingClasses", "policy", "fifo", "fifo requires a priority"),
+            (SCHEDULING, "schedulingClasses", "ioPriority", "3", "3 is for ioClass rt and be only"),
         ]
     ],
 )  # fmt: skip
-def test_what_cannot_be_meant_is_told_with_file_line_and_key(name: str, lines: list[str], line: int, told: str) -> None:
-    assert str(refusal(name, *lines)).startswith(f"policy.yaml:{line}: {told}"), str(refusal(name, *lines))
+def test_what_cannot_be_meant_is_told_with_file_line_and_key(
+    name: str, lines: list[str], line: int, message: str
+) -> None:
+    assert str(refusal(name, *lines)).startswith(f"policy.yaml:{line}: {message}"), str(refusal(name, *lines))

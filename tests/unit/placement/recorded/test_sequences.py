@@ -19,8 +19,13 @@ def case(**more: Any) -> dict[str, Any]:
         {"op": "resize", "container": "c0", "cpu_request_m": 1, "expect": {"changed": {}, "errors_for": ["c0"]}},
     ]  # fmt: skip
     config = {"reservedResources": {"cpu": "1"}}
-    made = {"policy": "topology-aware", "config": config, "node_memory_capacity_bytes": 1 << 30, "steps": steps}
-    return made | more
+    case_document = {
+        "policy": "topology-aware",
+        "config": config,
+        "node_memory_capacity_bytes": 1 << 30,
+        "steps": steps,
+    }
+    return case_document | more
 
 
 def test_a_sequence_as_recorded_has_no_differences() -> None:
@@ -46,7 +51,7 @@ def test_a_refused_configuration_is_what_some_cases_want() -> None:
     assert differences(case(config={}, expected={"setup": "error"}), guest(), Choices.DEFAULT) == []
     assert differences(case(config={}), guest(), Choices.DEFAULT)[0].startswith("the configuration is refused")
     assert differences(case(expected={"setup": "error"}), guest(), Choices.DEFAULT) == [
-        "the configuration is taken, and should be refused"
+        "the configuration is accepted, but should be refused"
     ]
 
 
@@ -54,8 +59,8 @@ def test_a_list_that_becomes_empty_is_not_said_in_nri_and_leaves_what_was_there(
     small = {"name": "a", "cpu_request_m": 500, "cpu_limit_m": 500}
     large = {"name": "b", "cpu_request_m": 14000, "cpu_limit_m": 14000}
     steps = [
-        {"op": "create", "pod": each["name"], "namespace": "default", "qos": "Guaranteed", "containers": [each]}
-        for each in (small, large)
+        {"op": "create", "pod": row["name"], "namespace": "default", "qos": "Guaranteed", "containers": [row]}
+        for row in (small, large)
     ]
     steps[0]["expect"] = {"changed": {"a": {"cpus": "4-7", "mems": "1", "cpu_shares": 512}}}
     steps[1]["expect"] = {"changed": {"b": {"cpus": "2-15", "mems": "0-3", "cpu_shares": 14336}}}
@@ -70,7 +75,7 @@ def test_a_hint_in_an_annotation_counts_unless_hints_are_off_or_what_gives_it_is
         one = {"name": "c0", "cpu_request_m": 1000, "cpu_limit_m": 1000}
         step = {"op": "create", "pod": "p", "namespace": "default", "qos": "Guaranteed", "containers": [one],
                 "annotations": annotations, "expect": {"changed": {}}}  # fmt: skip
-        made = case(steps=[step], topology_overrides={"test_topology_hint_annotation": True})
-        (line,) = differences(made, guest(), Choices.DEFAULT)
+        hinted_case = case(steps=[step], topology_overrides={"test_topology_hint_annotation": True})
+        (line,) = differences(hinted_case, guest(), Choices.DEFAULT)
         nodes[kind] = line
     assert nodes["topologyhints"] == nodes["deny.topologyhints"] != nodes[""], nodes

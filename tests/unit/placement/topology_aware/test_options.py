@@ -11,7 +11,7 @@ from tests.support.placement import topology_aware
     [
         ({"reservedResources": {}}, "reservedResources.cpu: missing"),
         ({"reservedResources": {"cpu": "cpuset:99"}}, "99 are not among the available CPUs"),
-        ({"reservedResources": {"cpu": "0"}}, "0: it is no CPU"),
+        ({"reservedResources": {"cpu": "0"}}, "topology-aware requires at least one reserved CPU"),
         ({"availableResources": {"cpu": "4"}}, "write a list"),
         ({"preferSharedCPU": True}, 'did you mean "preferSharedCPUs"'),
         ({"unlimitedBurstable": "socket"}, "expected one of system, package"),

@@ -22,8 +22,8 @@ MODES = (Choices.DEFAULT, Choices.REFERENCE)
 def test_exclusive_cpus_leave_those_that_share_and_come_back() -> None:
     policy = topology_aware()
     assert policy.create(container("shared", 500, qos="Burstable", limit_m=600)) == {"shared": Pins("4-7", "1", 512)}
-    found = policy.create(container("own", 14000))
-    assert found == {"own": Pins("1-6,8-15", "0-3", 14336), "shared": Pins("7")}
+    pins = policy.create(container("own", 14000))
+    assert pins == {"own": Pins("1-6,8-15", "0-3", 14336), "shared": Pins("7")}
     assert policy.release("own") == {"shared": Pins("4-7")}
     assert policy.pools.root.free_sharable == policy.pools.root.sharable
 
@@ -38,9 +38,9 @@ def test_lower_pools_keep_their_shares() -> None:
         for name, cpu_m in (("a", 9500), ("b", 9500), ("c", 11000)):
             policy.create(container(name, cpu_m))
         assert [grant.pool.level for grant in policy.grants.values()] == ["numa", "numa", "package"]
-        kept = all(pool.own_shared_m() >= 0 for pool in policy.pools.by_id)
-        assert kept == (choices is Choices.DEFAULT)
-        assert (again(policy).saved() == policy.saved()) == kept
+        remaining = all(pool.own_shared_m() >= 0 for pool in policy.pools.by_id)
+        assert remaining == (choices is Choices.DEFAULT)
+        assert (restarted(policy).saved() == policy.saved()) == remaining
 
 
 def test_next_pool_is_tried() -> None:
@@ -53,7 +53,7 @@ def test_next_pool_is_tried() -> None:
         if choices is Choices.DEFAULT:
             assert policy.create(second)["second"].cpus == "12-15"
         else:
-            with pytest.raises(NoPlace, match="NUMA node #1 lacks CPUs 12-15, which it strictly wants"):
+            with pytest.raises(NoPlace, match="NUMA node #1 lacks CPUs 12-15, which its strict hints require"):
                 policy.create(second)
 
 
@@ -97,10 +97,10 @@ def test_idle_containers_have_a_cpu(ones: list[Container]) -> None:
             assert all(pins.cpus for pins in policy.pins.values())
             assert len(policy.pins) + len(refused) == len(ones)
             assert all("shared CPU" in reason or "1m CPU" in reason for reason in refused)
-            assert again(policy).saved() == policy.saved()
+            assert restarted(policy).saved() == policy.saved()
         else:
             assert policy.pins["idle"].cpus == ""
-            assert "idle" not in again(policy).containers
+            assert "idle" not in restarted(policy).containers
 
 
 def test_resize_can_move() -> None:
@@ -164,7 +164,7 @@ def test_strict_hints_bind_memory() -> None:
         main = container("main", 1000, 5 * GIB, **{"strict.topologyhints": "true"})
         main.hints = {"device": Hint("8-11", "2")}
         if choices is Choices.DEFAULT:
-            with pytest.raises(NoPlace, match="strictly wants"):
+            with pytest.raises(NoPlace, match="strict hints require"):
                 policy.create(main)
             assert policy.zones.zones == {}
         else:
@@ -179,7 +179,7 @@ def test_isolated_cpus_are_given_to_those_who_want_them() -> None:
     assert policy.create(container("two", 2000, **wants))["two"].cpus == "10-11"
     with pytest.raises(NoPlace, match=r"lacks 1 isolated CPU\b"):
         policy.create(container("three", 2000, **wants))
-    with pytest.raises(ValueError, match="of such CPUs only one"):
+    with pytest.raises(ValueError, match="only a single isolated CPU"):
         topology_aware(isolated, reservedResources={"cpu": "cpuset:6-7"})
 
 
@@ -204,8 +204,8 @@ def test_memory_that_is_taken_moves_the_less_important() -> None:
     assert policy.create(container("first", 100, GIB, qos="Burstable", limit_m=100))["first"].mems == "1"
     strict = container("second", 100, 2 * GIB, **{"strict.topologyhints": "true"})
     strict.hints = {"device": Hint(nodes="1")}
-    found = policy.create(strict)
-    assert (found["second"].mems, found["first"].mems) == ("1", "0-3")
+    pins = policy.create(strict)
+    assert (pins["second"].mems, pins["first"].mems) == ("1", "0-3")
     with pytest.raises(NoPlace, match="root lacks memory"):
         policy.create(container("huge", 100, 100 * GIB))
 
@@ -215,7 +215,7 @@ def test_namespaces_stay_together_and_levels_that_are_none_are_told() -> None:
     policy.create(container("first", 1000, namespace="web"))
     second = container("second", 0, GIB, qos="Burstable", namespace="web", unlimited_burstable="socket")
     assert policy.create(second)["second"].mems == "1"
-    assert [each.partition(": ")[2].partition(":")[0] for each in second.doubts] == ["'socket' is no level"]
+    assert [doubt.partition(": ")[2].partition(";")[0] for doubt in second.doubts] == ["'socket' is not a level"]
 
 
 def test_strict_hints_bind_reserved_and_shared_cpus() -> None:
@@ -223,7 +223,7 @@ def test_strict_hints_bind_reserved_and_shared_cpus() -> None:
     for name, namespace in (("shared", "default"), ("reserved", "kube-system")):
         main = container(name, 500, namespace=namespace, **{"strict.topologyhints": "true"})
         main.hints = {"device": Hint("9")}
-        with pytest.raises(NoPlace, match="lacks CPUs 9, which it strictly wants"):
+        with pytest.raises(NoPlace, match="lacks CPUs 9, which its strict hints require"):
             policy.create(main)
 
 
@@ -251,11 +251,11 @@ def test_a_machine_of_4096_sparse_cpus_is_placed_on() -> None:
 # -- what is kept over a restart ---------------------------------------------------------------------------------------
 
 
-def again(policy: TopologyAware, state: PlacementState | None = None, **options: object) -> TopologyAware:
+def restarted(policy: TopologyAware, state: PlacementState | None = None, **options: object) -> TopologyAware:
     """A policy that takes up what another one gave, perhaps with other options."""
-    made = {name: replace(each) for name, each in policy.containers.items()}
+    containers = {name: replace(container) for name, container in policy.containers.items()}
     options = {**vars(policy.options), **options}
-    return TopologyAware(policy.machine, Options(**options), state=state or policy.saved(), containers=made)  # type: ignore[arg-type]
+    return TopologyAware(policy.machine, Options(**options), state=state or policy.saved(), containers=containers)  # type: ignore[arg-type]
 
 
 def test_grants_are_taken_up_but_for_those_that_options_or_machine_no_longer_allow() -> None:
@@ -263,9 +263,9 @@ def test_grants_are_taken_up_but_for_those_that_options_or_machine_no_longer_all
     for name in "ab":
         policy.create(container(name, 2000))
     policy.create(container("s", 100, namespace="kube-system"))
-    assert again(policy).saved() == policy.saved()
-    assert list(again(policy, availableResources=Amounts("exclude-cpuset:4-5")).containers) == ["b", "s"]
-    assert list(again(policy, reservedResources=Amounts("cpuset:8")).containers) == ["a", "s"]
+    assert restarted(policy).saved() == policy.saved()
+    assert list(restarted(policy, availableResources=Amounts("exclude-cpuset:4-5")).containers) == ["b", "s"]
+    assert list(restarted(policy, reservedResources=Amounts("cpuset:8")).containers) == ["a", "s"]
 
 
 def test_a_pool_promises_no_more_than_it_has() -> None:
@@ -275,11 +275,11 @@ def test_a_pool_promises_no_more_than_it_has() -> None:
     state = policy.saved()
     for name, portion_m in (("a", 70000), ("s", 1001)):
         grants = {**state.grants, name: replace(state.grants[name], portion_m=portion_m)}
-        found = again(policy, replace(state, grants=grants))
-        assert name not in found.containers
-        assert len(found.containers) == 1
+        restored = restarted(policy, replace(state, grants=grants))
+        assert name not in restored.containers
+        assert len(restored.containers) == 1
     nowhere = replace(state, grants={"a": replace(state.grants["a"], pool="NUMA node #9")})
-    assert again(policy, nowhere).containers == {}
+    assert restarted(policy, nowhere).containers == {}
 
 
 def test_memory_is_taken_up_only_where_there_is_as_much() -> None:
@@ -288,9 +288,9 @@ def test_memory_is_taken_up_only_where_there_is_as_much() -> None:
     state = policy.saved()
     for zone in ("", "17"):
         grants = {"a": replace(state.grants["a"], zone=zone)}
-        assert again(policy, replace(state, grants=grants)).containers == {}
+        assert restarted(policy, replace(state, grants=grants)).containers == {}
     policy.containers["a"].requests = Requests(1000, 1000, 3 * GIB, 3 * GIB)
-    assert again(policy).containers == {}
+    assert restarted(policy).containers == {}
 
 
 def test_those_that_share_are_told_of_what_changes_for_them_alone() -> None:
@@ -327,13 +327,13 @@ def test_a_cold_start_is_kept_by_the_policy_that_follows() -> None:
     for name in ("cold", "warm"):
         policy.create(container(name, 500, GIB, **COLD))
     policy.warm("warm")
-    told = {name: container(name, 500, GIB, **COLD) for name in ("cold", "warm")}
-    again = TopologyAware(policy.machine, policy.options, state=policy.saved(), containers=told)
-    assert (again.cold_starts(), again.pins) == ({"cold": 60.0}, policy.pins)
+    message = {name: container(name, 500, GIB, **COLD) for name in ("cold", "warm")}
+    restored = TopologyAware(policy.machine, policy.options, state=policy.saved(), containers=message)
+    assert (restored.cold_starts(), restored.pins) == ({"cold": 60.0}, policy.pins)
 
 
 @pytest.mark.parametrize(
-    ("machine", "asked"),
+    ("machine", "requests"),
     [
         (guest(), "{duration: 60s}"),
         (with_memory("pmem", 16, False), "{duration: 60s}"),
@@ -343,31 +343,31 @@ def test_a_cold_start_is_kept_by_the_policy_that_follows() -> None:
         (with_memory("pmem", 16, True), "{other: 1}"),
     ],
 )
-def test_without_such_memory_or_a_duration_there_is_no_cold_start(machine, asked: str) -> None:
-    policy, one = topology_aware(machine), container("c", 500, GIB, cold_start=asked)
+def test_without_such_memory_or_a_duration_there_is_no_cold_start(machine, requests: str) -> None:
+    policy, one = topology_aware(machine), container("c", 500, GIB, cold_start=requests)
     policy.create(one)
     assert policy.cold_starts() == {}
-    assert bool(one.doubts) is ("other" in asked)
+    assert bool(one.doubts) is ("other" in requests)
 
 
 @pytest.mark.parametrize("machine", [guest(), with_memory("pmem", 16, True)])
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("requests", "words"),
     [
-        ("{duration: 2h}", "duration: 2h is not from 0s to 1h"),
-        ("{duration: -1s}", "duration: -1s is not from 0s to 1h"),
-        ("{duration: 60}", "duration: 60 is no text such as 60s"),
+        ("{duration: 2h}", "duration: 2h must be from 0s to 1h"),
+        ("{duration: -1s}", "duration: -1s must be from 0s to 1h"),
+        ("{duration: 60}", "duration: 60 is not a text such as 60s"),
         ("{duration: soon}", "soon"),
         ("soon", 'expected a table of keys (duration), not "soon"'),
         ("[", "not valid YAML"),
     ],
 )
-def test_a_cold_start_that_cannot_be_read_refuses_the_container(machine, asked: str, words: str) -> None:
+def test_a_cold_start_that_cannot_be_read_refuses_the_container(machine, requests: str, words: str) -> None:
     policy = topology_aware(machine)
     with pytest.raises(NoPlace, match=f"annotation cold-start.resource-policy.nri.io/pod: .*{re.escape(words)}"):
-        policy.create(container("c", 500, GIB, **{"cold_start/pod": asked}))
+        policy.create(container("c", 500, GIB, **{"cold_start/pod": requests}))
     assert policy.saved() == topology_aware(machine).saved()
-    policy.create(container("c", 500, GIB, **{"memory.preserve": "true"}, cold_start=asked))
+    policy.create(container("c", 500, GIB, **{"memory.preserve": "true"}, cold_start=requests))
 
 
 def test_cold_starts_need_slow_memory() -> None:
@@ -384,9 +384,9 @@ def test_a_container_that_finds_no_dram_stays_with_what_it_has() -> None:
 
 
 def test_strict_hints_and_required_isolated_cpus_refuse_a_new_container_and_not_one_that_runs() -> None:
-    near = {"device": Hint("4-7")}
+    close = {"device": Hint("4-7")}
     for annotation, hints, lacks in (
-        ("strict.topologyhints", near, "CPUs 4-7, which it strictly wants"),
+        ("strict.topologyhints", close, "CPUs 4-7, which its strict hints require"),
         ("require-isolated-cpus", {}, "2 isolated CPUs, which it requires"),
     ):
         policy = topology_aware(availableResources={"cpu": "cpuset:0-3"})
@@ -407,6 +407,6 @@ def test_a_running_container_whose_class_is_not_there_any_more_can_be_resized() 
     one = container("one", 2000, cpu_class="fast")
     one.runs = True
     policy.create(one)
-    assert "there is no CPU class 'fast'; low" in policy.unmet["one"]
+    assert "unknown CPU class 'fast'; write low" in policy.unmet["one"]
     assert policy.resize("one", Requests(3000, 3000, 0, 0))["one"].cpus
-    assert "there is no CPU class 'fast'; low" in policy.unmet["one"]
+    assert "unknown CPU class 'fast'; write low" in policy.unmet["one"]

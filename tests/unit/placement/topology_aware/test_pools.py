@@ -74,17 +74,17 @@ def test_dies_have_their_own_hints() -> None:
     """`dies_have_their_own_hints`: in the original all dies of a package are as near to CPUs as the package."""
     machine = with_dies()
     for choices, scores in ((Choices.DEFAULT, [0.75, 0.25]), (Choices.REFERENCE, [1.0, 1.0])):
-        found = Pools(machine, machine.online, 1, choices).by_name
-        assert [found[f"die #0/{number}"].hint_score(Hint("5-8")) for number in range(2)] == scores
-        assert [found[f"die #0/{number}"].hint_score(Hint(packages="0")) for number in range(2)] == [1.0, 1.0]
+        pools = Pools(machine, machine.online, 1, choices).by_name
+        assert [pools[f"die #0/{number}"].hint_score(Hint("5-8")) for number in range(2)] == scores
+        assert [pools[f"die #0/{number}"].hint_score(Hint(packages="0")) for number in range(2)] == [1.0, 1.0]
 
 
 def test_exclusive_cpus_leave_each_pool_below_what_it_has_promised() -> None:
     """`lower_pools_keep_their_shares`: the original asks pools between, too, and takes what a lower one kept."""
     machine = Machine.of(guest())
-    found = Pools(machine, machine.online, masks.parse("1,5"))
-    found.by_name["NUMA node #0"].promise(0, 0, 1)
+    pools = Pools(machine, machine.online, masks.parse("1,5"))
+    pools.by_name["NUMA node #0"].promise(0, 0, 1)
     allocator = CpuAllocator(machine)
-    assert masks.text(found.root.sliceable(allocator)) == "2-4,6-15"
-    assert masks.text(found.root.sliceable_by_each(allocator)) == "0,2-4,6-15"
-    assert masks.text(found.by_name["NUMA node #0"].sliceable_by_each(allocator)) == "2-3"
+    assert masks.text(pools.root.sliceable(allocator)) == "2-4,6-15"
+    assert masks.text(pools.root.sliceable_by_each(allocator)) == "0,2-4,6-15"
+    assert masks.text(pools.by_name["NUMA node #0"].sliceable_by_each(allocator)) == "2-3"

@@ -7,45 +7,45 @@ from nri.placement.zones import DRAM
 from tests.support.placement import container, topology_aware
 
 
-def asked(choices: Choices = Choices.DEFAULT, cpu_m: int = 0, **more: str) -> Request:
+def request(choices: Choices = Choices.DEFAULT, cpu_m: int = 0, **more: str) -> Request:
     policy = topology_aware(preferIsolatedCPUs=True, reservedPoolNamespaces=["infra-*"])
     return request_of(container("main", cpu_m, **more), policy.options, choices, policy.zones)
 
 
 def test_whole_cpus_are_exclusive_and_parts_are_shared() -> None:
-    assert [(r.exclusive, r.shared_m) for r in (asked(cpu_m=m) for m in (750, 1000, 1500, 2000, 2500))] == [
+    assert [(r.exclusive, r.shared_m) for r in (request(cpu_m=m) for m in (750, 1000, 1500, 2000, 2500))] == [
         (0, 750), (1, 0), (1, 500), (2, 0), (0, 2500)
     ]  # fmt: skip
-    mixed = asked(cpu_m=2500, prefer_shared_cpus="false")
+    mixed = request(cpu_m=2500, prefer_shared_cpus="false")
     assert (mixed.exclusive, mixed.shared_m) == (2, 500)
-    assert asked(cpu_m=2000, prefer_shared_cpus="true").shared_m == 2000
+    assert request(cpu_m=2000, prefer_shared_cpus="true").shared_m == 2000
 
 
 def test_the_system_gets_reserved_cpus_and_who_wants_none_keeps_its_own() -> None:
-    assert asked(namespace="kube-system").kind is CpuKind.RESERVED
-    assert asked(namespace="infra-logs").kind is CpuKind.RESERVED
-    assert asked(namespace="infra-logs", prefer_reserved_cpus="false").kind is CpuKind.NORMAL
-    assert asked(prefer_reserved_cpus="true").kind is CpuKind.RESERVED
-    assert asked(**{"cpu.preserve": "true"}).kind is CpuKind.PRESERVE
-    assert asked(**{"memory.preserve": "true"}).memory_kinds is None
-    assert asked().memory_kinds == DRAM
+    assert request(namespace="kube-system").kind is CpuKind.RESERVED
+    assert request(namespace="infra-logs").kind is CpuKind.RESERVED
+    assert request(namespace="infra-logs", prefer_reserved_cpus="false").kind is CpuKind.NORMAL
+    assert request(prefer_reserved_cpus="true").kind is CpuKind.RESERVED
+    assert request(**{"cpu.preserve": "true"}).kind is CpuKind.PRESERVE
+    assert request(**{"memory.preserve": "true"}).memory_kinds is None
+    assert request().memory_kinds == DRAM
 
 
 def test_unscoped_isolation_counts() -> None:
     """`unscoped_isolation_counts`: the original reads the preference with a scope only."""
-    assert asked(cpu_m=1000).isolated
-    assert not asked(cpu_m=1000, prefer_isolated_cpus="false").isolated
-    assert asked(Choices.REFERENCE, cpu_m=1000, prefer_isolated_cpus="false").isolated
-    assert not asked(Choices.REFERENCE, cpu_m=1000, **{"prefer_isolated_cpus/pod": "false"}).isolated
-    assert asked(cpu_m=2000, require_isolated_cpus="true").only_isolated
-    assert not asked(cpu_m=2000).isolated
+    assert request(cpu_m=1000).isolated
+    assert not request(cpu_m=1000, prefer_isolated_cpus="false").isolated
+    assert request(Choices.REFERENCE, cpu_m=1000, prefer_isolated_cpus="false").isolated
+    assert not request(Choices.REFERENCE, cpu_m=1000, **{"prefer_isolated_cpus/pod": "false"}).isolated
+    assert request(cpu_m=2000, require_isolated_cpus="true").only_isolated
+    assert not request(cpu_m=2000).isolated
 
 
 def test_a_priority_is_taken_from_the_annotation() -> None:
-    assert asked(cpu_m=1000, prefer_cpu_priority="high").priority is Priority.HIGH
-    assert asked(cpu_m=1000, prefer_cpu_priority="default").priority is Priority.NONE
+    assert request(cpu_m=1000, prefer_cpu_priority="high").priority is Priority.HIGH
+    assert request(cpu_m=1000, prefer_cpu_priority="default").priority is Priority.NONE
     for word in ("top", "HIGH", ""):
-        wrong = asked(cpu_m=1000, prefer_cpu_priority=word)
+        wrong = request(cpu_m=1000, prefer_cpu_priority=word)
         assert wrong.priority is Priority.NONE
         (doubt,) = wrong.container.doubts
-        assert f"prefer-cpu-priority.resource-policy.nri.io: {word!r} is none of high, normal, low, none" in doubt
+        assert f"prefer-cpu-priority.resource-policy.nri.io: {word!r} is not one of high, normal, low, none" in doubt

@@ -13,20 +13,20 @@ from tests.support.placement import GIB, container, guest, topology_aware
 
 def by_place(policy: TopologyAware, name: str) -> dict[str, tuple[str, str]]:
     """Of each pool that was looked at for a container, what decided against it, and what would change that."""
-    return {each.place: (each.lost, each.change) for each in policy.explain(name).candidates}
+    return {candidate.place: (candidate.lost, candidate.change) for candidate in policy.explain(name).candidates}
 
 
 def test_every_pool_has_what_decided_against_it_and_what_would_change_that() -> None:
     policy = topology_aware()
     policy.create(container("a", 3000))
     policy.create(container("b", 2000))
-    found = by_place(policy, "b")
-    assert set(found) == {pool.name for pool in policy.pools.by_id}
+    candidates = by_place(policy, "b")
+    assert set(candidates) == {pool.name for pool in policy.pools.by_id}
     chosen = policy.explain("b").place
-    assert found.pop(chosen) == ("", "")
-    assert found["NUMA node #0"][0] == "more free CPU"
-    assert found["NUMA node #1"] == ("enough CPU", "1000m CPU more there, or a smaller request")
-    assert found["root"] == ("fewer memory nodes", "a memory request that fewer of its nodes can take")
+    assert candidates.pop(chosen) == ("", "")
+    assert candidates["NUMA node #0"][0] == "more free CPU"
+    assert candidates["NUMA node #1"] == ("enough CPU", "1000m CPU more, or a smaller request")
+    assert candidates["root"] == ("fewer memory nodes", "a memory request that fits in fewer nodes")
 
 
 def test_each_comparison_has_words_of_its_own() -> None:
@@ -54,64 +54,67 @@ def test_a_better_pool_says_why_it_could_not_serve_or_that_the_container_stayed(
     strict.hints = {"device": Hint("12-15", "3")}
     policy.create(strict)
     lost, change = by_place(policy, "strict")[policy.explain("a").place]
-    assert (lost, change) == ("could not serve it: CPUs 12-15, which it strictly wants", "room in it")
+    assert (lost, change) == ("could not serve it: CPUs 12-15, which its strict hints require", "enough free resources")
     stays = policy.explain("e").place
     for name in [name for name, grant in policy.grants.items() if grant.pool.name != stays]:
         policy.release(name)
     policy.resize("e", Requests(600, 600))
-    assert ("it fits where it was", "to be created again") in by_place(policy, "e").values()
+    assert ("the container still fits in its pool", "create the container again") in by_place(policy, "e").values()
 
 
 def test_isolated_cpus_are_told_of_where_there_are_some_and_of_equal_pools_the_number_decided() -> None:
     for isolated in (frozenset[int](), frozenset({6, 7})):
         policy = topology_aware(replace(guest(), isolated=isolated))
         policy.create(container("own", 1000))
-        found = policy.explain("own")
-        assert ("1 isolated CPU of its own" in found.request) is bool(isolated)
-        assert ("isolated left" in found.candidates[0].has) is bool(isolated)
+        explanation = policy.explain("own")
+        assert ("1 exclusive isolated CPU" in explanation.request) is bool(isolated)
+        assert ("isolated left" in explanation.candidates[0].has) is bool(isolated)
         if not isolated:
-            assert next(each.lost for each in found.candidates if each.place == "NUMA node #3") == "lower number"
+            assert (
+                next(candidate.lost for candidate in explanation.candidates if candidate.place == "NUMA node #3")
+                == "lower number"
+            )
 
 
 def test_requests_are_told_in_words() -> None:
     policy = topology_aware(reservedPoolNamespaces=["infra"])
     words = {}
-    for each in (
+    for row in (
         container("own", 3000, memory=1024),
         container("mixed", 1500),
         container("none", 0),
         container("infra", 100, namespace="infra"),
         container("alone", 1000, **{"cpu.preserve": "true", "memory.preserve": "true"}),
     ):
-        policy.create(each)
-        words[each.id] = policy.explain(each.id).request
-    assert words["own"] == "Guaranteed, 3 CPUs of its own, 1 KiB of memory"
-    assert words["mixed"].startswith("Guaranteed, 1 CPU of its own, 500m of shared CPUs")
+        policy.create(row)
+        words[row.id] = policy.explain(row.id).request
+    assert words["own"] == "Guaranteed, 3 exclusive CPUs, 1 KiB of memory"
+    assert words["mixed"].startswith("Guaranteed, 1 exclusive CPU, 500m of shared CPUs")
     assert words["none"].startswith("BestEffort, 0m of shared CPUs")
     assert words["infra"].startswith("Guaranteed, 100m of reserved CPUs")
-    assert words["alone"] == "Guaranteed, its CPUs are left alone"
+    assert words["alone"] == "Guaranteed, its CPUs are preserved"
 
 
 def test_a_container_of_an_earlier_run_is_compared_as_if_it_came_now() -> None:
     policy = topology_aware()
     for name in ("a", "b", "c", "d"):
         policy.create(container(name, 2000))
-    kept = policy.saved()
+    state = policy.saved()
     for name in ("a", "b"):
         policy.release(name)
     containers = dict(policy.containers)
-    again = TopologyAware(policy.machine, policy.options, state=kept, containers=containers)
-    before = dict(again.pins)
-    found = again.explain("c")
-    assert not found.then
-    assert found.place == again.grants["c"].pool.name
-    assert [each.lost for each in found.candidates].count("") == 1
-    now = by_place(again, "d")
-    assert now["NUMA node #1"] == ("better by now: more free CPU", "to be created again")
-    assert dict(again.pins) == before
-    assert list(again.grants) == list(containers)
-    again.resize("c", Requests(1000, 1000))
-    assert again.explain("c").then, "a container that was placed anew has an account of that"
+    restored = TopologyAware(policy.machine, policy.options, state=state, containers=containers)
+    before = dict(restored.pins)
+    explanation = restored.explain("c")
+    assert not explanation.then
+    assert explanation.place == restored.grants["c"].pool.name
+    assert [candidate.lost for candidate in explanation.candidates].count("") == 1
+    now = by_place(restored, "d")
+    assert now["NUMA node #1"] == ("better now: more free CPU", "create the container again")
+    assert dict(restored.pins) == before
+    assert list(restored.grants) == list(containers)
+    restored.resize("c", Requests(1000, 1000))
+    assert restored.explain("c").then, "a container that was placed anew has an account of that"
 
 
 def test_pools_and_their_measurements_add_up() -> None:
@@ -119,21 +122,21 @@ def test_pools_and_their_measurements_add_up() -> None:
     policy = topology_aware(topology)
     policy.create(container("own", 2000, memory=GIB))
     policy.create(container("part", 700, memory=GIB))
-    found, labels = dict[str, dict[str, float]](), dict[str, set[str]]()
+    actual, labels = dict[str, dict[str, float]](), dict[str, set[str]]()
     for gauge in policy.gauges():
         name = gauge.name.removeprefix("nri_policy_topologyaware_zone_")
-        found.setdefault(name, {})[gauge.labels["zone"]] = gauge.value
+        actual.setdefault(name, {})[gauge.labels["zone"]] = gauge.value
         labels[name] = set(gauge.labels) - {"zone"}
     assert labels == {
         "cpu_capacity_cores": {"cpus", "mems"}, "cpu_shared_capacity_cores": set(), "cpu_shared_assigned_cores": set(),
         "cpu_shared_available_cores": set(), "mem_capacity_bytes": {"mems"}, "mem_assigned_bytes": {"mems"},
         "mem_available_bytes": {"mems"}, "container_count": set(), "shared_container_count": set(),
     }  # fmt: skip
-    root = {name: values["root"] for name, values in found.items()}
+    root = {name: values["root"] for name, values in actual.items()}
     assert root["cpu_capacity_cores"] == 16
     assert root["cpu_shared_capacity_cores"] == 13
     assert root["cpu_shared_assigned_cores"] == 0.7
     assert root["mem_assigned_bytes"] == 2 * GIB
     assert root["mem_available_bytes"] + root["mem_assigned_bytes"] == 8 * GIB
-    assert sum(found["container_count"].values()) == 2
-    assert sum(found["shared_container_count"].values()) == 1
+    assert sum(actual["container_count"].values()) == 2
+    assert sum(actual["shared_container_count"].values()) == 1

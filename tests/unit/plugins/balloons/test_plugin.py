@@ -28,7 +28,7 @@ def test_containers_of_a_type_share_a_balloon_that_grows_with_them(nri_runtime: 
 def test_an_unknown_type_is_refused_with_those_that_there_are(nri_runtime: FakeRuntime, tmp_path: Path) -> None:
     started(nri_runtime, tmp_path, BalloonsPlugin(), balloonTypes=[TYPE])
     asking = pod("a", **{"balloon.balloons": "shops"})
-    with pytest.raises(nri.PluginError, match="there is no type of balloons 'shops': reserved, shop, default"):
+    with pytest.raises(nri.PluginError, match="unknown type of balloons 'shops'; types are reserved, shop, default"):
         nri_runtime.create_container(asking, ask("a", 1000))
 
 
@@ -36,7 +36,7 @@ def test_a_group_that_cannot_be_read_has_no_effect_and_that_is_told(
     nri_runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     started(nri_runtime, tmp_path, BalloonsPlugin(), balloonTypes=[TYPE | {"groupBy": "${pod/name"}])
-    assert "balloonTypes[0].groupBy: it has no effect: '${pod/name': a reference is written ${key}" in caplog.text
+    assert "balloonTypes[0].groupBy: it has no effect: '${pod/name': write a reference as ${key}" in caplog.text
     for name in "ab":
         create(nri_runtime, pod(name), ask(name, 1000))
     assert cpus(nri_runtime)["a"] == cpus(nri_runtime)["b"]
@@ -58,11 +58,11 @@ def test_a_balloon_is_near_to_the_device_that_its_type_names(
     gpu = "/sys/devices/pci0000:00/0000:00:01.0"
     write_machine(tmp_path, guest())
     write_files(tmp_path, {f"{gpu}/local_cpulist": "8-11"})
-    near = ["/sys/devices/system/node/node3", gpu, "/sys/devices/none", "podresourceapi:nvidia*"]
-    types = [TYPE | {"preferCloseToDevices": near[:1]}, {"name": "other", "preferCloseToDevices": near[1:]}]
+    places = ["/sys/devices/system/node/node3", gpu, "/sys/devices/none", "podresourceapi:nvidia*"]
+    types = [TYPE | {"preferCloseToDevices": places[:1]}, {"name": "other", "preferCloseToDevices": places[1:]}]
     started(nri_runtime, tmp_path, BalloonsPlugin(), balloonTypes=types)
-    for name, kind, wanted in (("a", "shop", "12-13"), ("b", "other", "10-11")):
+    for name, kind, expected in (("a", "shop", "12-13"), ("b", "other", "10-11")):
         asking = pod(name, **{"balloon.balloons": kind})
-        assert nri_runtime.create_container(asking, ask(name, 2000)).adjust.cpuset_cpus == wanted
-    assert "nothing in /sys says which CPUs are near to /sys/devices/none" in caplog.text
+        assert nri_runtime.create_container(asking, ask(name, 2000)).adjust.cpuset_cpus == expected
+    assert "no CPUs near /sys/devices/none found in /sys" in caplog.text
     assert "balloonTypes[1].preferCloseToDevices[2]: it has no effect" in caplog.text

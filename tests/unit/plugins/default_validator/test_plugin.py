@@ -30,13 +30,13 @@ def test_it_refuses_as_the_built_in_one_does(nri_runtime: FakeRuntime, config: s
     nri_runtime.add(Sysctl(), idx="20").add(DefaultValidatorPlugin(), idx="00", config=config)
     with FakeRuntime(default_validator=ValidatorConfig(enable=True, reject_sysctl_adjustment=True)) as built_in:
         built_in.add(Sysctl(), idx="20")
-        said = []
+        lines = []
         for runtime in (nri_runtime, built_in):
             with pytest.raises(nri.ValidationRejected) as raised:
                 runtime.create_container(make_pod(), make_container())
-            said.append((raised.value.plugin, raised.value.reason))
+            lines.append((raised.value.plugin, raised.value.reason))
     reason = "validation error: attempted restricted sysctl adjustment by plugin(s) 20-sysctl"
-    assert said == [("00-default-validator", reason)] * 2
+    assert lines == [("00-default-validator", reason)] * 2
 
 
 def test_without_a_configuration_it_heeds_what_pods_require(nri_runtime: FakeRuntime) -> None:
@@ -59,7 +59,7 @@ def test_it_is_off_where_its_configuration_says_so(nri_runtime: FakeRuntime, con
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("rejectSysctl: true", r'rejectSysctl: unknown key \(did you mean "rejectSysctlAdjustment"\?\)'),
         ("requiredPlugins: x", "requiredPlugins: expected a list, not"),
@@ -69,10 +69,10 @@ def test_it_is_off_where_its_configuration_says_so(nri_runtime: FakeRuntime, con
         ("a: [", "not valid YAML"),
     ],
 )
-def test_a_wrong_configuration_keeps_it_from_taking_part(nri_runtime: FakeRuntime, text: str, said: str) -> None:
-    with pytest.raises(nri.ConfigError, match=said):
+def test_a_wrong_configuration_keeps_it_from_taking_part(nri_runtime: FakeRuntime, text: str, message: str) -> None:
+    with pytest.raises(nri.ConfigError, match=message):
         read(text)
-    with pytest.raises(nri.NriError, match=said):
+    with pytest.raises(nri.NriError, match=message):
         nri_runtime.add(DefaultValidatorPlugin(), idx="00", config=text)
 
 
@@ -82,6 +82,6 @@ def test_it_is_on_unless_the_configuration_says_otherwise() -> None:
 
 
 def test_toml_is_told_by_its_first_key() -> None:
-    made = read('# ours\n\n# all of them\ntolerate_missing_plugins_annotation = "a: b"\nrequired_plugins = ["x"]\n')
-    wanted = ValidatorConfig(enable=True, tolerate_missing_plugins_annotation="a: b", required_plugins=("x",))
-    assert made == wanted
+    built = read('# ours\n\n# all of them\ntolerate_missing_plugins_annotation = "a: b"\nrequired_plugins = ["x"]\n')
+    config = ValidatorConfig(enable=True, tolerate_missing_plugins_annotation="a: b", required_plugins=("x",))
+    assert built == config

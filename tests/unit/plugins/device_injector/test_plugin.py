@@ -43,7 +43,7 @@ def test_every_kind_has_its_effect(nri_runtime: FakeRuntime) -> None:
         sysctl_="{net.core.somaxconn: 256}",
         memory_policy_="{mode: MPOL_BIND, nodes: '0-1', flags: [MPOL_F_STATIC_NODES]}",
     )
-    wanted = (
+    expected = (
         nri.Adjustment()
         .add_device("/dev/null1", "c", 1, 3, file_mode=0o666, uid=5, gid=6)
         .add_cdi_device("vendor0.com/device=null")
@@ -54,7 +54,7 @@ def test_every_kind_has_its_effect(nri_runtime: FakeRuntime) -> None:
         .set_sysctl("net.core.somaxconn", "256")
         .set_memory_policy("BIND", "0-1", ["STATIC_NODES"])
     )
-    assert pruned(reply.adjust) == wanted
+    assert pruned(reply.adjust) == expected
 
 
 def test_a_mount_of_a_file_system_needs_no_source(nri_runtime: FakeRuntime) -> None:
@@ -93,25 +93,25 @@ WRONG = [
     ("devices", "[{type: c, major: 1}]", "[0]: path is missing; add 'path: ...'"),
     ("devices", "[{path: dev/x, type: c, major: 1}]", "[0].path: must be an absolute path, not 'dev/x'"),
     ("devices", "[{path: /dev/x, type: x, major: 1}]", "[0].type: must be one of c, b, u, p, not 'x'"),
-    ("devices", "[{path: /dev/x, type: c}]", "[0]: major is missing or 0, which is not a device; add 'major: ...'"),
+    ("devices", "[{path: /dev/x, type: c}]", "[0]: major is missing or 0; add 'major: ...'"),
     ("devices", "[{path: /d, type: c, major: x}]", '[0].major: "x" is not a number; write a whole number'),
-    ("devices", "[{path: /d, type: c, major: -1}]", "[0].major: must not be below 0: -1"),
-    ("devices", "[{path: /d, type: c, major: 1, minor: -1}]", "[0].minor: must not be below 0: -1"),
+    ("devices", "[{path: /d, type: c, major: -1}]", "[0].major: must not be negative: -1"),
+    ("devices", "[{path: /d, type: c, major: 1, minor: -1}]", "[0].minor: must not be negative: -1"),
     (
         "devices",
         "[{path: /d, type: c, major: 1, file_mode: 77777777}]",
-        "[0].file_mode: 77777777 is not a file mode; write one such as 0660",
+        "[0].file_mode: 77777777 is not a file mode; write, for example, 0660",
     ),
     ("devices", "[{path: /d, type: c, major: 1, uid: -1}]", "[0].uid: must be between 0 and 4294967295, not -1"),
     (
         "devices",
         "[{path: /d, type: c, major: 1}, {path: /d, type: c, major: 2}]",
-        '[1].path: "/d" is already at [0].path; leave one of them out',
+        '[1].path: "/d" is already at [0].path; remove one of them',
     ),
     (
         "cdi_devices",
         "[v.com/c=d, gpu]",
-        "[1]: must be vendor/class=device, such as vendor.com/net=eth0, not 'gpu'",
+        "[1]: must be vendor/class=device, for example vendor.com/net=eth0, not 'gpu'",
     ),
     ("mounts", "[{source: /a}]", "[0]: destination is missing; add 'destination: ...'"),
     ("mounts", "[{destination: /b}]", "[0]: source is missing; add 'source: ...', or the type of a file system"),
@@ -120,7 +120,7 @@ WRONG = [
     (
         "mounts",
         "[{source: /a, destination: -/b}]",
-        "[0].destination: must not start with '-', which asks for a removal: '-/b'; leave the '-' out: annotations",
+        "[0].destination: must not start with '-', which requests a removal: '-/b'; leave the '-' out: annotations",
     ),
     ("io_priority", "{priority: 1}", "class is missing; add 'class: ...'"),
     ("io_priority", "{class: FAST}", "class: must be one of NONE, RT, BE, IDLE, not 'FAST'"),
@@ -148,13 +148,13 @@ WRONG = [
     (
         "network_devices",
         "[{hostIf: a, name: eth0}, {hostIf: b, name: eth0}]",
-        '[1].name: "eth0" is already at [0].name; leave one of them out',
+        '[1].name: "eth0" is already at [0].name; remove one of them',
     ),
     ("sysctl", "{net.core.somaxconn: }", "net.core.somaxconn: it has no value; write one, or leave the key out"),
     (
         "sysctl",
         "{-a.b: c}",
-        "-a.b: must not start with '-', which asks for a removal: '-a.b'; leave the '-' out: annotations only add",
+        "-a.b: must not start with '-', which requests a removal: '-a.b'; leave the '-' out: annotations only add",
     ),
     ("memory_policy", "{mode: MPOL_NEAR}", None),
     ("memory_policy", "{nodes: '0'}", "mode is missing; add 'mode: ...'"),
@@ -164,13 +164,13 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "text", "said"), WRONG)
+@pytest.mark.parametrize(("kind", "text", "message"), WRONG)
 def test_a_wrong_value_is_refused_with_its_annotation(
-    nri_runtime: FakeRuntime, kind: str, text: str, said: str | None
+    nri_runtime: FakeRuntime, kind: str, text: str, message: str | None
 ) -> None:
-    found = refusal(nri_runtime, **{f"{kind}_": text})
+    reason = refusal(nri_runtime, **{f"{kind}_": text})
     beginning = f"annotation {kind.replace('_', '-')}.{DOMAIN}/container.c0: "
-    assert found.startswith(beginning + (said or ""))
+    assert reason.startswith(beginning + (message or ""))
 
 
 def test_it_asks_for_creations_only(nri_runtime: FakeRuntime) -> None:
@@ -180,8 +180,8 @@ def test_it_asks_for_creations_only(nri_runtime: FakeRuntime) -> None:
 
 def test_a_container_without_annotations_is_left_alone(nri_runtime: FakeRuntime) -> None:
     assert pruned(create(nri_runtime).adjust) == nri.Adjustment()
-    asked = create(nri_runtime, devices="", mounts="[]", sysctl="{}", io_priority="# later", scheduling_policy="~")
-    assert pruned(asked.adjust) == nri.Adjustment()
+    reply = create(nri_runtime, devices="", mounts="[]", sysctl="{}", io_priority="# later", scheduling_policy="~")
+    assert pruned(reply.adjust) == nri.Adjustment()
 
 
 def test_the_containers_annotation_counts_before_the_pods(nri_runtime: FakeRuntime) -> None:
@@ -227,8 +227,8 @@ def test_a_file_mode_that_is_more_than_permissions_is_warned_of(
     nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     create(nri_runtime, devices="[{path: /dev/x, type: c, major: 1, file_mode: 660}]")
-    said = "[0].file_mode: 660 is 0o1224, more than permissions (octal has a leading 0, as in 0660)"
-    assert any(said in text for text in caplog.messages)
+    lines = "[0].file_mode: 660 is 0o1224, which has more than permission bits (octal has a leading 0, as in 0660)"
+    assert any(lines in text for text in caplog.messages)
     caplog.clear()
     create(nri_runtime, devices="[{path: /dev/x, type: c, major: 1, file_mode: 0660}]")
     assert not any("file_mode" in text for text in caplog.messages)

@@ -27,17 +27,17 @@ def test_they_are_numbers_between_commas() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "reason"),
+    ("text", "reason"),
     [
-        ("5", "at least two are wanted, and each once"),
-        ("5,5,6", "at least two are wanted, and each once"),
-        ("0,100", "100 is no index; they are 0 to 99"),
+        ("5", "at least two different ones are required"),
+        ("5,5,6", "at least two different ones are required"),
+        ("0,100", "100 is not an index from 0 to 99"),
         ("0,x", r'--indices: indices\[1\]: expected a whole number, not "x"'),
     ],
 )
-def test_others_are_refused_with_the_reason(given: str, reason: str) -> None:
+def test_others_are_refused_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(nri.ConfigError, match=reason):
-        of(given)
+        of(text)
 
 
 class Between(nri.Plugin):
@@ -76,8 +76,8 @@ def test_what_a_plugin_changes_is_told_field_by_field(nri_runtime: FakeRuntime, 
     attach(nri_runtime, 0, 99)
     nri_runtime.add(Between(), idx="50")
     nri_runtime.create_container(make_pod(), make_container(env={"PATH": "/bin"}))
-    told = [line for line in lines() if line.startswith("[99] CreateContainer")]
-    assert told == [
+    changes = [line for line in lines() if line.startswith("[99] CreateContainer")]
+    assert changes == [
         "[99] CreateContainer: pod: <no changes>",
         "[99] CreateContainer: container: create: env[A]: From: <nil> -> To: A=1",
         "[99] CreateContainer: container: create: linux.resources.memory.limit.value: From: <nil> -> To: 5",
@@ -86,9 +86,9 @@ def test_what_a_plugin_changes_is_told_field_by_field(nri_runtime: FakeRuntime, 
 
 def test_it_changes_nothing_itself(nri_runtime: FakeRuntime, lines) -> None:
     attach(nri_runtime, 0, 99)
-    made = nri_runtime.create_container(make_pod(), make_container())
+    reply = nri_runtime.create_container(make_pod(), make_container())
     with FakeRuntime() as alone:
-        assert made.adjust == alone.create_container(make_pod(), make_container()).adjust
+        assert reply.adjust == alone.create_container(make_pod(), make_container()).adjust
 
 
 def test_each_index_tells_what_changed_since_the_one_before(nri_runtime: FakeRuntime, lines) -> None:
@@ -130,8 +130,8 @@ def test_a_higher_level_tells_the_data_as_well(nri_runtime: FakeRuntime, lines, 
     attach(nri_runtime, 0, 99, verboseLevel=level)
     nri_runtime.add(Between(), idx="50")
     nri_runtime.create_container(make_pod(), make_container(name="app"))
-    told = [line for line in lines() if "name: app" in line]
-    assert [part for part in ("[00] ", " before: ", " after: ") if any(part in line for line in told)] == parts
+    name_lines = [line for line in lines() if "name: app" in line]
+    assert [part for part in ("[00] ", " before: ", " after: ") if any(part in line for line in name_lines)] == parts
 
 
 def test_at_the_highest_level_what_runs_already_is_told(lines) -> None:
@@ -141,7 +141,7 @@ def test_at_the_highest_level_what_runs_already_is_told(lines) -> None:
 
 
 def test_messages_of_events_that_never_come_to_the_next_index_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_KEPT", 3)
+    monkeypatch.setattr(module, "MAX_KEPT_EVENTS", 3)
     (first, _), _ = Differ.row([0, 1], Options())
     for number in range(10):
         first.run_pod_sandbox(make_pod(id=str(number)))

@@ -19,51 +19,51 @@ def text_of(argument: str, path: str = "/bin/sh") -> str:
     return json.dumps({"version": "1.0.0", "hook": hook, "when": {"always": True}, "stages": ["poststop"]})
 
 
-def arguments(found: HookDirectories) -> list[str]:
-    return [hook.args[0] for hook in found.hooks]
+def arguments(expected: HookDirectories) -> list[str]:
+    return [hook.args[0] for hook in expected.hooks]
 
 
-def looked(found: HookDirectories) -> HooksChange:
-    news = found.refresh()
+def change_after(expected: HookDirectories) -> HooksChange:
+    news = expected.refresh()
     assert news is not None, "a change was not seen"
     return news
 
 
 def test_directories_that_come_later_and_go_again_are_seen(tmp_path: Path) -> None:
-    found = HookDirectories([f"{tmp_path}/low/deep", f"{tmp_path}/high"])
-    assert looked(found) == HooksChange(None, [])
-    assert found.refresh() is None
+    directories = HookDirectories([f"{tmp_path}/low/deep", f"{tmp_path}/high"])
+    assert change_after(directories) == HooksChange(None, [])
+    assert directories.refresh() is None
     (tmp_path / "low" / "deep").mkdir(parents=True)
     (tmp_path / "low" / "deep" / "a.json").write_text(text_of("low"))
-    assert looked(found).error is None and arguments(found) == ["low"]
+    assert change_after(directories).error is None and arguments(directories) == ["low"]
     (tmp_path / "high").mkdir()
     (tmp_path / "high" / "a.json").write_text(text_of("high"))
-    looked(found)
-    assert arguments(found) == ["high"]
+    change_after(directories)
+    assert arguments(directories) == ["high"]
     (tmp_path / "high" / "a.json").unlink()
     (tmp_path / "high").rmdir()
-    looked(found)
-    assert arguments(found) == ["low"]
+    change_after(directories)
+    assert arguments(directories) == ["low"]
 
 
 def test_a_file_that_is_written_removed_or_renamed_is_seen(tmp_path: Path) -> None:
-    found = HookDirectories([str(tmp_path)])
-    looked(found)
+    directories = HookDirectories([str(tmp_path)])
+    change_after(directories)
     (tmp_path / "b.json").write_text(text_of("b"))
     (tmp_path / "A.json").write_text(text_of("a"))
     (tmp_path / "c.txt").write_text("no hook")
-    looked(found)
-    assert arguments(found) == ["a", "b"]
-    assert found.refresh() is None
+    change_after(directories)
+    assert arguments(directories) == ["a", "b"]
+    assert directories.refresh() is None
     (tmp_path / "b.json").write_text(text_of("bb"))
-    looked(found)
-    assert arguments(found) == ["a", "bb"]
+    change_after(directories)
+    assert arguments(directories) == ["a", "bb"]
     (tmp_path / "A.json").rename(tmp_path / "z.json")
-    looked(found)
-    assert arguments(found) == ["bb", "a"]
+    change_after(directories)
+    assert arguments(directories) == ["bb", "a"]
     (tmp_path / "z.json").rename(tmp_path / "z.txt")
-    looked(found)
-    assert arguments(found) == ["bb"]
+    change_after(directories)
+    assert arguments(directories) == ["bb"]
 
 
 def test_a_config_map_that_is_exchanged_is_seen(tmp_path: Path) -> None:
@@ -73,87 +73,87 @@ def test_a_config_map_that_is_exchanged_is_seen(tmp_path: Path) -> None:
     (tmp_path / "data").symlink_to("1")
     (tmp_path / "hooks.d").mkdir()
     (tmp_path / "hooks.d" / "a.json").symlink_to("../data/a.json")
-    found = HookDirectories([f"{tmp_path}/hooks.d"])
-    looked(found)
-    assert arguments(found) == ["1"]
+    directories = HookDirectories([f"{tmp_path}/hooks.d"])
+    change_after(directories)
+    assert arguments(directories) == ["1"]
     (tmp_path / "next").symlink_to("2")
     os.replace(tmp_path / "next", tmp_path / "data")
-    looked(found)
-    assert arguments(found) == ["2"]
+    change_after(directories)
+    assert arguments(directories) == ["2"]
     (tmp_path / "data").unlink()
-    assert looked(found).error is None, "a link that leads nowhere is not a file"
-    assert arguments(found) == []
+    assert change_after(directories).error is None, "a link that leads nowhere is not a file"
+    assert arguments(directories) == []
 
 
 def test_a_broken_file_is_told_by_file_and_key_and_all_hooks_stay(tmp_path: Path) -> None:
-    found = HookDirectories([str(tmp_path)])
+    directories = HookDirectories([str(tmp_path)])
     (tmp_path / "a.json").write_text(text_of("a"))
-    looked(found)
+    change_after(directories)
     (tmp_path / "b.json").write_text(text_of("b"))
     (tmp_path / "c.json").write_text(text_of("c").replace("poststop", "never"))
     (tmp_path / "d.json").write_text("{")
-    error = looked(found).error
+    error = change_after(directories).error
     assert error is not None
-    assert [(each.source.rpartition("/")[2], each.key) for each in (error, *error.others)] == [
+    assert [(hook.source.rpartition("/")[2], hook.key) for hook in (error, *error.others)] == [
         ("c.json:1", "stages[0]"),
         ("d.json:1", ""),
     ]
-    assert arguments(found) == ["a"]
-    assert found.refresh() is None, "the same mistake is told once"
+    assert arguments(directories) == ["a"]
+    assert directories.refresh() is None, "the same mistake is told once"
     (tmp_path / "c.json").write_text(text_of("c"))
-    assert looked(found).error is not None
+    assert change_after(directories).error is not None
     (tmp_path / "d.json").unlink()
-    assert looked(found).error is None
-    assert arguments(found) == ["a", "b", "c"]
+    assert change_after(directories).error is None
+    assert arguments(directories) == ["a", "b", "c"]
 
 
 def test_a_hook_comes_when_its_program_comes_and_goes_with_it(tmp_path: Path) -> None:
     program = tmp_path / "program"
-    found = HookDirectories([f"{tmp_path}/d"])
+    directories = HookDirectories([f"{tmp_path}/d"])
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "a.json").write_text(text_of("a", str(program)))
     (tmp_path / "d" / "b.json").write_text(text_of("b"))
-    (warning,) = looked(found).warnings
+    (warning,) = change_after(directories).warnings
     assert str(warning) == (
-        f"{tmp_path}/d/a.json: hook.path: there is no {program} (the hook is left out until it is there)"
+        f"{tmp_path}/d/a.json: hook.path: {program} does not exist (the hook is left out until the program exists)"
     )
-    assert arguments(found) == ["b"]
-    assert found.refresh() is None
+    assert arguments(directories) == ["b"]
+    assert directories.refresh() is None
     program.touch()
-    assert looked(found) == HooksChange(None, [])
-    assert arguments(found) == ["a", "b"]
+    assert change_after(directories) == HooksChange(None, [])
+    assert arguments(directories) == ["a", "b"]
     program.unlink()
-    looked(found)
-    assert arguments(found) == ["b"]
+    change_after(directories)
+    assert arguments(directories) == ["b"]
 
 
 def test_a_directory_that_cannot_be_read_is_an_error_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    found = HookDirectories([f"{tmp_path}/file"])
-    error = looked(found).error
+    directories = HookDirectories([f"{tmp_path}/file"])
+    error = change_after(directories).error
     assert error is not None
     assert str(error) == f"{tmp_path}/file: cannot read the directory: Not a directory"
-    assert found.refresh() is None
+    assert directories.refresh() is None
     (tmp_path / "file").unlink()
-    assert looked(found).error is None
+    assert change_after(directories).error is None
 
 
 def test_a_folder_of_a_hook_s_name_is_broken(tmp_path: Path) -> None:
     (tmp_path / "a.json").mkdir()
-    error = looked(HookDirectories([str(tmp_path)])).error
+    error = change_after(HookDirectories([str(tmp_path)])).error
     assert error is not None and "a.json: cannot read it: Is a directory" in str(error)
 
 
 def test_the_number_of_files_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_FILES", 2)
+    monkeypatch.setattr(module, "MAX_FILES", 2)
     for name in ("a", "b", "c"):
         (tmp_path / f"{name}.json").write_text(text_of(name))
-    error = looked(HookDirectories([str(tmp_path)])).error
-    assert error is not None and "holds 3 hooks; 2 are read at most" in str(error)
+    error = change_after(HookDirectories([str(tmp_path)])).error
+    assert error is not None and "has 3 hooks; at most 2 are read" in str(error)
 
 
 def test_readers_see_whole_sets_of_hooks_whatever_is_written_meanwhile(tmp_path: Path) -> None:
-    found = HookDirectories([str(tmp_path)])
+    directories = HookDirectories([str(tmp_path)])
 
     def write(version: str) -> None:
         new = tmp_path / "new"
@@ -162,40 +162,40 @@ def test_readers_see_whole_sets_of_hooks_whatever_is_written_meanwhile(tmp_path:
             new.rename(tmp_path / f"{name}.json")
 
     write("0")
-    looked(found)
-    seen: set[tuple[str, ...]] = set()
-    done = threading.Event()
+    change_after(directories)
+    events: set[tuple[str, ...]] = set()
+    event = threading.Event()
 
     def read() -> None:
-        while not done.is_set():
-            found.refresh()
-            seen.add(tuple(arguments(found)))
+        while not event.is_set():
+            directories.refresh()
+            events.add(tuple(arguments(directories)))
 
     readers = [threading.Thread(target=read) for _ in range(2)]
     for reader in readers:
         reader.start()
     for version in range(1, 40):
         write(str(version))
-    done.set()
+    event.set()
     for reader in readers:
         reader.join()
-    found.refresh()
-    assert arguments(found) == ["39"] * 3
+    directories.refresh()
+    assert arguments(directories) == ["39"] * 3
     # Files are exchanged one by one, so a set may hold two versions; but none is read in part.
-    assert {len(each) for each in seen} == {3}
+    assert {len(thread) for thread in events} == {3}
 
 
-def test_a_pipe_or_a_device_among_the_files_is_an_error_and_nothing_to_wait_for(tmp_path: Path) -> None:
+def test_a_pipe_or_device_among_the_files_is_an_error_without_waiting(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(text_of("a"))
-    found = HookDirectories([str(tmp_path)])
-    looked(found)
+    directories = HookDirectories([str(tmp_path)])
+    change_after(directories)
     os.mkfifo(tmp_path / "b.json")
     (tmp_path / "c.json").symlink_to("/dev/zero")
     news: list[HooksChange | None] = []
-    thread = threading.Thread(target=lambda: news.append(found.refresh()), daemon=True)
+    thread = threading.Thread(target=lambda: news.append(directories.refresh()), daemon=True)
     thread.start()
     thread.join(5)
     assert news and news[0] is not None and news[0].error is not None, "it waits for a writer"
-    told = [f"{tmp_path}/{name}: cannot read it: not a regular file" for name in ("b.json", "c.json")]
-    assert [str(each) for each in apart(news[0].error)] == told
-    assert arguments(found) == ["a"]
+    texts = [f"{tmp_path}/{name}: cannot read it: not a regular file" for name in ("b.json", "c.json")]
+    assert [str(error) for error in apart(news[0].error)] == texts
+    assert arguments(directories) == ["a"]

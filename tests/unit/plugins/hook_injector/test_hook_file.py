@@ -9,8 +9,8 @@ import pytest
 
 from nri.config import Source
 from nri.errors import ConfigError
+from nri.plugins.hook_injector.conditions import When
 from nri.plugins.hook_injector.hook_file import Hook, parse_hook
-from nri.plugins.hook_injector.when import When
 
 GOOD: dict[str, Any] = {
     "version": "1.0.0",
@@ -61,35 +61,35 @@ OLD = {"hook": "/bin/sh", "stages": ["prestart"], "cmds": ["a"]}
         (with_key(GOOD, "version", "2"), '/d/a.json:2: version: unrecognized hook version: "2"'),
         (with_key(GOOD, "version", 1), "/d/a.json:2: version: unrecognized hook version: 1"),
         (with_key(GOOD, "hook.path", ""), "hook.path: is empty"),
-        (with_key(GOOD, "hook.path", "bin/sh"), '/d/a.json:4: hook.path: "bin/sh" is not absolute'),
+        (with_key(GOOD, "hook.path", "bin/sh"), '/d/a.json:4: hook.path: "bin/sh" must be an absolute path'),
         (with_key(GOOD, "hook.path", 1), "hook.path: expected text, not 1"),
         (with_key(GOOD, "hook.args", "sh"), "hook.args: expected a list"),
-        (with_key(GOOD, "hook.args", ["sh", "a\0"]), "hook.args[1]: has a NUL in it"),
-        (with_key(GOOD, "hook.env", ["A=\0"]), "hook.env[0]: has a NUL in it"),
-        (with_key(GOOD, "hook.timeout", 0), "hook.timeout: 0 is not a number of seconds above 0"),
-        (with_key(GOOD, "hook.timeout", -1), "hook.timeout: -1 is not a number of seconds above 0"),
-        (with_key(GOOD, "hook.timeout", 2**63), "hook.timeout: 9223372036854775808 is not a number"),
+        (with_key(GOOD, "hook.args", ["sh", "a\0"]), "hook.args[1]: contains NUL"),
+        (with_key(GOOD, "hook.env", ["A=\0"]), "hook.env[0]: contains NUL"),
+        (with_key(GOOD, "hook.timeout", 0), "hook.timeout: 0 must be a positive number of seconds"),
+        (with_key(GOOD, "hook.timeout", -1), "hook.timeout: -1 must be a positive number of seconds"),
+        (with_key(GOOD, "hook.timeout", 2**63), "hook.timeout: 9223372036854775808 must be a positive number"),
         (with_key(GOOD, "hook.timeout", "5"), "hook.timeout: expected a whole number"),
         (with_key(GOOD, "hook", None), "hook.path: missing, and it has no default"),
         (with_key(GOOD, "stages", None), "stages: missing, and it has no default"),
         (with_key(GOOD, "stages", ["prestart", "poststopp"]), "stages[1]: expected one of prestart, createRuntime"),
         (with_key(GOOD, "when.always", "yes"), "when.always: expected true or false"),
-        (with_key(GOOD, "when.commands", ["a", "("]), 'when.commands[1]: "(" is no regular expression: missing )'),
-        (with_key(GOOD, "when.annotations", {"[": "a"}), 'the key "[" is no regular expression'),
+        (with_key(GOOD, "when.commands", ["a", "("]), 'when.commands[1]: "(" is not a regular expression: missing )'),
+        (with_key(GOOD, "when.annotations", {"[": "a"}), 'the key "[" is not a regular expression'),
         (
             with_key(GOOD, "when.annotations", {"a": "(?=b)"}),
-            'the value "(?=b)" is no regular expression: invalid perl operator',
+            'the value "(?=b)" is not a regular expression: invalid perl operator',
         ),
         (with_key(GOOD, "STAGES", ["poststop"]), "STAGES: the key is given twice"),
-        (with_key(OLD, "hook", "sh"), 'hook: "sh" is not absolute'),
-        (with_key(OLD, "arguments", ["\0"]), "arguments[0]: has a NUL in it"),
+        (with_key(OLD, "hook", "sh"), 'hook: "sh" must be an absolute path'),
+        (with_key(OLD, "arguments", ["\0"]), "arguments[0]: contains NUL"),
         (with_key(OLD, "hook", {"path": "/bin/sh"}), "hook: expected text"),
-        (with_key(OLD, "stage", ["poststop"]), 'stage: is given beside "stages", which means the same (keep one)'),
-        (with_key(OLD, "cmd", ["b"]), 'cmd: is given beside "cmds"'),
-        ({**OLD, "annotation": ["a"], "annotations": ["b"]}, 'annotation: is given beside "annotations"'),
-        (with_key(OLD, "stages", None), "stages: missing"),
+        (with_key(OLD, "stage", ["poststop"]), 'stage: means the same as "stages" (keep one of them)'),
+        (with_key(OLD, "cmd", ["b"]), 'cmd: means the same as "cmds"'),
+        ({**OLD, "annotation": ["a"], "annotations": ["b"]}, 'annotation: means the same as "annotations"'),
+        (with_key(OLD, "stages", None), "stages: is required"),
         (with_key(OLD, "cmds", ["("]), "cmds[0]: "),
-        (with_key(OLD, "annotations", ["a", "("]), 'annotations: "a|(" is no regular expression'),
+        (with_key(OLD, "annotations", ["a", "("]), 'annotations: "a|(" is not a regular expression'),
     ],
 )
 def test_a_mistake_is_told_by_file_line_and_key(tree: object, text: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nri.errors import ConfigError
-from nri.plugins.hook_injector.pattern import MOST_STEPS, Budget, Pattern, TooCostly, load
+from nri.plugins.hook_injector.pattern import MAX_STEPS, Budget, Pattern, TooCostly, load
 from nri.plugins.hook_injector.plugin import HookInjector
 
 FACTS = Path(__file__).parents[3] / "data" / "plugins" / "go-regexp.jsonl"
@@ -29,8 +29,8 @@ def test_what_go_finds_is_found_and_what_it_refuses_is_refused() -> None:
                 Pattern(text)
             continue
         compiled = Pattern(text)
-        for found in case["found"]:
-            assert compiled.found_in(found, Budget()), (text, found)
+        for rows in case["found"]:
+            assert compiled.found_in(rows, Budget()), (text, rows)
         for other in case["not_found"]:
             assert not compiled.found_in(other, Budget()), (text, other)
     assert len(cases) > 400
@@ -59,7 +59,7 @@ def test_a_c_that_is_quoted_is_one() -> None:
 
 def test_searches_share_a_budget_of_text_times_pattern() -> None:
     budget, compiled = Budget(), Pattern("(?:a?b?c?d?){1000}x")
-    with pytest.raises(TooCostly, match=f"more than {MOST_STEPS} steps"):
+    with pytest.raises(TooCostly, match=f"more than {MAX_STEPS} steps"):
         compiled.found_in("abcd" * 20_000, budget)
     with pytest.raises(TooCostly):
         compiled.found_in("x", budget)
@@ -70,10 +70,10 @@ def test_it_shows_its_text() -> None:
     assert repr(Pattern("a+")) == "Pattern('a+')"
 
 
-def test_without_the_library_the_plugin_refuses_its_configuration_with_the_next_step(
+def test_without_the_library_the_configuration_is_refused_with_a_fix(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "re2", None)
     for ask in (load, lambda: Pattern("a"), HookInjector().configure):
-        with pytest.raises(ConfigError, match=r"need google-re2, which .*pip install '\.\[hook-injector\]'"):
+        with pytest.raises(ConfigError, match=r"google-re2 is required .*pip install '\.\[hook-injector\]'"):
             ask()

@@ -62,11 +62,11 @@ def test_a_mistake_is_told_when_it_is_made_and_hooks_stay(
     (hooks / "a.json").write_text(text_of("a"))
     nri_runtime.add(HookInjector(), config=config(hooks))
     (hooks / "b.json").write_text(text_of("b").replace("prestart", "never"))
-    wanted = f"{hooks}/b.json:1: stages[0]: expected one of prestart"
-    wait_for(lambda: [text for text in caplog.messages if text.startswith(wanted)], "the mistake in the log")
+    expected = f"{hooks}/b.json:1: stages[0]: expected one of prestart"
+    wait_for(lambda: [text for text in caplog.messages if text.startswith(expected)], "the mistake in the log")
     assert injected(nri_runtime) == injected(nri_runtime) == ["a"]
     assert len([text for text in caplog.messages if "stages[0]" in text]) == 1
-    assert "all hooks stay what they were" in caplog.text
+    assert "the previous hooks stay in force" in caplog.text
     (hooks / "b.json").write_text(text_of("b"))
     assert injected(nri_runtime) == ["a", "b"]
 
@@ -106,8 +106,8 @@ def test_a_hook_without_its_program_is_warned_of_and_left_out(hooks: Path, caplo
     with FakeRuntime(real_time=False) as runtime:
         runtime.add(HookInjector(), config=config(hooks))
         assert injected(runtime) == ["a"]
-    (said,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert said.startswith(f"{hooks}/b.json: hook.path: there is no /none/sh")
+    (message,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert message.startswith(f"{hooks}/b.json: hook.path: /none/sh does not exist")
 
 
 def test_the_page_shows_what_is_said_of_a_broken_file(
@@ -124,15 +124,15 @@ def test_the_page_shows_what_is_said_of_a_broken_file(
     nri_runtime.create_container()
     # The plugin's own look may have found the file just before the creation's, and tells it a moment later.
     wait_for(lambda: "ERROR" in {record.levelname for record in list(caplog.records)}, "the file is told of")
-    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    line = said.replace(str(hooks), "/etc/containers/oci/hooks.d").partition(" [pod")[0]
+    (message,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    line = message.replace(str(hooks), "/etc/containers/oci/hooks.d").partition(" [pod")[0]
     assert f"```text\n{line}\n```" in page, line
 
 
 def test_a_broken_file_at_the_start_ends_the_plugin_by_file_and_key(hooks: Path, nri_runtime: FakeRuntime) -> None:
     hooks.mkdir()
     (hooks / "a.json").write_text(text_of("a").replace("/bin/sh", "bin/sh"))
-    with pytest.raises(NriError, match=r"a\.json:1: hook\.path: .*bin/sh.* is not absolute"):
+    with pytest.raises(NriError, match=r"a\.json:1: hook\.path: .*bin/sh.* must be an absolute path"):
         nri_runtime.add(HookInjector(), config=config(hooks))
 
 
@@ -165,14 +165,14 @@ def test_a_hook_that_cannot_be_judged_refuses_the_container_by_name(hooks: Path,
 
 def test_hooks_of_every_stage_go_to_their_list(hooks: Path, nri_runtime: FakeRuntime) -> None:
     hooks.mkdir()
-    for stage in module.LISTS:
+    for stage in module.HOOK_LISTS:
         (hooks / f"{stage}.json").write_text(text_of(stage).replace("prestart", stage))
     nri_runtime.add(HookInjector(), config=config(hooks))
-    found = nri_runtime.create_container().hooks
-    assert [hook.args[0] for hook in found.create_runtime] == ["createRuntime", "prestart"]
-    for stage, name in list(module.LISTS.items())[2:]:
-        assert [hook.args[0] for hook in getattr(found, name)] == [stage]
-    assert not found.prestart
+    injected = nri_runtime.create_container().hooks
+    assert [hook.args[0] for hook in injected.create_runtime] == ["createRuntime", "prestart"]
+    for stage, name in list(module.HOOK_LISTS.items())[2:]:
+        assert [hook.args[0] for hook in getattr(injected, name)] == [stage]
+    assert not injected.prestart
 
 
 def test_its_flags_are_the_reference_s_and_one_for_other_directories(hooks: Path, tmp_path: Path) -> None:

@@ -38,74 +38,80 @@ def create(runtime: FakeRuntime, annotations: dict[str, str]) -> Any:
 
 
 def test_without_injection_the_policy_is_that_of_nri(nri_runtime: FakeRuntime, tmp_path: Path) -> None:
-    near = {"name": "near", "policy": {"mode": "MPOL_BIND", "nodes": "max-dist:11", "flags": ["MPOL_F_STATIC_NODES"]}}
-    attach(nri_runtime, tmp_path, classes=[near])
+    places = {"name": "near", "policy": {"mode": "MPOL_BIND", "nodes": "max-dist:11", "flags": ["MPOL_F_STATIC_NODES"]}}
+    attach(nri_runtime, tmp_path, classes=[places])
     assert create(nri_runtime, {"class@": "near"}) == nri.Adjustment().set_memory_policy(
         "MPOL_BIND", "0-3", ["MPOL_F_STATIC_NODES"]
     )
 
 
 @pytest.mark.parametrize(
-    ("annotations", "said"),
+    ("annotations", "message"),
     [
         ({"policy@": "{mode: BIND}"}, "annotation policy@: mode: must be one of MPOL_DEFAULT, "),
-        ({"policy@": "{mode: MPOL_BIND}"}, "annotation policy@: nodes: must be given for MPOL_BIND: all, allowed-mems"),
+        ({"policy@": "{mode: MPOL_BIND}"}, "annotation policy@: nodes: must be set for MPOL_BIND: all, allowed-mems"),
         ({"policy@": "{mode: MPOL_BIND, nodes: near}"}, "annotation policy@: nodes: must be all, allowed-mems"),
-        ({"policy@": "{mode: MPOL_BIND, nodes: 9}"}, "annotation policy@: nodes: must be of this machine"),
-        ({"policy@": "{mode: MPOL_BIND, nodes: 'max-dist:1'}"}, 'annotation policy@: nodes: must mean some: "max'),
-        ({"policy@": "{mode: MPOL_BIND, nodes: 0, flags: [F]}"}, "annotation policy@: flags: must be of MPOL_F_STATIC"),
+        ({"policy@": "{mode: MPOL_BIND, nodes: 9}"}, "annotation policy@: nodes: must exist on this machine"),
+        ({"policy@": "{mode: MPOL_BIND, nodes: 'max-dist:1'}"}, 'annotation policy@: nodes: must not be empty: "max'),
+        (
+            {"policy@": "{mode: MPOL_BIND, nodes: 0, flags: [F]}"},
+            "annotation policy@: flags: must be among MPOL_F_STATIC",
+        ),
         (
             {"policy@": "{mode: MPOL_LOCAL, flags: [MPOL_F_STATIC_NODES]}"},
-            "annotation policy@: flags: must not be given for MPOL_LOCAL",
+            "annotation policy@: flags: must be empty for MPOL_LOCAL",
         ),
         (
             {"policy@": "{mode: MPOL_INTERLEAVE, nodes: 0, flags: [MPOL_F_NUMA_BALANCING]}"},
-            "annotation policy@: flags: must not have MPOL_F_NUMA_BALANCING for MPOL_INTERLEAVE: only MPOL_BIND and",
+            "annotation policy@: flags: must not contain MPOL_F_NUMA_BALANCING for MPOL_INTERLEAVE: only MPOL_BIND and",
         ),
         (
             {"policy@": "{mode: MPOL_BIND, nodes: 0, flags: [MPOL_F_RELATIVE_NODES, MPOL_F_STATIC_NODES]}"},
-            "annotation policy@: flags: must not have both MPOL_F_STATIC_NODES and MPOL_F_RELATIVE_NODES",
+            "annotation policy@: flags: must not contain both MPOL_F_STATIC_NODES and MPOL_F_RELATIVE_NODES",
         ),
-        ({"policy@": "{mode: MPOL_LOCAL, nodes: all}"}, "annotation policy@: nodes: must not be given for MPOL_LOCAL"),
-        ({"policy@": "{mode: MPOL_DEFAULT, nodes: 0}"}, "annotation policy@: nodes: must not be given for MPOL_DEF"),
+        ({"policy@": "{mode: MPOL_LOCAL, nodes: all}"}, "annotation policy@: nodes: must be empty for MPOL_LOCAL"),
+        ({"policy@": "{mode: MPOL_DEFAULT, nodes: 0}"}, "annotation policy@: nodes: must be empty for MPOL_DEF"),
         ({"policy@": "{nodes: all}"}, "annotation policy@: mode is missing"),
-        ({"policy@": "{mode: MPOL_LOCAL}", "class@": "x"}, "annotation policy@: class@ is there as well"),
-        ({"class@": "x"}, 'annotation class@: there is no class "x"; classes here: none'),
-        ({"nodes@": "x"}, "annotation nodes@: it is not known; write policy@ or class@"),
+        ({"policy@": "{mode: MPOL_LOCAL}", "class@": "x"}, "annotation policy@: class@ is set as well"),
+        ({"class@": "x"}, 'annotation class@: class "x" not found; classes: none'),
+        ({"nodes@": "x"}, "annotation nodes@: unknown annotation; write policy@ or class@"),
     ],
 )
 def test_a_bad_annotation_refuses_its_container_by_name(
-    nri_runtime: FakeRuntime, tmp_path: Path, annotations: dict[str, str], said: str
+    nri_runtime: FakeRuntime, tmp_path: Path, annotations: dict[str, str], message: str
 ) -> None:
     attach(nri_runtime, tmp_path)
     with pytest.raises(nri.PluginRejected) as raised:
         create(nri_runtime, annotations)
-    assert raised.value.reason.startswith(said.replace("@", ".memory-policy.nri.io"))
+    assert raised.value.reason.startswith(message.replace("@", ".memory-policy.nri.io"))
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [
         ({"classes": [{"name": "a", "policy": {"mode": "BIND", "nodes": "all"}}]}, "mode must be one of"),
         ({"classes": [{"name": "a", "policy": {"mode": "MPOL_BIND", "nodes": "0-"}}]}, "nodes must be a list: '0-' is"),
-        ({"classes": [{"name": "a", "policy": {"mode": "MPOL_BIND", "nodes": "max-dist:x"}}]}, "have a distance"),
-        ({"classes": [{"name": "", "policy": {"mode": "MPOL_LOCAL"}}]}, "a class has an empty name"),
+        (
+            {"classes": [{"name": "a", "policy": {"mode": "MPOL_BIND", "nodes": "max-dist:x"}}]},
+            "be max-dist: and a distance",
+        ),
+        ({"classes": [{"name": "", "policy": {"mode": "MPOL_LOCAL"}}]}, "the name of a class must not be empty"),
         ({"classes": [{"name": "a"}]}, "policy.mode: missing"),
-        ({"classes": [{"name": "a", "policy": {"mode": "MPOL_LOCAL"}}] * 2}, 'classes: "a" is there twice'),
+        ({"classes": [{"name": "a", "policy": {"mode": "MPOL_LOCAL"}}] * 2}, 'classes: duplicate name "a"'),
         ({"injectMpolset": True, "mpolset": "/nonesuch/mpolset"}, "cannot copy /nonesuch/mpolset"),
     ],
 )
 def test_a_bad_configuration_is_refused_by_name(
-    nri_runtime: FakeRuntime, tmp_path: Path, config: dict[str, Any], said: str
+    nri_runtime: FakeRuntime, tmp_path: Path, config: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(nri.NriError, match=said):
+    with pytest.raises(nri.NriError, match=message):
         attach(nri_runtime, tmp_path, **config)
 
 
 def test_without_the_program_it_says_how_to_build_it(nri_runtime: FakeRuntime, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "program")])
-    with pytest.raises(nri.NriError, match=r"there is no program mpolset here.*cc -O2 -static -o \S+ \S+/mpolset.c"):
+    with pytest.raises(nri.NriError, match=r"program mpolset not found.*cc -O2 -static -o \S+ \S+/mpolset.c"):
         attach(nri_runtime, tmp_path, injectMpolset=True)
 
 
@@ -121,7 +127,7 @@ def test_the_program_is_copied_for_containers_and_never_through_a_link(
     copy.unlink()
     copy.parent.rmdir()
     copy.parent.symlink_to(tmp_path)
-    with FakeRuntime() as runtime, pytest.raises(nri.NriError, match="is a link, or others may write"):
+    with FakeRuntime() as runtime, pytest.raises(nri.NriError, match="is a link, or other users may write"):
         attach(runtime, tmp_path, injectMpolset=True, mpolset=str(program))
 
 
@@ -139,25 +145,27 @@ def test_a_node_without_cpus_is_in_the_package_of_the_nearest() -> None:
 def mpolset(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The program, built as its page says."""
     need_tool("cc")
-    made = str(tmp_path_factory.mktemp("mpolset") / "mpolset")
-    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", made, str(SOURCE)], check=True)
-    return made
+    built = str(tmp_path_factory.mktemp("mpolset") / "mpolset")
+    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", built, str(SOURCE)], check=True)
+    return built
 
 
 @pytest.mark.parametrize("flags", [["-mode=MPOL_BIND", "-nodes", "0"], ["--mode", "2", "--nodes=0", "-vv", "--"]])
 def test_what_the_program_becomes_has_the_policy(mpolset: str, flags: list[str]) -> None:
-    done = subprocess.run([mpolset, *flags, mpolset], capture_output=True, text=True, check=True)
-    assert done.stdout == "Current memory policy: MPOL_BIND (2), nodes: 0\n"
+    process = subprocess.run([mpolset, *flags, mpolset], capture_output=True, text=True, check=True)
+    assert process.stdout == "Current memory policy: MPOL_BIND (2), nodes: 0\n"
 
 
 def test_the_program_finds_the_command_in_path_and_passes_its_words(mpolset: str) -> None:
     command = ["sh", "-c", 'echo "$0 $1"', "--", "-x y"]
-    done = subprocess.run([mpolset, "--mode", "MPOL_LOCAL", "--", *command], capture_output=True, text=True, check=True)
-    assert done.stdout == "-- -x y\n"
+    process = subprocess.run(
+        [mpolset, "--mode", "MPOL_LOCAL", "--", *command], capture_output=True, text=True, check=True
+    )
+    assert process.stdout == "-- -x y\n"
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--mode", "BIND", "true"], "invalid --mode: BIND"),
         (["--nodes", "3-1", "true"], "invalid --nodes: 3-1"),
@@ -171,9 +179,9 @@ def test_the_program_finds_the_command_in_path_and_passes_its_words(mpolset: str
         (["--mode", "MPOL_LOCAL", "nonesuch"], "nonesuch: No such file or directory"),
     ],
 )
-def test_what_is_wrong_ends_the_program_with_a_reason(mpolset: str, words: list[str], said: str) -> None:
-    done = subprocess.run([mpolset, *words], capture_output=True, text=True, check=False, env={"PATH": os.defpath})
-    assert (done.returncode, done.stderr) == (1, f"mpolset: error {said}\n")
+def test_what_is_wrong_ends_the_program_with_a_reason(mpolset: str, words: list[str], message: str) -> None:
+    process = subprocess.run([mpolset, *words], capture_output=True, text=True, check=False, env={"PATH": os.defpath})
+    assert (process.returncode, process.stderr) == (1, f"mpolset: error {message}\n")
 
 
 def test_an_error_of_the_kernel_can_be_ignored_and_names_are_listed(mpolset: str) -> None:
@@ -184,16 +192,16 @@ def test_an_error_of_the_kernel_can_be_ignored_and_names_are_listed(mpolset: str
 
 
 @pytest.mark.parametrize(
-    ("nodes", "cpus", "mems", "found"),
+    ("nodes", "cpus", "mems", "expected"),
     [
         ("", "", "", ""), ("all", "0", "0", "0-3"), ("allowed-mems", "", "1,3", "1,3"), ("allowed-mems", "", "", "0-3"),
         ("cpu-nodes", "4-11", "", "1-2"), ("cpu-packages", "0", "", "0-1"), ("max-dist:10", "0", "", "0"),
         ("max-dist:1000", "0", "", "0-3"), ("0,2-3", "", "", "0,2-3"),
     ],
 )  # fmt: skip
-def test_nodes_follow_from_where_a_container_may_run(nodes: str, cpus: str, mems: str, found: str) -> None:
-    made = resolve(nodes, guest(), cpuset.parse(cpus), cpuset.parse(mems))
-    assert cpuset.to_text(made) == found
+def test_nodes_follow_from_where_a_container_may_run(nodes: str, cpus: str, mems: str, expected: str) -> None:
+    selected = resolve(nodes, guest(), cpuset.parse(cpus), cpuset.parse(mems))
+    assert cpuset.to_text(selected) == expected
 
 
 @pytest.mark.parametrize("nodes", ["max-dist:x", "max-dist:-1", "ALL", "1-0"])
@@ -202,7 +210,7 @@ def test_nodes_that_mean_nothing_are_refused_by_their_key(nodes: str) -> None:
         resolve(nodes, guest(), frozenset(), frozenset())
 
 
-def test_with_injection_the_program_comes_before_the_command_and_odd_nodes_are_told(
+def test_with_injection_the_program_precedes_the_command(
     nri_runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "mpolset").write_bytes(b"program")
@@ -216,12 +224,12 @@ def test_with_injection_the_program_comes_before_the_command_and_odd_nodes_are_t
     )
     asking = make_container("c0", args=["app"])
     asking.linux.resources.cpu.mems = "1"
-    made = nri_runtime.create_container(pod, asking).adjust.message
+    message = nri_runtime.create_container(pod, asking).adjust.message
     folder = "/mnt/nri-memory-policy-mpolset"
     words = ["--mode", "MPOL_BIND", "--nodes", "0-1", "--flags", "MPOL_F_STATIC_NODES", "--", "app"]
-    assert list(made.args) == [f"{folder}/mpolset", *words] and made.mounts[0].source == folder
-    assert list(made.mounts[0].options) == ["bind", "ro"], "a private root refuses any that take mounts in"
-    assert "nodes 0-1 are not all among those that it may use, 1" in caplog.text
-    assert "other.memory-policy.nri.io: it is not known" in caplog.text and 'did you mean "nodes"' in caplog.text
+    assert list(message.args) == [f"{folder}/mpolset", *words] and message.mounts[0].source == folder
+    assert list(message.mounts[0].options) == ["bind", "ro"], "a private root refuses any that take mounts in"
+    assert "nodes 0-1 are not allowed for the container: 1" in caplog.text
+    assert "other.memory-policy.nri.io: unknown annotation" in caplog.text and 'did you mean "nodes"' in caplog.text
     other = nri_runtime.create_container(pod, make_container("c1", args=["app"], id="c1"))
     assert pruned(other.adjust) == nri.Adjustment()

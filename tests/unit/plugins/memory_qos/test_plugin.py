@@ -23,43 +23,43 @@ def create(runtime: FakeRuntime, annotations: dict[str, str], **fields: Any) -> 
 
 def test_a_value_of_its_own_beats_the_class(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(MemoryQos(), idx="10", config=CONFIG)
-    made = create(nri_runtime, {"class@": "silver", "memory.high@/c0": "max"}, memory_limit=1 << 20)
-    assert made == {"memory.high": "max", "memory.swap.max": "max"}
+    reply = create(nri_runtime, {"class@": "silver", "memory.high@/c0": "max"}, memory_limit=1 << 20)
+    assert reply == {"memory.high": "max", "memory.swap.max": "max"}
 
 
 @pytest.mark.parametrize(
-    ("annotations", "said"),
+    ("annotations", "message"),
     [
-        ({"class@/c0": "gold"}, 'annotation class@/c0: there is no class "gold"; classes here: silver'),
-        ({"class@": "silver"}, "annotation class@: container c0 has no memory limit, of which a class is a part"),
-        ({"memory.low@": "1"}, 'annotation memory.low@: "memory.low" is not allowed here (allowed: memory.high)'),
-        ({"../x@": "1"}, 'annotation ../x@: "../x" is not allowed here'),
+        ({"class@/c0": "gold"}, 'annotation class@/c0: class "gold" not found; classes: silver'),
+        ({"class@": "silver"}, "annotation class@: container c0 has no memory limit, which the class requires"),
+        ({"memory.low@": "1"}, 'annotation memory.low@: "memory.low" is not allowed (allowed: memory.high)'),
+        ({"../x@": "1"}, 'annotation ../x@: "../x" is not allowed'),
         ({"memory.high@": "a\0b"}, "annotation memory.high@: "),
     ],
 )
 def test_a_bad_annotation_refuses_its_container_by_name(
-    nri_runtime: FakeRuntime, annotations: dict[str, str], said: str
+    nri_runtime: FakeRuntime, annotations: dict[str, str], message: str
 ) -> None:
     nri_runtime.add(MemoryQos(), idx="10", config=CONFIG)
     with pytest.raises(nri.PluginRejected) as raised:
         create(nri_runtime, annotations)
-    assert raised.value.reason.startswith(said.replace("@", ".memory-qos.nri.io"))
+    assert raised.value.reason.startswith(message.replace("@", ".memory-qos.nri.io"))
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [
         ("classes: [{name: a, swaplimitratio: 1.5}]", "swaplimitratio must be from 0 to 1, not 1.5"),
         ("classes: [{name: a, swaplimitratio: -1}]", "swaplimitratio must be from 0 to 1"),
         ("classes: [{swaplimitratio: 1}]", "name: missing"),
-        ("classes: [{name: ''}]", "a class has an empty name"),
-        ("classes: [{name: a}, {name: a}]", 'classes: "a" is there twice'),
+        ("classes: [{name: ''}]", "the name of a class must not be empty"),
+        ("classes: [{name: a}, {name: a}]", 'classes: duplicate name "a"'),
         ("classes: [{name: a, swapLimitRation: 1}]", 'did you mean "swaplimitratio"?'),
         ("unifiedannotations: [../../cpu.max]", 'unifiedannotations: "../../cpu.max" is not a file of cgroup v2'),
     ],
 )
-def test_a_bad_configuration_is_refused_by_name(nri_runtime: FakeRuntime, config: str, said: str) -> None:
-    with pytest.raises(nri.NriError, match=re.escape(said)):
+def test_a_bad_configuration_is_refused_by_name(nri_runtime: FakeRuntime, config: str, message: str) -> None:
+    with pytest.raises(nri.NriError, match=re.escape(message)):
         nri_runtime.add(MemoryQos(), idx="10", config=config)
 
 
@@ -67,8 +67,8 @@ def test_without_a_configuration_it_says_that_all_are_refused(
     nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     nri_runtime.add(MemoryQos(), idx="10")
-    assert "no classes and no unifiedannotations" in caplog.text
-    with pytest.raises(nri.PluginRejected, match=r"classes here: none"):
+    assert "classes and unifiedannotations are empty" in caplog.text
+    with pytest.raises(nri.PluginRejected, match=r"classes: none"):
         create(nri_runtime, {"class@": "silver"})
 
 
@@ -76,7 +76,7 @@ def test_the_watermark_is_that_of_single_precision() -> None:
     assert high_bytes(1 << 30, 0.1) == 966367616  # 966367641 in double precision
 
 
-def test_an_empty_class_and_one_without_a_ratio_ask_for_nothing_and_cgroup_v2_is_not_told(
+def test_an_empty_class_and_one_without_a_ratio_change_nothing(
     nri_runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(plugin, "SECOND_VERSION", str(tmp_path))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nri.errors import Reject
-from nri.plugins.memtierd.daemon import Daemon, kept
+from nri.plugins.memtierd.daemon import Daemon, existing_folders
 
 OWNER = ("default", "pod", "app")
 
@@ -17,14 +17,14 @@ OWNER = ("default", "pod", "app")
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "bin").mkdir()
-    made = tmp_path / "bin" / "memtierd"
-    made.write_text("#!/bin/sh\nwhile :; do kill -STOP $$; done\n")
-    made.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{made.parent}:{os.environ['PATH']}")
-    return made
+    built = tmp_path / "bin" / "memtierd"
+    built.write_text("#!/bin/sh\nwhile :; do kill -STOP $$; done\n")
+    built.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{built.parent}:{os.environ['PATH']}")
+    return built
 
 
-def test_another_process_of_the_same_number_is_neither_taken_over_nor_killed(tmp_path: Path) -> None:
+def test_another_process_with_the_same_pid_is_neither_adopted_nor_killed(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "/".join(OWNER)
     folder.mkdir(parents=True)
     child = os.posix_spawnp("sleep", ["sleep", "1000"], os.environ)
@@ -46,12 +46,12 @@ def test_a_number_that_is_none_is_no_process(tmp_path: Path, text: str) -> None:
 def test_one_that_runs_is_found_again_and_ended(tmp_path: Path, program: Path) -> None:
     run = str(tmp_path / "run")
     first = Daemon.start(run, OWNER, "x: $CGROUP2_ABS_PATH", "/cgroup")
-    assert list(kept(run)) == [(OWNER, first.folder)]
-    again = Daemon.adopt(first.folder)
-    assert again is not None and not again.ended
-    assert again.has("x: $CGROUP2_ABS_PATH", "/cgroup") and not again.has("x: $CGROUP2_ABS_PATH", "/other")
-    again.stop()
-    assert first.ended and again.ended and not os.path.exists(first.folder) and list(kept(run)) == []
+    assert list(existing_folders(run)) == [(OWNER, first.folder)]
+    adopted = Daemon.adopt(first.folder)
+    assert adopted is not None and not adopted.ended
+    assert adopted.has("x: $CGROUP2_ABS_PATH", "/cgroup") and not adopted.has("x: $CGROUP2_ABS_PATH", "/other")
+    adopted.stop()
+    assert first.ended and adopted.ended and not os.path.exists(first.folder) and list(existing_folders(run)) == []
 
 
 def test_a_program_that_cannot_be_run_is_told(tmp_path: Path, program: Path) -> None:
@@ -62,43 +62,39 @@ def test_a_program_that_cannot_be_run_is_told(tmp_path: Path, program: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\0b"])
-def test_a_name_that_is_no_name_of_a_folder_is_refused_and_nothing_is_started(
-    tmp_path: Path, program: Path, name: str
-) -> None:
+def test_a_name_that_is_not_a_folder_name_is_refused(tmp_path: Path, program: Path, name: str) -> None:
     run = tmp_path / "run"
     with pytest.raises(Reject, match="not the name of a folder"):
         Daemon.start(str(run), ("default", "pod", name), "", "")
-    assert list(kept(str(run))) == [] and not list(tmp_path.glob("**/memtierd.pid"))
+    assert list(existing_folders(str(run))) == [] and not list(tmp_path.glob("**/memtierd.pid"))
 
 
 def test_a_link_in_place_of_a_folder_is_refused(tmp_path: Path, program: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
     (run / "default").symlink_to(tmp_path)
-    with pytest.raises(Reject, match="it is a link"):
+    with pytest.raises(Reject, match="not a folder, or a link"):
         Daemon.start(str(run), OWNER, "", "")
 
 
 def test_a_program_that_is_not_in_path_is_named_with_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(Reject, match=f"no program memtierd in PATH .{tmp_path}"):
+    with pytest.raises(Reject, match=f"program memtierd not found in PATH .{tmp_path}"):
         Daemon.start(str(tmp_path / "run"), OWNER, "", "")
 
 
 def test_without_output_there_are_no_last_words(tmp_path: Path) -> None:
     daemon = Daemon(str(tmp_path))
-    assert daemon.last_words() == "" and daemon.ended and not daemon.has("", "")
+    assert daemon.last_line() == "" and daemon.ended and not daemon.has("", "")
     (tmp_path / "memtierd.output").write_text("first\nlast\n\n")
-    assert daemon.last_words() == "last"
+    assert daemon.last_line() == "last"
     (tmp_path / "memtierd.output").unlink()
     os.mkfifo(tmp_path / "memtierd.output")
-    assert daemon.last_words() == ""
+    assert daemon.last_line() == ""
 
 
-def test_output_that_has_become_long_begins_anew_and_what_writes_goes_on_at_its_beginning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nri.plugins.memtierd.daemon.MOST_OUTPUT", 10)
+def test_long_output_is_truncated_while_the_process_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nri.plugins.memtierd.daemon.MAX_OUTPUT_BYTES", 10)
     output, running = tmp_path / "memtierd.output", Daemon(str(tmp_path))
     running.trim()  # there is none
     with output.open("ab", buffering=0) as writing:

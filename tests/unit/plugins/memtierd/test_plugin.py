@@ -70,8 +70,8 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: Path, nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch):
-    made = Node(tmp_path, nri_runtime, monkeypatch)
-    yield made
+    node = Node(tmp_path, nri_runtime, monkeypatch)
+    yield node
     for file in tmp_path.glob("run/*/*/*/memtierd.pid"):
         with suppress(ProcessLookupError, IsADirectoryError):
             os.kill(int(file.read_text()), signal.SIGKILL)
@@ -108,13 +108,13 @@ def test_the_end_of_an_old_container_leaves_the_process_of_its_successor(node: N
     node.attach()
     node.runtime.start_container(node.pod, node.container())
     first = node.pid
-    again = make_container("app", id="ctr-2", pod_sandbox_id="pod-1")
-    node.runtime.start_container(node.pod, again)
+    container = make_container("app", id="ctr-2", pod_sandbox_id="pod-1")
+    node.runtime.start_container(node.pod, container)
     second = node.pid
     wait_for(lambda: not node.runs(first), "the end of the first process")
     node.runtime.remove_container(node.pod, node.container())  # a kubelet does so when it likes
     assert node.runs(second) and node.mine.exists()
-    node.runtime.stop_container(node.pod, again)
+    node.runtime.stop_container(node.pod, container)
     assert not node.runs(second) and not node.mine.exists()
 
 
@@ -125,17 +125,17 @@ def test_a_process_that_cannot_be_noted_does_not_run_on(node: Node) -> None:
     with pytest.raises(nri.PluginRejected, match="cannot start memtierd"):
         node.runtime.start_container(node.pod, node.container())
     words = f"-config\0{node.mine}/memtierd.config.yaml".encode()
-    left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if words in _content(path)]
-    assert left == []
+    remaining = [path for path in Path("/proc").glob("[0-9]*/cmdline") if words in _content(path)]
+    assert remaining == []
 
 
-def test_a_folder_of_cgroups_that_is_not_there_is_named_and_the_plugin_takes_part(
+def test_a_missing_cgroup_folder_is_logged_and_the_plugin_still_connects(
     node: Node, caplog: pytest.LogCaptureFixture
 ) -> None:
     with FakeRuntime(pods=[node.pod], containers=[node.running()]) as runtime:
         node.runtime = runtime
         node.attach(cgroupsDir="/nowhere")
-        wait_for(lambda: "cannot look for the container's cgroup" in caplog.text)
+        wait_for(lambda: "cannot search the container's cgroup" in caplog.text)
         with pytest.raises(nri.PluginRejected, match=r"'/nowhere'; check --cgroups-dir"):
             runtime.start_container(node.pod, node.container())
 
@@ -192,7 +192,7 @@ def test_a_process_that_ends_by_itself_is_told_once_with_its_last_words(
     wait_for(lambda: not node.runs(node.pid), "its end")
 
     def told() -> int:
-        plugin.look()
+        plugin.check_daemons()
         return caplog.text.count("memtierd of default/pod/app has ended: no tracker of that name")
 
     wait_for(told)
@@ -202,21 +202,21 @@ def test_a_process_that_ends_by_itself_is_told_once_with_its_last_words(
 
 
 @pytest.mark.parametrize(
-    ("annotation", "fields", "said"),
+    ("annotation", "fields", "message"),
     [
-        ("gold", {}, 'there is no class "gold"; classes here: track, plain'),
+        ("gold", {}, 'class "gold" not found; classes: track, plain'),
         ("track", {"id": "ctr-9"}, "no cgroup below .* has the id of container app"),
         ("track", {"name": ".."}, "'..' is not the name of a folder"),
         ("track", {"name": "a/b"}, "'a/b' is not the name of a folder"),
     ],
 )
 def test_a_container_that_cannot_have_its_process_does_not_start(
-    node: Node, annotation: str, fields: dict[str, Any], said: str
+    node: Node, annotation: str, fields: dict[str, Any], message: str
 ) -> None:
     node.attach()
     pod = make_pod("pod", id="pod-1", annotations={"class.memtierd.nri.io": annotation})
     container = make_container(**{"name": "app", "id": "ctr-1", "pod_sandbox_id": "pod-1", **fields})
-    with pytest.raises(nri.NriError, match=said):
+    with pytest.raises(nri.NriError, match=message):
         node.runtime.start_container(pod, container)
 
 
@@ -224,18 +224,16 @@ def test_a_link_in_place_of_a_folder_is_not_followed(node: Node) -> None:
     node.attach()
     (node.folder / "run" / "default").mkdir(parents=True)
     (node.folder / "run" / "default" / "pod").symlink_to(node.folder)
-    with pytest.raises(nri.NriError, match="it is a link, or no folder"):
+    with pytest.raises(nri.NriError, match="not a folder, or a link"):
         node.runtime.start_container(node.pod, node.container())
     assert not (node.folder / "app").exists()
 
 
-def test_without_the_program_the_start_warns_and_its_containers_do_not_start(
-    node: Node, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_the_program_the_plugin_warns_and_refuses_starts(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     node.program.unlink()
     node.attach()
-    assert "there is no program memtierd in PATH" in caplog.text
-    with pytest.raises(nri.NriError, match="there is no program memtierd in PATH"):
+    assert "program memtierd not found in PATH" in caplog.text
+    with pytest.raises(nri.NriError, match="program memtierd not found in PATH"):
         node.runtime.start_container(node.pod, node.container())
 
 
@@ -247,15 +245,15 @@ def test_a_class_without_a_configuration_has_no_process(node: Node) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [
-        ({"classes": [{"name": "a"}, {"name": "a"}]}, 'classes: "a" is there twice'),
-        ({"classes": [{"name": ""}]}, r"classes\[0\]: a class has an empty name"),
+        ({"classes": [{"name": "a"}, {"name": "a"}]}, 'classes: duplicate name "a"'),
+        ({"classes": [{"name": ""}]}, r"classes\[0\]: the name of a class must not be empty"),
         ({"classes": [{"name": "a", "allowswap": "yes"}]}, "expected true or false"),
     ],
 )
-def test_a_bad_configuration_is_refused_by_name(node: Node, config: dict[str, Any], said: str) -> None:
-    with pytest.raises(nri.NriError, match=said):
+def test_a_bad_configuration_is_refused_by_name(node: Node, config: dict[str, Any], message: str) -> None:
+    with pytest.raises(nri.NriError, match=message):
         node.attach(**config)
 
 
@@ -265,8 +263,8 @@ def test_a_creation_is_answered_with_files_and_what_is_not_known_is_told(
     node.attach()
 
     def asked(**annotations: str) -> Any:
-        given = {f"{key.replace('_', '.')}.memtierd.nri.io": text for key, text in annotations.items()}
-        pod = make_pod("pod", id=str(len(given)) + str(annotations), annotations=given)
+        document = {f"{key.replace('_', '.')}.memtierd.nri.io": text for key, text in annotations.items()}
+        pod = make_pod("pod", id=str(len(document)) + str(annotations), annotations=document)
         return node.runtime.create_container(pod, make_container("app")).unified
 
     assert asked(**{"class": "track"}) == {"memory.swap.max": "0"}
@@ -274,8 +272,8 @@ def test_a_creation_is_answered_with_files_and_what_is_not_known_is_told(
         "memory.swap.max": "7", "memory.high": "max"
     }  # fmt: skip
     assert asked(memory_low="1", **{"class": "plain"}) == {}
-    assert 'annotation "memory.low.memtierd.nri.io" is not known' in caplog.text
-    with pytest.raises(nri.PluginRejected, match='there is no class "gold"'):
+    assert 'unknown annotation "memory.low.memtierd.nri.io"' in caplog.text
+    with pytest.raises(nri.PluginRejected, match='class "gold" not found'):
         asked(**{"class": "gold"})
 
 
@@ -297,7 +295,7 @@ def test_a_running_container_that_cannot_have_its_process_is_told(node: Node, ca
     with FakeRuntime(pods=[node.pod], containers=[node.running()]) as runtime:
         node.runtime = runtime
         node.attach()
-    assert "container default/pod/app: there is no program memtierd in PATH" in caplog.text
+    assert "container default/pod/app: program memtierd not found in PATH" in caplog.text
 
 
 def test_a_folder_that_cannot_be_removed_is_told(
@@ -311,10 +309,10 @@ def test_a_folder_that_cannot_be_removed_is_told(
 
     monkeypatch.setattr(daemon, "remove_tree", refuse)
     node.runtime.stop_container(node.pod, node.container())
-    assert "the folder of memtierd is left: " in caplog.text
+    assert "the folder of memtierd cannot be removed: " in caplog.text
 
 
 def test_without_cgroup_v2_it_does_not_start(nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memtierd, "detect", lambda _: Hierarchies(Root("/"), ()))
-    with pytest.raises(nri.NriError, match=r"cgroupsDir: no cgroup v2 is mounted here \(give --cgroups-dir"):
+    with pytest.raises(nri.NriError, match=r"cgroupsDir: cgroup v2 is not mounted \(name its mount with --cgroups-dir"):
         nri_runtime.add(Memtierd(), idx="10")

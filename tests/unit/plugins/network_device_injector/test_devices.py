@@ -11,16 +11,16 @@ from nri.testing import make_pod
 KEY = "netdevice.noderesource.dev"
 
 
-def wanted(value: str, key: str = KEY) -> list[NetworkDevice]:
+def devices_of(value: str, key: str = KEY) -> list[NetworkDevice]:
     return wanted_devices(make_pod(annotations={key: value}))[0]
 
 
 @pytest.mark.parametrize("key", [f"{key}{scope}" for key in KEYS for scope in ("", "/pod")])
 def test_each_key_counts(key: str) -> None:
-    assert wanted("[{name: eth1}]", key) == [NetworkDevice("eth1", "eth1")]
+    assert devices_of("[{name: eth1}]", key) == [NetworkDevice("eth1", "eth1")]
 
 
-def test_the_order_of_keys_is_the_reference_s_and_its_documentation_s_after_it() -> None:
+def test_keys_are_in_the_order_of_the_reference() -> None:
     in_order = [f"{key}{scope}" for scope in ("/pod", "") for key in KEYS]
     annotations = {key: f"[{{name: eth{place}}}]" for place, key in enumerate(in_order)}
     for place in range(len(in_order)):
@@ -34,7 +34,7 @@ def test_containers_have_no_network_of_their_own() -> None:
 
 
 def test_name_and_prefix_have_defaults_that_reach_the_device() -> None:
-    assert wanted("[{name: a, address: 192.0.2.7}, {name: b, address: '2001:db8::7'}]") == [
+    assert devices_of("[{name: a, address: 192.0.2.7}, {name: b, address: '2001:db8::7'}]") == [
         NetworkDevice("a", "a", "192.0.2.7", 32),
         NetworkDevice("b", "b", "2001:db8::7", 128),
     ]
@@ -44,7 +44,7 @@ def test_addresses_are_bytes_in_the_end_and_ipv4_in_ipv6_is_ipv4() -> None:
     assert NetworkDevice("a", address="192.0.2.7").packed == bytes((192, 0, 2, 7))
     assert len(NetworkDevice("a", address="2001:db8::7").packed) == 16
     assert NetworkDevice("a").packed == b""
-    assert wanted("[{name: a, address: '::ffff:192.0.2.7'}]")[0].prefix == 32
+    assert devices_of("[{name: a, address: '::ffff:192.0.2.7'}]")[0].prefix == 32
 
 
 def test_an_unknown_key_is_read_past_with_a_warning() -> None:
@@ -67,21 +67,21 @@ def test_an_unknown_key_is_read_past_with_a_warning() -> None:
         ("[{name: a, new_name: 'x:y'}]", "[0].new_name: 'x:y' is not the name"),
         ("[{name: a}, {name: a, new_name: b}]", '[1].name: "a" is already at [0].name'),
         ("[{name: a}, {name: b, new_name: a}]", '[1].new_name: "a" is already at [0].new_name'),
-        ("[{name: a, address: x}]", "[0].address: 'x' is no IP address; write one such as 192.0.2.7"),
-        ("[{name: a, address: 'fe80::1%eth0'}]", "'fe80::1%eth0' is no IP address"),
+        ("[{name: a, address: x}]", "[0].address: 'x' is not an IP address; write, for example, 192.0.2.7"),
+        ("[{name: a, address: 'fe80::1%eth0'}]", "'fe80::1%eth0' is not an IP address"),
         ("[{name: a, address: 192.0.2.7/24}]", "write 'address: 192.0.2.7' and 'prefix: 24'"),
         ("[{name: a, address: 192.0.2.7, prefix: 33}]", "[0].prefix: 33 is not from 0 to 32"),
         ("[{name: a, address: 192.0.2.7, prefix: -1}]", "[0].prefix: -1 is not from 0 to 32"),
         ("[{name: a, address: '2001:db8::7', prefix: 129}]", "[0].prefix: 129 is not from 0 to 128"),
-        ("[{name: a, prefix: 24}]", "[0].prefix: it is given without an address; add 'address: ...'"),
+        ("[{name: a, prefix: 24}]", "[0].prefix: it requires an address; add 'address: ...'"),
         ("[{name: a, mtu: 67}]", "[0].mtu: 67 is not from 68 to 2147483647"),
         ("[{name: a, mtu: big}]", '[0].mtu: "big" is not a number'),
-        ("[" + ",".join(f"{{name: d{place}}}" for place in range(65)) + "]", "it asks for 65 devices"),
+        ("[" + ",".join(f"{{name: d{place}}}" for place in range(65)) + "]", "it requests 65 devices"),
         ("[{", "not valid YAML"),
     ],
 )
 def test_a_mistake_is_refused_with_annotation_place_and_value(value: str, text: str) -> None:
     with pytest.raises(Reject) as refused:
-        wanted(value, f"{KEY}/pod")
+        devices_of(value, f"{KEY}/pod")
     assert str(refused.value).startswith(f"annotation {KEY}/pod: ")
     assert text in str(refused.value)

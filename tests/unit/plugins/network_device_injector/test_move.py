@@ -18,7 +18,9 @@ def host_state() -> object:
     links = []
     for link in json.loads(ip("-json", "addr")):
         flags = sorted(set(link["flags"]) - {"LOWER_UP", "NO-CARRIER", "M-DOWN"})
-        addresses = [(each["local"], each["prefixlen"]) for each in link["addr_info"] if each["scope"] != "link"]
+        addresses = [
+            (device["local"], device["prefixlen"]) for device in link["addr_info"] if device["scope"] != "link"
+        ]
         links.append((link["ifname"], flags, link["mtu"], link.get("ifalias"), sorted(addresses)))
     routes = ip("route", "show") + ip("-6", "route", "show")
     return sorted(links), sorted(line for line in routes.splitlines() if not line.startswith("fe80:"))
@@ -43,42 +45,42 @@ def test_an_origin_is_text_and_back() -> None:
 
 
 @in_own_network
-def test_a_device_gets_name_address_prefix_and_mtu_and_is_what_it_was_when_it_is_back() -> None:
+def test_a_device_is_configured_in_the_pod_and_restored_on_the_host() -> None:
     make_host()
     ip("link", "set", "eth1", "down")
     with pod_network() as pod, Sides(pod.path) as sides:
-        wanted = NetworkDevice("eth1", "net1", "192.0.2.7", 24, 1400)
-        sides.move_in([wanted])
+        device = NetworkDevice("eth1", "net1", "192.0.2.7", 24, 1400)
+        sides.move_in([device])
         (link,) = json.loads(pod.ip("-json", "addr", "show", "net1"))
         assert link["mtu"] == 1400 and "UP" in link["flags"]
         assert [(each["local"], each["prefixlen"]) for each in link["addr_info"] if each["family"] == "inet"] == [
             ("192.0.2.7", 24)
         ]
         assert "eth1@" not in ip("link")
-        assert sides.move_out(wanted)
-        assert not sides.move_out(wanted)
+        assert sides.move_out(device)
+        assert not sides.move_out(device)
     (link,) = json.loads(ip("-json", "link", "show", "eth1"))
     assert (link["mtu"], link["ifalias"]) == (1450, "to the store")
     assert "UP" not in link["flags"]
 
 
 @in_own_network
-def test_the_pod_may_use_a_name_that_the_host_has_and_the_host_s_names_stay_free() -> None:
+def test_a_device_in_the_pod_may_have_the_name_of_one_on_the_host() -> None:
     make_host()
     with pod_network() as pod, Sides(pod.path) as sides:
         pod.ip("link", "add", "eth2", "type", "veth", "peer", "name", "eth1")
         sides.move_in([NetworkDevice("eth1", "net1"), NetworkDevice("eth2", "net2")])
-        assert {"eth1", "eth2", "net1", "net2"} <= {each["ifname"] for each in json.loads(pod.ip("-json", "link"))}
+        assert {"eth1", "eth2", "net1", "net2"} <= {device["ifname"] for device in json.loads(pod.ip("-json", "link"))}
 
 
 FAILURES: dict[str, tuple[list[NetworkDevice], str]] = {
     "the second is not there": (
         [NetworkDevice("eth1", "net1", "192.0.2.7", 24, 1400), NetworkDevice("eth9", "net9")],
-        "network device eth9: the host has no such device",
+        "network device eth9: not found on the host",
     ),
     "the pod has the name": (
         [NetworkDevice("eth1", "net1"), NetworkDevice("eth2", "lo")],
-        "network device eth2: the pod has a device lo already",
+        "network device eth2: the pod already has a device lo",
     ),
     "an MTU that the device refuses": (
         [NetworkDevice("eth2", "net2"), NetworkDevice("eth1", "net1", mtu=1_000_000)],
@@ -146,7 +148,7 @@ def test_each_step_that_fails_is_rolled_back(step: str, count: int) -> None:
             ]
             with pytest.raises(MoveError, match="Device or resource busy"):
                 sides.move_in(devices)
-            assert {each["ifname"] for each in json.loads(pod.ip("-json", "link"))} == {"lo"}
+            assert {device["ifname"] for device in json.loads(pod.ip("-json", "link"))} == {"lo"}
         assert host_state() == before
 
     run()
@@ -171,29 +173,29 @@ def test_what_cannot_be_undone_is_noted() -> None:
 def test_a_device_that_cannot_be_moved_back_stays_as_it_was_in_the_pod() -> None:
     make_host()
     with pod_network() as pod, Sides(pod.path) as sides:
-        wanted = NetworkDevice("eth1", "net1")
-        sides.move_in([wanted])
+        device = NetworkDevice("eth1", "net1")
+        sides.move_in([device])
 
         def refuse(*_: object) -> None:
             raise OSError(16, "Device or resource busy")
 
         real, sides.pod.move = sides.pod.move, refuse  # type: ignore[method-assign]
         with pytest.raises(OSError, match="busy"):
-            sides.move_out(wanted)
+            sides.move_out(device)
         (link,) = json.loads(pod.ip("-json", "link", "show", "net1"))
         assert "UP" in link["flags"]
         sides.pod.move = real  # type: ignore[method-assign]
-        assert sides.move_out(wanted)
+        assert sides.move_out(device)
 
 
 @in_own_network
-def test_a_device_that_another_program_has_named_in_its_alias_comes_back_by_the_annotation_s_name() -> None:
+def test_a_device_with_a_foreign_alias_gets_the_annotation_s_name() -> None:
     make_host()
     with pod_network() as pod, Sides(pod.path) as sides:
-        wanted = NetworkDevice("eth2", "net1")
-        sides.move_in([wanted])
+        device = NetworkDevice("eth2", "net1")
+        sides.move_in([device])
         pod.ip("link", "set", "net1", "alias", "eth2")
-        assert sides.move_out(wanted, known=True)
+        assert sides.move_out(device, is_from_host=True)
     (link,) = json.loads(ip("-json", "link", "show", "eth2"))
     assert "ifalias" not in link
 
@@ -257,5 +259,5 @@ def test_a_device_that_cannot_be_moved_back_keeps_its_origin() -> None:
         sides.pod.move = refuse  # type: ignore[method-assign]
         with pytest.raises(MoveError):
             sides.move_in([NetworkDevice("eth1", "net1")])
-        aliases = [Origin.read(each.get("ifalias", "")) for each in json.loads(pod.ip("-json", "link"))]
+        aliases = [Origin.read(device.get("ifalias", "")) for device in json.loads(pod.ip("-json", "link"))]
         assert Origin("eth1", 1450, "to the store") in aliases

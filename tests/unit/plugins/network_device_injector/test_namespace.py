@@ -76,10 +76,10 @@ def test_without_python_s_own_call_an_error_has_the_kernel_s_number(
 ) -> None:
     monkeypatch.delattr(os, "setns", raising=False)
     (tmp_path / "file").touch()
-    done: list[bool] = []
-    with pytest.raises(OSError, match="Invalid argument") as told:
-        enter(f"{tmp_path}/file", lambda: done.append(True))
-    assert (told.value.errno, done) == (errno.EINVAL, [])
+    process: list[bool] = []
+    with pytest.raises(OSError, match="Invalid argument") as raised:
+        enter(f"{tmp_path}/file", lambda: process.append(True))
+    assert (raised.value.errno, process) == (errno.EINVAL, [])
 
 
 @in_own_network

@@ -26,7 +26,7 @@ def test_a_device_is_found_by_name_and_one_that_is_not_there_is_none() -> None:
         assert (device.name, device.up, device.mtu, device.alias) == ("one", True, 1400, "uplink")
         assert f"{device.number}: one@two" in ip("link", "show", "one")
         assert host.device("three") is None
-        assert {each.name for each in host.devices()} >= {"lo", "one", "two"}
+        assert {listed.name for listed in host.devices()} >= {"lo", "one", "two"}
 
 
 @in_own_network
@@ -39,12 +39,12 @@ def test_a_device_is_changed_as_said() -> None:
         host.set_alias(device.number, "was one")
         host.set_mtu(device.number, 1300)
         host.set_up(device.number, True)
-        found = host.device("other")
-        assert found == (device.number, "other", True, 1300, "was one")
+        changed = host.device("other")
+        assert changed == (device.number, "other", True, 1300, "was one")
         host.set_alias(device.number, "")
         host.set_up(device.number, False)
-        found = host.device("other")
-        assert found == (device.number, "other", False, 1300, "")
+        changed = host.device("other")
+        assert changed == (device.number, "other", False, 1300, "")
 
 
 @in_own_network
@@ -120,10 +120,10 @@ def link(number: int, name: str, *, more: bytes = b"") -> bytes:
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
     """The kernel's end of the next socket that is opened; what it sends is there before it is asked."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    monkeypatch.setattr(module, "open_socket", lambda: theirs)
-    with ours, theirs:
-        yield ours
+    client_socket, kernel_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    monkeypatch.setattr(module, "open_socket", lambda: kernel_socket)
+    with client_socket, kernel_socket:
+        yield client_socket
 
 
 def test_an_error_other_than_no_such_device_is_not_taken_for_none(kernel: socket.socket) -> None:
@@ -139,14 +139,14 @@ def test_an_answer_to_another_request_is_passed_over(kernel: socket.socket) -> N
         assert host.device("one") == (2, "one", True, 0, "")
 
 
-def test_a_message_shorter_than_its_header_ends_its_datagram_and_not_the_search(kernel: socket.socket) -> None:
+def test_a_message_shorter_than_its_header_ends_only_its_datagram(kernel: socket.socket) -> None:
     kernel.send(struct.pack("=IHHII", 0, NEW_LINK, 0, 1, 0) + message(NEW_LINK, 1, link(1, "behind")))
     kernel.send(message(NEW_LINK, 1, link(2, "one")))
     with Netlink() as host:
         assert host.device("one") == (2, "one", True, 0, "")
 
 
-def test_an_attribute_shorter_than_its_header_ends_what_is_known_of_a_device(kernel: socket.socket) -> None:
+def test_an_attribute_shorter_than_its_header_ends_the_attributes(kernel: socket.socket) -> None:
     mtu, alias = attribute(MTU, struct.pack("=I", 1400)), attribute(ALIAS, b"behind\0")
     kernel.send(message(NEW_LINK, 1, link(2, "one", more=mtu + struct.pack("=HH", 0, ALIAS) + alias)))
     with Netlink() as host:
@@ -156,7 +156,7 @@ def test_an_attribute_shorter_than_its_header_ends_what_is_known_of_a_device(ker
 def test_a_kernel_that_does_not_answer_is_not_waited_for_longer_than_said(
     kernel: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(module, "ANSWER_TIMEOUT_S", 0.05)
     with Netlink() as host, pytest.raises(TimeoutError):
         host.device("one")
     assert len(kernel.recv(1 << 16)) > 16  # it was asked

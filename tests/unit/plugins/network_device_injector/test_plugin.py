@@ -30,7 +30,7 @@ def pod_with(value: str, path: str, key: str = KEY) -> m.PodSandbox:
 
 
 def names(listing: str) -> set[str]:
-    return {each["ifname"] for each in json.loads(listing)}
+    return {device["ifname"] for device in json.loads(listing)}
 
 
 README = Path(plugin.__file__).with_name("README.md").read_text()
@@ -60,15 +60,15 @@ def inject_and_release(runtime: FakeRuntime, caplog: pytest.LogCaptureFixture) -
         runtime.remove_pod_sandbox(pod)
     (link,) = json.loads(ip("-json", "link", "show", "eth1"))
     assert link["mtu"] == 1500 and "UP" not in link["flags"]
-    said = [record.getMessage() for record in caplog.records if record.name == "nri.plugin.network-device-injector"]
-    assert said == [
+    messages = [record.getMessage() for record in caplog.records if record.name == "nri.plugin.network-device-injector"]
+    assert messages == [
         "network device eth1 is uplink0 in the pod [pod default/router]",
         "network device eth1 is back on the host [pod default/router]",
     ]
-    assert "```text\n" + "\n".join(said) + "\n```" in README
+    assert "```text\n" + "\n".join(messages) + "\n```" in README
 
 
-def test_a_device_is_in_the_pod_while_it_runs_and_on_the_host_after_it_as_the_page_shows(
+def test_a_device_moves_to_the_pod_and_back_as_the_page_shows(
     nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     inject_and_release(nri_runtime, caplog)
@@ -109,7 +109,7 @@ def fail_on_the_second(runtime: FakeRuntime) -> None:
     runtime.add(NetworkDeviceInjector())
     with pod_network() as network:
         pod = pod_with("[{name: eth1, new_name: net1}, {name: eth9}]", network.path)
-        with pytest.raises(PluginRejected, match="eth9: the host has no such device; all network devices are back"):
+        with pytest.raises(PluginRejected, match="eth9: not found on the host; all network devices are back"):
             runtime.run_pod_sandbox(pod)
         assert names(network.ip("-json", "link")) == {"lo"}
     assert names(ip("-json", "link")) == {"lo", "eth1", "peer"}
@@ -135,7 +135,7 @@ def end_a_refused_pod(runtime: FakeRuntime) -> None:
     assert names(ip("-json", "link")) == {"lo", "eth1", "peer"}
 
 
-def test_the_end_of_a_refused_pod_does_not_bring_its_own_devices_to_the_host(
+def test_a_refused_pod_keeps_its_own_devices_at_its_end(
     nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     end_a_refused_pod(nri_runtime)
@@ -253,10 +253,10 @@ def test_what_goes_wrong_at_the_end_of_a_pod_is_logged(
     nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     end_in_trouble(nri_runtime, monkeypatch)
-    said = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert [text.partition(" [pod")[0] for text in said] == [
+    messages = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert [text.partition(" [pod")[0] for text in messages] == [
         f"network namespace {__file__}/net: Not a directory",
-        "devices that have come back: Too many open files",
+        "cannot restore devices that are back on the host: Too many open files",
     ]
 
 
@@ -275,7 +275,7 @@ def fail_to_undo(runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
         pod = pod_with("[{name: eth1, address: 192.0.2.7}]", network.path)
         with pytest.raises(
             PluginRejected,
-            match="eth1: Device or resource busy; not all of it could be undone: eth1: addresses, routes, up",
+            match="eth1: Device or resource busy; some steps could not be undone: eth1: addresses, routes, up",
         ):
             runtime.run_pod_sandbox(pod)
 
@@ -284,7 +284,9 @@ def test_what_cannot_be_undone_is_in_the_log_and_in_the_refusal(
     nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     fail_to_undo(nri_runtime, monkeypatch)
-    assert any("cannot undo: eth1: addresses, routes, up: Device or resource busy" in each for each in caplog.messages)
+    assert any(
+        "cannot undo: eth1: addresses, routes, up: Device or resource busy" in message for message in caplog.messages
+    )
 
 
 @in_own_network

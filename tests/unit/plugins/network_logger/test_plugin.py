@@ -17,16 +17,16 @@ from tests.support.plugin_program import Listener, plugin_program
 def test_a_pod_that_is_gone_is_told_with_the_namespace_that_it_had(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     pod = make_pod(name="web", linux=m.LinuxPodSandbox(namespaces=[m.LinuxNamespace(type="network", path="/run/n")]))
-    gone = make_pod(id=pod.id, name="web")
+    removed_pod = make_pod(id=pod.id, name="web")
     with FakeRuntime() as runtime:
         logger = NetworkLogger()
         runtime.add(logger)
         runtime.run_pod_sandbox(pod)
-        runtime.stop_pod_sandbox(gone)
-        runtime.remove_pod_sandbox(gone)
+        runtime.stop_pod_sandbox(removed_pod)
+        runtime.remove_pod_sandbox(removed_pod)
         assert logger.namespaces == {}
-    told = [record.getMessage() for record in caplog.records if "default/web: " in record.getMessage()]
-    assert len(told) == 3 and all("namespace=/run/n " in line for line in told), told
+    messages = [record.getMessage() for record in caplog.records if "default/web: " in record.getMessage()]
+    assert len(messages) == 3 and all("namespace=/run/n " in line for line in messages), messages
 
 
 def test_it_logs_namespace_and_addresses_of_pods_as_the_page_shows(caplog: pytest.LogCaptureFixture) -> None:

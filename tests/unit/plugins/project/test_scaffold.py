@@ -28,8 +28,8 @@ def test_a_plugins_name_gives_all_others() -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("Pod", "cannot be a plugin's name"),
-        ("class", "is a word of Python itself"),
+        ("Pod", "is not a valid name"),
+        ("class", "is a keyword of Python"),
         ("json", "json.py would hide the module json"),
         ("nri", "nri.py would hide the module nri"),
     ],
@@ -45,8 +45,8 @@ def test_a_word_that_only_looks_like_a_marker_stays() -> None:
 
 
 def test_files_are_written_below_the_folder_and_named(tmp_path: Path) -> None:
-    made = scaffold(tmp_path / "new", "pod-name", "30")
-    assert len(made) == len(FILES) + 1, "the wheel of nri comes along"
-    assert all(Path(path).is_file() for path in made)
-    with pytest.raises(NriError, match="there is something already"):
+    paths = scaffold(tmp_path / "new", "pod-name", "30")
+    assert len(paths) == len(FILES) + 1, "the wheel of nri comes along"
+    assert all(Path(path).is_file() for path in paths)
+    with pytest.raises(NriError, match="not an empty folder"):
         scaffold(tmp_path / "new", "pod-name", "30")

@@ -34,8 +34,8 @@ def test_it_holds_every_file_of_the_package_and_no_compiled_one(wheel: Wheel) ->
 
 
 def test_the_same_files_make_the_same_wheel(wheel: Wheel, tmp_path: Path) -> None:
-    again = own_wheel(tmp_path / "made")
-    assert (again.version, again.sha256) == (wheel.version, wheel.sha256)
+    second = own_wheel(tmp_path / "made")
+    assert (second.version, second.sha256) == (wheel.version, wheel.sha256)
     assert hashlib.sha256(wheel.path.read_bytes()).hexdigest() == wheel.sha256
 
 
@@ -43,8 +43,10 @@ def test_its_metadata_are_those_of_the_installation_but_for_the_version(wheel: W
     info = f"nri-{wheel.version}.dist-info"
     archive = zipfile.ZipFile(wheel.path)
     about = archive.read(f"{info}/METADATA").decode()
-    own = metadata.distribution("nri")
-    assert about == (own.read_text("METADATA") or "").replace(f"Version: {own.version}", f"Version: {wheel.version}", 1)
+    distribution = metadata.distribution("nri")
+    assert about == (distribution.read_text("METADATA") or "").replace(
+        f"Version: {distribution.version}", f"Version: {wheel.version}", 1
+    )
     assert "nri = nri.cli.entry:start" in archive.read(f"{info}/entry_points.txt").decode()
     assert f"{info}/licenses/LICENSE" in archive.namelist()
     assert b"Tag: py3-none-any" in archive.read(f"{info}/WHEEL")
@@ -56,8 +58,8 @@ def test_its_record_names_every_file_with_its_hash(wheel: Wheel) -> None:
     assert {row[0] for row in rows} == set(archive.namelist())
     for name, digest, size in rows[:-1]:
         data = archive.read(name)
-        made = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
-        assert (f"sha256={made}", str(len(data))) == (digest, size)
+        built = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+        assert (f"sha256={built}", str(len(data))) == (digest, size)
     assert rows[-1][1:] == ["", ""]
 
 
@@ -74,6 +76,6 @@ def test_what_is_only_imported_cannot_be_packed(tmp_path: Path, monkeypatch: pyt
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(module.metadata, "distribution", missing)
-    with pytest.raises(NriError, match=r"not installed, so no project can name it\. First: pip install "):
+    with pytest.raises(NriError, match=r"not installed, so it cannot be packed\. First: pip install "):
         own_wheel(tmp_path / "wheels")
     assert not (tmp_path / "wheels").exists()

@@ -26,9 +26,9 @@ def test_a_container_without_annotations_is_left_alone(nri_runtime: FakeRuntime)
 
 
 def test_class_schemata_and_monitoring_are_set(nri_runtime: FakeRuntime) -> None:
-    made = create(nri_runtime, closid="gold", schemata="L3:0=ff;1=ff,MB:0=50", enablemonitoring="true")
-    wanted = nri.Adjustment().set_rdt_clos_id("gold").set_rdt_schemata(["L3:0=ff;1=ff", "MB:0=50"])
-    assert made == wanted.set_rdt_enable_monitoring(True)
+    reply = create(nri_runtime, closid="gold", schemata="L3:0=ff;1=ff,MB:0=50", enablemonitoring="true")
+    expected = nri.Adjustment().set_rdt_clos_id("gold").set_rdt_schemata(["L3:0=ff;1=ff", "MB:0=50"])
+    assert reply == expected.set_rdt_enable_monitoring(True)
 
 
 @pytest.mark.parametrize(("text", "value"), [("1", True), ("T", True), ("TRUE", True), ("f", False), ("False", False)])
@@ -37,27 +37,27 @@ def test_monitoring_takes_gos_words(nri_runtime: FakeRuntime, text: str, value: 
 
 
 @pytest.mark.parametrize(
-    ("field", "text", "said"),
+    ("field", "text", "message"),
     [
-        ("closid", "", "\"\" cannot be the name of a class; write one such as 'gold'"),
+        ("closid", "", "\"\" cannot be the name of a class; write, for example, 'gold'"),
         ("closid", "..", '".." cannot be the name of a class'),
         ("closid", "../../etc", '"../../etc" cannot be the name of a class'),
         ("closid", "info", '"info" cannot be the name of a class'),
         ("closid", "a\nb", '"a\\nb" cannot be the name of a class'),
-        ("schemata", "", "[0]: \"\" is no line of schemata; write such as 'L3:0=ff;1=ff,MB:0=50'"),
-        ("schemata", "L3:0=ff,", '[1]: "" is no line of schemata'),
-        ("schemata", "L3", '[0]: "L3" is no line of schemata'),
-        ("schemata", "L3:0=ff;1", '[0]: "L3:0=ff;1" is no line of schemata'),
+        ("schemata", "", "[0]: \"\" is not a line of schemata; write, for example, 'L3:0=ff;1=ff,MB:0=50'"),
+        ("schemata", "L3:0=ff,", '[1]: "" is not a line of schemata'),
+        ("schemata", "L3", '[0]: "L3" is not a line of schemata'),
+        ("schemata", "L3:0=ff;1", '[0]: "L3:0=ff;1" is not a line of schemata'),
         ("enablemonitoring", "yes", '"yes" is neither true nor false; write one of the two'),
         ("enablemonitoring", "", '"" is neither true nor false; write one of the two'),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_annotation(
-    nri_runtime: FakeRuntime, field: str, text: str, said: str
+    nri_runtime: FakeRuntime, field: str, text: str, message: str
 ) -> None:
     with pytest.raises(nri.PluginRejected) as raised:
         create(nri_runtime, **{field: text})
-    assert raised.value.reason.startswith(f"annotation {field}.rdt.noderesource.dev/container.c0: {said}")
+    assert raised.value.reason.startswith(f"annotation {field}.rdt.noderesource.dev/container.c0: {message}")
 
 
 def test_annotations_without_effect_are_told(nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture) -> None:
@@ -74,5 +74,5 @@ def test_annotations_without_effect_are_told(nri_runtime: FakeRuntime, caplog: p
     warnings = [one.getMessage().partition(" [pod")[0] for one in caplog.records if one.levelname == "WARNING"]
     assert warnings == [
         "annotation closid.rdt.noderesource.dev/pod has no effect; write closid.rdt.noderesource.dev/container.NAME",
-        'annotation "closID.rdt.noderesource.dev/container.c0" is not known; known: closid, schemata, enablemonitoring',
+        'unknown annotation "closID.rdt.noderesource.dev/container.c0"; known: closid, schemata, enablemonitoring',
     ]

@@ -60,11 +60,11 @@ def test_a_pod_has_a_group_from_its_first_container_to_its_removal(nri_runtime: 
 
 def test_a_container_of_a_class_is_counted_in_its_group(nri_runtime: FakeRuntime, resctrl: Path) -> None:
     attach(nri_runtime, resctrl)
-    made = container(pid=5)
-    made.linux.resources.rdt_class.value = "gold"
-    nri_runtime.post_create_container(pod(), made)
+    message = container(pid=5)
+    message.linux.resources.rdt_class.value = "gold"
+    nri_runtime.post_create_container(pod(), message)
     tasks = with_tasks(resctrl / "gold" / "mon_groups" / UID)
-    nri_runtime.post_start_container(pod(), made)
+    nri_runtime.post_start_container(pod(), message)
     assert tasks.read_text() == "5" and not (resctrl / "mon_groups" / UID).exists()
 
 
@@ -87,7 +87,7 @@ def test_pods_are_chosen_by_namespace_and_labels(
     assert (resctrl / "mon_groups" / UID).exists() is monitored
 
 
-def test_a_plugin_that_starts_makes_groups_of_what_runs_and_removes_those_of_nobody(resctrl: Path) -> None:
+def test_a_starting_plugin_creates_groups_of_pods_and_removes_orphans(resctrl: Path) -> None:
     (resctrl / "mon_groups" / OTHER).mkdir()
     (resctrl / "gold" / "mon_groups" / UID).mkdir()  # of another class than its container has now
     (resctrl / "mon_groups" / "somebody's").mkdir()
@@ -124,15 +124,15 @@ def test_the_process_id_of_a_container_that_has_ended_is_not_counted(resctrl: Pa
 
 
 @pytest.mark.parametrize(
-    ("uid", "group", "said"),
+    ("uid", "group", "message"),
     [
-        ("../../etc", "", 'uid "../../etc" is no UUID'),
+        ("../../etc", "", 'uid "../../etc" is not a UUID'),
         (UID, "silver", f"monitoring group of {UID}: there is no such group"),
         (UID, "../x", "cannot be the name of a group"),
     ],
 )
 def test_what_cannot_be_monitored_is_told_and_its_container_runs(
-    nri_runtime: FakeRuntime, resctrl: Path, caplog: pytest.LogCaptureFixture, uid: str, group: str, said: str
+    nri_runtime: FakeRuntime, resctrl: Path, caplog: pytest.LogCaptureFixture, uid: str, group: str, message: str
 ) -> None:
     attach(nri_runtime, resctrl)
     made = container()
@@ -140,14 +140,14 @@ def test_what_cannot_be_monitored_is_told_and_its_container_runs(
     nri_runtime.post_create_container(pod(uid), made)
     nri_runtime.post_start_container(pod(uid), made)
     nri_runtime.remove_pod_sandbox(pod(uid))
-    assert said in caplog.text and "the runtime gives no process id" in caplog.text
+    assert message in caplog.text and "the runtime sends no process id" in caplog.text
 
 
 def test_without_resctrl_the_start_says_that_nothing_is_monitored(
     nri_runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     attach(nri_runtime, tmp_path)
-    assert f"{tmp_path} has no mon_groups, no pod is monitored" in caplog.text
+    assert f"{tmp_path} has no mon_groups, so no pod is monitored" in caplog.text
     nri_runtime.post_create_container(pod(), container())
     assert list(tmp_path.iterdir()) == []
 
@@ -160,7 +160,7 @@ def test_a_cri_o_that_tells_no_process_ids_is_refused(resctrl: Path, version: st
         if not refused:
             attach(runtime, resctrl)
             return
-        with pytest.raises(nri.NriError, match="gives plugins no process ids"):
+        with pytest.raises(nri.NriError, match="sends no process ids to plugins"):
             attach(runtime, resctrl)
 
 

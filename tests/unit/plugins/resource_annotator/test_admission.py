@@ -39,11 +39,11 @@ def test_the_node_reads_back_what_the_pod_asks_for() -> None:
     assert annotated(annotations, "other") is None
 
 
-def test_an_annotated_pod_is_left_as_it_is_and_one_that_was_annotated_by_hand_is_not() -> None:
-    made = {"metadata": {"annotations": {ANNOTATION: annotation(SPEC)}}, "spec": SPEC}
-    assert "patch" not in answer(review(made)).review["response"]
-    made["metadata"]["annotations"][ANNOTATION] = "{}"
-    (change,) = json.loads(b64decode(answer(review(made)).review["response"]["patch"]))
+def test_a_correct_annotation_stays_and_another_one_is_replaced() -> None:
+    built = {"metadata": {"annotations": {ANNOTATION: annotation(SPEC)}}, "spec": SPEC}
+    assert "patch" not in answer(review(built)).review["response"]
+    built["metadata"]["annotations"][ANNOTATION] = "{}"
+    (change,) = json.loads(b64decode(answer(review(built)).review["response"]["patch"]))
     assert change == {
         "op": "add", "path": "/metadata/annotations/noderesource.dev~1resources", "value": annotation(SPEC)
     }  # fmt: skip
@@ -67,42 +67,42 @@ def test_an_annotated_pod_is_left_as_it_is_and_one_that_was_annotated_by_hand_is
         ),
     ],
 )
-def test_a_pod_with_a_field_of_a_wrong_type_is_admitted_unchanged_with_a_warning(pod: Any, reason: str) -> None:
+def test_a_pod_with_a_wrong_type_is_admitted_unchanged_with_a_warning(pod: Any, reason: str) -> None:
     admission = answer(review(pod, namespace="ns", name="web"))
     assert admission.review["response"] == {"uid": "u", "allowed": True}
     assert admission.warning == f"pod ns/web is not annotated: {reason}"
 
 
-def test_a_pod_that_an_api_server_would_refuse_with_the_annotation_goes_on_without_it() -> None:
+def test_a_pod_without_room_for_the_annotation_is_admitted_without_it() -> None:
     room = (256 << 10) - len("note") - len(ANNOTATION) - len(annotation(SPEC))
     for size, patched in ((room, True), (room + 1, False)):
-        found = answer(
+        rows = answer(
             review({"metadata": {"annotations": {"note": "é" * (size // 2) + "x" * (size % 2)}}, "spec": SPEC})
         )
-        assert found.review["response"]["allowed"] and ("patch" in found.review["response"]) is patched
-        assert found.warning == (
+        assert rows.review["response"]["allowed"] and ("patch" in rows.review["response"]) is patched
+        assert rows.warning == (
             "" if patched else "pod /without a name is not annotated: "
             "its annotations would have 262145 bytes; the limit is 262144"
         )  # fmt: skip
 
 
-def test_what_a_user_wrote_in_place_of_the_annotation_goes_where_the_right_one_has_no_room() -> None:
+def test_a_forged_annotation_is_removed_if_the_right_one_has_no_room() -> None:
     written = {ANNOTATION: "{}", "note": "x" * ((256 << 10) - len("note") - len(ANNOTATION) - 2)}
-    found = answer(review({"metadata": {"annotations": written}, "spec": SPEC}))
-    patch = json.loads(b64decode(found.review["response"]["patch"]))
+    rows = answer(review({"metadata": {"annotations": written}, "spec": SPEC}))
+    patch = json.loads(b64decode(rows.review["response"]["patch"]))
     assert patch == [{"op": "remove", "path": f"/metadata/annotations/{ANNOTATION.replace('/', '~1')}"}]
 
 
-def test_sidecars_are_annotated_and_ephemeral_containers_which_have_no_resources_are_not() -> None:
+def test_sidecars_are_annotated_and_ephemeral_containers_are_not() -> None:
     sidecar = {"name": "proxy", "restartPolicy": "Always", "resources": {"limits": {"cpu": "1"}}}
     spec = {"containers": [{"name": "app"}], "initContainers": [sidecar], "ephemeralContainers": [{"name": "debug"}]}
-    made = {"initContainers": {"proxy": {"limits": {"cpu": "1"}}}, "containers": {"app": {}}}
-    assert json.loads(annotation(spec)) == made
+    built = {"initContainers": {"proxy": {"limits": {"cpu": "1"}}}, "containers": {"app": {}}}
+    assert json.loads(annotation(spec)) == built
 
 
 def test_another_resource_goes_on_as_it_is() -> None:
-    found = answer(review({}, resource={"group": "apps", "version": "v1", "resource": "deployments"}))
-    assert found.review["response"]["allowed"] and "deployments" in found.warning
+    rows = answer(review({}, resource={"group": "apps", "version": "v1", "resource": "deployments"}))
+    assert rows.review["response"]["allowed"] and "deployments" in rows.warning
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_body_that_is_not_a_review_is_an_error(body: bytes) -> None:
         answer(body)
 
 
-def test_values_are_counted_before_they_are_parsed_and_characters_of_texts_are_not() -> None:
+def test_values_are_counted_before_the_parse_and_texts_are_skipped() -> None:
     body = review({"spec": {"containers": [{"name": "a", "args": [","] * 1000}]}})
     many = review({"spec": {"containers": [{"name": "a", "args": ["{[,"] * MAX_TOKENS}]}})
     one_text = review({"spec": {"containers": [{"name": "a", "args": ['\\",[{' * MAX_TOKENS]}]}})

@@ -52,31 +52,29 @@ class Served:
         connection = self.connection()
         connection.request(method, "/", body, {"Content-Type": kind} if kind else {})
         reply = connection.getresponse()
-        found = reply.status, json.loads(reply.read())
+        rows = reply.status, json.loads(reply.read())
         connection.close()
-        return found
+        return rows
 
 
 @pytest.fixture
 def served(tmp_path: Path):
-    made = Served(tmp_path)
-    yield made
-    made.webhook.stop()
+    answer = Served(tmp_path)
+    yield answer
+    answer.webhook.stop()
 
 
 def test_reviews_of_one_client_are_answered_one_after_the_other(served: Served) -> None:
     connection = served.connection()
     for _ in range(2):
         connection.request("POST", "/", REVIEW, {"Content-Type": "application/json"})
-        found = json.loads(connection.getresponse().read())
-        assert found["kind"] == "AdmissionReview" and found["response"]["patchType"] == "JSONPatch"
+        document = json.loads(connection.getresponse().read())
+        assert document["kind"] == "AdmissionReview" and document["response"]["patchType"] == "JSONPatch"
     connection.close()
 
 
 @pytest.mark.parametrize(("version", "served_with"), [("TLSv1_2", "TLSv1.2"), ("TLSv1_1", "")])
-def test_an_apiserver_that_speaks_tls_1_2_at_most_is_answered_and_nothing_older(
-    served: Served, version: str, served_with: str
-) -> None:
+def test_tls_1_2_is_accepted_and_nothing_older(served: Served, version: str, served_with: str) -> None:
     context = ssl.create_default_context(cafile=str(served.folder / "tls.crt"))
     context.set_ciphers("ALL:@SECLEVEL=0")  # so that it is the version, and no cipher, that is refused
     with warnings.catch_warnings(action="ignore"):
@@ -94,12 +92,12 @@ def test_an_apiserver_that_speaks_tls_1_2_at_most_is_answered_and_nothing_older(
 
 @pytest.mark.parametrize(("method", "kind"), [("POST", "application/liveness-probe"), ("GET", "")])
 def test_a_probe_is_answered_as_alive(served: Served, method: str, kind: str) -> None:
-    status, found = served.ask(None, kind, method)
-    assert status == 200 and found["response"]["status"]["status"] == "Success"
+    status, rows = served.ask(None, kind, method)
+    assert status == 200 and rows["response"]["status"]["status"] == "Success"
 
 
 @pytest.mark.parametrize(
-    ("body", "kind", "status", "said"),
+    ("body", "kind", "status", "message"),
     [
         ("{}", "application/json", 400, "not an AdmissionReview"),
         ("{", "application/json", 400, ""),
@@ -108,15 +106,15 @@ def test_a_probe_is_answered_as_alive(served: Served, method: str, kind: str) ->
     ],
 )
 def test_what_is_no_review_has_a_status_and_a_reason(
-    served: Served, body: str, kind: str, status: int, said: str
+    served: Served, body: str, kind: str, status: int, message: str
 ) -> None:
-    found = served.ask(body, kind)
-    assert found[0] == status and said in found[1]["error"]
+    rows = served.ask(body, kind)
+    assert rows[0] == status and message in rows[1]["error"]
 
 
 def test_what_is_no_pod_goes_on_and_is_told(served: Served, caplog: pytest.LogCaptureFixture) -> None:
-    status, found = served.ask('{"request": {"uid": "u", "resource": "nodes"}}')
-    assert status == 200 and found["response"] == {"uid": "u", "allowed": True}
+    status, rows = served.ask('{"request": {"uid": "u", "resource": "nodes"}}')
+    assert status == 200 and rows["response"] == {"uid": "u", "allowed": True}
     assert 'the request is for "nodes", not for pods of v1' in caplog.text
 
 
@@ -135,11 +133,11 @@ def test_clients_that_speak_no_tls_or_nothing_keep_nobody_waiting(served: Served
     silent = [socket.create_connection(("localhost", served.webhook.port)) for _ in range(4)]
     silent[0].sendall(b"GET / HTTP/1.1\r\n\r\n")
     assert served.ask(REVIEW)[0] == 200
-    for each in silent:
-        each.close()
+    for client in silent:
+        client.close()
 
 
-def test_connections_that_come_while_no_thread_can_be_started_take_no_place_of_later_ones(served: Served) -> None:
+def test_connections_without_a_thread_do_not_block_later_ones(served: Served) -> None:
     with no_threads():
         for _ in range(MAX_REQUESTS + 1):
             with socket.create_connection(("localhost", served.webhook.port), 20) as sock:
@@ -164,7 +162,7 @@ def test_a_certificate_that_was_replaced_counts_and_a_bad_one_does_not(
     wait_for(lambda: "the previous certificate stays in use" in caplog.text)
 
 
-def test_a_certificate_that_is_replaced_before_its_key_leaves_the_one_before_until_both_are_there(
+def test_a_new_certificate_is_used_only_once_its_key_is_replaced_too(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -203,7 +201,7 @@ def test_a_client_that_sends_a_request_byte_by_byte_is_cut_off(tmp_path: Path, m
     served.webhook.stop()
 
 
-def test_a_client_that_does_not_take_the_certificate_is_told_with_what_to_look_at(
+def test_a_client_that_refuses_the_certificate_is_logged_with_a_hint(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
@@ -231,7 +229,7 @@ def _without_names(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (_expired, "tls.crt: API servers will refuse it: certificate has expired; renew it"),
         (_without_names, "tls.crt has no subjectAltName, the only name that API servers check"),
@@ -239,13 +237,13 @@ def _without_names(folder: Path) -> None:
         (lambda folder: None, ""),
     ],
 )
-def test_what_an_api_server_would_not_take_and_others_could_read_is_told_at_once(
-    change: Callable[[Path], None], said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_invalid_certificates_and_readable_keys_are_logged_at_the_start(
+    change: Callable[[Path], None], message: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     certify(tmp_path)
     change(tmp_path)
     Webhook(0, str(tmp_path / "tls.crt"), str(tmp_path / "tls.key")).stop()
-    assert (said in caplog.text) if said else not caplog.records
+    assert (message in caplog.text) if message else not caplog.records
 
 
 def test_what_it_cannot_start_with_is_named(tmp_path: Path) -> None:
@@ -280,7 +278,7 @@ def test_what_it_cannot_start_with_is_named(tmp_path: Path) -> None:
     first.stop()
 
 
-def test_what_clients_cause_is_a_bounded_number_of_messages_and_the_next_minute_says_how_many_were_left_out(
+def test_messages_about_clients_are_limited_per_minute(
     served: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level("INFO")

@@ -68,9 +68,9 @@ def test_neither_an_update_nor_a_stop_changes_anything(nri_runtime: FakeRuntime)
     nri_runtime.add(Template(), idx="10")
     pod, container = make_pod(), make_container()
     nri_runtime.create_container(pod, container)
-    wanted = m.LinuxResources(cpu=m.LinuxCPU(shares=m.OptionalUInt64(value=512)))
-    updated = nri_runtime.update_container(pod, container, wanted)
-    assert (updated.changed, updated.reply.resources, updated.updates) == (False, wanted, {})
+    resources = m.LinuxResources(cpu=m.LinuxCPU(shares=m.OptionalUInt64(value=512)))
+    updated = nri_runtime.update_container(pod, container, resources)
+    assert (updated.changed, updated.reply.resources, updated.updates) == (False, resources, {})
     assert nri_runtime.stop_container(pod, container).updates == {}
 
 

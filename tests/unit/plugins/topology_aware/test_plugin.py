@@ -51,30 +51,28 @@ def test_a_container_gets_dram_when_its_cold_start_is_over(nri_runtime: FakeRunt
     plugin = started(nri_runtime, tmp_path)
     for name, duration in (("long", "1h"), ("short", "1ms")):
         create(nri_runtime, pod(name, cold_start=f"{{duration: {duration}}}"), ask(name, 500))
-    mems = {each.name: each.linux.resources.cpu.mems for each in nri_runtime.containers.values()}
+    mems = {value.name: value.linux.resources.cpu.mems for value in nri_runtime.containers.values()}
     assert set(mems.values()) <= {"4", "5"}
 
     def warm() -> bool:
         plugin.warm()
-        return [each.container_id for each in nri_runtime.updates] == [
-            each.id for each in nri_runtime.containers.values() if each.name == "short"
+        return [value.container_id for value in nri_runtime.updates] == [
+            value.id for value in nri_runtime.containers.values() if value.name == "short"
         ]
 
     wait_for(warm, "an update of the short one alone")
     assert list(plugin.present.cold_starts().values()) == [3600.0]
 
 
-def test_a_cold_start_that_is_written_anew_and_cannot_be_read_is_over_and_holds_up_no_other(
-    nri_runtime: FakeRuntime, tmp_path: Path
-) -> None:
+def test_an_invalid_new_cold_start_ends_it_and_affects_no_other(nri_runtime: FakeRuntime, tmp_path: Path) -> None:
     write_machine(tmp_path, with_memory("pmem", 16, True))
     started(nri_runtime, tmp_path)
     for name in ("odd", "short"):
         create(nri_runtime, pod(name, cold_start="{duration: 1h}"), ask(name, 500))
     nri_runtime.disconnect()
-    for each in nri_runtime.pods.values():
-        words = "soon" if each.name == "odd" else "{duration: 1ms}"
-        each.annotations["cold-start.resource-policy.nri.io"] = words
+    for value in nri_runtime.pods.values():
+        words = "soon" if value.name == "odd" else "{duration: 1ms}"
+        value.annotations["cold-start.resource-policy.nri.io"] = words
     plugin = started(nri_runtime, tmp_path)
 
     def all_warm() -> bool:

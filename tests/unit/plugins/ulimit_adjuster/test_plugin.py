@@ -29,18 +29,18 @@ def test_a_container_without_limits_is_left_alone(nri_runtime: FakeRuntime, anno
 
 
 def test_types_are_taken_in_any_case_and_with_or_without_prefix(nri_runtime: FakeRuntime) -> None:
-    made = create(
+    reply = create(
         nri_runtime,
         {NEW: "- {type: RLIMIT_NOFILE, soft: 1024, hard: 4096}\n- {type: rlimit_memlock, hard: 5}\n- {type: nproc}"},
     )
-    wanted = nri.Adjustment().add_rlimit("RLIMIT_NOFILE", 4096, 1024).add_rlimit("RLIMIT_MEMLOCK", 5, 0)
-    assert made == wanted.add_rlimit("RLIMIT_NPROC", 0, 0)
+    expected = nri.Adjustment().add_rlimit("RLIMIT_NOFILE", 4096, 1024).add_rlimit("RLIMIT_MEMLOCK", 5, 0)
+    assert reply == expected.add_rlimit("RLIMIT_NPROC", 0, 0)
 
 
 def test_the_largest_limit_is_taken(nri_runtime: FakeRuntime) -> None:
     largest = (1 << 64) - 1
-    made = create(nri_runtime, {NEW: f"[{{type: core, soft: {largest}, hard: {largest}}}]"})
-    assert made == nri.Adjustment().add_rlimit("RLIMIT_CORE", largest, largest)
+    reply = create(nri_runtime, {NEW: f"[{{type: core, soft: {largest}, hard: {largest}}}]"})
+    assert reply == nri.Adjustment().add_rlimit("RLIMIT_CORE", largest, largest)
 
 
 def test_the_old_domain_counts_where_the_new_one_is_not_there(nri_runtime: FakeRuntime) -> None:
@@ -49,39 +49,41 @@ def test_the_old_domain_counts_where_the_new_one_is_not_there(nri_runtime: FakeR
     assert create(nri_runtime, {OLD: one, NEW: two}) == nri.Adjustment().add_rlimit("RLIMIT_CPU", 2, 0)
 
 
-def test_an_annotation_for_the_whole_pod_has_no_effect_and_the_log_says_what_has(
+def test_an_annotation_for_the_whole_pod_is_logged_as_without_effect(
     nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert create(nri_runtime, {"ulimits.noderesource.dev": "[{type: cpu, hard: 1}]"}) == nri.Adjustment()
-    said = "annotation ulimits.noderesource.dev has no effect; write ulimits.noderesource.dev/container.NAME"
-    assert any(said in record.getMessage() for record in caplog.records)
+    lines = "annotation ulimits.noderesource.dev has no effect; write ulimits.noderesource.dev/container.NAME"
+    assert any(lines in record.getMessage() for record in caplog.records)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
-        ("[{type: RLIMIT_FILES, hard: 1}]", "[0].type: must be RLIMIT_ and one of AS, CORE, "),
+        ("[{type: RLIMIT_FILES, hard: 1}]", "[0].type: must be RLIMIT_ followed by one of AS, CORE, "),
         ("[{hard: 1}]", "[0]: type is missing; add 'type: ...'"),
-        ("[{type: cpu, soft: 2, hard: 1}]", "[0]: the soft limit, 2, is above the hard one, 1; write a hard limit"),
+        ("[{type: cpu, soft: 2, hard: 1}]", "[0]: soft limit 2 exceeds hard limit 1; raise hard to at least 2"),
         (
             "[{type: cpu, hard: -1, soft: 2}]",
-            "[0].hard: must not be below 0: -1; write 18446744073709551615 for no limit",
+            "[0].hard: must not be negative: -1; write 18446744073709551615 for no limit",
         ),
-        ("[{type: cpu, soft: 2}]", "[0]: the soft limit, 2, is above the hard one, 0; add 'hard: ...'"),
+        ("[{type: cpu, soft: 2}]", "[0]: soft limit 2 exceeds hard limit 0; add 'hard: ...'"),
         ("[{type: cpu, hard: unlimited}]", '[0].hard: "unlimited" is not a number; write a whole number'),
         (
             "[{type: cpu, hard: -1, soft: -1}]",
-            "[0].hard: must not be below 0: -1; write 18446744073709551615 for no limit",
+            "[0].hard: must not be negative: -1; write 18446744073709551615 for no limit",
         ),
-        ("[{type: cpu}, {type: RLIMIT_CPU}]", '[1].type: "RLIMIT_CPU" is already at [0].type; leave one of them out'),
+        ("[{type: cpu}, {type: RLIMIT_CPU}]", '[1].type: "RLIMIT_CPU" is already at [0].type; remove one of them'),
         ("{type: cpu}", "expected a list, not a table of keys; begin each of its items with '- '"),
     ],
 )
 @pytest.mark.parametrize("key", [NEW, OLD])
-def test_a_wrong_value_is_refused_with_its_annotation(nri_runtime: FakeRuntime, key: str, text: str, said: str) -> None:
+def test_a_wrong_value_is_refused_with_its_annotation(
+    nri_runtime: FakeRuntime, key: str, text: str, message: str
+) -> None:
     with pytest.raises(nri.PluginRejected) as raised:
         create(nri_runtime, {key: text})
-    assert raised.value.reason.startswith(f"annotation {key}: {said}")
+    assert raised.value.reason.startswith(f"annotation {key}: {message}")
 
 
 def test_what_it_does_is_in_the_log(nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture) -> None:

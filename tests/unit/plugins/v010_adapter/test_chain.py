@@ -20,10 +20,10 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
-def chain(node: Node, said: list[str] | None = None, **options: Any) -> ProgramChain:
-    said = [] if said is None else said
-    options = {"timeout_s": 10.0, "most_bytes": 1 << 20, **options}
-    return ProgramChain(str(node.conf), str(node.programs), tell=said.append, **options)
+def chain(node: Node, message: list[str] | None = None, **options: Any) -> ProgramChain:
+    message = [] if message is None else message
+    options = {"timeout_s": 10.0, "max_bytes": 1 << 20, **options}
+    return ProgramChain(str(node.conf), str(node.programs), tell=message.append, **options)
 
 
 def test_a_file_names_programs_with_any_configuration(node: Node) -> None:
@@ -41,15 +41,15 @@ def test_without_a_file_there_are_no_programs(node: Node) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("{", r"conf\.json: it is no JSON: "),
-        ("[]", r"conf\.json: an object was expected"),
+        ("{", r"conf\.json: not JSON: "),
+        ("[]", r"conf\.json: expected an object"),
         ('{"version": 1}', r"conf\.json: version: 1 is not text"),
-        ('{"plugins": {}}', r"conf\.json: plugins: a list was expected"),
-        ('{"plugins": ["a"]}', r"conf\.json: plugins\[0\]: an object was expected"),
-        ('{"plugins": [{"type": "a"}, {"conf": 1}]}', r"plugins\[1\]\.type: the name of a program was expected"),
+        ('{"plugins": {}}', r"conf\.json: plugins: expected a list"),
+        ('{"plugins": ["a"]}', r"conf\.json: plugins\[0\]: expected an object"),
+        ('{"plugins": [{"type": "a"}, {"conf": 1}]}', r"plugins\[1\]\.type: expected the name of a program"),
         ('{"plugins": [{"type": "../a"}]}', r"plugins\[0\]\.type: '\.\./a' is neither a name nor an absolute path"),
         (" " * (1 << 20) + "{}", r"conf\.json: more than 1 MiB"),
-        ("[" * 100_000, r"conf\.json: it is no JSON: "),
+        ("[" * 100_000, r"conf\.json: not JSON: "),
     ],
 )
 def test_a_mistake_in_the_file_is_told_at_its_place(node: Node, text: str, reason: str) -> None:
@@ -61,13 +61,13 @@ def test_a_mistake_in_the_file_is_told_at_its_place(node: Node, text: str, reaso
 @pytest.mark.timeout(20)
 def test_a_pipe_in_the_file_s_place_is_an_error_and_not_waited_for(node: Node) -> None:
     os.mkfifo(node.conf)
-    with pytest.raises(ConfigError, match=r"conf\.json: it cannot be read: not a regular file"):
+    with pytest.raises(ConfigError, match=r"conf\.json: cannot be read: not a regular file"):
         read_listing(str(node.conf))
 
 
 def test_a_folder_in_the_file_s_place_is_an_error(node: Node) -> None:
     node.conf.mkdir()
-    with pytest.raises(ConfigError, match=r"conf\.json: it cannot be read: Is a directory"):
+    with pytest.raises(ConfigError, match=r"conf\.json: cannot be read: Is a directory"):
         read_listing(str(node.conf))
 
 
@@ -94,13 +94,13 @@ def test_an_error_ends_the_chain_with_the_programs_name(node: Node) -> None:
 
 
 def test_a_file_that_breaks_leaves_the_last_good_one_in_force_and_is_told(node: Node) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     node.name("recorder")
-    running = chain(node, said)
+    running = chain(node, lines)
     running.pass_through(ABOUT, None)
     node.write("{")
     assert len(running.pass_through(ABOUT, None)) == 1
-    assert ["it is no JSON" in line and "the last good one stays in force" in line for line in said] == [True]
+    assert ["not JSON" in line and "the last valid one stays in force" in line for line in lines] == [True]
     node.name("recorder", "recorder")
     assert len(running.pass_through(ABOUT, None)) == 2
 
@@ -125,7 +125,7 @@ def test_an_empty_path_is_not_the_working_directory(
     monkeypatch.chdir(node.programs)
     monkeypatch.setenv("PATH", "")
     node.name("recorder")
-    running = ProgramChain(str(node.conf), str(tmp_path), timeout_s=1.0, most_bytes=100, tell=print)
+    running = ProgramChain(str(node.conf), str(tmp_path), timeout_s=1.0, max_bytes=100, tell=print)
     with pytest.raises(ChainError, match=r'exec: "recorder": executable file not found in \$PATH'):
         running.pass_through(ABOUT, None)
 
@@ -135,7 +135,7 @@ def test_all_of_a_chain_has_the_time_that_the_runtime_gives(node: Node) -> None:
     node.name("recorder", "slow")
     with pytest.raises(ChainError, match=r"plugin: slow: it did not end within [\d.]+ s"):
         chain(node).pass_through(ABOUT, 2.0)
-    with pytest.raises(ChainError, match=r"plugin: recorder: no time was left for it"):
+    with pytest.raises(ChainError, match=r"plugin: recorder: no time left"):
         chain(node).pass_through(ABOUT, 0.0)
     node.name("slow")
     with pytest.raises(ChainError, match=r"did not end within 0\.2 s"):
@@ -143,7 +143,7 @@ def test_all_of_a_chain_has_the_time_that_the_runtime_gives(node: Node) -> None:
 
 
 def test_a_result_counts_whatever_the_exit_code_which_is_told(node: Node) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     node.name(("recorder", {"code": 5}))
-    assert len(chain(node, said).pass_through(ABOUT, None)) == 1
-    assert said == ["recorder ended with 5, and its result counts"]
+    assert len(chain(node, lines).pass_through(ABOUT, None)) == 1
+    assert lines == ["recorder ended with exit code 5; its result is used"]

@@ -24,8 +24,8 @@ def node(tmp_path: Path) -> Node:
 
 def test_it_takes_the_events_of_which_programs_are_told(nri_runtime: FakeRuntime, node: Node) -> None:
     nri_runtime.add(V010Adapter(), config=node.config)
-    wanted = nri.EventMask.of("RunPodSandbox", "StopPodSandbox", "StartContainer", "StopContainer")
-    assert nri_runtime.health("10-v010-adapter").events == str(wanted)
+    expected = nri.EventMask.of("RunPodSandbox", "StopPodSandbox", "StartContainer", "StopContainer")
+    assert nri_runtime.health("10-v010-adapter").events == str(expected)
 
 
 def test_pods_and_containers_are_created_and_deleted(nri_runtime: FakeRuntime, node: Node) -> None:
@@ -36,7 +36,7 @@ def test_pods_and_containers_are_created_and_deleted(nri_runtime: FakeRuntime, n
     nri_runtime.start_container(pod, container)
     nri_runtime.stop_container(pod, container)
     nri_runtime.stop_pod_sandbox(pod)
-    assert [(each["state"], each["id"], each["sandboxID"]) for each in node.requests()] == [
+    assert [(request["state"], request["id"], request["sandboxID"]) for request in node.requests()] == [
         ("create", pod.id, pod.id),
         ("create", container.id, pod.id),
         ("delete", container.id, pod.id),
@@ -75,13 +75,13 @@ def test_a_program_that_never_ends_is_killed_before_the_runtime_gives_up(node: N
 
 def test_a_broken_file_keeps_it_from_starting(nri_runtime: FakeRuntime, node: Node) -> None:
     node.write('{"plugins": [{"type": ""}]}')
-    with pytest.raises(Exception, match=r"conf\.json: plugins\[0\]\.type: the name of a program was expected"):
+    with pytest.raises(Exception, match=r"conf\.json: plugins\[0\]\.type: expected the name of a program"):
         nri_runtime.add(V010Adapter(), config=node.config)
 
 
 @pytest.mark.parametrize("key", ["plugin_timeout", "output_limit"])
 def test_limits_of_nothing_are_refused(nri_runtime: FakeRuntime, key: str) -> None:
-    with pytest.raises(Exception, match="must be above 0"):
+    with pytest.raises(Exception, match="must be positive"):
         nri_runtime.add(V010Adapter(), config=f"{key}: 0")
 
 
@@ -97,15 +97,15 @@ def test_what_a_program_says_to_people_is_in_the_log_with_its_name(
     assert "create: chatty [pod shop/web, container app]" in caplog.messages
 
 
-def test_a_program_that_is_not_there_and_a_key_that_is_not_known_are_warned_of_before_a_pod_starts(
+def test_missing_programs_and_unknown_keys_are_logged_at_the_start(
     nri_runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     conf = tmp_path / "conf.json"
     conf.write_text('{"version": "0.1", "plugin": [], "plugins": [{"type": "no-such-program"}]}')
     nri_runtime.add(V010Adapter(), config=f"conf: {conf}\nbin_dir: {tmp_path}")
-    said = "\n".join(record.getMessage() for record in caplog.records if record.levelno == logging.WARNING)
-    assert f'{conf}: plugin: unknown key, left out (did you mean "plugins"?)' in said
-    assert f'{conf}: exec: "no-such-program": executable file not found' in said
+    lines = "\n".join(record.getMessage() for record in caplog.records if record.levelno == logging.WARNING)
+    assert f'{conf}: plugin: unknown key, left out (did you mean "plugins"?)' in lines
+    assert f'{conf}: exec: "no-such-program": executable file not found' in lines
 
 
 def test_before_it_is_configured_it_runs_no_program(node: Node) -> None:
@@ -131,7 +131,7 @@ def test_without_programs_a_start_is_let_through_and_the_log_says_so_once(
 
 
 def test_as_a_program_it_says_its_flags_with_what_they_are_without_them() -> None:
-    said = " ".join(run([sys.executable, "-m", "nri.plugins.v010_adapter.plugin", "--help"], timeout=60).split())
-    assert "--conf FILE which plugins there are (default /etc/nri/conf.json)" in said
-    assert "--bin-dir DIR where they are, after PATH (default /opt/nri/bin)" in said
-    assert "--plugin-timeout TIME what each of them may take (default 10s)" in said
+    lines = " ".join(run([sys.executable, "-m", "nri.plugins.v010_adapter.plugin", "--help"], timeout=60).split())
+    assert "--conf FILE the list of plugins (default /etc/nri/conf.json)" in lines
+    assert "--bin-dir DIR folder of plugins, searched after PATH (default /opt/nri/bin)" in lines
+    assert "--plugin-timeout TIME limit for one plugin (default 10s)" in lines

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from nri.plugins.v010_adapter.program import Ended, RunError, find, run
+from nri.plugins.v010_adapter.program import Outcome, RunError, find, run
 from tests.support.programs import script
 
 
-def start(program: Path, request: bytes = b"", *, timeout_s: float = 20.0, most_bytes: int = 1 << 20) -> Ended:
+def start(program: Path, request: bytes = b"", *, timeout_s: float = 20.0, max_bytes: int = 1 << 20) -> Outcome:
     environment = {"PATH": os.environ["PATH"]}
-    return run(str(program), request, timeout_s=timeout_s, most_bytes=most_bytes, environment=environment)
+    return run(str(program), request, timeout_s=timeout_s, max_bytes=max_bytes, environment=environment)
 
 
-def gone(pid: int) -> bool:
+def is_gone(pid: int) -> bool:
     until = time.monotonic() + 10
     while os.path.exists(f"/proc/{pid}") and time.monotonic() < until:
         if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
@@ -29,12 +29,12 @@ def gone(pid: int) -> bool:
 
 def test_it_is_called_with_invoke_and_the_request(tmp_path: Path) -> None:
     program = script(tmp_path, "p", 'echo "$# $1"; cat; echo words >&2; exit 3')
-    assert start(program, b"request") == Ended(3, b"1 invoke\nrequest", "words")
+    assert start(program, b"request") == Outcome(3, b"1 invoke\nrequest", "words")
 
 
-def test_a_request_and_an_answer_larger_than_pipes_do_not_wait_for_each_other(tmp_path: Path) -> None:
+def test_a_large_request_and_a_large_answer_do_not_deadlock(tmp_path: Path) -> None:
     big = os.urandom(1 << 19).hex().encode()
-    assert start(script(tmp_path, "p", "exec cat"), big, most_bytes=2 << 20).output == big
+    assert start(script(tmp_path, "p", "exec cat"), big, max_bytes=2 << 20).output == big
 
 
 def test_one_that_does_not_read_its_request_is_no_error(tmp_path: Path) -> None:
@@ -44,23 +44,23 @@ def test_one_that_does_not_read_its_request_is_no_error(tmp_path: Path) -> None:
 def test_at_the_deadline_it_and_all_that_it_started_is_killed(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     program = script(tmp_path, "p", f"echo I wait >&2; sleep 600 & echo $! > {pids}; echo $$ >> {pids}; wait")
-    with pytest.raises(RunError, match=r"it did not end within 2 s; its last words: I wait"):
+    with pytest.raises(RunError, match=r"it did not end within 2 s; its last line: I wait"):
         start(program, timeout_s=2.0)
-    assert all(gone(int(pid)) for pid in pids.read_text().split())
+    assert all(is_gone(int(pid)) for pid in pids.read_text().split())
 
 
 def test_too_much_output_ends_it(tmp_path: Path) -> None:
     began = time.monotonic()
     with pytest.raises(RunError, match="its output has more than 4096 bytes"):
-        start(script(tmp_path, "p", "exec yes"), most_bytes=4096)
+        start(script(tmp_path, "p", "exec yes"), max_bytes=4096)
     assert time.monotonic() - began < 10
 
 
 def test_a_flood_of_words_is_read_and_its_end_kept(tmp_path: Path) -> None:
     ended = start(script(tmp_path, "p", "head -c 3000000 /dev/zero | tr '\\0' x >&2; echo the end >&2; echo {}"))
     assert ended.output == b"{}\n"
-    assert ended.words.endswith("xthe end")
-    assert len(ended.words) < 5000
+    assert ended.stderr.endswith("xthe end")
+    assert len(ended.stderr) < 5000
 
 
 def test_a_child_that_keeps_the_pipes_does_not_keep_us(tmp_path: Path) -> None:
@@ -80,10 +80,10 @@ def test_its_environment_is_what_it_is_given_and_descriptors_are_closed(tmp_path
 
 
 def test_what_cannot_be_started_is_told(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r'exec: "gone": executable file not found in \$PATH'):
-        find("gone", str(tmp_path))
+    with pytest.raises(RunError, match=r'exec: "is_gone": executable file not found in \$PATH'):
+        find("is_gone", str(tmp_path))
     broken = script(tmp_path, "p", "")
-    broken.write_text("#!/gone/interpreter\n")
+    broken.write_text("#!/is_gone/interpreter\n")
     with pytest.raises(RunError, match=r"fork/exec .*/p: No such file or directory"):
         start(broken)
     assert find("p", str(tmp_path)) == str(tmp_path / "p")

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from nri.api import messages as m
-from nri.plugins.v010_adapter.request import SHOWN_BYTES, AnswerError, of_container, of_pod, read_result
+from nri.plugins.v010_adapter.request import MAX_SHOWN_BYTES, AnswerError, of_container, of_pod, read_result
 
 
 def test_what_is_not_there_is_left_out_but_resources() -> None:
@@ -17,9 +17,9 @@ def test_what_is_not_there_is_left_out_but_resources() -> None:
 def test_a_containers_annotations_are_its_own_and_its_labels_the_pods() -> None:
     pod = m.PodSandbox(id="p", labels={"app": "web"}, annotations={"of": "pod"})
     container = m.Container(id="c", pid=7, labels={"of": "container"}, annotations={"of": "container"})
-    made = of_container(pod, container, "delete")
-    assert (made["id"], made["sandboxID"], made["pid"], made["state"]) == ("c", "p", 7, "delete")
-    assert (made["labels"], made["spec"]["annotations"]) == ({"app": "web"}, {"of": "container"})
+    request = of_container(pod, container, "delete")
+    assert (request["id"], request["sandboxID"], request["pid"], request["state"]) == ("c", "p", 7, "delete")
+    assert (request["labels"], request["spec"]["annotations"]) == ({"app": "web"}, {"of": "container"})
 
 
 def test_a_request_is_json() -> None:
@@ -44,9 +44,9 @@ def test_a_request_is_json() -> None:
     ],
 )
 def test_an_answer_that_is_none_is_shown_with_the_reason(output: bytes, reason: str) -> None:
-    with pytest.raises(AnswerError, match=reason) as told:
+    with pytest.raises(AnswerError, match=reason) as raised:
         read_result(output, 0)
-    assert len(str(told.value)) < SHOWN_BYTES + 1000
+    assert len(str(raised.value)) < MAX_SHOWN_BYTES + 1000
 
 
 def test_the_exit_code_is_told_with_it() -> None:

@@ -27,27 +27,27 @@ run(note)
 """
 
 
-def program(folder: Path, body: str, *arguments: str, given: object = GIVEN) -> tuple[int, Any, str]:
+def program(folder: Path, body: str, *arguments: str, request: object = GIVEN) -> tuple[int, Any, str]:
     """Run a program; its exit code, its result, and what it said."""
     path = write_program(folder, "note", PROGRAM.format(python=sys.executable, body=body))
-    text = given if isinstance(given, str) else json.dumps(given)
-    done = subprocess.run(
+    text = request if isinstance(request, str) else json.dumps(request)
+    process = subprocess.run(
         [path, *arguments], input=text, capture_output=True, text=True, check=False, env=unmeasured(), timeout=60
     )
-    return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
+    return process.returncode, json.loads(process.stdout) if process.stdout else None, process.stderr
 
 
-def test_metadata_is_a_result_with_the_programs_name_and_the_requests_version(tmp_path: Path) -> None:
-    code, result, said = program(tmp_path, 'return {"seen": request.id}', "invoke")
-    assert (code, result, said) == (
+def test_returned_metadata_becomes_a_result_with_name_and_version(tmp_path: Path) -> None:
+    code, result, errors = program(tmp_path, 'return {"seen": request.id}', "invoke")
+    assert (code, result, errors) == (
         0, {"plugin": "note", "version": "0.1", "error": "", "metadata": {"seen": "c"}}, "",
     )  # fmt: skip
 
 
 def test_an_exception_refuses_with_its_text_and_tells_people_where(tmp_path: Path) -> None:
-    code, result, said = program(tmp_path, 'raise ValueError("not this one")', "invoke")
+    code, result, errors = program(tmp_path, 'raise ValueError("not this one")', "invoke")
     assert (code, result) == (0, {"plugin": "note", "version": "0.1", "error": "not this one"})
-    assert "note(request)" in said or "in note" in said
+    assert "note(request)" in errors or "in note" in errors
 
 
 @pytest.mark.parametrize(("arguments", "error"), [((), "invalid arg "), (("serve",), "invalid arg serve")])
@@ -55,22 +55,22 @@ def test_another_argument_is_a_result_that_says_so(tmp_path: Path, arguments: tu
     assert program(tmp_path, "raise SystemExit(9)", *arguments)[1]["error"] == error
 
 
-@pytest.mark.parametrize("given", ["", "{", "[]"])
-def test_without_a_request_it_ends_with_1_and_no_result(tmp_path: Path, given: str) -> None:
-    code, result, said = program(tmp_path, "return None", "invoke", given=given)
+@pytest.mark.parametrize("input_text", ["", "{", "[]"])
+def test_without_a_request_it_ends_with_1_and_no_result(tmp_path: Path, input_text: str) -> None:
+    code, result, errors = program(tmp_path, "return None", "invoke", request=input_text)
     assert (code, result) == (1, None)
-    assert "the request on stdin cannot be read" in said
+    assert "invalid request on stdin" in errors
 
 
 def test_a_request_has_everything_that_the_runtime_said() -> None:
-    given = {
+    document = {
         **GIVEN,
         "conf": {"a": 1},
         "labels": {"app": "web"},
         "spec": {"resources": None, "namespaces": {"pid": ""}, "cgroupsPath": "/a", "annotations": {"k": "v"}},
         "results": [{"plugin": "first", "version": "0.1", "error": "", "metadata": {"x": "y"}}],
     }
-    request = Request(given)
+    request = Request(document)
     assert (request.conf, request.version, request.state, request.id) == ({"a": 1}, "0.1", "create", "c")
     assert (request.sandbox_id, request.pid, request.labels, request.is_sandbox) == ("p", 7, {"app": "web"}, False)
     spec = request.spec
@@ -78,7 +78,7 @@ def test_a_request_has_everything_that_the_runtime_said() -> None:
         None, {"pid": ""}, "/a", {"k": "v"},
     )  # fmt: skip
     (before,) = request.results
-    assert before.to_json() == given["results"][0]  # type: ignore[index]
+    assert before.to_json() == document["results"][0]  # type: ignore[index]
 
 
 def test_of_a_request_that_says_nothing_everything_is_empty() -> None:
@@ -88,8 +88,8 @@ def test_of_a_request_that_says_nothing_everything_is_empty() -> None:
 
 
 def test_a_whole_result_is_taken_as_it_is() -> None:
-    made = Result("other", "9", "partly", {"a": "b"})
-    assert answer(lambda _: made, ["invoke"], GIVEN, "note").to_json() == {
+    built = Result("other", "9", "partly", {"a": "b"})
+    assert answer(lambda _: built, ["invoke"], GIVEN, "note").to_json() == {
         "plugin": "other", "version": "9", "error": "partly", "metadata": {"a": "b"},
     }  # fmt: skip
     assert answer(lambda _: None, ["invoke"], GIVEN, "note").to_json() == {
@@ -106,11 +106,11 @@ def refuse(_request: Request) -> Result:
     raise ValueError("not this one")
 
 
-def ended(handler: Any, given: str) -> tuple[object, str]:
+def ended(handler: Any, request: str) -> tuple[object, str]:
     """Run a plugin in this process; how the program ends, and what it wrote."""
     written = io.StringIO()
     with pytest.raises(SystemExit) as end:
-        run(handler, io.StringIO(given), written)
+        run(handler, io.StringIO(request), written)
     return end.value.code, written.getvalue()
 
 
@@ -136,36 +136,34 @@ def test_a_refusal_ends_with_0_too_and_is_the_result(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.usefixtures("invoked")
 @pytest.mark.parametrize(
-    ("given", "reason"),
-    [("{", "Expecting property name"), ("[" * 100_000, ""), ("[]", "it is not an object")],
+    ("input_text", "reason"),
+    [("{", "Expecting property name"), ("[" * 100_000, ""), ("[]", "not an object")],
     ids=["no JSON", "too deep", "no object"],
 )
-def test_a_request_that_cannot_be_read_is_told_with_the_reason_and_the_plugin_is_not_asked(
-    given: str, reason: str
-) -> None:
-    asked: list[Request] = []
-    code, written = ended(asked.append, given)
-    assert str(code).startswith("the request on stdin cannot be read: ")
+def test_an_invalid_request_is_an_error_and_does_not_reach_the_plugin(input_text: str, reason: str) -> None:
+    requests: list[Request] = []
+    code, written = ended(requests.append, input_text)
+    assert str(code).startswith("invalid request on stdin: ")
     assert reason in str(code)
-    assert (written, asked) == ("", [])
+    assert (written, requests) == ("", [])
 
 
 def test_an_argument_other_than_invoke_asks_no_plugin() -> None:
-    asked: list[Request] = []
-    assert answer(asked.append, ["serve", "now"], GIVEN, "note").to_json() == {
+    requests: list[Request] = []
+    assert answer(requests.append, ["serve", "now"], GIVEN, "note").to_json() == {
         "plugin": "note", "version": "0.1", "error": "invalid arg serve",
     }  # fmt: skip
-    assert asked == []
+    assert requests == []
 
 
-def test_an_exception_without_a_text_refuses_with_its_name_and_goes_to_the_hook_for_people(
+def test_an_exception_without_a_text_refuses_with_its_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told: list[type[BaseException]] = []
-    monkeypatch.setattr(sys, "excepthook", lambda kind, *_: told.append(kind))
+    exception_types: list[type[BaseException]] = []
+    monkeypatch.setattr(sys, "excepthook", lambda kind, *_: exception_types.append(kind))
 
     def fail(_request: Request) -> Result:
         raise LookupError
 
     assert answer(fail, ["invoke"], GIVEN, "note").error == "LookupError"
-    assert told == [LookupError]
+    assert exception_types == [LookupError]

@@ -37,8 +37,8 @@ def create(runtime: FakeRuntime, annotations: dict[str, str], *mounts: m.Mount) 
 def test_the_mount_becomes_writable_where_the_annotation_says_so(
     nri_runtime: FakeRuntime, tmp_path: Path, key: str
 ) -> None:
-    made = create(attach(nri_runtime, tmp_path), {key: "true"}, mount(*OPTIONS))
-    (changed,) = made.message.mounts
+    reply = create(attach(nri_runtime, tmp_path), {key: "true"}, mount(*OPTIONS))
+    (changed,) = reply.message.mounts
     assert changed == mount("nosuid", "noexec", "nodev", "relatime", "rw")
 
 
@@ -58,8 +58,8 @@ def test_another_word_is_refused_with_its_annotation(nri_runtime: FakeRuntime, t
     attach(nri_runtime, tmp_path)
     with pytest.raises(nri.PluginRejected) as raised:
         create(nri_runtime, {f"{KEY}/pod": text}, mount("ro"))
-    said = f'annotation {KEY}/pod: "{text}" is neither true nor false; write "true" or "false"'
-    assert raised.value.reason == said
+    reason = f'annotation {KEY}/pod: "{text}" is neither true nor false; write "true" or "false"'
+    assert raised.value.reason == reason
 
 
 def test_a_container_without_the_mount_is_refused(nri_runtime: FakeRuntime, tmp_path: Path) -> None:
@@ -69,14 +69,14 @@ def test_a_container_without_the_mount_is_refused(nri_runtime: FakeRuntime, tmp_
 
 
 @pytest.mark.parametrize("mounts", ["", DELEGATED.replace("nsdelegate,", "")])
-def test_where_the_host_does_not_delegate_the_mount_stays_and_the_log_says_why(
+def test_without_nsdelegate_the_mount_stays_with_a_warning(
     nri_runtime: FakeRuntime, tmp_path: Path, mounts: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert create(attach(nri_runtime, tmp_path, mounts), {KEY: "true"}, mount(*OPTIONS)) == nri.Adjustment()
     warnings = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
-    told = [text for text in warnings if "the runtime allows" not in text]  # not of a slow machine
-    assert "no cgroup v2 mounted with nsdelegate" in told[0]
-    assert f"annotation {KEY} has no effect" in told[1]
+    lines = [text for text in warnings if "the runtime allows" not in text]  # not of a slow machine
+    assert "no cgroup v2 is mounted with nsdelegate" in lines[0]
+    assert f"annotation {KEY} has no effect" in lines[1]
 
 
 def test_a_file_that_cannot_be_read_counts_as_no_delegation(

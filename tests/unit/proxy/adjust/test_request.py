@@ -24,49 +24,49 @@ _MANY = 16_000
 
 def test_the_order_stays_and_what_is_added_comes_last() -> None:
     config = pb.ContainerConfig(mounts=[pb.Mount(container_path=path, host_path="old") for path in "abab"])
-    found = ByPath(config.mounts)
-    assert "a" in found
-    found.drop("a")
-    assert "a" not in found
-    found.add(pb.Mount(container_path="a", host_path="new"))
-    found.drop("none")
-    found.done()
-    assert [(each.container_path, each.host_path) for each in config.mounts] == [
+    by_path = ByPath(config.mounts)
+    assert "a" in by_path
+    by_path.drop("a")
+    assert "a" not in by_path
+    by_path.add(pb.Mount(container_path="a", host_path="new"))
+    by_path.drop("none")
+    by_path.apply()
+    assert [(mount.container_path, mount.host_path) for mount in config.mounts] == [
         ("b", "old"), ("b", "old"), ("a", "new"),
     ]  # fmt: skip
 
 
 def test_thousands_of_devices_and_mounts_cost_no_more_than_their_number() -> None:
-    wanted = m.ContainerAdjustment(
-        mounts=[m.Mount(destination=f"/m{each}", source="/", type="bind") for each in range(_MANY)]
+    adjustment = m.ContainerAdjustment(
+        mounts=[m.Mount(destination=f"/m{row}", source="/", type="bind") for row in range(_MANY)]
     )
-    wanted.linux.devices.extend(
-        m.LinuxDevice(path=f"/dev/x{each}", type="c", major=1, minor=3) for each in range(_MANY)
+    adjustment.linux.devices.extend(
+        m.LinuxDevice(path=f"/dev/x{row}", type="c", major=1, minor=3) for row in range(_MANY)
     )
-    found = {each.row.path: each for each in read(wanted, TREE)}
+    actual = {row.row.path: row for row in read(adjustment, TREE)}
     config, before = pb.ContainerConfig(), time.process_time()
-    assert put_devices(config, found["linux.devices"]) == put_mounts(config, found["mounts"]) == []
+    assert put_devices(config, actual["linux.devices"]) == put_mounts(config, actual["mounts"]) == []
     assert len(config.devices) == len(config.mounts) == _MANY
     assert time.process_time() - before < 8
 
 
 def test_thousands_of_entries_that_cannot_be_said_have_their_plugin_at_no_more_than_their_number() -> None:
-    wanted = m.ContainerAdjustment(
-        mounts=[m.Mount(destination=f"/m{each}", source="/", type="tmpfs") for each in range(_MANY)]
+    adjustment = m.ContainerAdjustment(
+        mounts=[m.Mount(destination=f"/m{row}", source="/", type="tmpfs") for row in range(_MANY)]
     )
     owners = m.OwningPlugins()
-    for each in range(_MANY):
-        owners.owners["c"].compound[m.Field.Value("Mounts")].owners[f"/m{each}"] = "10-a"
+    for row in range(_MANY):
+        owners.owners["c"].compound[m.Field.Value("Mounts")].owners[f"/m{row}"] = "10-a"
     before = time.process_time()
-    unsaid = adjust(pb.ContainerConfig(), wanted, Owners(owners, "c"))
-    assert {each.plugin for each in unsaid} == {"10-a"}
+    unsaid = adjust(pb.ContainerConfig(), adjustment, Owners(owners, "c"))
+    assert {row.plugin for row in unsaid} == {"10-a"}
     assert len(unsaid) == _MANY
     assert time.process_time() - before < 8
 
 
-def mount_entry(*wanted: m.Mount) -> Entry:
-    (found,) = (each for each in read(m.ContainerAdjustment(mounts=wanted), TREE) if each.row.path == "mounts")
-    return found
+def mount_entry(*adjustment: m.Mount) -> Entry:
+    (actual,) = (row for row in read(m.ContainerAdjustment(mounts=adjustment), TREE) if row.row.path == "mounts")
+    return actual
 
 
 def mount(destination: str, *options: str, kind: str = "bind") -> m.Mount:
@@ -87,38 +87,42 @@ def test_a_bind_mount_has_its_options(
 ) -> None:
     config = pb.ContainerConfig()
     assert put_mounts(config, mount_entry(mount("/a", *options))) == []
-    (made,) = config.mounts
-    assert (made.container_path, made.host_path) == ("/a", "/host")
-    assert (made.readonly, made.recursive_read_only, made.propagation) == (readonly, recursive, propagation)
+    (cri_mount,) = config.mounts
+    assert (cri_mount.container_path, cri_mount.host_path) == ("/a", "/host")
+    assert (cri_mount.readonly, cri_mount.recursive_read_only, cri_mount.propagation) == (
+        readonly,
+        recursive,
+        propagation,
+    )
 
 
 def test_what_is_no_bind_mount_and_options_without_a_word_come_back() -> None:
     config = pb.ContainerConfig()
-    rest = put_mounts(config, mount_entry(mount("/a", kind="tmpfs"), mount("/b", "nosuid", "ro")))
-    assert [(key, value) for key, value, _ in rest] == [("/a", "type tmpfs"), ("/b", "nosuid")]
-    assert [each.container_path for each in config.mounts] == ["/b"]
+    remainder = put_mounts(config, mount_entry(mount("/a", kind="tmpfs"), mount("/b", "nosuid", "ro")))
+    assert [(key, value) for key, value, _ in remainder] == [("/a", "type tmpfs"), ("/b", "nosuid")]
+    assert [row.container_path for row in config.mounts] == ["/b"]
 
 
 def test_one_that_is_there_is_replaced_or_removed() -> None:
     config = pb.ContainerConfig(mounts=[pb.Mount(container_path="/a", host_path="/old"), pb.Mount(container_path="/b")])
     assert put_mounts(config, mount_entry(m.Mount(destination="-/a"), mount("/a"), m.Mount(destination="-/b"))) == []
-    assert [(each.container_path, each.host_path) for each in config.mounts] == [("/a", "/host")]
+    assert [(row.container_path, row.host_path) for row in config.mounts] == [("/a", "/host")]
 
 
 def test_one_that_the_runtime_adds_cannot_be_removed() -> None:
     ((key, value, reason),) = put_mounts(pb.ContainerConfig(), mount_entry(m.Mount(destination="-/proc")))
     assert (key, value) == ("/proc", "removed")
-    assert "runtimes add it" in reason
+    assert "the runtime adds it" in reason
 
 
 NULL = m.LinuxDevice(path="/dev/null", type="c", major=1, minor=3)
 
 
-def device_entry(*wanted: m.LinuxDevice) -> Entry:
+def device_entry(*requested: m.LinuxDevice) -> Entry:
     adjustment = m.ContainerAdjustment()
-    adjustment.linux.devices.extend(wanted)
-    (found,) = (each for each in read(adjustment, TREE) if each.row.path == "linux.devices")
-    return found
+    adjustment.linux.devices.extend(requested)
+    (actual,) = (row for row in read(adjustment, TREE) if row.row.path == "linux.devices")
+    return actual
 
 
 def test_a_node_is_found_at_its_own_path_or_by_its_numbers() -> None:
@@ -149,30 +153,30 @@ def test_a_node_that_the_kernel_names_and_that_is_not_there_is_none(tmp_path: Pa
 
 def test_devices_are_said_and_what_is_lost_comes_back() -> None:
     config = pb.ContainerConfig(devices=[pb.Device(container_path="/dev/null", host_path="/dev/old")])
-    wanted = m.LinuxDevice(path="/dev/null", type="c", major=1, minor=3)
-    wanted.file_mode.value = 0o600
+    linux_device = m.LinuxDevice(path="/dev/null", type="c", major=1, minor=3)
+    linux_device.file_mode.value = 0o600
     missing = m.LinuxDevice(path="/dev/x", type="c", major=4000, minor=9)
-    rest = put_devices(config, device_entry(wanted, missing))
-    assert [(each.container_path, each.host_path, each.permissions) for each in config.devices] == [
+    remainder = put_devices(config, device_entry(linux_device, missing))
+    assert [(device.container_path, device.host_path, device.permissions) for device in config.devices] == [
         ("/dev/null", "/dev/null", "rwm")
     ]
-    assert [(key, value) for key, value, _ in rest] == [("/dev/null", "file_mode 600"), ("/dev/x", "c 4000:9")]
+    assert [(key, value) for key, value, _ in remainder] == [("/dev/null", "file_mode 600"), ("/dev/x", "c 4000:9")]
 
 
 def test_one_is_removed_and_one_that_is_not_in_the_request_cannot_be() -> None:
     config = pb.ContainerConfig(devices=[pb.Device(container_path="/dev/a")])
-    rest = put_devices(config, device_entry(m.LinuxDevice(path="-/dev/a"), m.LinuxDevice(path="-/dev/tty")))
+    remainder = put_devices(config, device_entry(m.LinuxDevice(path="-/dev/a"), m.LinuxDevice(path="-/dev/tty")))
     assert not config.devices
-    assert [(key, value) for key, value, _ in rest] == [("/dev/tty", "removed")]
+    assert [(key, value) for key, value, _ in remainder] == [("/dev/tty", "removed")]
 
 
 ROOT = Path(__file__).parents[4]
 NOBODY = Owners(m.OwningPlugins(), "c")
 
 
-def said(config: pb.ContainerConfig, wanted: nri.Adjustment, owners: Owners = NOBODY) -> list[str]:
+def unsupported_fields(config: pb.ContainerConfig, expected: nri.Adjustment, owners: Owners = NOBODY) -> list[str]:
     """Put an adjustment into a configuration; returns the fields that were not said."""
-    return [each.field for each in adjust(config, wanted.message, owners)]
+    return [unsupported.field for unsupported in adjust(config, expected.message, owners)]
 
 
 def test_every_field_that_can_be_adjusted_has_its_row_in_their_order() -> None:
@@ -189,30 +193,30 @@ def test_the_page_has_the_table() -> None:
 
 def test_variables_are_set_replaced_and_removed() -> None:
     config = pb.ContainerConfig(envs=[pb.KeyValue(key=key, value=b"old") for key in ("STAYS", "GOES", "CHANGES")])
-    wanted = nri.Adjustment().add_env("NEW", "1").remove_env("GOES").add_env("CHANGES", "2").remove_env("OF_IMAGE")
-    assert said(config, wanted) == ["env[OF_IMAGE]"]
-    assert {each.key: each.value for each in config.envs} == {"STAYS": b"old", "NEW": b"1", "CHANGES": b"2"}
+    expected = nri.Adjustment().add_env("NEW", "1").remove_env("GOES").add_env("CHANGES", "2").remove_env("OF_IMAGE")
+    assert unsupported_fields(config, expected) == ["env[OF_IMAGE]"]
+    assert {env.key: env.value for env in config.envs} == {"STAYS": b"old", "NEW": b"1", "CHANGES": b"2"}
 
 
 def test_annotations_are_set_and_removed() -> None:
     config = pb.ContainerConfig(annotations={"stays": "1", "goes": "2"})
-    wanted = nri.Adjustment().add_annotation("new", "3").remove_annotation("goes").remove_annotation("of-runtime")
-    assert said(config, wanted) == ["annotations[of-runtime]"]
+    expected = nri.Adjustment().add_annotation("new", "3").remove_annotation("goes").remove_annotation("of-runtime")
+    assert unsupported_fields(config, expected) == ["annotations[of-runtime]"]
     assert dict(config.annotations) == {"stays": "1", "new": "3"}
 
 
 def test_arguments_take_the_place_of_command_and_arguments() -> None:
     config = pb.ContainerConfig(command=["old"], args=["too"])
-    wanted = nri.Adjustment()
-    wanted.message.args.extend(["", "new", "words"])
-    assert said(config, wanted) == []
+    adjustment = nri.Adjustment()
+    adjustment.message.args.extend(["", "new", "words"])
+    assert unsupported_fields(config, adjustment) == []
     assert (list(config.command), list(config.args)) == (["new", "words"], [])
 
 
 def bind(destination: str, *options: str, source: str = "/src", kind: str = "bind") -> nri.Adjustment:
-    made = nri.Adjustment()
-    made.message.mounts.add(destination=destination, source=source, type=kind, options=options)
-    return made
+    adjustment = nri.Adjustment()
+    adjustment.message.mounts.add(destination=destination, source=source, type=kind, options=options)
+    return adjustment
 
 
 @pytest.mark.parametrize(
@@ -229,41 +233,41 @@ def bind(destination: str, *options: str, source: str = "/src", kind: str = "bin
 )
 def test_a_bind_mount_is_said_with_its_options(options: tuple[str, ...], fields: dict[str, Any]) -> None:
     config = pb.ContainerConfig()
-    assert said(config, bind("/at", *options)) == []
+    assert unsupported_fields(config, bind("/at", *options)) == []
     assert list(config.mounts) == [pb.Mount(container_path="/at", host_path="/src", **fields)]
 
 
 def test_a_mount_takes_the_place_of_one_with_its_destination_and_others_can_be_removed() -> None:
     config = pb.ContainerConfig(mounts=[pb.Mount(container_path=at, host_path="/old") for at in ("/a", "/b", "/c")])
-    wanted = bind("/a", "rbind")
-    wanted.message.mounts.add(destination="-/b")
-    wanted.message.mounts.add(destination="-/proc")
-    assert said(config, wanted) == ["mounts[/proc]"]
-    assert {each.container_path: each.host_path for each in config.mounts} == {"/a": "/src", "/c": "/old"}
+    expected = bind("/a", "rbind")
+    expected.message.mounts.add(destination="-/b")
+    expected.message.mounts.add(destination="-/proc")
+    assert unsupported_fields(config, expected) == ["mounts[/proc]"]
+    assert {mount.container_path: mount.host_path for mount in config.mounts} == {"/a": "/src", "/c": "/old"}
 
 
 def test_mounts_of_other_kinds_and_options_that_are_none_of_the_cris_come_back() -> None:
     config = pb.ContainerConfig()
-    assert said(config, bind("/t", kind="tmpfs", source="tmpfs")) == ["mounts[/t]"]
+    assert unsupported_fields(config, bind("/t", kind="tmpfs", source="tmpfs")) == ["mounts[/t]"]
     assert not config.mounts
-    assert said(config, bind("/x", "rbind", "noexec")) == ["mounts[/x]"]
+    assert unsupported_fields(config, bind("/x", "rbind", "noexec")) == ["mounts[/x]"]
     assert config.mounts[0].container_path == "/x"
 
 
 def device(path: str, node: str, **more: Any) -> nri.Adjustment:
-    found = os.stat(node)
-    made = nri.Adjustment()
-    made.message.linux.devices.add(
-        path=path, type="c", major=os.major(found.st_rdev), minor=os.minor(found.st_rdev), **more
+    actual = os.stat(node)
+    adjustment = nri.Adjustment()
+    adjustment.message.linux.devices.add(
+        path=path, type="c", major=os.major(actual.st_rdev), minor=os.minor(actual.st_rdev), **more
     )
-    return made
+    return adjustment
 
 
 def test_a_device_is_the_hosts_node_of_its_numbers() -> None:
     config = pb.ContainerConfig()
-    assert said(config, device("/dev/null", "/dev/null")) == []
-    assert said(config, device("/dev/nothing", "/dev/null")) == []
-    assert [(each.container_path, each.host_path, each.permissions) for each in config.devices] == [
+    assert unsupported_fields(config, device("/dev/null", "/dev/null")) == []
+    assert unsupported_fields(config, device("/dev/nothing", "/dev/null")) == []
+    assert [(row.container_path, row.host_path, row.permissions) for row in config.devices] == [
         ("/dev/null", "/dev/null", "rwm"),
         ("/dev/nothing", "/dev/null", "rwm"),
     ]
@@ -273,21 +277,21 @@ def test_a_device_that_the_host_has_no_node_of_comes_back_and_a_mode_that_its_no
     config = pb.ContainerConfig()
     missing = nri.Adjustment()
     missing.message.linux.devices.add(path="/dev/none", type="c", major=4000, minor=3)
-    assert said(config, missing) == ["linux.devices[/dev/none]"]
+    assert unsupported_fields(config, missing) == ["linux.devices[/dev/none]"]
     mode = m.OptionalFileMode(value=0o600)
-    assert said(config, device("/dev/null", "/dev/null", file_mode=mode)) == ["linux.devices[/dev/null]"]
-    assert [each.container_path for each in config.devices] == ["/dev/null"]
+    assert unsupported_fields(config, device("/dev/null", "/dev/null", file_mode=mode)) == ["linux.devices[/dev/null]"]
+    assert [row.container_path for row in config.devices] == ["/dev/null"]
 
 
 def test_devices_of_the_request_are_removed_and_replaced_and_others_cannot_be() -> None:
     config = pb.ContainerConfig(
         devices=[pb.Device(container_path=at, host_path="/dev/zero") for at in ("/dev/goes", "/dev/null")]
     )
-    wanted = device("/dev/null", "/dev/null", uid=m.OptionalUInt32(value=77))
+    expected = device("/dev/null", "/dev/null", uid=m.OptionalUInt32(value=77))
     for path in ("-/dev/goes", "-/dev/of-runtime"):
-        wanted.message.linux.devices.add(path=path)
-    assert said(config, wanted) == ["linux.devices[/dev/null]", "linux.devices[/dev/of-runtime]"]
-    assert [(each.container_path, each.host_path) for each in config.devices] == [("/dev/null", "/dev/null")]
+        expected.message.linux.devices.add(path=path)
+    assert unsupported_fields(config, expected) == ["linux.devices[/dev/null]", "linux.devices[/dev/of-runtime]"]
+    assert [(row.container_path, row.host_path) for row in config.devices] == [("/dev/null", "/dev/null")]
 
 
 @pytest.mark.parametrize(
@@ -295,29 +299,29 @@ def test_devices_of_the_request_are_removed_and_replaced_and_others_cannot_be() 
     [("MAJOR=1\nDEVNAME=there\n", "/dev/there"), ("DEVNAME=gone\n", ""), ("MAJOR=1\n", ""), (None, "")],
 )
 def test_a_node_is_found_by_the_kernels_word_and_looked_at(tmp_path: Path, text: str | None, node: str) -> None:
-    found = os.stat("/dev/null")
+    actual = os.stat("/dev/null")
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/there").symlink_to("/dev/null")
-    numbers = f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
+    numbers = f"{os.major(actual.st_rdev)}:{os.minor(actual.st_rdev)}"
     if text is not None:
         folder = tmp_path / "sys/dev/char" / numbers
         folder.mkdir(parents=True)
         (folder / "uevent").write_text(text)
-    wanted = device("/dev/elsewhere", "/dev/null").message.linux.devices[0]
-    assert node_of(wanted, tmp_path) == node
-    wanted.type = "p"
-    assert node_of(wanted, tmp_path) == ""
+    expected = device("/dev/elsewhere", "/dev/null").message.linux.devices[0]
+    assert node_of(expected, tmp_path) == node
+    expected.type = "p"
+    assert node_of(expected, tmp_path) == ""
 
 
 def test_resources_are_put_over_those_of_the_request() -> None:
     config = pb.ContainerConfig()
     config.linux.resources.cpu_shares = 2
     config.linux.resources.oom_score_adj = 900
-    wanted = (
+    expected = (
         nri.Adjustment().set_cpu_quota(5000).set_cpu_period(100_000).set_memory_limit(1 << 20).set_oom_score_adj(-5)
     )
-    wanted.add_hugepage_limit("2MB", 4 << 20).add_unified("memory.high", "9").set_memory_swap(2 << 20)
-    assert said(config, wanted) == []
+    expected.add_hugepage_limit("2MB", 4 << 20).add_unified("memory.high", "9").set_memory_swap(2 << 20)
+    assert unsupported_fields(config, expected) == []
     assert config.linux.resources == pb.LinuxContainerResources(
         cpu_shares=2,
         cpu_quota=5000,
@@ -332,49 +336,49 @@ def test_resources_are_put_over_those_of_the_request() -> None:
 
 def test_a_zero_that_the_cri_takes_for_not_set_comes_back() -> None:
     config = pb.ContainerConfig()
-    wanted = nri.Adjustment()
-    wanted.message.linux.resources.cpu.shares.SetInParent()
-    assert said(config, wanted) == ["linux.resources.cpu.shares"]
+    adjustment = nri.Adjustment()
+    adjustment.message.linux.resources.cpu.shares.SetInParent()
+    assert unsupported_fields(config, adjustment) == ["linux.resources.cpu.shares"]
 
 
 def test_cpus_that_the_kubelet_asks_for_can_be_taken_away_by_an_annotation() -> None:
     config = pb.ContainerConfig()
     config.linux.resources.cpuset_cpus = "0-1"
-    assert said(config, nri.Adjustment().add_annotation(CLEAR_CPUS, "yes")) == []
+    assert unsupported_fields(config, nri.Adjustment().add_annotation(CLEAR_CPUS, "yes")) == []
     assert (config.linux.resources.cpuset_cpus, dict(config.annotations)) == ("", {})
 
 
 def test_cdi_devices_are_added_once() -> None:
     config = pb.ContainerConfig(CDI_devices=[pb.CDIDevice(name="v/c=a")])
-    assert said(config, nri.Adjustment().add_cdi_device("v/c=a").add_cdi_device("v/c=b")) == []
-    assert [each.name for each in config.CDI_devices] == ["v/c=a", "v/c=b"]
+    assert unsupported_fields(config, nri.Adjustment().add_cdi_device("v/c=a").add_cdi_device("v/c=b")) == []
+    assert [device.name for device in config.CDI_devices] == ["v/c=a", "v/c=b"]
 
 
-def namespace(wanted: nri.Adjustment) -> None:
-    wanted.message.linux.namespaces.add(type="network", path="/x")
+def namespace(expected: nri.Adjustment) -> None:
+    expected.message.linux.namespaces.add(type="network", path="/x")
 
 
 UNSAYABLE: dict[str, Callable[[nri.Adjustment], object]] = {
-    "rlimits[RLIMIT_CORE]": lambda wanted: wanted.add_rlimit("RLIMIT_CORE", 1, 1),
-    "linux.resources.pids": lambda wanted: wanted.set_pids_limit(5),
-    "linux.cgroups_path": lambda wanted: wanted.set_cgroups_path("/a"),
-    "linux.resources.blockio_class": lambda wanted: wanted.set_blockio_class("b"),
-    "linux.resources.rdt_class": lambda wanted: wanted.set_rdt_class("b"),
-    "linux.sysctl[a.b]": lambda wanted: wanted.message.linux.sysctl.update({"a.b": "c"}),
+    "rlimits[RLIMIT_CORE]": lambda adjustment: adjustment.add_rlimit("RLIMIT_CORE", 1, 1),
+    "linux.resources.pids": lambda adjustment: adjustment.set_pids_limit(5),
+    "linux.cgroups_path": lambda adjustment: adjustment.set_cgroups_path("/a"),
+    "linux.resources.blockio_class": lambda adjustment: adjustment.set_blockio_class("b"),
+    "linux.resources.rdt_class": lambda adjustment: adjustment.set_rdt_class("b"),
+    "linux.sysctl[a.b]": lambda adjustment: adjustment.message.linux.sysctl.update({"a.b": "c"}),
     "linux.namespaces[network]": namespace,
-    "linux.resources.memory.reservation": lambda wanted: wanted.set_memory_reservation(5),
-    "linux.resources.memory.swappiness": lambda wanted: wanted.set_memory_swappiness(5),
-    "linux.rdt.clos_id": lambda wanted: wanted.message.linux.rdt.clos_id.MergeFrom(m.OptionalString(value="a")),
-    "hooks": lambda wanted: wanted.message.hooks.poststop.add(path="/bin/true"),
+    "linux.resources.memory.reservation": lambda adjustment: adjustment.set_memory_reservation(5),
+    "linux.resources.memory.swappiness": lambda adjustment: adjustment.set_memory_swappiness(5),
+    "linux.rdt.clos_id": lambda adjustment: adjustment.message.linux.rdt.clos_id.MergeFrom(m.OptionalString(value="a")),
+    "hooks": lambda adjustment: adjustment.message.hooks.poststop.add(path="/bin/true"),
 }
 
 
 @pytest.mark.parametrize("field", UNSAYABLE)
 def test_what_the_cri_has_no_word_for_comes_back_and_changes_nothing(field: str) -> None:
     config = pb.ContainerConfig()
-    wanted = nri.Adjustment()
-    UNSAYABLE[field](wanted)
-    assert said(config, wanted) == [field]
+    adjustment = nri.Adjustment()
+    UNSAYABLE[field](adjustment)
+    assert unsupported_fields(config, adjustment) == [field]
     assert config.ByteSize() == 0 or config == pb.ContainerConfig(linux=pb.LinuxContainerConfig(resources={}))  # type: ignore[arg-type]
 
 
@@ -382,6 +386,6 @@ def test_what_comes_back_names_its_plugin() -> None:
     owners = m.OwningPlugins()
     rlimits = next(row for row in ROWS if row.path == "rlimits")
     owners.owners["c"].compound[rlimits.claim].owners["RLIMIT_CORE"] = "10-limits"
-    wanted = nri.Adjustment().add_rlimit("RLIMIT_CORE", 1, 1)
-    (found,) = adjust(pb.ContainerConfig(), wanted.message, Owners(owners, "c"))
-    assert str(found).startswith("rlimits[RLIMIT_CORE] of plugin 10-limits (")
+    expected = nri.Adjustment().add_rlimit("RLIMIT_CORE", 1, 1)
+    (unsupported,) = adjust(pb.ContainerConfig(), expected.message, Owners(owners, "c"))
+    assert str(unsupported).startswith("rlimits[RLIMIT_CORE] of plugin 10-limits (")

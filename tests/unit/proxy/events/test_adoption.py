@@ -47,14 +47,14 @@ def test_everything_of_the_runtime_is_taken_in_and_what_is_gone_ends(world: Prox
     assert world.proxy is not None
     store, adoption = world.proxy.store, world.proxy.adoption
     pod = world.run_pod(cri=world.direct)
-    made = world.create(pod, cri=world.direct)
+    created_id = world.create(pod, cri=world.direct)
     adoption.everything(late=False)
-    record = store.container(made)
+    record = store.container(created_id)
     assert record is not None
     assert (record.pod_id, record.reported) == (pod, CREATED)
-    world.direct.call("RemoveContainer", container_id=made)
+    world.direct.call("RemoveContainer", container_id=created_id)
     adoption.everything(late=False)
-    assert store.container(made) is None
+    assert store.container(created_id) is None
     world.direct.call("RemovePodSandbox", pod_sandbox_id=pod)
     adoption.everything(late=False)
     assert store.pod(pod) is None
@@ -84,14 +84,14 @@ def test_one_that_the_runtime_describes_in_no_known_form_keeps_no_other_out(
     assert world.proxy.store.pod(pods[0]) is None
     assert world.proxy.store.pod(pods[1]) is not None
     adoption.everything(late=False)
-    assert caplog.text.count("could not be taken in") == 1, "it is said once, and not once a minute"
+    assert caplog.text.count("cannot adopt") == 1, "it is said once, and not once a minute"
 
 
 def test_one_that_two_calls_find_at_once_is_taken_in_once(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin = world.attach(Recorder())
     assert world.proxy is not None
     context, pod = world.proxy.exits.context, world.run_pod()
-    made = world.create(pod, cri=world.direct)
+    created_id = world.create(pod, cri=world.direct)
     ask, both = context.queries.container, threading.Barrier(2)
 
     def at_once(runtime_id: str) -> Any:
@@ -103,7 +103,7 @@ def test_one_that_two_calls_find_at_once_is_taken_in_once(world: Proxied, monkey
         type(context.queries), "container", lambda self, runtime_id, timeout_s=None: at_once(runtime_id)
     )
     with ThreadPoolExecutor(2) as pool:
-        first, second = (found[0] for found in pool.map(context.container, [made, made]))
+        first, second = (actual[0] for actual in pool.map(context.container, [created_id, created_id]))
     assert first is not None
     assert first is second
     assert plugin.of("c") == ["post_create"]
@@ -168,14 +168,14 @@ def test_a_runtime_that_cannot_answer_yet_is_asked_again_and_that_is_said_once(
     proxy = world.start()
     wait_for(lambda: proxy.store.pod(pod), "the pod of the runtime")
     assert len(refused) == 3
-    assert caplog.text.count("are not known yet") == 1
+    assert caplog.text.count("cannot list the runtime") == 1
 
 
 def test_what_is_made_and_removed_around_the_proxy_is_found_without_a_call_that_names_it(
     world: Proxied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.stop()
-    monkeypatch.setattr("nri.proxy.events.adoption.EVERY_S", 0.1)
+    monkeypatch.setattr("nri.proxy.events.adoption.INTERVAL_S", 0.1)
     proxy = world.start()
     plugin = world.attach(Recorder())
     pod = world.run_pod(cri=world.direct)
@@ -188,12 +188,12 @@ def test_what_is_made_and_removed_around_the_proxy_is_found_without_a_call_that_
 
 def test_a_proxy_stops_although_its_runtime_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend, "CALL_TIMEOUT_S", 300.0)
-    asked, end = threading.Event(), threading.Event()
+    event, end = threading.Event(), threading.Event()
 
     class Hangs(grpc.GenericRpcHandler):
         def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
             def hang(_: bytes, context: grpc.ServicerContext) -> bytes:
-                asked.set()
+                event.set()
                 end.wait(60)
                 return b""
 
@@ -204,11 +204,11 @@ def test_a_proxy_stops_although_its_runtime_hangs(tmp_path: Path, monkeypatch: p
     server = bind(world.settings.runtime_endpoint, ThreadPoolExecutor(4), [Hangs()])
     server.start()
     try:
-        assert asked.wait(20)
+        assert event.wait(20)
         begin = time.monotonic()
         proxy.stop()
         assert time.monotonic() - begin < 60
-        assert not [each for each in threading.enumerate() if each.name.startswith("nri-proxy")]
+        assert not [row for row in threading.enumerate() if row.name.startswith("nri-proxy")]
     finally:
         end.set()
         server.stop(0).wait()

@@ -18,14 +18,14 @@ def context_of(world: Proxied) -> CallContext:
 
 def test_what_is_known_is_found_with_its_pod(world: Proxied) -> None:
     pod = world.run_pod()
-    made = world.create(pod)
-    record, owner = context_of(world).container(made)
+    created_id = world.create(pod)
+    record, owner = context_of(world).container(created_id)
     assert record is not None
     assert owner is not None
-    assert (record.runtime_id, owner.id) == (made, pod)
+    assert (record.runtime_id, owner.id) == (created_id, pod)
     facts = context_of(world).facts(record)
     assert facts is not None
-    assert facts.status.id == made
+    assert facts.status.id == created_id
 
 
 def test_what_nobody_knows_is_none(world: Proxied) -> None:
@@ -41,9 +41,9 @@ def test_what_nobody_knows_is_none(world: Proxied) -> None:
 
 def test_one_that_was_made_around_the_proxy_is_asked_for(world: Proxied) -> None:
     pod = world.run_pod(cri=world.direct)
-    found = context_of(world).pod(pod)
-    assert found is not None
-    assert found.id == pod
+    actual = context_of(world).pod(pod)
+    assert actual is not None
+    assert actual.id == pod
 
 
 def test_without_hook_servers_a_request_is_passed_on_as_it_came(world: Proxied) -> None:

@@ -26,8 +26,8 @@ LIFE = ["create", "post_create", "start", "post_start", "stop", "remove"]
 
 @pytest.fixture
 def plugin(world: Proxied) -> Recorder:
-    made: Recorder = world.attach(Recorder())
-    return made
+    recorder: Recorder = world.attach(Recorder())
+    return recorder
 
 
 def test_a_container_has_what_plugins_put_into_it(world: Proxied, plugin: Recorder) -> None:
@@ -39,39 +39,39 @@ def test_a_container_has_what_plugins_put_into_it(world: Proxied, plugin: Record
         .set_cpu_shares(321)
         .set_cpuset_cpus("0")
     )
-    made = world.create(world.run_pod(), envs=[pb.KeyValue(key="THERE", value=b"too")])
-    spec = world.spec(made)
+    pod_id = world.create(world.run_pod(), envs=[pb.KeyValue(key="THERE", value=b"too")])
+    spec = world.spec(pod_id)
     assert {"ADDED=yes", "THERE=too"} <= set(spec["process"]["env"])
     assert spec["linux"]["resources"]["memory"]["limit"] == 48 << 20
     assert spec["linux"]["resources"]["cpu"] == {"shares": 321, "cpus": "0"}
-    assert world.cri.call("ContainerStatus", container_id=made).status.annotations["zone"] == "a"
+    assert world.cri.call("ContainerStatus", container_id=pod_id).status.annotations["zone"] == "a"
 
 
 def test_plugins_are_told_each_step_of_a_container_once_and_by_one_name(world: Proxied, plugin: Recorder) -> None:
     ids: list[str] = []
     for event in LIFE:
         plugin.on[event] = lambda pod, container: ids.append(container.id)
-    made = world.run(world.run_pod())
+    pod_id = world.run(world.run_pod())
     for _ in range(2):
-        world.cri.call("StopContainer", container_id=made, timeout=0)
+        world.cri.call("StopContainer", container_id=pod_id, timeout=0)
     for _ in range(2):
-        world.cri.call("RemoveContainer", container_id=made)
+        world.cri.call("RemoveContainer", container_id=pod_id)
     assert plugin.of("c") == LIFE
     assert len(set(ids)) == 1
 
 
 def test_plugins_find_the_runtimes_id_as_soon_as_there_is_one(world: Proxied, plugin: Recorder) -> None:
-    seen: list[str] = []
-    plugin.on["create"] = lambda pod, container: seen.append(container.annotations.get(RUNTIME_ID, ""))
+    received: list[str] = []
+    plugin.on["create"] = lambda pod, container: received.append(container.annotations.get(RUNTIME_ID, ""))
     plugin.on["post_create"] = plugin.on["create"]
-    made = world.create(world.run_pod())
-    assert seen == ["", made]
+    pod_id = world.create(world.run_pod())
+    assert received == ["", pod_id]
 
 
 def test_plugins_see_the_request_before_and_the_runtimes_spec_after(world: Proxied, plugin: Recorder) -> None:
-    seen: dict[str, nri.Container] = {}
-    plugin.on["create"] = lambda pod, container: seen.update(create=container)
-    plugin.on["post_create"] = lambda pod, container: seen.update(post=container)
+    received: dict[str, nri.Container] = {}
+    plugin.on["create"] = lambda pod, container: received.update(create=container)
+    plugin.on["post_create"] = lambda pod, container: received.update(post=container)
     resources = pb.LinuxContainerResources(cpu_shares=512, memory_limit_in_bytes=64 << 20, oom_score_adj=999)
     config = pb.LinuxContainerConfig(resources=resources)
     world.create(
@@ -83,13 +83,15 @@ def test_plugins_see_the_request_before_and_the_runtimes_spec_after(world: Proxi
         linux=config,
         mounts=[pb.Mount(container_path="/data", host_path="/tmp", readonly=True)],
     )
-    asked = seen["create"]
-    assert (list(asked.args), asked.labels["l"], asked.annotations["a"]) == (["run", "it"], "1", "2")
-    assert (asked.linux.resources.cpu.shares.value, asked.linux.resources.memory.limit.value) == (512, 64 << 20)
-    assert asked.linux.oom_score_adj.value == 999
-    assert [(each.destination, each.source, "ro" in each.options) for each in asked.mounts] == [("/data", "/tmp", True)]
-    assert "/proc" in [each.destination for each in seen["post"].mounts]
-    assert seen["post"].linux.cgroups_path
+    requests = received["create"]
+    assert (list(requests.args), requests.labels["l"], requests.annotations["a"]) == (["run", "it"], "1", "2")
+    assert (requests.linux.resources.cpu.shares.value, requests.linux.resources.memory.limit.value) == (512, 64 << 20)
+    assert requests.linux.oom_score_adj.value == 999
+    assert [(mount.destination, mount.source, "ro" in mount.options) for mount in requests.mounts] == [
+        ("/data", "/tmp", True)
+    ]
+    assert "/proc" in [mount.destination for mount in received["post"].mounts]
+    assert received["post"].linux.cgroups_path
 
 
 def test_a_container_that_a_plugin_refuses_is_not_made(world: Proxied, plugin: Recorder) -> None:
@@ -114,11 +116,14 @@ def test_a_container_that_the_runtime_refuses_is_taken_back_at_plugins(world: Pr
     assert (code, text) == world.direct.refused("CreateContainer", pod_sandbox_id=pod, config=bad)
     assert plugin.of("c") == ["create", "stop", "remove"]
     assert world.proxy is not None and world.proxy.store.containers() == []
-    known = world.proxy.adaptation.provenance
-    assert known is not None
-    told = known.explain(known.containers()[0].id)
-    assert told is not None and told.refused is not None, "nri why explains it"
-    assert told.refused[1].startswith("the runtime failed after its plugins had answered: ") and text in told.refused[1]
+    recorded = world.proxy.adaptation.provenance
+    assert recorded is not None
+    explanation = recorded.explain(recorded.containers()[0].id)
+    assert explanation is not None and explanation.refused is not None, "nri why explains it"
+    assert (
+        explanation.refused[1].startswith("the runtime failed after the plugins' answers: ")
+        and text in explanation.refused[1]
+    )
 
 
 def test_what_the_cri_cannot_say_is_told_with_plugin_and_field(
@@ -127,11 +132,11 @@ def test_what_the_cri_cannot_say_is_told_with_plugin_and_field(
     plugin.on["create"] = lambda pod, container: (
         nri.Adjustment().add_env("ADDED", "yes").add_rlimit("RLIMIT_NOFILE", 8, 8).set_pids_limit(5)
     )
-    made = world.create(world.run_pod())
-    assert "ADDED=yes" in world.spec(made)["process"]["env"]
-    told = "\n".join(each.getMessage() for each in caplog.records if each.name == "nri.proxy")
-    assert "rlimits[RLIMIT_NOFILE] of plugin 10-test" in told
-    assert "linux.resources.pids of plugin 10-test" in told
+    pod_id = world.create(world.run_pod())
+    assert "ADDED=yes" in world.spec(pod_id)["process"]["env"]
+    messages = "\n".join(record.getMessage() for record in caplog.records if record.name == "nri.proxy")
+    assert "rlimits[RLIMIT_NOFILE] of plugin 10-test" in messages
+    assert "linux.resources.pids of plugin 10-test" in messages
 
 
 def test_what_the_cri_cannot_say_fails_the_request_where_that_is_wanted(
@@ -152,35 +157,35 @@ def test_what_the_cri_cannot_say_fails_the_request_where_that_is_wanted(
 
 
 def test_an_update_is_what_plugins_make_of_it(world: Proxied, plugin: Recorder) -> None:
-    made = world.run(world.run_pod())
+    pod_id = world.run(world.run_pod())
     plugin.on["update"] = lambda pod, container: nri.Update(container.id).set_cpu_shares(99)
-    asked = pb.LinuxContainerResources(cpu_shares=1000, memory_limit_in_bytes=80 << 20)
-    world.cri.call("UpdateContainerResources", container_id=made, linux=asked)
-    resources = world.spec(made)["linux"]["resources"]
+    requests = pb.LinuxContainerResources(cpu_shares=1000, memory_limit_in_bytes=80 << 20)
+    world.cri.call("UpdateContainerResources", container_id=pod_id, linux=requests)
+    resources = world.spec(pod_id)["linux"]["resources"]
     assert (resources["cpu"]["shares"], resources["memory"]["limit"]) == (99, 80 << 20)
     assert plugin.of("c")[-2:] == ["update", "post_update"]
 
 
 def test_of_what_the_kubelet_asks_for_again_the_newer_word_is_kept_once(world: Proxied) -> None:
-    seen: list[str] = []
+    received: list[str] = []
     plugin = world.attach(Recorder())
-    plugin.on["create"] = lambda pod, container: seen.append(container.id)
+    plugin.on["create"] = lambda pod, container: received.append(container.id)
     linux = pb.LinuxContainerConfig(resources=pb.LinuxContainerResources(cpu_shares=2))
-    made = world.create(world.run_pod(), linux=linux)
+    pod_id = world.create(world.run_pod(), linux=linux)
     for limit in (1 << 21, 1 << 22):
         pages = [pb.HugepageLimit(page_size="2MB", limit=limit)]
-        asked = pb.LinuxContainerResources(cpu_shares=1000, hugepage_limits=pages)
-        world.cri.call("UpdateContainerResources", container_id=made, linux=asked)
+        resources = pb.LinuxContainerResources(cpu_shares=1000, hugepage_limits=pages)
+        world.cri.call("UpdateContainerResources", container_id=pod_id, linux=resources)
     assert world.proxy is not None
-    known = world.proxy.asked(seen[0])
-    assert known is not None
-    assert [(each.page_size, each.limit) for each in known.hugepage_limits] == [("2MB", 1 << 22)]
+    recorded = world.proxy.asked(received[0])
+    assert recorded is not None
+    assert [(row.page_size, row.limit) for row in recorded.hugepage_limits] == [("2MB", 1 << 22)]
 
 
 def test_an_update_that_no_plugin_changes_passes_as_it_is(world: Proxied, plugin: Recorder) -> None:
-    made = world.run(world.run_pod())
-    world.cri.call("UpdateContainerResources", container_id=made, linux=pb.LinuxContainerResources(cpu_shares=77))
-    assert world.spec(made)["linux"]["resources"]["cpu"]["shares"] == 77
+    pod_id = world.run(world.run_pod())
+    world.cri.call("UpdateContainerResources", container_id=pod_id, linux=pb.LinuxContainerResources(cpu_shares=77))
+    assert world.spec(pod_id)["linux"]["resources"]["cpu"]["shares"] == 77
 
 
 def test_a_creation_that_no_plugin_changes_passes_byte_by_byte(
@@ -194,9 +199,9 @@ def test_a_creation_that_no_plugin_changes_passes_byte_by_byte(
 
     pod = world.run_pod()
     monkeypatch.setattr(Call, "forward", watched)
-    wanted = pb.CreateContainerRequest(pod_sandbox_id=pod, config=config(command=["sleep"]))
-    world.cri.call("CreateContainer", pod_sandbox_id=pod, config=wanted.config)
-    assert passed == [wanted.SerializeToString()]
+    expected = pb.CreateContainerRequest(pod_sandbox_id=pod, config=config(command=["sleep"]))
+    world.cri.call("CreateContainer", pod_sandbox_id=pod, config=expected.config)
+    assert passed == [expected.SerializeToString()]
     assert plugin.of("c") == ["create", "post_create"]
 
 
@@ -207,19 +212,19 @@ def test_of_a_kubelets_update_only_what_no_later_answer_has_set_reaches_the_runt
     assert world.proxy is not None
     pod, ids = world.run_pod(), dict[str, str]()
     plugin.on["post_create"] = lambda pod, container: ids.update({container.name: container.id})
-    made = world.run(pod)
+    created_id = world.run(pod)
     update = world.proxy.domain.update
 
-    def overtaken(*asked: Any) -> Any:
-        reply = update(*asked)
+    def overtaken(*arguments: Any) -> Any:
+        reply = update(*arguments)
         failed = plugin.runtime.update(nri.Update(ids["c"]).set_cpu_shares(55)).result(20)
         assert not failed
         return reply
 
     monkeypatch.setattr(world.proxy.domain, "update", overtaken)
-    asked = pb.LinuxContainerResources(cpu_shares=1000, memory_limit_in_bytes=80 << 20)
-    world.cri.call("UpdateContainerResources", container_id=made, linux=asked)
-    resources = world.spec(made)["linux"]["resources"]
+    requests = pb.LinuxContainerResources(cpu_shares=1000, memory_limit_in_bytes=80 << 20)
+    world.cri.call("UpdateContainerResources", container_id=created_id, linux=requests)
+    resources = world.spec(created_id)["linux"]["resources"]
     assert (resources["cpu"]["shares"], resources["memory"]["limit"]) == (55, 80 << 20)
 
 
@@ -232,15 +237,15 @@ def test_what_the_answer_to_an_event_of_its_own_has_set_stays_when_an_earlier_an
     plugin.on[event] = lambda pod, container: (
         nri.Adjustment().set_cpu_shares(800) if event == "create" else nri.Update(container.id).set_cpu_shares(800)
     )
-    made = world.run(world.run_pod())
+    pod_id = world.run(world.run_pod())
     if event == "update":
         linux = pb.LinuxContainerResources(cpu_period=10000)
-        world.cri.call("UpdateContainerResources", container_id=made, linux=linux)
-    asked = nri.Update(ids[0]).set_cpu_shares(700).add_unified("cpu.idle", "1").message
+        world.cri.call("UpdateContainerResources", container_id=pod_id, linux=linux)
+    requests = nri.Update(ids[0]).set_cpu_shares(700).add_unified("cpu.idle", "1").message
     assert world.proxy is not None
-    (late,) = world.proxy.domain.updates.apply(OrderedUpdates([asked], Numbers(earlier)))
+    (late,) = world.proxy.domain.updates.apply(OrderedUpdates([requests], Numbers(earlier)))
     assert {row.field: row.outcome for row in late.fields} == {"cpu.shares": "stale", "unified[cpu.idle]": "applied"}
-    resources = world.spec(made)["linux"]["resources"]
+    resources = world.spec(pod_id)["linux"]["resources"]
     assert (resources["cpu"]["shares"], resources["unified"]) == (800, {"cpu.idle": "1"})
 
 
@@ -260,15 +265,15 @@ def test_what_a_plugin_wants_of_another_container_is_done(world: Proxied, plugin
 def test_a_plugins_own_update_and_eviction_are_done_and_what_fails_comes_back(world: Proxied, plugin: Recorder) -> None:
     ids: list[str] = []
     plugin.on["post_create"] = lambda pod, container: ids.append(container.id)
-    made = world.run(world.run_pod())
+    pod_id = world.run(world.run_pod())
     failed = plugin.runtime.update(nri.Update(ids[0]).set_memory_limit(70 << 20), nri.Update("none").set_cpu_shares(5))
-    assert [each.container_id for each in failed.result(20)] == ["none"]
-    assert world.spec(made)["linux"]["resources"]["memory"]["limit"] == 70 << 20
+    assert [row.container_id for row in failed.result(20)] == ["none"]
+    assert world.spec(pod_id)["linux"]["resources"]["memory"]["limit"] == 70 << 20
     failed = plugin.runtime.update(nri.Update(ids[0]).set_pids_limit(5))
-    assert [each.container_id for each in failed.result(20)] == [ids[0]]
+    assert [row.container_id for row in failed.result(20)] == [ids[0]]
     plugin.runtime.evict(ids[0], "no room").result(20)
     wait_for(lambda: "stop" in plugin.of("c"), "the end")
-    state = world.direct.call("ContainerStatus", container_id=made).status.state
+    state = world.direct.call("ContainerStatus", container_id=pod_id).status.state
     assert state == pb.CONTAINER_EXITED
 
 
@@ -276,14 +281,14 @@ def test_an_end_that_comes_by_itself_is_told_once_with_its_code(world: Proxied, 
     codes: list[int] = []
     plugin.on["stop"] = lambda pod, container: codes.append(container.exit_code)
     pod = world.run_pod()
-    made = world.run(pod)
-    world.direct.call("StopContainer", container_id=made, timeout=0)
+    created_id = world.run(pod)
+    world.direct.call("StopContainer", container_id=created_id, timeout=0)
     assert plugin.of("c")[-1] == "post_start"
     world.cri.call("ListContainers")  # as the kubelet does every second
     wait_for(lambda: plugin.of("c")[-1] == "stop", "the end, told")
     world.cri.call("ListContainers")
     world.cri.call("StopPodSandbox", pod_sandbox_id=pod)
-    status = world.direct.call("ContainerStatus", container_id=made).status
+    status = world.direct.call("ContainerStatus", container_id=created_id).status
     assert codes == [status.exit_code]
 
 
@@ -293,8 +298,8 @@ def test_an_end_is_found_also_where_nobody_asks_for_lists(tmp_path_factory: pyte
         world.start_runtime()
         world.start()
         plugin = world.attach(Recorder())
-        made = world.run(world.run_pod())
-        world.direct.call("StopContainer", container_id=made, timeout=0)
+        pod_id = world.run(world.run_pod())
+        world.direct.call("StopContainer", container_id=pod_id, timeout=0)
         wait_for(lambda: plugin.of("c")[-1] == "stop", "the end, told")
     finally:
         world.close()
@@ -313,15 +318,15 @@ def test_a_plugin_that_is_slow_does_not_keep_the_kubelet_over_its_deadline(world
 
 
 def test_an_end_is_seen_in_any_list_also_in_one_by_a_filter(world: Proxied, plugin: Recorder) -> None:
-    made = world.run(world.run_pod())
-    world.direct.call("StopContainer", container_id=made, timeout=0)
+    pod_id = world.run(world.run_pod())
+    world.direct.call("StopContainer", container_id=pod_id, timeout=0)
     over = pb.ContainerFilter(state=pb.ContainerStateValue(state=pb.CONTAINER_EXITED))
-    assert [each.id for each in world.cri.call("ListContainers", filter=over).containers] == [made]
+    assert [container.id for container in world.cri.call("ListContainers", filter=over).containers] == [pod_id]
     wait_for(lambda: plugin.of("c")[-1] == "stop", "the end, told")
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "message"),
     [
         (Code.DEADLINE_EXCEEDED, ["start", "post_start"]),
         (Code.CANCELLED, ["start", "post_start"]),
@@ -330,10 +335,10 @@ def test_an_end_is_seen_in_any_list_also_in_one_by_a_filter(world: Proxied, plug
     ],
 )
 def test_a_start_whose_answer_is_lost_is_no_end_if_the_container_runs(
-    world: Proxied, plugin: Recorder, monkeypatch: pytest.MonkeyPatch, code: Code, told: list[str]
+    world: Proxied, plugin: Recorder, monkeypatch: pytest.MonkeyPatch, code: Code, message: list[str]
 ) -> None:
     """Else plugins take a container that runs for one that has ended, and what they want of it is refused."""
-    made = world.create(world.run_pod())
+    pod_id = world.create(world.run_pod())
     forward = Call.forward
 
     def lost(self: Call, request: bytes) -> bytes:
@@ -343,28 +348,28 @@ def test_a_start_whose_answer_is_lost_is_no_end_if_the_container_runs(
         return answer
 
     monkeypatch.setattr(Call, "forward", lost)
-    assert world.cri.refused("StartContainer", container_id=made)[0] is code
-    assert plugin.of("c")[-2:] == told
+    assert world.cri.refused("StartContainer", container_id=pod_id)[0] is code
+    assert plugin.of("c")[-2:] == message
 
 
 def test_a_start_that_is_not_answered_and_did_not_happen_is_neither_a_start_nor_an_end(
     world: Proxied, plugin: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = world.create(world.run_pod())
+    pod_id = world.create(world.run_pod())
 
     def lost(self: Call, request: bytes) -> bytes:
         raise RuntimeFailed(Code.UNAVAILABLE, "the runtime is gone")
 
     with monkeypatch.context() as patch:
         patch.setattr(Call, "forward", lost)
-        world.cri.refused("StartContainer", container_id=made)
+        world.cri.refused("StartContainer", container_id=pod_id)
     assert plugin.of("c")[-1] == "start"
-    world.cri.call("StartContainer", container_id=made)
+    world.cri.call("StartContainer", container_id=pod_id)
     assert plugin.of("c")[-2:] == ["start", "post_start"]
-    world.direct.call("StopContainer", container_id=made, timeout=0)
+    world.direct.call("StopContainer", container_id=pod_id, timeout=0)
     with monkeypatch.context() as patch:
         patch.setattr(Call, "forward", lost)
-        world.cri.refused("StartContainer", container_id=made)
+        world.cri.refused("StartContainer", container_id=pod_id)
     assert plugin.of("c")[-2:] == ["start", "stop"]
 
 
@@ -373,7 +378,7 @@ def test_a_creation_is_answered_in_its_time_although_the_runtime_hangs_at_what_i
 ) -> None:
     end = threading.Event()
     status = StatusCalls.container_status
-    monkeypatch.setattr(StatusCalls, "container_status", lambda *asked: (end.wait(60), status(*asked))[1])
+    monkeypatch.setattr(StatusCalls, "container_status", lambda *arguments: (end.wait(60), status(*arguments))[1])
     proxy = world.proxy
     assert proxy is not None
     world.stop_runtime()
@@ -393,10 +398,10 @@ def test_a_creation_is_answered_in_its_time_although_the_runtime_hangs_at_what_i
 def test_many_entries_that_are_left_out_are_few_lines_of_the_log(
     world: Proxied, plugin: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    wanted = nri.Adjustment()
+    adjustment = nri.Adjustment()
     for number in range(100):
-        wanted.add_mount(f"/m{number}", "none", type="tmpfs")
-    plugin.on["create"] = lambda pod, container: (wanted, [])
+        adjustment.add_mount(f"/m{number}", "none", type="tmpfs")
+    plugin.on["create"] = lambda pod, container: (adjustment, [])
     world.create(world.run_pod())
-    assert caplog.text.count("an adjustment is left out") == containers.MOST_NAMED
+    assert caplog.text.count("an adjustment is left out") == containers.MAX_LOGGED_ENTRIES
     assert "and 80 more are left out" in caplog.text

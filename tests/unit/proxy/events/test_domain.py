@@ -25,12 +25,12 @@ def domain_of(world: Proxied) -> Domain:
 
 def test_a_plugin_that_joins_is_told_of_what_has_not_ended(world: Proxied) -> None:
     pod = world.run_pod()
-    made = world.create(pod)
+    created_id = world.create(pod)
     assert world.proxy is not None
     pods, containers = domain_of(world).snapshot()
-    assert [each.id for each in pods] == [pod]
+    assert [row.id for row in pods] == [pod]
     assert len(containers) == 1
-    record = world.proxy.store.container(made)
+    record = world.proxy.store.container(created_id)
     assert record is not None
     record.reported = STOPPED
     assert domain_of(world).snapshot()[1] == []
@@ -60,9 +60,9 @@ def refuse(*_: object) -> None:
 def test_an_end_is_told_once(world: Proxied) -> None:
     plugin = world.attach(Recorder())
     pod = world.run_pod()
-    made = world.run(pod)
+    created_id = world.run(pod)
     assert world.proxy is not None
-    record, owner = world.proxy.store.container(made), world.proxy.store.pod(pod)
+    record, owner = world.proxy.store.container(created_id), world.proxy.store.pod(pod)
     assert record is not None
     assert owner is not None
     for _ in range(2):
@@ -77,9 +77,9 @@ def test_a_removal_is_not_told_before_the_end_that_another_thread_is_about_to_te
 ) -> None:
     """The end was found in a list of containers just before the kubelet's own calls."""
     plugin = world.attach(Recorder())
-    made = world.run(world.run_pod())
+    pod_id = world.run(world.run_pod())
     assert world.proxy is not None
-    record, domain = world.proxy.store.container(made), domain_of(world)
+    record, domain = world.proxy.store.container(pod_id), domain_of(world)
     assert record is not None
     at_it, go_on = threading.Event(), threading.Event()
     tell = domain.adaptation.stop_container
@@ -90,15 +90,15 @@ def test_a_removal_is_not_told_before_the_end_that_another_thread_is_about_to_te
         return tell(*messages)
 
     monkeypatch.setattr(domain.adaptation, "stop_container", held_up)
-    found = threading.Thread(target=domain.stop, args=(record,))
+    thread = threading.Thread(target=domain.stop, args=(record,))
     removed = threading.Thread(target=domain.remove, args=(record,))
-    found.start()
+    thread.start()
     assert at_it.wait(WAIT_S)
     removed.start()
     wait_for(lambda: not removed.is_alive() or domain.turns[record.id].users == 2, "the removal")
     go_on.set()
-    for each in (found, removed):
-        each.join(WAIT_S)
+    for row in (thread, removed):
+        row.join(WAIT_S)
     assert plugin.of("c")[-2:] == ["stop", "remove"]
     assert domain.turns == {}
 
@@ -106,9 +106,9 @@ def test_a_removal_is_not_told_before_the_end_that_another_thread_is_about_to_te
 def test_what_was_told_before_is_not_told_again(world: Proxied) -> None:
     plugin = world.attach(Recorder())
     pod = world.run_pod()
-    made = world.create(pod)
+    created_id = world.create(pod)
     assert world.proxy is not None
-    record, owner = world.proxy.store.container(made), world.proxy.store.pod(pod)
+    record, owner = world.proxy.store.container(created_id), world.proxy.store.pod(pod)
     assert record is not None
     assert owner is not None
     domain_of(world).stop_pod(owner)
@@ -129,7 +129,7 @@ def test_namespaces_that_are_gone_are_not_shown(world: Proxied) -> None:
     pod.linux.namespaces.add(type="pid")
     world.proxy.store.put(PodRecord(id="p", shown=pod, reported=CREATED))
     (shown,) = domain_of(world).snapshot()[0]
-    assert [each.type for each in shown.linux.namespaces] == ["network", "pid"]
+    assert [namespace.type for namespace in shown.linux.namespaces] == ["network", "pid"]
     assert len(pod.linux.namespaces) == 3, "the record stays as it is"
 
 
@@ -145,8 +145,8 @@ def test_what_plugins_were_never_told_of_ends_without_a_word(world: Proxied) -> 
 
 def test_a_container_whose_pod_is_not_known_is_told_with_its_id(world: Proxied) -> None:
     plugin: Recorder = world.attach(Recorder())
-    seen: list[str] = []
-    plugin.on["stop"] = lambda pod, container: seen.append(pod.id)
+    received: list[str] = []
+    plugin.on["stop"] = lambda pod, container: received.append(pod.id)
     assert world.proxy is not None
     world.proxy.domain.stop(world.proxy.store.put(ContainerRecord(id="c", pod_id="lost", reported="created")))
-    assert seen == ["lost"]
+    assert received == ["lost"]

@@ -21,21 +21,21 @@ from tests.support.waiting import wait_for
 
 
 def test_a_list_reaches_the_kubelet_as_the_runtime_gave_it(world: Proxied) -> None:
-    made = world.run(world.run_pod())
-    told = world.cri.call("ListContainers")
-    assert told == world.direct.call("ListContainers")
-    assert [each.id for each in told.containers] == [made]
+    pod_id = world.run(world.run_pod())
+    message = world.cri.call("ListContainers")
+    assert message == world.direct.call("ListContainers")
+    assert [container.id for container in message.containers] == [pod_id]
 
 
 def test_an_answer_that_cannot_be_read_ends_no_looking(world: Proxied, caplog: pytest.LogCaptureFixture) -> None:
     plugin = world.attach(Recorder())
     assert world.proxy is not None
     caplog.set_level("DEBUG", "nri.proxy")
-    made = world.run(world.run_pod())
+    pod_id = world.run(world.run_pod())
     garbled: Any = SimpleNamespace(forward=lambda _: b"\xff\xff\xff")
     world.proxy.exits.list_containers(b"", garbled)
-    wait_for(lambda: "which containers have ended is not known" in caplog.text, "the list, looked at")
-    world.direct.call("StopContainer", container_id=made, timeout=0)
+    wait_for(lambda: "cannot list containers" in caplog.text, "the list, looked at")
+    world.direct.call("StopContainer", container_id=pod_id, timeout=0)
     world.cri.call("ListContainers")
     wait_for(lambda: plugin.of("c")[-1] == "stop", "the end, told")
 
@@ -51,8 +51,8 @@ def test_an_error_in_the_telling_ends_no_looking(world: Proxied, monkeypatch: py
         return tell(calls, record)
 
     monkeypatch.setattr(ContainerCalls, "ended", breaks)
-    made = world.run(world.run_pod())
-    world.direct.call("StopContainer", container_id=made, timeout=0)
+    pod_id = world.run(world.run_pod())
+    world.direct.call("StopContainer", container_id=pod_id, timeout=0)
     world.cri.call("ListContainers")
     wait_for(lambda: errors, "the error")
     world.cri.call("ListContainers")
@@ -89,9 +89,9 @@ def test_one_that_ends_in_its_start_is_told_to_run_before_its_end(
             exits.look(world.direct.call("ListContainers"))
         return facts(context, record, *more)
 
-    made = world.create(world.run_pod())
+    pod_id = world.create(world.run_pod())
     monkeypatch.setattr(CallContext, "facts", ended_by_then)
-    world.cri.call("StartContainer", container_id=made)
+    world.cri.call("StartContainer", container_id=pod_id)
     assert looks
     world.cri.call("ListContainers")
     wait_for(lambda: plugin.of("c")[-1] == "stop", "the end, told")
@@ -110,8 +110,8 @@ def test_one_whose_end_cannot_be_told_keeps_no_other_from_it(world: Proxied, mon
         return tell(calls, record)
 
     monkeypatch.setattr(ContainerCalls, "ended", breaks)
-    for each in (bad, good):
-        world.direct.call("StopContainer", container_id=each, timeout=0)
+    for row in (bad, good):
+        world.direct.call("StopContainer", container_id=row, timeout=0)
     world.cri.call("ListContainers")
     wait_for(lambda: plugin.of("good")[-1] == "stop", "the end of the other one, told")
 
@@ -127,9 +127,9 @@ def test_an_end_that_cannot_be_told_is_said_once_and_tried_again_less_and_less_o
         raise RequestError("spec", "", "cannot be read")
 
     monkeypatch.setattr(ContainerCalls, "ended", breaks)
-    made = world.run(world.run_pod())
+    pod_id = world.run(world.run_pod())
     cri = world.cri
-    world.direct.call("StopContainer", container_id=made, timeout=0)
+    world.direct.call("StopContainer", container_id=pod_id, timeout=0)
     until = time.monotonic() + 20
     while len(tried) < 3 and time.monotonic() < until:  # a kubelet that asks all the time
         cri.call("ListContainers")
@@ -137,21 +137,21 @@ def test_an_end_that_cannot_be_told_is_said_once_and_tried_again_less_and_less_o
     pauses = [later - earlier for earlier, later in itertools.pairwise(tried)]
     assert len(pauses) == 2, "it is not tried again"
     assert all(pause >= 2.0**times for times, pause in enumerate(pauses)), pauses
-    told = [line for line in caplog.messages if "cannot be reported to plugins" in line]
-    assert len(told) == 1, told
-    assert made in told[0]
-    assert "cannot be read" in told[0]
+    message = [line for line in caplog.messages if "cannot report the end of container" in line]
+    assert len(message) == 1, message
+    assert pod_id in message[0]
+    assert "cannot be read" in message[0]
 
 
 def test_an_end_that_plugins_know_of_is_not_told_again(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin = world.attach(Recorder())
     assert world.proxy is not None
-    made, again = world.run(world.run_pod()), list[str]()
-    world.cri.call("StopContainer", container_id=made, timeout=0)
+    pod_id, second = world.run(world.run_pod()), list[str]()
+    world.cri.call("StopContainer", container_id=pod_id, timeout=0)
     assert plugin.of("c")[-1] == "stop"
-    monkeypatch.setattr(ContainerCalls, "ended", lambda _, record: again.append(record.runtime_id))
+    monkeypatch.setattr(ContainerCalls, "ended", lambda _, record: second.append(record.runtime_id))
     world.proxy.exits.look(world.direct.call("ListContainers"))
-    assert again == []
+    assert second == []
 
 
 def test_an_end_that_could_not_be_told_is_forgotten_with_its_container(
@@ -165,11 +165,11 @@ def test_an_end_that_could_not_be_told_is_forgotten_with_its_container(
         raise RequestError("spec", "", "cannot be read")
 
     monkeypatch.setattr(ContainerCalls, "ended", breaks)
-    made = world.run(world.run_pod())
-    world.direct.call("StopContainer", container_id=made, timeout=0)
+    pod_id = world.run(world.run_pod())
+    world.direct.call("StopContainer", container_id=pod_id, timeout=0)
     world.cri.call("ListContainers")
     wait_for(lambda: exits.retries, "the failure")
-    world.cri.call("RemoveContainer", container_id=made)
+    world.cri.call("RemoveContainer", container_id=pod_id)
     world.cri.call("ListContainers")
     wait_for(lambda: not exits.retries, "the end of the trying")
 

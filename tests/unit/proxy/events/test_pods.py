@@ -17,21 +17,26 @@ Code = grpc.StatusCode
 
 @pytest.fixture
 def plugin(world: Proxied) -> Recorder:
-    made: Recorder = world.attach(Recorder())
-    return made
+    recorder: Recorder = world.attach(Recorder())
+    return recorder
 
 
 def test_plugins_are_told_each_step_of_a_pod_once_with_the_runtimes_id(world: Proxied, plugin: Recorder) -> None:
-    seen: list[nri.PodSandbox] = []
-    plugin.on["run_pod"] = lambda pod, _: seen.append(pod)
+    received: list[nri.PodSandbox] = []
+    plugin.on["run_pod"] = lambda pod, _: received.append(pod)
     pod = world.run_pod(world.pod_config("web", labels={"l": "1"}, annotations={"a": "2"}))
     for _ in range(2):
         world.cri.call("StopPodSandbox", pod_sandbox_id=pod)
     for _ in range(2):
         world.cri.call("RemovePodSandbox", pod_sandbox_id=pod)
     assert plugin.of("web") == ["run_pod", "stop_pod", "remove_pod"]
-    assert (seen[0].id, seen[0].namespace, seen[0].labels["l"], seen[0].annotations["a"]) == (pod, "tests", "1", "2")
-    assert seen[0].linux.cgroup_parent == "/kubepods/web"
+    assert (received[0].id, received[0].namespace, received[0].labels["l"], received[0].annotations["a"]) == (
+        pod,
+        "tests",
+        "1",
+        "2",
+    )
+    assert received[0].linux.cgroup_parent == "/kubepods/web"
 
 
 def test_a_pod_that_a_plugin_refuses_is_gone_again(world: Proxied, plugin: Recorder) -> None:
@@ -87,17 +92,17 @@ def test_what_plugins_cannot_be_asked_about_is_not_made_and_can_be_ended(
     assert "Deadline Exceeded" in text
     assert not world.direct.call("ListContainers").containers, "it was made without a word to plugins"
     world.cri.call("StopPodSandbox", pod_sandbox_id=pod)
-    assert f"the end of {pod} passes by plugins" in caplog.text
+    assert f"the end of {pod} is not reported to plugins" in caplog.text
 
 
 def test_a_pod_with_the_skip_label_is_nothing_to_plugins(world: Proxied, plugin: Recorder) -> None:
     label = {"runtimeproxy.koordinator.sh/skip-hookserver": "true"}
     plugin.on["create"] = lambda pod, container: nri.Adjustment().add_env("ADDED", "yes")
     pod = world.run_pod(world.pod_config(labels=label))
-    made = world.run(pod)
-    world.cri.call("UpdateContainerResources", container_id=made, linux=pb.LinuxContainerResources(cpu_shares=5))
-    world.cri.call("StopContainer", container_id=made)
-    world.cri.call("RemoveContainer", container_id=made)
+    created_id = world.run(pod)
+    world.cri.call("UpdateContainerResources", container_id=created_id, linux=pb.LinuxContainerResources(cpu_shares=5))
+    world.cri.call("StopContainer", container_id=created_id)
+    world.cri.call("RemoveContainer", container_id=created_id)
     world.cri.call("StopPodSandbox", pod_sandbox_id=pod)
     world.cri.call("RemovePodSandbox", pod_sandbox_id=pod)
     assert plugin.events == []
@@ -139,11 +144,11 @@ def test_a_skipped_pods_end_is_only_forgotten_and_a_stop_of_what_plugins_missed_
 ) -> None:
     assert world.proxy is not None
     pod = world.run_pod(world.pod_config("over"), world.direct)
-    made = world.create(pod, cri=world.direct)
-    world.direct.call("StartContainer", container_id=made)
-    world.direct.call("StopContainer", container_id=made)
+    created_id = world.create(pod, cri=world.direct)
+    world.direct.call("StartContainer", container_id=created_id)
+    world.direct.call("StopContainer", container_id=created_id)
     world.direct.call("StopPodSandbox", pod_sandbox_id=pod)
-    world.cri.call("StopContainer", container_id=made)
+    world.cri.call("StopContainer", container_id=created_id)
     world.cri.call("StopPodSandbox", pod_sandbox_id=pod)
     world.cri.call("RemovePodSandbox", pod_sandbox_id=pod)
     assert [event for event, _ in plugin.events] == ["remove", "remove_pod"]
@@ -160,7 +165,7 @@ def test_a_refused_pod_that_the_runtime_does_not_remove_is_told(
     plugin.on["run_pod"] = refuse
     code, _ = world.cri.refused("RunPodSandbox", config=world.pod_config())
     assert code in (Code.PERMISSION_DENIED, Code.UNAVAILABLE)
-    assert "cannot be removed" in caplog.text
+    assert "cannot remove pod" in caplog.text
 
 
 def test_a_container_of_a_runtime_that_does_not_tell_its_pod_is_found_in_its_list(
@@ -168,11 +173,11 @@ def test_a_container_of_a_runtime_that_does_not_tell_its_pod_is_found_in_its_lis
 ) -> None:
     assert world.proxy is not None
     pod = world.run_pod(world.pod_config("quiet"), world.direct)
-    made = world.create(pod, "quiet-c", world.direct)
+    created_id = world.create(pod, "quiet-c", world.direct)
     queries = world.proxy.exits.context.queries
-    told = queries.container
-    queries.container = lambda *asked: told(*asked)._replace(pod_id="")  # type: ignore[method-assign]
-    world.cri.call("StartContainer", container_id=made)
+    message = queries.container
+    queries.container = lambda *arguments: message(*arguments)._replace(pod_id="")  # type: ignore[method-assign]
+    world.cri.call("StartContainer", container_id=created_id)
     assert plugin.of("quiet-c") == ["post_create", "start", "post_start"]
-    queries.container = told  # type: ignore[method-assign]
+    queries.container = message  # type: ignore[method-assign]
     assert world.proxy.adaptation.plugins

@@ -13,7 +13,7 @@ from nri.api import messages as m
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import RequestError, RpcError, RuntimeUnavailable
 from nri.proxy.events.runtime_queries import RuntimeQueries
-from nri.proxy.events.views import RUNTIME_ID, asked_for, made, pod_shown
+from nri.proxy.events.views import RUNTIME_ID, created_container, pod_shown, requested_container
 from nri.proxy.passing import Backend
 from nri.proxy.state import ContainerRecord
 from tests.support.raw_grpc import RawServer
@@ -52,10 +52,10 @@ class Runtime:
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Iterator[Runtime]:
-    each = Runtime(tmp_path)
-    with each.server.listening(tmp_path / "r.sock"):
-        yield each
-    each.backend.stop()
+    runtime = Runtime(tmp_path)
+    with runtime.server.listening(tmp_path / "r.sock"):
+        yield runtime
+    runtime.backend.stop()
 
 
 def rich(**more: Any) -> dict[str, str]:
@@ -75,8 +75,8 @@ def test_containerds_answer_has_configuration_and_spec(runtime: Runtime) -> None
         "k",
     )
     runtime.info = rich(sandboxID="p1", pid=18, config={"metadata": {"name": "main"}, "envs": []}, runtimeSpec=spec)
-    found = runtime.queries.container("r1")
-    assert (found.pid, found.pod_id, found.spec, found.config.metadata.name) == (18, "p1", spec, "main")
+    actual = runtime.queries.container("r1")
+    assert (actual.pid, actual.pod_id, actual.spec, actual.config.metadata.name) == (18, "p1", spec, "main")
 
 
 def test_our_engines_pods_tell_folder_and_namespaces_by_themselves(runtime: Runtime) -> None:
@@ -116,20 +116,20 @@ def test_a_poor_or_odd_answer_leaves_the_status(runtime: Runtime, info: dict[str
 
 
 def record() -> ContainerRecord:
-    each = ContainerRecord(id="ours", runtime_id="r1", pod_id="p1")
-    each.config.metadata.name = "main"
-    each.config.command.append("run")
-    each.config.linux.resources.memory_limit_in_bytes = 5
-    each.resources.memory_limit_in_bytes = 9
-    each.resources.cpuset_cpus = "0"
-    each.resources.unified["a.b"] = "c"
-    return each
+    container_record = ContainerRecord(id="ours", runtime_id="r1", pod_id="p1")
+    container_record.config.metadata.name = "main"
+    container_record.config.command.append("run")
+    container_record.config.linux.resources.memory_limit_in_bytes = 5
+    container_record.resources.memory_limit_in_bytes = 9
+    container_record.resources.cpuset_cpus = "0"
+    container_record.resources.unified["a.b"] = "c"
+    return container_record
 
 
 @pytest.mark.parametrize("spec", [{}, {"mounts": 5}, {"process": {"rlimits": [{}]}}, {"mounts": [{}]}])
 def test_a_container_whose_spec_is_of_no_form_is_shown_by_its_request(runtime: Runtime, spec: Any) -> None:
     runtime.info = rich(config={"metadata": {"name": "main"}}, runtimeSpec=spec)
-    shown = made(record(), runtime.queries.container("r1"))
+    shown = created_container(record(), runtime.queries.container("r1"))
     assert (list(shown.args), shown.id, shown.annotations[RUNTIME_ID]) == (["run"], "ours", "r1")
     assert (shown.linux.resources.memory.limit.value, shown.linux.resources.cpu.cpus) == (9, "0")
     assert shown.linux.resources.unified["a.b"] == "c"
@@ -142,25 +142,25 @@ def test_a_pod_whose_spec_is_of_no_form_is_shown_by_its_configuration(runtime: R
 
 
 def test_a_container_that_cannot_be_asked_about_is_shown_by_its_request() -> None:
-    shown = made(record(), None)
+    shown = created_container(record(), None)
     assert (shown.state, list(shown.args)) == (m.ContainerState.CONTAINER_CREATED, ["run"])
 
 
 def test_the_runtimes_id_is_said_by_the_proxy_alone() -> None:
-    each = record()
-    each.config.annotations[RUNTIME_ID] = "another's"
-    assert RUNTIME_ID not in asked_for(each).annotations
-    assert made(each, None).annotations[RUNTIME_ID] == "r1"
-    each.runtime_id = each.id
-    assert RUNTIME_ID not in made(each, None).annotations
+    row = record()
+    row.config.annotations[RUNTIME_ID] = "another's"
+    assert RUNTIME_ID not in requested_container(row).annotations
+    assert created_container(row, None).annotations[RUNTIME_ID] == "r1"
+    row.runtime_id = row.id
+    assert RUNTIME_ID not in created_container(row, None).annotations
 
 
 def test_a_negative_value_is_the_requests_mistake(runtime: Runtime) -> None:
-    each = record()
-    each.resources.cpu_shares = -5
+    row = record()
+    row.resources.cpu_shares = -5
     runtime.info = {}
     with pytest.raises(RequestError, match="cpu_shares"):
-        made(each, runtime.queries.container("r1"))
+        created_container(row, runtime.queries.container("r1"))
 
 
 def test_errors_of_the_runtime_are_ours(runtime: Runtime, tmp_path: Path) -> None:

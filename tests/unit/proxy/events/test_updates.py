@@ -33,14 +33,14 @@ class Asker:
         self.container = world.run(self.pod)
 
     def failed(self, *updates: nri.Update) -> list[str]:
-        return [each.container_id for each in self.plugin.runtime.update(*updates).result(20)]
+        return [row.container_id for row in self.plugin.runtime.update(*updates).result(20)]
 
     def update(self, name: str = "c") -> nri.Update:
         return nri.Update(self.ids[name])
 
     def resources(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.world.spec(self.container)["linux"]["resources"]
-        return found
+        actual: dict[str, Any] = self.world.spec(self.container)["linux"]["resources"]
+        return actual
 
 
 @pytest.fixture
@@ -72,11 +72,11 @@ def test_without_a_runtime_updates_and_evictions_fail_and_nothing_else(
 
 
 def test_a_value_that_the_runtime_refuses_is_told_as_failed_and_the_others_stand(asker: Asker) -> None:
-    made = asker.world.run(asker.pod, "other")
+    created_id = asker.world.run(asker.pod, "other")
     bad = asker.update().set_cpuset_cpus("9999")
     failed = asker.failed(bad, asker.update("other").set_cpu_shares(7))
     assert asker.ids["other"] not in failed
-    assert asker.world.spec(made)["linux"]["resources"]["cpu"]["shares"] == 7
+    assert asker.world.spec(created_id)["linux"]["resources"]["cpu"]["shares"] == 7
 
 
 def test_huge_pages_and_keys_of_version_2_are_added_to_those_before(asker: Asker) -> None:
@@ -87,33 +87,33 @@ def test_huge_pages_and_keys_of_version_2_are_added_to_those_before(asker: Asker
     asker.failed(second)
     record = asker.world.proxy.store.named(asker.ids["c"])
     assert record is not None
-    assert {each.page_size: each.limit for each in record.resources.hugepage_limits} == {"2MB": 4 << 20, "1GB": 0}
+    assert {limit.page_size: limit.limit for limit in record.resources.hugepage_limits} == {"2MB": 4 << 20, "1GB": 0}
     assert (record.resources.memory_limit_in_bytes, record.resources.cpuset_mems) == (64 << 20, "0")
     assert record.shown.linux.resources.memory.limit.value == 64 << 20
 
 
 def test_a_zero_and_what_the_cri_lacks_is_told_and_the_rest_is_done(asker: Asker) -> None:
-    wanted = asker.update().set_cpu_shares(33).set_pids_limit(7)
-    wanted.message.linux.resources.memory.limit.SetInParent()
-    assert asker.failed(wanted) == [asker.ids["c"]]
+    expected = asker.update().set_cpu_shares(33).set_pids_limit(7)
+    expected.message.linux.resources.memory.limit.SetInParent()
+    assert asker.failed(expected) == [asker.ids["c"]]
     assert asker.resources()["cpu"]["shares"] == 33
 
 
 def test_an_eviction_of_what_is_not_there_is_told(asker: Asker, caplog: pytest.LogCaptureFixture) -> None:
     assert asker.world.proxy is not None
     asker.world.proxy.domain.evict([m.ContainerEviction(container_id="none")])
-    assert "there is no container none" in caplog.text
+    assert "container none" in caplog.text
 
 
 def test_an_eviction_that_no_thread_can_do_is_told_and_may_be_asked_for_again(
     asker: Asker, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert asker.world.proxy is not None
-    domain, wanted = asker.world.proxy.domain, [m.ContainerEviction(container_id=asker.ids["c"])]
+    domain, expected = asker.world.proxy.domain, [m.ContainerEviction(container_id=asker.ids["c"])]
     with no_threads():
-        domain.evict(wanted)
+        domain.evict(expected)
     assert f"container {asker.container} could not be evicted: can't start new thread" in caplog.text
-    domain.evict(wanted)
+    domain.evict(expected)
     wait_for(lambda: asker.plugin.of("c")[-1] == "stop", "its stop")
 
 
@@ -125,7 +125,7 @@ def test_of_two_answers_the_later_one_counts_whichever_is_done_first(asker: Aske
     target = asker.ids["c"]
 
     def late(reply: Any, deadline: float | None) -> None:
-        if any(each.linux.resources.cpu.shares.value == 100 for each in reply.updates):
+        if any(update.linux.resources.cpu.shares.value == 100 for update in reply.updates):
             begun.set()
             assert go_on.wait(20)
         follow(reply, deadline)
@@ -164,7 +164,7 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 def test_a_creation_is_answered_in_its_time_although_the_runtime_hangs_at_what_plugins_want_of_others(
     asker: Asker, stuck: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    others = [asker.container, *(asker.world.run(asker.pod, f"other{number}") for number in range(3))]
+    remaining = [asker.container, *(asker.world.run(asker.pod, f"other{number}") for number in range(3))]
     asker.plugin.on["create"] = lambda pod, container: (
         nri.Adjustment(),
         [nri.Update(name).set_cpu_shares(7) for name in [*asker.ids.values()]],
@@ -174,11 +174,11 @@ def test_a_creation_is_answered_in_its_time_although_the_runtime_hangs_at_what_p
     )
     answer = asker.world.cri.call("CreateContainer", timeout_s=2, pod_sandbox_id=asker.pod, config=config)
     assert answer.container_id
-    assert len(stuck) < len(others), "each of them has taken the time of its own"
-    told = [line for line in caplog.messages if "by 10-test" in line and "cpu.shares refused" in line]
-    assert len(told) == len(others), "what could not be done is lost in silence"
-    assert "the runtime did not answer in time" in told[0]
-    assert "the time of the call that it belongs to is over" in told[-1]
+    assert len(stuck) < len(remaining), "each of them has taken the time of its own"
+    message = [line for line in caplog.messages if "by 10-test" in line and "cpu.shares refused" in line]
+    assert len(message) == len(remaining), "what could not be done is lost in silence"
+    assert "the runtime did not answer in time" in message[0]
+    assert "the deadline of its call has passed" in message[-1]
 
 
 def test_a_stop_is_answered_in_its_time_although_the_runtime_hangs_at_what_plugins_want_of_others(
@@ -231,10 +231,10 @@ def test_a_kubelets_update_that_the_runtime_refuses_changes_nothing_that_is_know
 
 
 def test_a_start_that_the_runtime_refuses_is_an_end_for_plugins(asker: Asker) -> None:
-    made = asker.world.create(asker.pod, "twice")
-    asker.world.direct.call("StartContainer", container_id=made)
-    refused = asker.world.cri.refused("StartContainer", container_id=made)
-    assert refused == asker.world.direct.refused("StartContainer", container_id=made)
+    created_id = asker.world.create(asker.pod, "twice")
+    asker.world.direct.call("StartContainer", container_id=created_id)
+    refused = asker.world.cri.refused("StartContainer", container_id=created_id)
+    assert refused == asker.world.direct.refused("StartContainer", container_id=created_id)
     assert asker.plugin.of("twice")[-2:] == ["start", "stop"]
 
 
@@ -254,7 +254,7 @@ def test_an_event_that_a_plugin_fails_after_the_fact_is_only_told(
 def test_evictions_have_so_many_threads_and_those_that_are_too_many_are_told_once(
     asker: Asker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("nri.cri.evictions.MOST", 0)
+    monkeypatch.setattr("nri.cri.evictions.MAX_EVICTIONS", 0)
     assert asker.world.proxy is not None
     for _ in range(7):
         asker.world.proxy.domain.evict([m.ContainerEviction(container_id=asker.ids["c"])])
@@ -279,9 +279,9 @@ def test_a_container_that_is_wanted_gone_many_times_is_stopped_once(
         return call(name, request, timeout_s)
 
     monkeypatch.setattr(asker.world.proxy.backend, "call", slow)
-    wanted = [m.ContainerEviction(container_id=asker.ids["c"], reason="no room")] * 100
-    domain.evict([*wanted, *(m.ContainerEviction(container_id=f"none{number}") for number in range(100))])
+    expected = [m.ContainerEviction(container_id=asker.ids["c"], reason="no room")] * 100
+    domain.evict([*expected, *(m.ContainerEviction(container_id=f"none{number}") for number in range(100))])
     go.set()
     wait_for(lambda: asker.plugin.of("c")[-1] == "stop", "the end")
     assert stopped == [asker.container]
-    assert caplog.text.count("an eviction is left out") == 1
+    assert caplog.text.count("an eviction is ignored") == 1

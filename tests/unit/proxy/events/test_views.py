@@ -9,7 +9,7 @@ import pytest
 from nri.api import messages as m
 from nri.cri.pb import api_pb2 as pb
 from nri.proxy.events.runtime_queries import ContainerFacts, PodFacts
-from nri.proxy.events.views import RUNTIME_ID, asked_for, made, pod_shown
+from nri.proxy.events.views import RUNTIME_ID, created_container, pod_shown, requested_container
 from nri.proxy.state import ContainerRecord
 
 
@@ -24,30 +24,30 @@ def facts(spec: Any) -> ContainerFacts:
 
 
 def test_before_it_is_made_a_container_is_what_its_request_says() -> None:
-    shown = asked_for(record())
+    shown = requested_container(record())
     assert (shown.id, shown.name, list(shown.args)) == ("ours", "c", ["sleep"])
     assert shown.state == m.ContainerState.CONTAINER_UNKNOWN
     assert shown.linux.resources.cpu.shares.value == 512
 
 
 def test_where_the_runtime_cannot_be_asked_it_is_still_shown() -> None:
-    shown = made(record("theirs"), None)
+    shown = created_container(record("theirs"), None)
     assert shown.state == m.ContainerState.CONTAINER_CREATED
     assert shown.annotations[RUNTIME_ID] == "theirs"
 
 
 def test_what_the_runtime_tells_counts_and_resources_are_those_in_force() -> None:
-    known = record("theirs")
-    known.resources.cpu_quota = 7000
+    recorded = record("theirs")
+    recorded.resources.cpu_quota = 7000
     spec = {"process": {"args": ["own"]}, "linux": {"resources": {"cpu": {"quota": 1}}}}
-    shown = made(known, facts(spec))
+    shown = created_container(recorded, facts(spec))
     assert (shown.id, list(shown.args), shown.pid) == ("ours", ["own"], 7)
     assert shown.linux.resources.cpu.quota.value == 7000
 
 
 @pytest.mark.parametrize("spec", [{}, {"process": 7}, {"linux": []}, {"mounts": [None]}])
 def test_a_spec_of_no_known_form_gives_way_to_the_request(spec: Any) -> None:
-    shown = made(record("ours"), facts(spec))
+    shown = created_container(record("ours"), facts(spec))
     assert shown.id == "ours"
     assert RUNTIME_ID not in shown.annotations
 

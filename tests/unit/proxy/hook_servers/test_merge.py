@@ -6,8 +6,8 @@ from nri.proxy.hook_servers import merge
 
 
 def test_a_response_clears_cpus_that_it_does_not_name_and_keeps_what_is_zero() -> None:
-    ours = {"cpu_shares": 500, "cpu_quota": 5, "cpuset_cpus": "0-3", "oom_score_adj": 10, "unified": {"a": "1"}}
-    after = merge.resources_after_response(ours, {"cpu_quota": -1, "unified": {"b": "2"}})
+    actual = {"cpu_shares": 500, "cpu_quota": 5, "cpuset_cpus": "0-3", "oom_score_adj": 10, "unified": {"a": "1"}}
+    after = merge.resources_after_response(actual, {"cpu_quota": -1, "unified": {"b": "2"}})
     assert after == {
         "cpu_shares": 500,
         "cpu_quota": -1,
@@ -17,12 +17,12 @@ def test_a_response_clears_cpus_that_it_does_not_name_and_keeps_what_is_zero() -
         "unified": {"a": "1", "b": "2"},
     }
     assert merge.resources_after_response(None, {"cpu_quota": -1}) is None
-    assert merge.resources_after_response(ours, None) == ours
+    assert merge.resources_after_response(actual, None) == actual
 
 
 def test_an_update_keeps_cpus_that_it_does_not_name_and_the_oom_score() -> None:
-    ours = {"cpuset_cpus": "0-3", "oom_score_adj": 10}
-    after = merge.resources_after_update(ours, {"oom_score_adj": 20, "memory_limit_in_bytes": -1})
+    actual = {"cpuset_cpus": "0-3", "oom_score_adj": 10}
+    after = merge.resources_after_update(actual, {"oom_score_adj": 20, "memory_limit_in_bytes": -1})
     assert after == {"cpuset_cpus": "0-3", "oom_score_adj": 10, "unified": {}}
 
 
@@ -33,19 +33,19 @@ def test_a_response_replaces_the_whole_environment() -> None:
     assert merge.pod_after_response({"cgroup_parent": "a"}, {"cgroup_parent": ""})["cgroup_parent"] == "a"
 
 
-@pytest.mark.parametrize(("theirs", "after"), [(-1001, 10), (-1000, -1000), (0, 0), (1000, 1000), (1001, 10)])
-def test_an_oom_score_out_of_range_is_not_taken(theirs: int, after: int) -> None:
-    found = merge.resources_after_response({"oom_score_adj": 10}, {"oom_score_adj": theirs})
-    assert found is not None
-    assert found["oom_score_adj"] == after
+@pytest.mark.parametrize(("original", "after"), [(-1001, 10), (-1000, -1000), (0, 0), (1000, 1000), (1001, 10)])
+def test_an_oom_score_out_of_range_is_not_taken(original: int, after: int) -> None:
+    actual = merge.resources_after_response({"oom_score_adj": 10}, {"oom_score_adj": original})
+    assert actual is not None
+    assert actual["oom_score_adj"] == after
 
 
 @pytest.mark.parametrize("name", ["cpu_period", "cpu_shares", "memory_limit_in_bytes", "memory_swap_limit_in_bytes"])
 def test_these_values_of_a_response_count_only_above_zero(name: str) -> None:
-    for theirs, after in ((7, 7), (0, 5), (-1, 5)):
-        found = merge.resources_after_response({name: 5}, {name: theirs})
-        assert found is not None
-        assert found[name] == after
+    for original, after in ((7, 7), (0, 5), (-1, 5)):
+        actual = merge.resources_after_response({name: 5}, {name: original})
+        assert actual is not None
+        assert actual[name] == after
 
 
 def test_an_update_needs_both_sides_to_change_something() -> None:

@@ -51,8 +51,10 @@ def test_a_response_that_repeats_the_request_changes_no_byte_of_it() -> None:
         linux={"resources": {"cpu_shares": 5, "cpuset_cpus": "0-1", "oom_score_adj": 100}},
     )
     before = request.SerializeToString(deterministic=True)
-    told = requests.container_of_create(fields_of(request), {})
-    created(request, {name: told[name] for name in ("container_annotations", "container_resources", "container_envs")})
+    message = requests.container_of_create(fields_of(request), {})
+    created(
+        request, {name: message[name] for name in ("container_annotations", "container_resources", "container_envs")}
+    )
     assert request.SerializeToString(deterministic=True) == before
     assert created(container_request(), {"container_resources": {}}) == container_request()
 
@@ -76,7 +78,7 @@ def test_resources_annotations_and_cgroup_parent_of_a_response_reach_the_request
 def test_an_environment_is_replaced_and_what_stays_keeps_its_place() -> None:
     request = container_request(envs=[{"key": key, "value": b"1"} for key in "CABD"])
     created(request, {"container_envs": {"B": "2", "C": "1", "E": "5", "D": "1", "AA": "4"}})
-    assert [(each.key, each.value) for each in request.config.envs] == [
+    assert [(env.key, env.value) for env in request.config.envs] == [
         ("C", b"1"),
         ("B", b"2"),
         ("D", b"1"),

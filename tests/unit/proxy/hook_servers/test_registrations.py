@@ -19,8 +19,8 @@ def write(folder: Path, name: str, endpoint: str = "/run/a.sock", **more: object
     return path
 
 
-def endpoints(found: Registrations) -> list[str]:
-    return [server.endpoint for server in found.servers()]
+def endpoints(actual: Registrations) -> list[str]:
+    return [server.endpoint for server in actual.servers()]
 
 
 def test_a_registration_is_what_koordlet_writes_and_stages_without_a_call_are_passed_over() -> None:
@@ -35,60 +35,60 @@ def test_a_registration_is_what_koordlet_writes_and_stages_without_a_call_are_pa
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "output"),
     [
         ("", "is not JSON"),
         ("[]", "is not an object"),
         ("{}", "not the path of a unix socket"),
         ('{"remote-endpoint": "koordlet.sock"}', "not the path of a unix socket"),
         ('{"remote-endpoint": "/%s"}' % ("x" * 107), "not the path of a unix socket"),
-        ('{"remote-endpoint": "/a", "failure-policy": "fail"}', "'fail' is neither Fail nor Ignore"),
+        ('{"remote-endpoint": "/a", "failure-policy": "fail"}', "'fail' must be Fail or Ignore"),
         ('{"remote-endpoint": "/a", "runtime-hooks": "PreRunPodSandbox"}', "runtime-hooks"),
     ],
 )
-def test_a_registration_that_makes_no_sense_is_an_error_that_names_the_key(text: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_a_registration_that_makes_no_sense_is_an_error_that_names_the_key(text: str, output: str) -> None:
+    with pytest.raises(ValueError, match=output):
         parse(text)
 
 
 def test_servers_come_in_the_order_of_their_files_and_go_with_them(tmp_path: Path) -> None:
-    found = Registrations(tmp_path)
-    assert endpoints(found) == []
+    registrations = Registrations(tmp_path)
+    assert endpoints(registrations) == []
     write(tmp_path, "20-b.json", "/b.sock")
     first = write(tmp_path, "10-a.json", "/a.sock")
     write(tmp_path, "README", "/c.sock")
-    assert endpoints(found) == ["/a.sock", "/b.sock"]
+    assert endpoints(registrations) == ["/a.sock", "/b.sock"]
     first.unlink()
-    assert endpoints(found) == ["/b.sock"]
+    assert endpoints(registrations) == ["/b.sock"]
 
 
 def test_a_folder_that_comes_later_is_found_and_one_that_goes_takes_its_servers_along(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    found = Registrations(tmp_path / "later")
-    assert endpoints(found) == endpoints(found) == []
-    absent = f"{tmp_path}/later is not there: no hook server is asked until one registers in it"
-    assert [each.getMessage() for each in caplog.records] == [absent], "it is said once, not at every request"
+    registrations = Registrations(tmp_path / "later")
+    assert endpoints(registrations) == endpoints(registrations) == []
+    absent = f"{tmp_path}/later not found: no hook server is called until one registers in it"
+    assert [record.getMessage() for record in caplog.records] == [absent], "it is said once, not at every request"
     (tmp_path / "later").mkdir()
     path = write(tmp_path / "later", "a.json")
-    assert endpoints(found) == ["/run/a.sock"]
+    assert endpoints(registrations) == ["/run/a.sock"]
     path.unlink()
     (tmp_path / "later").rmdir()
-    assert endpoints(found) == []
-    assert [each.getMessage() for each in caplog.records] == [absent, absent], "it is gone again"
+    assert endpoints(registrations) == []
+    assert [record.getMessage() for record in caplog.records] == [absent, absent], "it is gone again"
 
 
 def test_a_changed_file_is_read_again_also_if_another_one_was_moved_over_it(tmp_path: Path) -> None:
-    found = Registrations(tmp_path)
+    registrations = Registrations(tmp_path)
     path = write(tmp_path, "a.json", "/1.sock")
-    assert endpoints(found) == ["/1.sock"]
+    assert endpoints(registrations) == ["/1.sock"]
     before = path.stat()
     other = write(tmp_path, "a.new", "/2.sock")
     os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))  # the same size and time: only the inode is another
     other.replace(path)
-    assert endpoints(found) == ["/2.sock"]
+    assert endpoints(registrations) == ["/2.sock"]
     write(tmp_path, "a.json", "/three.sock")
-    assert endpoints(found) == ["/three.sock"]
+    assert endpoints(registrations) == ["/three.sock"]
 
 
 def test_a_bad_file_is_named_and_passed_over_and_its_last_good_server_stays(
@@ -97,84 +97,84 @@ def test_a_bad_file_is_named_and_passed_over_and_its_last_good_server_stays(
     caplog.set_level(logging.WARNING)
     write(tmp_path, "a.json", "/a.sock")
     (tmp_path / "b.json").write_text("{half")
-    found = Registrations(tmp_path)
-    assert endpoints(found) == ["/a.sock"]
+    registrations = Registrations(tmp_path)
+    assert endpoints(registrations) == ["/a.sock"]
     (tmp_path / "a.json").write_text("")
     for _ in range(3):
-        assert endpoints(found) == ["/a.sock"]
-    assert [(each.getMessage().split(": ")[0], each.getMessage().split("; ")[1]) for each in caplog.records] == [
-        (f"{tmp_path}/b.json", "it is passed over"),
-        (f"{tmp_path}/a.json", "what was last good of it stays"),
+        assert endpoints(registrations) == ["/a.sock"]
+    assert [(record.getMessage().split(": ")[0], record.getMessage().split("; ")[1]) for record in caplog.records] == [
+        (f"{tmp_path}/b.json", "the file is ignored"),
+        (f"{tmp_path}/a.json", "its last valid content stays in force"),
     ]
     write(tmp_path, "b.json", "/b.sock")
     (tmp_path / "a.json").unlink()
-    assert endpoints(found) == ["/b.sock"]
+    assert endpoints(registrations) == ["/b.sock"]
     caplog.clear()
     (tmp_path / "a.json").write_text("")
     (tmp_path / "b.json").write_text("{half")
-    assert endpoints(found) == ["/b.sock"]
+    assert endpoints(registrations) == ["/b.sock"]
     assert len(caplog.records) == 2, "the same again, after it was mended or gone, is told again"
 
 
 def test_a_file_that_others_may_write_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write(tmp_path, "a.json").chmod(0o666)
     (tmp_path / "b.json").mkdir()
-    found = Registrations(tmp_path)
-    assert endpoints(found) == []
-    assert f"{tmp_path}/a.json: others may write to it (mode 0666" in caplog.text
-    assert f"{tmp_path}/b.json: Is a directory; it is passed over" in caplog.text
+    registrations = Registrations(tmp_path)
+    assert endpoints(registrations) == []
+    assert f"{tmp_path}/a.json: other users can write it (mode 0666" in caplog.text
+    assert f"{tmp_path}/b.json: Is a directory; the file is ignored" in caplog.text
 
 
 def test_a_file_whose_mode_is_mended_is_taken_although_its_content_is_the_same(tmp_path: Path) -> None:
     path = write(tmp_path, "a.json")
     path.chmod(0o666)
-    found = Registrations(tmp_path)
-    assert endpoints(found) == []
+    registrations = Registrations(tmp_path)
+    assert endpoints(registrations) == []
     path.chmod(0o644)
-    assert endpoints(found) == ["/run/a.sock"]
+    assert endpoints(registrations) == ["/run/a.sock"]
 
 
 def test_files_beyond_bounds_are_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "a.json").write_text(" " * (registrations.MOST_BYTES + 1))
-    monkeypatch.setattr(registrations, "MOST_FILES", 2)
+    (tmp_path / "a.json").write_text(" " * (registrations.MAX_BYTES + 1))
+    monkeypatch.setattr(registrations, "MAX_FILES", 2)
     write(tmp_path, "b.json", "/b.sock")
     write(tmp_path, "c.json", "/c.sock")
-    found = Registrations(tmp_path)
-    assert endpoints(found) == ["/b.sock"]
-    assert f"{tmp_path}/a.json: it is longer than" in caplog.text
-    assert f"{tmp_path}/c.json: it is more than 2 files; it is passed over" in caplog.text
+    actual = Registrations(tmp_path)
+    assert endpoints(actual) == ["/b.sock"]
+    assert f"{tmp_path}/a.json: longer than" in caplog.text
+    assert f"{tmp_path}/c.json: the folder has more than 2 files; the file is ignored" in caplog.text
 
 
 def test_a_good_file_that_others_push_beyond_the_bound_goes_and_comes_back_with_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(registrations, "MOST_FILES", 1)
+    monkeypatch.setattr(registrations, "MAX_FILES", 1)
     write(tmp_path, "b.json", "/b.sock")
-    found = Registrations(tmp_path)
-    assert endpoints(found) == ["/b.sock"]
+    actual = Registrations(tmp_path)
+    assert endpoints(actual) == ["/b.sock"]
     for _ in range(2):
         caplog.clear()
         first = write(tmp_path, "a.json", "/a.sock")
         for _ in range(3):
-            assert endpoints(found) == ["/a.sock"]
-        warned = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
-        assert warned == [f"{tmp_path}/b.json: it is more than 1 files; it is passed over"]
+            assert endpoints(actual) == ["/a.sock"]
+        warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        assert warned == [f"{tmp_path}/b.json: the folder has more than 1 files; the file is ignored"]
         first.unlink()
-        assert endpoints(found) == ["/b.sock"]
+        assert endpoints(actual) == ["/b.sock"]
 
 
 def test_a_folder_that_cannot_be_read_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = tmp_path / "hooks"
     folder.mkdir()
     write(folder, "a.json")
-    found = Registrations(folder)
-    assert endpoints(found) == ["/run/a.sock"]
+    registrations = Registrations(folder)
+    assert endpoints(registrations) == ["/run/a.sock"]
     folder.rename(tmp_path / "away")
     folder.write_text("a file is not a folder")
-    assert endpoints(found) == ["/run/a.sock"]
-    assert endpoints(found) == ["/run/a.sock"]
+    assert endpoints(registrations) == ["/run/a.sock"]
+    assert endpoints(registrations) == ["/run/a.sock"]
     assert caplog.text.count("cannot be read") == 1, "it is said once, not at every request"
 
 
@@ -185,17 +185,17 @@ def test_a_file_that_becomes_a_pipe_while_it_is_looked_at_holds_up_no_request(
     path, swapped, stat = write(tmp_path, "a.json"), list[bool](), Path.stat
 
     def swap(self: Path, **more: bool) -> os.stat_result:
-        found = stat(self, **more)
+        actual = stat(self, **more)
         if self == path and not swapped:
             swapped.append(True)
             path.unlink()
             os.mkfifo(path)
-        return found
+        return actual
 
     monkeypatch.setattr(Path, "stat", swap)
-    found, seen = Registrations(tmp_path), list[list[str]]()
-    thread = threading.Thread(target=lambda: seen.append(endpoints(found)), daemon=True)
+    registrations, received = Registrations(tmp_path), list[list[str]]()
+    thread = threading.Thread(target=lambda: received.append(endpoints(registrations)), daemon=True)
     thread.start()
     thread.join(20)
-    assert seen == [[]]
+    assert received == [[]]
     assert "not a regular file" in caplog.text

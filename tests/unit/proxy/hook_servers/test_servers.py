@@ -51,7 +51,7 @@ def test_a_server_that_is_late_or_refuses_is_no_absent_one(tmp_path: Path) -> No
 
 
 def test_connections_are_bounded_and_the_least_used_goes_first(tmp_path: Path) -> None:
-    servers, clients = [HookServer(tmp_path / str(number)) for number in range(3)], Clients(most=2)
+    servers, clients = [HookServer(tmp_path / str(number)) for number in range(3)], Clients(max_connections=2)
     with servers[0].listening(), servers[1].listening(), servers[2].listening():
         for number in (0, 1, 0, 2, 0, 1):
             clients.ask(str(servers[number].path), STAGE, {}, 2.0)
@@ -102,17 +102,17 @@ class Servers:
 
     def proxy(self, **options: Any) -> RegisteredServers:
         """All of them."""
-        made = RegisteredServers(self.folder, **options)
-        made.start()
-        self.stack.callback(made.stop)
-        return made
+        registered_servers = RegisteredServers(self.folder, **options)
+        registered_servers.start()
+        self.stack.callback(registered_servers.stop)
+        return registered_servers
 
 
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[Servers]:
-    made = Servers(tmp_path)
-    with made.stack:
-        yield made
+    servers = Servers(tmp_path)
+    with servers.stack:
+        yield servers
 
 
 def run_request(**labels: str) -> cri.RunPodSandboxRequest:
@@ -149,7 +149,7 @@ def test_a_container_is_told_with_its_pod_and_with_what_was_asked_for(servers: S
         sandbox_config=POD,
     )
     servers.proxy().before("CreateContainer", request, Subject(subject().pod), None)
-    told = {
+    message = {
         "pod_meta": TOLD_POD["pod_meta"],
         "pod_labels": {"l": "1"},
         "pod_annotations": {"a": "1"},
@@ -158,8 +158,8 @@ def test_a_container_is_told_with_its_pod_and_with_what_was_asked_for(servers: S
         "container_resources": {},
         "container_envs": {"A": "1"},
     }
-    assert server.asked == [("PreCreateContainer", told)]
-    assert [each.key for each in request.config.envs] == ["A", "B"]
+    assert server.asked == [("PreCreateContainer", message)]
+    assert [env.key for env in request.config.envs] == ["A", "B"]
 
 
 def test_an_update_is_told_with_what_is_in_force_and_goes_on_whole(servers: Servers) -> None:
@@ -169,11 +169,11 @@ def test_an_update_is_told_with_what_is_in_force_and_goes_on_whole(servers: Serv
     request = cri.UpdateContainerResourcesRequest(container_id="theirs", linux={"cpuset_cpus": "0"})
     of = subject(cpu_shares=200, memory_limit_in_bytes=1 << 20)
     servers.proxy().before("UpdateContainerResources", request, of, None)
-    stage, told = server.asked[0]
+    stage, message = server.asked[0]
     assert stage == "PreUpdateContainerResources"
-    assert told["container_meta"] == {"name": "c", "attempt": 2, "id": "theirs"}
-    assert told["container_resources"] == {"cpu_shares": 200, "memory_limit_in_bytes": 1 << 20, "cpuset_cpus": "0"}
-    assert fields_of(request.linux) == {**told["container_resources"], "cpu_quota": -1}
+    assert message["container_meta"] == {"name": "c", "attempt": 2, "id": "theirs"}
+    assert message["container_resources"] == {"cpu_shares": 200, "memory_limit_in_bytes": 1 << 20, "cpuset_cpus": "0"}
+    assert fields_of(request.linux) == {**message["container_resources"], "cpu_quota": -1}
 
 
 @pytest.mark.parametrize(
@@ -201,9 +201,9 @@ def test_each_stage_is_told_at_its_moment_and_only_answers_before_a_creation_cha
     proxy.after(call, request_, response, subject(), None)
     assert server.stages == before + after
     assert request_.SerializeToString() == bytes_before
-    for stage, told in server.asked:
+    for stage, message in server.asked:
         name = "pod_meta" if stage.endswith("PodSandbox") else "container_meta"
-        assert told[name]["name"] == ("p" if name == "pod_meta" else "c")
+        assert message[name]["name"] == ("p" if name == "pod_meta" else "c")
 
 
 def test_only_the_first_server_that_lists_the_stage_is_asked(servers: Servers) -> None:
@@ -274,12 +274,12 @@ def test_a_server_that_is_not_there_leaves_its_turn_to_the_next_unless_its_polic
 def test_a_silent_server_is_waited_for_no_longer_than_its_time_and_the_callers(servers: Servers) -> None:
     server = servers.add("a", policy="Fail")
     server.delay_s = 5.0
-    own, others = servers.proxy(timeout_s=0.1), servers.proxy(timeout_s=60.0)
+    impatient, patient = servers.proxy(timeout_s=0.1), servers.proxy(timeout_s=60.0)
     with pytest.raises(HookServersFailed, match=r"no answer to PreRunPodSandboxHook in 0\.1 s"):
-        own.before("RunPodSandbox", run_request(), Subject(), None)
+        impatient.before("RunPodSandbox", run_request(), Subject(), None)
     deadline = time.monotonic() + 0.6
     with pytest.raises(HookServersFailed, match=r"no answer to PreRunPodSandboxHook in 0\.0\d+ s"):
-        others.before("RunPodSandbox", run_request(), Subject(), deadline)
+        patient.before("RunPodSandbox", run_request(), Subject(), deadline)
 
 
 def test_pods_with_the_label_are_never_shown(servers: Servers) -> None:
@@ -304,8 +304,8 @@ def test_what_is_not_known_is_passed_on_and_told_in_the_log(servers: Servers, ca
     proxy.before("CreateContainer", cri.CreateContainerRequest(pod_sandbox_id="x"), Subject(), None)
     proxy.before("StartContainer", cri.StartContainerRequest(container_id="x"), Subject(subject().pod), None)
     assert server.asked == []
-    assert "a pod that is not known: CreateContainerRequest" in caplog.text
-    assert "a container that is not known: StartContainerRequest" in caplog.text
+    assert "unknown pod in CreateContainerRequest" in caplog.text
+    assert "unknown container in StartContainerRequest" in caplog.text
 
 
 def test_without_any_registration_nothing_happens(servers: Servers) -> None:
@@ -318,12 +318,14 @@ def test_a_proxys_settings_say_where_they_register_and_how_they_are_asked(server
     assert RegisteredServers.of(ProxySettings()) is None
     first = servers.add("10", lambda *_: {"labels": {"by": "10"}})
     second = servers.add("20", lambda *_: {"labels": {"by": "20"}})
-    own = HookServerSettings(enable=True, folder=servers.folder, timeout=9.0, every=True)
-    made = RegisteredServers.of(ProxySettings(skip_label_key="skip", skip_label_value="me", hook_servers=own))
-    assert made is not None
-    servers.stack.callback(made.stop)
-    made.before("RunPodSandbox", run_request(skip="me"), Subject(), None)
-    made.before("RunPodSandbox", run_request(), Subject(), None)
+    settings = HookServerSettings(enable=True, folder=servers.folder, timeout=9.0, every=True)
+    registered = RegisteredServers.of(
+        ProxySettings(skip_label_key="skip", skip_label_value="me", hook_servers=settings)
+    )
+    assert registered is not None
+    servers.stack.callback(registered.stop)
+    registered.before("RunPodSandbox", run_request(skip="me"), Subject(), None)
+    registered.before("RunPodSandbox", run_request(), Subject(), None)
     assert (len(first.asked), len(second.asked)) == (1, 1)
     with pytest.raises(ValueError, match="timeout 0 s is not a time to wait"):
         HookServerSettings(timeout=0)

@@ -29,15 +29,15 @@ def test_a_runtime_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
 
 
 def test_a_runtime_that_comes_later_is_noticed(tmp_path: Path) -> None:
-    backend, seen = Backend(str(tmp_path / "r.sock")), list[bool]()
-    backend.on_connect(lambda: seen.append(True))
+    backend, received = Backend(str(tmp_path / "r.sock")), list[bool]()
+    backend.on_connect(lambda: received.append(True))
     backend.start()
     try:
         with RawServer().listening(tmp_path / "r.sock"):
             until = time.monotonic() + 20
-            while not seen and time.monotonic() < until:
+            while not received and time.monotonic() < until:
                 time.sleep(0.01)
-            assert seen == [True]
+            assert received == [True]
             assert backend.connected
     finally:
         backend.stop()

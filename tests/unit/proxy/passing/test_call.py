@@ -15,8 +15,8 @@ from nri.proxy.passing.call import Call, RuntimeFailed
 class Context:
     """What gRPC gives for a call: here with so many seconds left."""
 
-    def __init__(self, left: float | None) -> None:
-        self.left, self.trailing = left, ()
+    def __init__(self, remainder: float | None) -> None:
+        self.left, self.trailing = remainder, ()
         self.first: Any = None
         self.gone = False
         self.aborted: tuple[Any, str] | None = None
@@ -41,25 +41,25 @@ class Context:
         raise grpc.RpcError(details)
 
 
-def call(left: float | None) -> Call:
+def call(remainder: float | None) -> Call:
     backend: Any = None
-    return Call("/a.B/C", Context(left), backend)
+    return Call("/a.B/C", Context(remainder), backend)
 
 
 def test_a_deadline_is_a_moment_and_the_time_left_shrinks() -> None:
-    made = call(500.0)
-    first = made.time_left()
+    forwarded = call(500.0)
+    first = forwarded.time_left()
     time.sleep(0.01)
-    second = made.time_left()
+    second = forwarded.time_left()
     assert first is not None
     assert second is not None
     assert 400 < second < first <= 500
 
 
-@pytest.mark.parametrize("left", [None, 1e12])
-def test_a_client_that_waits_for_ever_has_no_deadline(left: float | None) -> None:
-    assert call(left).deadline is None
-    assert call(left).time_left() is None
+@pytest.mark.parametrize("remainder", [None, 1e12])
+def test_a_client_that_waits_for_ever_has_no_deadline(remainder: float | None) -> None:
+    assert call(remainder).deadline is None
+    assert call(remainder).time_left() is None
 
 
 def test_a_deadline_that_is_over_leaves_hardly_any_time() -> None:
@@ -67,11 +67,11 @@ def test_a_deadline_that_is_over_leaves_hardly_any_time() -> None:
 
 
 def test_an_error_goes_to_the_client_with_its_own_metadata_alone() -> None:
-    made = call(None)
-    context = made.context
+    forwarded = call(None)
+    context = forwarded.context
     trailing = (("grpc-status-details-bin", b"x"), ("user-agent", "other"), (":path", "/"))
     with pytest.raises(grpc.RpcError):
-        made.abort(grpc.StatusCode.NOT_FOUND, "no such pod", trailing)
+        forwarded.abort(grpc.StatusCode.NOT_FOUND, "no such pod", trailing)
     assert context.aborted == (grpc.StatusCode.NOT_FOUND, "no such pod")
     assert context.trailing == (("grpc-status-details-bin", b"x"),)
 
@@ -104,15 +104,15 @@ class Streams:
         self.asked: Any = None
         self.answers = Answers()
 
-    def server_stream(self, *asked: Any) -> Answers:
-        self.asked = asked
+    def server_stream(self, *arguments: Any) -> Answers:
+        self.asked = arguments
         return self.answers
 
 
 def test_a_stream_has_its_metadata_before_and_after_and_ends_at_the_runtime_too() -> None:
     backend, context = Streams(), Context(None)
-    made = Call("/a.B/C", context, backend)  # type: ignore[arg-type]
-    assert list(made.forward_stream(b"?")) == [b"a", b"b"]
+    call = Call("/a.B/C", context, backend)  # type: ignore[arg-type]
+    assert list(call.forward_stream(b"?")) == [b"a", b"b"]
     assert backend.asked == ("/a.B/C", b"?", None, (("x-request", "1"),))
     assert (context.first, context.trailing) == ((("x-first", "1"),), (("x-last", "2"),))
     assert backend.answers.cancelled == 1

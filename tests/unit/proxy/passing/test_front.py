@@ -34,14 +34,14 @@ def runtime() -> RawServer:
 def channel(tmp_path: Path, runtime: RawServer) -> Iterator[grpc.Channel]:
     """A client of a proxy before `runtime`."""
     with runtime.listening(tmp_path / "r.sock"), proxied(tmp_path):
-        with raw_channel(tmp_path / "p.sock") as made:
-            yield made
+        with raw_channel(tmp_path / "p.sock") as raw:
+            yield raw
 
 
 class proxied:  # noqa: N801  a context manager
-    def __init__(self, folder: Path, taken: dict[str, Any] | None = None) -> None:
+    def __init__(self, folder: Path, used: dict[str, Any] | None = None) -> None:
         self.backend = Backend(str(folder / "r.sock"))
-        self.front = Front(str(folder / "p.sock"), self.backend, taken or {})
+        self.front = Front(str(folder / "p.sock"), self.backend, used or {})
 
     def __enter__(self) -> Front:
         self.backend.start()
@@ -60,20 +60,20 @@ def test_the_bytes_of_a_call_pass_through_both_ways_unread(runtime: RawServer, c
 
 
 def test_metadata_pass_both_ways_before_and_after_the_answer(runtime: RawServer, channel: grpc.Channel) -> None:
-    seen: list[Any] = []
+    received: list[Any] = []
 
     def behave(request: bytes, context: Any) -> bytes:
-        seen.extend(context.invocation_metadata())
+        received.extend(context.invocation_metadata())
         context.send_initial_metadata((("first", "1"), ("first-bin", b"\x00\xff")))
         context.set_trailing_metadata((("last", "2"),))
         return b"ok"
 
     runtime.unary[VERSION] = behave
-    asked = (("traceparent", "00-1-2-03"), ("some-bin", b"\x00\xfe"))
-    _, call = channel.unary_unary(VERSION).with_call(b"", metadata=asked, timeout=WAIT_S)
-    assert {("traceparent", "00-1-2-03"), ("some-bin", b"\x00\xfe")} <= {tuple(each) for each in seen}
-    assert {("first", "1"), ("first-bin", b"\x00\xff")} <= {tuple(each) for each in call.initial_metadata()}
-    assert ("last", "2") in [tuple(each) for each in call.trailing_metadata()]
+    requests = (("traceparent", "00-1-2-03"), ("some-bin", b"\x00\xfe"))
+    _, call = channel.unary_unary(VERSION).with_call(b"", metadata=requests, timeout=WAIT_S)
+    assert {("traceparent", "00-1-2-03"), ("some-bin", b"\x00\xfe")} <= {tuple(row) for row in received}
+    assert {("first", "1"), ("first-bin", b"\x00\xff")} <= {tuple(row) for row in call.initial_metadata()}
+    assert ("last", "2") in [tuple(row) for row in call.trailing_metadata()]
 
 
 def test_an_error_of_the_runtime_comes_with_its_code_text_and_details(
@@ -89,7 +89,7 @@ def test_an_error_of_the_runtime_comes_with_its_code_text_and_details(
         channel.unary_unary(VERSION)(b"", timeout=WAIT_S)
     error: Any = caught.value
     assert (error.code(), error.details()) == (Code.FAILED_PRECONDITION, "not now: ü")
-    assert ("grpc-status-details-bin", b"\x08\x05details") in [tuple(each) for each in error.trailing_metadata()]
+    assert ("grpc-status-details-bin", b"\x08\x05details") in [tuple(row) for row in error.trailing_metadata()]
 
 
 def test_a_method_that_the_runtime_lacks_is_unimplemented(channel: grpc.Channel) -> None:
@@ -101,8 +101,8 @@ def test_a_method_that_the_runtime_lacks_is_unimplemented(channel: grpc.Channel)
 
 def test_an_unknown_service_passes_whatever_kind_of_call_it_is(runtime: RawServer, channel: grpc.Channel) -> None:
     def talk(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        for each in requests:
-            yield b"heard " + each
+        for request in requests:
+            yield b"heard " + request
 
     runtime.streams[STRANGE] = talk
     answers = channel.stream_stream(STRANGE)(iter([b"a", b"b"]), timeout=WAIT_S)
@@ -140,18 +140,18 @@ def test_a_stream_has_the_runtimes_metadata_and_its_errors_too(runtime: RawServe
     with pytest.raises(grpc.RpcError):
         next(answers)
     assert (answers.code(), answers.details()) == (Code.OUT_OF_RANGE, "no more")
-    assert ("first", "1") in [tuple(each) for each in answers.initial_metadata()]
-    assert ("last", "2") in [tuple(each) for each in answers.trailing_metadata()]
+    assert ("first", "1") in [tuple(row) for row in answers.initial_metadata()]
+    assert ("last", "2") in [tuple(row) for row in answers.trailing_metadata()]
 
 
 def test_a_call_whose_client_has_gone_is_not_done_by_the_runtime(tmp_path: Path, runtime: RawServer) -> None:
-    began, gone, failed = threading.Event(), threading.Event(), list[Exception]()
+    began, event, failed = threading.Event(), threading.Event(), list[Exception]()
     runtime.unary[VERSION] = lambda request, context: time.sleep(WAIT_S) or b""
 
     def answer(request: bytes, call: Any) -> bytes:
-        call.context.add_callback(gone.set)
+        call.context.add_callback(event.set)
         began.set()
-        assert gone.wait(WAIT_S)
+        assert event.wait(WAIT_S)
         try:
             return bytes(call.forward(request))
         except RuntimeFailed as error:
@@ -168,17 +168,17 @@ def test_a_call_whose_client_has_gone_is_not_done_by_the_runtime(tmp_path: Path,
 
 
 def test_the_runtime_has_the_clients_deadline(runtime: RawServer, channel: grpc.Channel) -> None:
-    left: list[float | None] = []
+    remainder: list[float | None] = []
 
     def behave(request: bytes, context: Any) -> bytes:
-        left.append(context.time_remaining())
+        remainder.append(context.time_remaining())
         return b""
 
     runtime.unary[VERSION] = behave
     channel.unary_unary(VERSION)(b"", timeout=WAIT_S)
     channel.unary_unary(VERSION)(b"")
-    assert left[0] is not None and 0 < left[0] <= WAIT_S + 1  # gRPC rounds it up on its way
-    assert left[1] is None or left[1] > 1e6
+    assert remainder[0] is not None and 0 < remainder[0] <= WAIT_S + 1  # gRPC rounds it up on its way
+    assert remainder[1] is None or remainder[1] > 1e6
 
 
 def test_a_call_that_takes_too_long_ends_at_both_sides(runtime: RawServer, channel: grpc.Channel) -> None:

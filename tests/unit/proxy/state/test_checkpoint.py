@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 from nri.proxy.state import CREATED, Checkpoint, ContainerRecord, PodRecord, Store
-from nri.proxy.state.checkpoint import MOST_BYTES, VERSION
+from nri.proxy.state.checkpoint import MAX_BYTES, VERSION
 from tests.support.needs import need_root
 from tools.runtimes.mounts import mount, unmount
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Iterator[Checkpoint]:
-    made = Checkpoint(tmp_path / "kept")
-    made.open()
-    yield made
-    made.close()
+def checkpoint(tmp_path: Path) -> Iterator[Checkpoint]:
+    opened = Checkpoint(tmp_path / "kept")
+    opened.open()
+    yield opened
+    opened.close()
 
 
 def container(name: str = "c1") -> ContainerRecord:
@@ -34,19 +34,19 @@ def container(name: str = "c1") -> ContainerRecord:
     return record
 
 
-def test_what_was_written_is_read_again(kept: Checkpoint) -> None:
+def test_what_was_written_is_read_again(checkpoint: Checkpoint) -> None:
     pod = PodRecord(id="p1", runtime_handler="kata", reported=CREATED, skipped=True)
     pod.config.linux.cgroup_parent = "/a"
-    kept.put(pod)
-    kept.put(container())
-    assert kept.load() == [container(), pod]
+    checkpoint.put(pod)
+    checkpoint.put(container())
+    assert checkpoint.load() == [container(), pod]
 
 
-def test_a_record_that_is_forgotten_is_not_read_again(kept: Checkpoint) -> None:
-    kept.put(container())
-    kept.delete(container())
-    kept.delete(container())
-    assert kept.load() == []
+def test_a_record_that_is_forgotten_is_not_read_again(checkpoint: Checkpoint) -> None:
+    checkpoint.put(container())
+    checkpoint.delete(container())
+    checkpoint.delete(container())
+    assert checkpoint.load() == []
 
 
 def torn(text: str) -> str:
@@ -72,49 +72,49 @@ def changed(text: str, **values: Any) -> str:
         lambda text: changed(text, id="../../etc/passwd"),
         lambda text: changed(text, id="another"),
         lambda text: "[" * 100_000,
-        lambda text: " " * (MOST_BYTES + 1),
+        lambda text: " " * (MAX_BYTES + 1),
     ],
 )
 def test_a_file_that_holds_no_record_is_set_aside_and_the_others_are_read(
-    kept: Checkpoint, broken: Any, caplog: pytest.LogCaptureFixture
+    checkpoint: Checkpoint, broken: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kept.put(container("c1"))
-    kept.put(container("c2"))
-    path = kept.folder / "container-c1.json"
+    checkpoint.put(container("c1"))
+    checkpoint.put(container("c2"))
+    path = checkpoint.folder / "container-c1.json"
     path.write_text(broken(path.read_text()))
-    assert kept.load() == [container("c2")]
-    assert not path.exists() and (kept.folder / "broken" / path.name).exists()
+    assert checkpoint.load() == [container("c2")]
+    assert not path.exists() and (checkpoint.folder / "broken" / path.name).exists()
     assert "container-c1.json" in caplog.text
 
 
-def test_what_a_kill_has_left_half_written_is_removed(kept: Checkpoint) -> None:
-    kept.put(container())
-    (kept.folder / ".writing-container-c1.json").write_text('{"version"')
-    assert kept.load() == [container()]
-    assert sorted(path.name for path in kept.folder.iterdir()) == ["container-c1.json", "lock"]
+def test_what_a_kill_has_left_half_written_is_removed(checkpoint: Checkpoint) -> None:
+    checkpoint.put(container())
+    (checkpoint.folder / ".writing-container-c1.json").write_text('{"version"')
+    assert checkpoint.load() == [container()]
+    assert sorted(path.name for path in checkpoint.folder.iterdir()) == ["container-c1.json", "lock"]
 
 
-def test_a_folder_belongs_to_one_proxy_and_is_roots_alone(kept: Checkpoint) -> None:
+def test_a_folder_belongs_to_one_proxy_and_is_roots_alone(checkpoint: Checkpoint) -> None:
     with pytest.raises(OSError, match="another proxy") as caught:
-        Checkpoint(kept.folder).open()
+        Checkpoint(checkpoint.folder).open()
     assert caught.value.errno == errno.EBUSY
-    assert kept.folder.stat().st_mode & 0o777 == 0o700
-    kept.close()
-    again = Checkpoint(kept.folder)
-    again.open()
-    again.close()
+    assert checkpoint.folder.stat().st_mode & 0o777 == 0o700
+    checkpoint.close()
+    second = Checkpoint(checkpoint.folder)
+    second.open()
+    second.close()
 
 
 def test_a_record_that_is_too_long_stays_in_memory_and_is_told(
-    kept: Checkpoint, caplog: pytest.LogCaptureFixture
+    checkpoint: Checkpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = Store(kept)
+    store = Store(checkpoint)
     record = container()
-    record.config.annotations["big"] = "x" * MOST_BYTES
+    record.config.annotations["big"] = "x" * MAX_BYTES
     store.put(record)
     assert store.named("c1") is record
-    assert kept.load() == []
-    assert "cannot be written" in caplog.text
+    assert checkpoint.load() == []
+    assert "cannot write" in caplog.text
 
 
 def filled(file: Any) -> bool:
@@ -132,9 +132,9 @@ def test_a_full_disk_stops_nothing_and_leaves_the_old_record(tmp_path: Path, cap
     disk.mkdir()
     assert mount("tmpfs", disk, "size=64k")
     try:
-        kept = Checkpoint(disk / "kept")
-        kept.open()
-        store = Store(kept)
+        checkpoint = Checkpoint(disk / "kept")
+        checkpoint.open()
+        store = Store(checkpoint)
         record = store.put(container())
         with (disk / "filler").open("wb", buffering=0) as filler:
             while filled(filler):
@@ -142,13 +142,13 @@ def test_a_full_disk_stops_nothing_and_leaves_the_old_record(tmp_path: Path, cap
         with caplog.at_level(logging.WARNING):
             store.note(record, pod_id="p2")
             store.note(record, pod_id="p3")
-        assert caplog.text.count("cannot be written") == 1, "it is told once a minute"
+        assert caplog.text.count("cannot write") == 1, "it is told once a minute"
         assert store.named("c1") is record and record.pod_id == "p3"
-        assert kept.load() == [container()]
+        assert checkpoint.load() == [container()]
         (disk / "filler").unlink()
         store.note(record, pod_id="p4")
-        assert [each.pod_id for each in kept.load() if isinstance(each, ContainerRecord)] == ["p4"]
-        kept.close()
+        assert [row.pod_id for row in checkpoint.load() if isinstance(row, ContainerRecord)] == ["p4"]
+        checkpoint.close()
     finally:
         unmount(disk)
 
@@ -158,6 +158,6 @@ def test_a_folder_of_another_user_is_not_taken(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     folder.mkdir(mode=0o755)
     os.chown(folder, 1000, 1000)
-    with pytest.raises(OSError, match="it belongs to user 1000"):
+    with pytest.raises(OSError, match="the folder belongs to user 1000"):
         Checkpoint(folder).open()
     assert list(folder.iterdir()) == []

@@ -13,10 +13,10 @@ from nri.proxy.state import CREATED, CREATING, STOPPED, Checkpoint, ContainerRec
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    kept = Checkpoint(tmp_path / "kept")
-    kept.open()
-    yield Store(kept)
-    kept.close()
+    checkpoint = Checkpoint(tmp_path / "kept")
+    checkpoint.open()
+    yield Store(checkpoint)
+    checkpoint.close()
 
 
 def test_a_container_is_found_by_either_name_once_it_has_both(store: Store) -> None:
@@ -35,15 +35,15 @@ def test_the_beginning_of_an_id_finds_what_only_one_has(store: Store) -> None:
 
 def test_a_step_is_told_by_one_of_many(store: Store) -> None:
     record = store.put(ContainerRecord(id="c", pod_id="p", reported=CREATED))
-    told: list[bool] = []
+    message: list[bool] = []
     threads = [
-        threading.Thread(target=lambda: told.append(store.advance(record, STOPPED, (CREATED,)))) for _ in range(16)
+        threading.Thread(target=lambda: message.append(store.advance(record, STOPPED, (CREATED,)))) for _ in range(16)
     ]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    assert sorted(told) == [False] * 15 + [True]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(message) == [False] * 15 + [True]
 
 
 def test_a_record_that_was_dropped_does_not_come_back_by_a_late_note(store: Store, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from nri.errors import (
 from nri.ttrpc import AsyncClient, AsyncClientStream, Code, Method, Server, ServerStream, Service
 from nri.ttrpc.connection import ClientSide, ServerSide
 from nri.ttrpc.services.aio import AsyncConnection
-from nri.ttrpc.services.inbox import ROOM_BYTES, ROOM_MESSAGES
+from nri.ttrpc.services.inbox import MAX_INBOX_BYTES, MAX_INBOX_MESSAGES
 from tests.support.stream_servers import methods, run
 from tests.support.streams import DESCRIPTOR, NAME, Item, ListRequest, Streams, Summary, items
 from tests.support.waiting import PATIENCE_S
@@ -41,12 +41,12 @@ def test_a_stream_that_is_not_received_holds_up_the_connection_and_fills_no_memo
     async def work(client: AsyncClient) -> None:
         stream = client.stream("s", "Fast", streaming="server")
         async with asyncio.timeout(20):
-            while len(stream.messages) < ROOM_MESSAGES and stream.size_bytes < ROOM_BYTES:  # noqa: ASYNC110 - a stream tells only who receives
+            while len(stream.messages) < MAX_INBOX_MESSAGES and stream.size_bytes < MAX_INBOX_BYTES:  # noqa: ASYNC110 - a stream tells only who receives
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.3)
-        held = len(stream.messages)
-        assert held <= ROOM_MESSAGES + 65536 // size + 1
-        assert stream.size_bytes <= ROOM_BYTES + 65536 + size
+        holder = len(stream.messages)
+        assert holder <= MAX_INBOX_MESSAGES + 65536 // size + 1
+        assert stream.size_bytes <= MAX_INBOX_BYTES + 65536 + size
         assert [len(message) async for message in stream] == [size] * count
         async with client.stream("s", "Fast", streaming="server") as given_up:
             await asyncio.sleep(0.1)
@@ -97,9 +97,9 @@ def test_a_peer_that_does_not_speak_ttrpc_ends_the_connection(path: str) -> None
 
 async def connected() -> tuple[AsyncConnection, asyncio.StreamWriter, socket.socket]:
     """A connection, what it writes to, and the server's end."""
-    near, far = socket.socketpair()
-    reader, writer = await asyncio.open_unix_connection(sock=near)
-    return AsyncConnection(reader, writer), writer, far
+    local, remote = socket.socketpair()
+    reader, writer = await asyncio.open_unix_connection(sock=local)
+    return AsyncConnection(reader, writer), writer, remote
 
 
 class Stream:
@@ -128,7 +128,7 @@ def answer(side: ClientSide, payload: bytes = b"x") -> tuple[int, bytes]:
 
 def test_a_response_goes_to_its_call_and_one_that_nobody_waits_for_nowhere() -> None:
     async def main() -> None:
-        connection, _, far = await connected()
+        connection, _, remote = await connected()
         calls = {}
         for number in range(3):
             stream_id, frame = answer(connection.side, b"%d" % number)
@@ -137,32 +137,32 @@ def test_a_response_goes_to_its_call_and_one_that_nobody_waits_for_nowhere() -> 
                 calls[0].cancel()
             if number == 1:
                 del connection.calls[stream_id]
-            far.sendall(frame)
+            remote.sendall(frame)
         assert (await calls[2]).payload == b"2"
         assert calls[0].cancelled() and not calls[1].done()
         await connection.close()
-        far.close()
+        remote.close()
 
     work(main)
 
 
 def test_while_one_stream_holds_too_much_nothing_is_read_and_others_do_not_change_that() -> None:
     async def main() -> None:
-        connection, _, far = await connected()
+        connection, _, remote = await connected()
         first, second = Stream(), Stream()
         connection.streams[1], connection.streams[3] = first, second
         connection.hold(1)
         connection.hold(3)
         stream_id, frame = answer(connection.side)
         call = connection.calls[stream_id] = asyncio.get_running_loop().create_future()
-        far.sendall(frame)
+        remote.sendall(frame)
         await call  # what was being read when the streams were full still comes
         connection.go_on(1)
         assert not connection.room.is_set()
         connection.forget(3)
         assert connection.room.is_set() and 3 not in connection.streams
         await connection.close()
-        far.close()
+        remote.close()
 
     work(main)
 
@@ -176,13 +176,13 @@ def test_while_one_stream_holds_too_much_nothing_is_read_and_others_do_not_chang
 )
 def test_the_end_wakes_all_that_wait_and_is_kept(end: Callable[..., None], reason: str) -> None:
     async def main() -> None:
-        connection, _, far = await connected()
+        connection, _, remote = await connected()
         stream = Stream()
         connection.streams[1] = stream
         call = connection.calls[3] = asyncio.get_running_loop().create_future()
-        done = connection.calls[5] = asyncio.get_running_loop().create_future()
-        done.cancel()
-        end(far, connection.reader)
+        future = connection.calls[5] = asyncio.get_running_loop().create_future()
+        future.cancel()
+        end(remote, connection.reader)
         with pytest.raises(ConnectionClosed) as caught:
             await call
         assert caught.value.reason.startswith(reason)
@@ -192,14 +192,14 @@ def test_the_end_wakes_all_that_wait_and_is_kept(end: Callable[..., None], reaso
         connection.write(b"dropped")
         await connection.close()
         assert stream.woken == 1, "it ends once"
-        far.close()
+        remote.close()
 
     work(main)
 
 
 def test_a_write_that_the_peer_does_not_take_any_more_is_the_end_with_its_reason() -> None:
     async def main() -> None:
-        connection, writer, far = await connected()
+        connection, writer, remote = await connected()
 
         async def reset() -> None:
             raise ConnectionResetError(104, "Connection reset by peer")
@@ -210,15 +210,15 @@ def test_a_write_that_the_peer_does_not_take_any_more_is_the_end_with_its_reason
         await connection.close()
         with pytest.raises(ConnectionClosed, match="ttrpc: closed"):
             await connection.drain()
-        far.close()
+        remote.close()
 
     work(main)
 
 
 def test_a_connection_that_ends_while_a_call_is_written_is_that_calls_error_and_nobody_elses(path: str) -> None:
     async def main() -> None:
-        told: list[str] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["message"]))
+        messages: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: messages.append(context["message"]))
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)
             listener.listen()
@@ -231,7 +231,7 @@ def test_a_connection_that_ends_while_a_call_is_written_is_that_calls_error_and_
                     await call
                 del call
         gc.collect()
-        assert told == []
+        assert messages == []
 
     work(main)
 
@@ -287,7 +287,7 @@ def test_a_half_that_is_closed_sends_nothing(path: str) -> None:
             with pytest.raises(LocalProtocolError, match=r"Relay: nothing can be sent any more"):
                 await stream.send(Item())
             assert await stream.receive() is None
-            with pytest.raises(LocalProtocolError, match="there is no reply"):
+            with pytest.raises(LocalProtocolError, match="no reply"):
                 await stream.result()
 
     run(path, work)
@@ -409,14 +409,14 @@ def test_a_late_answer_and_a_call_that_is_cancelled_leave_the_connection_usable(
 
 
 def test_metadata_and_time_left_reach_the_server(path: str) -> None:
-    seen: list[Any] = []
+    calls: list[Any] = []
 
     async def work(client: AsyncClient) -> None:
         await client.call("s", "Look", metadata=[("Team", "a")], timeout_s=3)
 
-    run(path, work, methods(Look=Method(lambda _, request: seen.append(request) or b"", wants_request=True)))
-    assert seen[0].metadata == (("team", "a"),)
-    assert seen[0].timeout_ns == 3_000_000_000
+    run(path, work, methods(Look=Method(lambda _, request: calls.append(request) or b"", wants_request=True)))
+    assert calls[0].metadata == (("team", "a"),)
+    assert calls[0].timeout_ns == 3_000_000_000
 
 
 def test_a_socket_that_is_not_there_is_named(path: str) -> None:
@@ -435,10 +435,10 @@ def test_a_client_made_from_a_descriptor_is_awaited(path: str) -> None:
 
 def test_the_other_names_do_not_load_asyncio() -> None:
     text = "import sys; from nri.ttrpc import Client, Server, Service, ClientStream; print('asyncio' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+    process = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert process.stdout == "False\n"
 
 
 def test_a_client_of_a_path_says_how_to_connect_to_it(path: str) -> None:
-    with pytest.raises(TypeError, match=r"takes a connection, not a path: write await AsyncClient.connect\(path\)"):
+    with pytest.raises(TypeError, match=r"requires a connection, not a path: write await AsyncClient.connect\(path\)"):
         AsyncClient(path)  # type: ignore[arg-type]

@@ -29,5 +29,5 @@ def test_a_socket_that_is_not_there_is_named(path) -> None:
 
 
 def test_a_client_of_a_path_says_how_to_connect_to_it(path) -> None:
-    with pytest.raises(TypeError, match=r"takes a connection, not a path: write Client.connect\(path\)"):
+    with pytest.raises(TypeError, match=r"requires a connection, not a path: write Client.connect\(path\)"):
         Client(path)  # type: ignore[arg-type]

@@ -36,7 +36,7 @@ def test_a_reply_that_is_not_of_its_class_is_internal(path) -> None:
 
 def test_a_request_that_is_no_message_is_refused_here(path) -> None:
     with Server(path, [RENAME]), Client.connect(path) as client:
-        with pytest.raises(TypeError, match="a request is a protobuf message or bytes, not dict"):
+        with pytest.raises(TypeError, match="a request must be a protobuf message or bytes, not dict"):
             client.call("test.Pods", "Rename", {"name": "web"})  # type: ignore[call-overload]
         with pytest.raises(TypeError, match="a protobuf message or bytes, not the class PodSandbox"):
             client.call("test.Pods", "Rename", m.PodSandbox)  # type: ignore[call-overload]

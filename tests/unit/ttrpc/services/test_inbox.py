@@ -12,7 +12,7 @@ import pytest
 
 from nri.errors import DeadlineExceeded
 from nri.ttrpc import Client, ClientStream, Method, Server, ServerStream, Service
-from nri.ttrpc.services.inbox import ROOM_BYTES, ROOM_MESSAGES
+from nri.ttrpc.services.inbox import MAX_INBOX_BYTES, MAX_INBOX_MESSAGES
 from tests.support.stream_servers import serving
 from tests.support.streams import NAME, Item, ListRequest
 from tests.support.waiting import PATIENCE_S, wait_for
@@ -119,7 +119,7 @@ def test_a_client_that_stops_receiving_holds_up_the_server_and_fills_no_memory(p
         def full() -> bool:
             with pytest.raises(DeadlineExceeded):  # it reads, until the stream holds too much
                 client.call("s", "Behind", timeout_s=0.5)
-            return len(stream.inbox.messages) >= ROOM_MESSAGES
+            return len(stream.inbox.messages) >= MAX_INBOX_MESSAGES
 
         def at_rest() -> bool:
             before = len(sent)
@@ -127,7 +127,7 @@ def test_a_client_that_stops_receiving_holds_up_the_server_and_fills_no_memory(p
             return len(sent) == before
 
         wait_for(full, "the stream holds all that it may")
-        assert len(stream.inbox.messages) < ROOM_MESSAGES + 100
+        assert len(stream.inbox.messages) < MAX_INBOX_MESSAGES + 100
         wait_for(at_rest, "the server sends no more")
         assert len(sent) < 600, "the server sends on and on"
         assert [len(message) for message in stream] == [4096] * 4000
@@ -149,12 +149,12 @@ def test_a_handler_that_is_slow_holds_up_its_client_and_fills_no_memory(path: st
             def full() -> bool:
                 with pytest.raises(DeadlineExceeded):
                     send_on(stream, bytes(10_000), 0.3)
-                return bool(streams) and streams[0].inbox.size_bytes >= ROOM_BYTES
+                return bool(streams) and streams[0].inbox.size_bytes >= MAX_INBOX_BYTES
 
             wait_for(full, "the server takes all that it may")
-            assert streams[0].inbox.size_bytes < ROOM_BYTES + (1 << 18)
+            assert streams[0].inbox.size_bytes < MAX_INBOX_BYTES + (1 << 18)
             go.set()
-            assert int(stream.result()) >= ROOM_BYTES
+            assert int(stream.result()) >= MAX_INBOX_BYTES
 
 
 def test_a_slow_handler_holds_up_its_own_connection_only(path: str) -> None:

@@ -67,12 +67,12 @@ def test_what_is_over_the_backlog_is_refused(path) -> None:
 
 
 def test_metadata_and_time_left_reach_a_method_that_asks(path) -> None:
-    seen = []
-    service = pods(("Look", Method(lambda _, request: seen.append(request) or b"", wants_request=True)))
+    calls = []
+    service = pods(("Look", Method(lambda _, request: calls.append(request) or b"", wants_request=True)))
     with Server(path, [service]), Client.connect(path) as client:
         client.call("test.Pods", "Look", metadata=[("TraceParent", "00-1")], timeout_s=3)
-    assert seen[0].metadata == (("traceparent", "00-1"),)
-    assert 0 < seen[0].timeout_ns <= 3e9
+    assert calls[0].metadata == (("traceparent", "00-1"),)
+    assert 0 < calls[0].timeout_ns <= 3e9
 
 
 def test_only_the_owner_may_open_the_socket_and_it_goes_with_the_server(path) -> None:
@@ -135,19 +135,19 @@ def test_a_connection_that_came_in_the_instant_before_a_stop_is_closed_too(
 ) -> None:
     """It is taken, and its thread begins only when the server has closed all connections that it knew."""
     server = Server(path, [RENAME])
-    taken, stopped = threading.Event(), threading.Event()
+    accepted, stopped = threading.Event(), threading.Event()
     start = threading.Thread.start
 
     def late(thread: threading.Thread) -> None:
         if thread.name.startswith("ttrpc-connection"):
-            taken.set()
+            accepted.set()
             assert stopped.wait(20)
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", late)
     server.start()
     with Client.connect(path) as client:
-        assert taken.wait(20)
+        assert accepted.wait(20)
         server.stop(timeout_s=0.2)  # which waits for the thread that accepts in vain
         stopped.set()
         with pytest.raises(ConnectionClosed):

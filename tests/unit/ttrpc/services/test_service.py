@@ -119,12 +119,12 @@ def test_a_method_that_returns_the_wrong_type_is_internal(path) -> None:
 
 
 def test_what_is_no_list_of_services_is_told_with_the_next_step(path) -> None:
-    with pytest.raises(LocalProtocolError, match=r"a list, not the one service test\.Pods: write \[service\]"):
+    with pytest.raises(LocalProtocolError, match=r"must be a list, not the service test\.Pods: write \[service\]"):
         Server(path, RENAME)  # type: ignore[arg-type]
-    with pytest.raises(LocalProtocolError, match=r"nri\.ttrpc\.Service objects are served, not str"):
+    with pytest.raises(LocalProtocolError, match=r"a service must be a nri\.ttrpc\.Service, not str"):
         Server(path, ["test.Pods"])  # type: ignore[list-item]
     with pytest.raises(
-        LocalProtocolError, match=r"method Raw of test\.Pods is no Method but function: write {\"Raw\": nri"
+        LocalProtocolError, match=r"method Raw of test\.Pods must be a Method, not function: write {\"Raw\": nri"
     ):
         Service("test.Pods", {"Raw": lambda data: data})  # type: ignore[dict-item]
 
@@ -133,7 +133,7 @@ def test_an_unknown_way_to_stream_is_a_mistake(path) -> None:
     with pytest.raises(LocalProtocolError, match='"client", "server" or "both", not \'bidi\''):
         Method(lambda stream: stream, streaming="bidi")  # type: ignore[arg-type]
     with Server(path, [RENAME]), Client.connect(path) as client:
-        with pytest.raises(LocalProtocolError, match="streaming says who sends many messages"):
+        with pytest.raises(LocalProtocolError, match="streaming must be"):
             client.stream("test.Pods", "Rename", streaming="bidi")  # type: ignore[call-overload]
 
 

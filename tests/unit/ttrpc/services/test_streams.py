@@ -97,17 +97,17 @@ def test_a_handler_may_send_by_itself(path: str) -> None:
 
 
 def test_a_handler_learns_deadline_and_metadata(path: str) -> None:
-    seen: list[Any] = []
+    calls: list[Any] = []
 
     def look(stream: ServerStream[bytes], request: Any) -> bytes:
-        seen.append((request.timeout_ns, request.metadata, stream.request is request))
+        calls.append((request.timeout_ns, request.metadata, stream.request is request))
         return b"".join(stream)
 
     with serving(path, "client", look, wants_request=True), Client.connect(path) as client:
         with client.stream("s", "M", streaming="client", timeout_s=5, metadata=[("Team", "a")]) as stream:
             stream.send(b"a")
             assert stream.result() == b"a"
-    assert seen == [(5_000_000_000, (("team", "a"),), True)]
+    assert calls == [(5_000_000_000, (("team", "a"),), True)]
 
 
 def test_unary_calls_go_on_beside_streams(client: Client) -> None:
@@ -290,7 +290,7 @@ def test_a_reply_that_was_received_already_is_no_result(path: str) -> None:
     with serving(path, "client", lambda stream: b"done"), Client.connect(path) as client:
         with client.stream("s", "M", streaming="client") as stream:
             assert stream.result() == b"done"
-            with pytest.raises(LocalProtocolError, match="s/M: there is no reply, or it was received already"):
+            with pytest.raises(LocalProtocolError, match="s/M: no reply, or it was received already"):
                 stream.result()
 
 

@@ -1,6 +1,6 @@
-"""Plugins in WebAssembly: compiled, given what they may use of this process, called with an end to each call.
+"""Plugins in WebAssembly: compile them, limit what they can use of this process, and call them with a deadline.
 
-Imports wasmtime, an extra (``wasm``), so this room is imported by `nri.adaptation.launch.start` alone and only for
-such a plugin. Reading order: `program` (a file) and `cache` (compiled ones), `host` (what plugins can call),
-`instance` (one run, and its end).
+Requires wasmtime, an optional dependency (``wasm``), so only `nri.adaptation.launch.start` imports this package, and
+only for such a plugin. Reading order: `program` (a compiled file), `host` (what plugins can call), `instance` (one
+run).
 """

@@ -1,10 +1,9 @@
-"""The functions that WebAssembly can call: the host's ``log``, and WASI preview 1 without a machine behind it.
+"""The functions that WebAssembly can call: the host's ``log``, and WASI preview 1 without access to the machine.
 
-WASI is wasmtime's own, with no folder, argument, variable or socket; stdout leads nowhere, stderr to a file.
-Two functions are ours. ``poll_oneoff``, with which a plugin sleeps, ends at the call's deadline, because nothing can
-interrupt a sleep in wasmtime's. ``log`` is the host function of NRI. None of them ever raises: wasmtime's Python
-package keeps one exception for all threads, so it could come up in the call of another plugin.
-Next: `nri.adaptation.launch.wasm.instance`.
+WASI is wasmtime's own, with no folder, argument, variable or socket; stdout is dropped, stderr goes to a file. Two
+functions are ours. ``poll_oneoff``, with which a plugin sleeps, ends at the call's deadline, because wasmtime's own
+sleep cannot be interrupted. ``log`` is the host function of NRI. None of them raises: wasmtime's Python package stores
+one exception for all threads, so it could be raised in the call of another plugin.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ from nri.text import plain
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Guest", "foreign", "linker", "signature"]
+__all__ = ["Guest", "linker", "signature", "unsupported_imports"]
 
 log = logging.getLogger("nri.adaptation")
 
 _WASI, _ENV = "wasi_snapshot_preview1", "env"
 _BADF, _FAULT, _INVAL, _NOTSUP = 8, 21, 28, 58
-#: Sizes of a subscription and of an event, in bytes, and how many of them one call may have.
-_SUBSCRIPTION, _EVENT, _MOST = 48, 32, 4096
+#: Sizes of a subscription and of an event, in bytes, and the most of them in one call.
+_SUBSCRIPTION_BYTES, _EVENT_BYTES, _MAX_SUBSCRIPTIONS = 48, 32, 4096
 _REALTIME, _MONOTONIC = 0, 1
 
-#: The longest message of `log` in bytes, and how many a plugin may log in a second.
-LOG_BYTES = 64 << 10
-LOG_LINES = 200
+#: The longest message of `log` in bytes, and the most messages of a plugin in a second.
+MAX_LOG_BYTES = 64 << 10
+MAX_LOG_LINES_PER_S = 200
 
 _LEVELS = {
     m.LogRequest.LEVEL_INFO: logging.INFO,
@@ -49,7 +48,7 @@ class Guest(Protocol):
 
     @property
     def label(self) -> str:
-        """For logs."""
+        """The plugin's label, for logs."""
 
     @property
     def deadline(self) -> float:
@@ -59,15 +58,15 @@ class Guest(Protocol):
         """Wait, but no longer than the call may take."""
 
     def write(self, data: bytes) -> None:
-        """Keep a piece of what the host has to say on stderr."""
+        """Add a message of the host to the plugin's stderr."""
 
     @property
     def stderr_path(self) -> str:
-        """The file that the plugin's stderr is written to."""
+        """The file for the plugin's stderr."""
 
 
 class _NullGuest:
-    """A guest that does nothing, to ask what one would be given."""
+    """A guest that does nothing, for examining the host's functions."""
 
     label, deadline, stderr_path = "", 0.0, os.devnull
 
@@ -78,55 +77,57 @@ class _NullGuest:
         """Nothing."""
 
 
-def foreign(module: Any, engine: Any) -> list[str]:
-    """The imports of a module that it cannot be given, each as ``module.name``, with the reason if it is its type."""
-    found = []
+def unsupported_imports(module: Any, engine: Any) -> list[str]:
+    """The imports of a module that the host does not have, as ``module.name``, with the type if that is the reason."""
+    unsupported = []
     store = wasmtime.Store(engine)
-    given = linker(engine, store, _NullGuest())
-    for wanted in module.imports:
-        name = f"{wanted.module}.{wanted.name}"
+    host_functions = linker(engine, store, _NullGuest())
+    for import_ in module.imports:
+        name = f"{import_.module}.{import_.name}"
         try:
-            kind = given.get(store, wanted.module, wanted.name or "").type(store)
+            kind = host_functions.get(store, import_.module, import_.name or "").type(store)
         except wasmtime.WasmtimeError:
-            found.append(name)
+            unsupported.append(name)
             continue
-        if signature(kind) != signature(wanted.type):
-            found.append(f"{name} as {signature(wanted.type)}")
-    given.close()
+        if signature(kind) != signature(import_.type):
+            unsupported.append(f"{name} as {signature(import_.type)}")
+    host_functions.close()
     store.close()
-    return found
+    return unsupported
 
 
 def signature(kind: Any) -> str:
-    """The type of an import or export, in words."""
+    """The type of an import or export, as text."""
     if not isinstance(kind, wasmtime.FuncType):
-        return "no function"
+        return "not a function"
     return " ".join([*map(str, kind.params), "->", *map(str, kind.results)])
 
 
 def linker(engine: Any, store: Any, guest: Guest) -> Any:
-    """The functions of the host for one run. Holds `guest` until it is closed. Raises WasmtimeError."""
+    """Create the host's functions for one run. Keeps `guest` alive until it is closed. Raises WasmtimeError."""
     wasi = wasmtime.WasiConfig()
     wasi.stderr_file = guest.stderr_path  # never `stderr_custom`, see `stderr`
     store.set_wasi(wasi)
-    made = wasmtime.Linker(engine)
-    made.allow_shadowing = True
-    made.define_wasi()
+    linker_ = wasmtime.Linker(engine)
+    linker_.allow_shadowing = True
+    linker_.define_wasi()
     i32, i64 = wasmtime.ValType.i32(), wasmtime.ValType.i64()
     poll = wasmtime.FuncType([i32, i32, i32, i32], [i32])
-    made.define_func(_WASI, "poll_oneoff", poll, _harmless("poll_oneoff", _poll, guest, _FAULT), access_caller=True)
+    linker_.define_func(
+        _WASI, "poll_oneoff", poll, _without_exceptions("poll_oneoff", _poll, guest, _FAULT), access_caller=True
+    )
     line = wasmtime.FuncType([i32, i32], [i64])
-    made.define_func(_ENV, "log", line, _harmless("log", _Log(guest), guest, 0), access_caller=True)
-    return made
+    linker_.define_func(_ENV, "log", line, _without_exceptions("log", _Log(guest), guest, 0), access_caller=True)
+    return linker_
 
 
-def _harmless(name: str, function: Callable[..., int], guest: Guest, otherwise: int) -> Callable[..., int]:
+def _without_exceptions(name: str, function: Callable[..., int], guest: Guest, otherwise: int) -> Callable[..., int]:
     def call(caller: Any, *arguments: int) -> int:
         try:
             memory = caller.get("memory")
-            return function(guest, _Memory(memory, caller), *(each & 0xFFFFFFFF for each in arguments))
-        except Exception as error:  # noqa: BLE001 - as the module says
-            guest.write(f"the host could not serve {name}: {error}\n".encode())
+            return function(guest, _Memory(memory, caller), *(argument & 0xFFFFFFFF for argument in arguments))
+        except Exception as error:  # noqa: BLE001 - an exception could reach another plugin's call
+            guest.write(f"the host function {name} failed: {error}\n".encode())
             return otherwise
 
     return call
@@ -149,7 +150,7 @@ class _Memory:
 
 
 class _Log:
-    """The host function of NRI: a line in the runtime's log, with the plugin's name. No more than a log can bear."""
+    """The host function of NRI: a line in the runtime's log with the plugin's name, at a limited rate."""
 
     def __init__(self, guest: Guest) -> None:
         self._label = guest.label
@@ -159,24 +160,24 @@ class _Log:
     def __call__(self, _: Guest, memory: _Memory, place: int, size: int) -> int:
         second = int(monotonic())
         if second != self._second:
-            if self._lines > LOG_LINES:
-                log.warning("plugin %s: %d more lines in one second", self._label, self._lines - LOG_LINES)
+            if self._lines > MAX_LOG_LINES_PER_S:
+                log.warning("plugin %s: %d more lines in one second", self._label, self._lines - MAX_LOG_LINES_PER_S)
             self._second, self._lines = second, 0
         self._lines += 1
-        if self._lines <= LOG_LINES:
-            request = m.LogRequest.FromString(memory.read(place, min(size, LOG_BYTES)))
+        if self._lines <= MAX_LOG_LINES_PER_S:
+            request = m.LogRequest.FromString(memory.read(place, min(size, MAX_LOG_BYTES)))
             log.log(_LEVELS.get(request.level, logging.DEBUG), "plugin %s: %s", self._label, plain(request.msg))
         return 0
 
 
-def _poll(guest: Guest, memory: _Memory, given: int, taken: int, count: int, told: int) -> int:
-    """Wait for the first of some times to come. Nothing else ever comes to a plugin, so waiting for it is an error."""
-    if not 0 < count <= _MOST:
+def _poll(guest: Guest, memory: _Memory, subscriptions: int, results: int, count: int, result_count: int) -> int:
+    """Wait for the first of some points in time. Waiting for anything else is an error: a plugin has no files."""
+    if not 0 < count <= _MAX_SUBSCRIPTIONS:
         return _INVAL
     events: list[tuple[int, int, int]] = []
     clocks: list[tuple[float, int]] = []
     for number in range(count):
-        entry = memory.read(given + number * _SUBSCRIPTION, _SUBSCRIPTION)
+        entry = memory.read(subscriptions + number * _SUBSCRIPTION_BYTES, _SUBSCRIPTION_BYTES)
         user, kind = struct.unpack_from("<QB", entry)
         if kind != 0:
             events.append((user, _BADF, kind))
@@ -193,6 +194,6 @@ def _poll(guest: Guest, memory: _Memory, given: int, taken: int, count: int, tol
         guest.sleep(soonest)
         events = [(user, 0, 0) for seconds, user in clocks if seconds <= soonest]
     for number, (user, error, kind) in enumerate(events):
-        memory.write(taken + number * _EVENT, struct.pack("<QHB", user, error, kind).ljust(_EVENT, b"\0"))
-    memory.write(told, struct.pack("<I", len(events)))
+        memory.write(results + number * _EVENT_BYTES, struct.pack("<QHB", user, error, kind).ljust(_EVENT_BYTES, b"\0"))
+    memory.write(result_count, struct.pack("<I", len(events)))
     return 0

@@ -1,9 +1,8 @@
-"""One run of a plugin in WebAssembly: its functions called one at a time, each with an end, until the first that fails.
+"""One run of a plugin in WebAssembly: its functions are called one at a time, with deadlines, until one fails.
 
-The thread that looks after the plugin (`Instance.wait`) sees to the deadlines: when one comes, it moves the engine's
-epoch on, and the function traps at its next branch. Whatever a function did not come to the end of (a deadline, a
-trap, an exit) ends the run, because its memory may be in any state; an error that it returned does not.
-Next: `nri.adaptation.launch.supervisor`, which loads the plugin again.
+The supervisor's thread (`Instance.wait`) enforces deadlines: it increments the engine's epoch, and the function traps
+at its next branch. An unfinished function (a deadline, a trap, an exit) ends the run, because its memory may be in any
+state; an error that it returned does not.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import wasmtime
 
-from nri.adaptation.launch.last_words import LastWords
+from nri.adaptation.launch.stderr_tail import StderrTail
 from nri.adaptation.launch.wasm import host
 from nri.adaptation.launch.wasm.program import MEMORY_BYTES, TABLE_ELEMENTS, TABLES
 from nri.adaptation.launch.wasm.stderr import StderrPipe
@@ -32,26 +31,26 @@ if TYPE_CHECKING:
 
 __all__ = ["API_VERSION", "Instance"]
 
-#: Of the go-plugin service, which a plugin was made for.
+#: The version of the go-plugin service that plugins must have.
 API_VERSION = 1
 
 _ERROR = 1 << 31
 _MASK = 0xFFFFFFFF
 _FOREVER_S = 3600.0
 
-#: Runs that hold something of wasmtime's.
+#: Runs with resources of wasmtime.
 _open: weakref.WeakSet[Instance] = weakref.WeakSet()
-#: Whether there are to be no more, because this process ends; and the lock over both.
+#: Set when this process ends and no run may start; and the lock of both.
 ended, _guard = threading.Event(), threading.Lock()
-#: How long the end of this process waits for them, in seconds.
+#: How long the end of this process waits for runs, in seconds.
 EXIT_S = 5.0
 
 
 @atexit.register
 def end_all() -> None:
-    """End all runs while Python still can.
+    """End all runs before the interpreter ends.
 
-    A thread that comes back from WebAssembly into Python after that is ended in its place, below frames of Rust.
+    A thread that returns from WebAssembly to Python after that is ended below frames of Rust, which aborts.
     """
     with _guard:
         ended.set()
@@ -68,9 +67,9 @@ class Instance:
 
     Attributes:
         label: for logs, as `nri.adaptation.peers.peer.Peer.qualified`.
-        status: how it ended, in words; "" while it goes on.
-        failed: whether it ended otherwise than by our own word.
-        closed: set as soon as it holds nothing any more.
+        status: how it ended, as text; "" while it runs.
+        failed: whether it ended for another reason than `end` or `kill`.
+        closed: set as soon as its resources are freed.
     """
 
     def __init__(self, label: str, program: Program) -> None:
@@ -79,10 +78,10 @@ class Instance:
         self.failed = False
         self.closed = threading.Event()
         self._program = program
-        self._words = LastWords()
+        self._stderr_tail = StderrTail()
         self.calling = threading.Lock()  # held while a function runs
-        self._changed = threading.Condition()  # over all that follows
-        self._deadline = 0.0  # of what runs; 0.0 if nothing does
+        self._changed = threading.Condition()  # guards the following attributes
+        self._deadline = 0.0  # of the running function; 0.0 if none runs
         self._interrupted = self._nudged = False
         self._ending = ""
         self._wakes_at = 0.0
@@ -100,12 +99,12 @@ class Instance:
     @property
     def last_words(self) -> str:
         """The last lines that it wrote to stderr, each of them plain (`nri.text`)."""
-        return self._words.text
+        return self._stderr_tail.text
 
-    # -- for the thread that looks after it ---------------------------------------------------------------------------
+    # -- for the supervisor's thread ----------------------------------------------------------------------------------
 
     def wait(self, look: Callable[[], float]) -> None:
-        """Keep the deadlines until the run has ended, and free what it held.
+        """Enforce the deadlines until the run has ended, and free its resources.
 
         `look` is called at once, after every `nudge`, and when as many seconds have passed as it returned.
         """
@@ -123,9 +122,9 @@ class Instance:
                 self._nudged = False
         with self.calling:
             self._exports, self._memory = {}, None
-            for each in (self._store, self._linker):
-                if each is not None:
-                    each.close()
+            for resource in (self._store, self._linker):
+                if resource is not None:
+                    resource.close()
             if self._stderr is not None:
                 self._stderr.close()
             self.closed.set()
@@ -141,7 +140,7 @@ class Instance:
         self.end("ended by the runtime")
 
     def end(self, reason: str) -> None:
-        """End the run: at once, or as soon as what runs is interrupted."""
+        """End the run: at once, or as soon as the running function is interrupted."""
         with self._changed:
             if self.status or self._ending:
                 return
@@ -149,27 +148,27 @@ class Instance:
             if self._deadline:
                 self._interrupt()
             else:
-                self._ended(reason, failed=False)
+                self._set_status(reason, failed=False)
 
     def _interrupt(self) -> None:
         self._interrupted = True
         self._program.engine.increment_epoch()
         self._changed.notify_all()
 
-    def _ended(self, status: str, *, failed: bool) -> None:
+    def _set_status(self, status: str, *, failed: bool) -> None:
         self.status, self.failed = self.status or status, failed
         self._nudged = True
         self._changed.notify_all()
 
-    # -- for those who call -------------------------------------------------------------------------------------------
+    # -- for callers --------------------------------------------------------------------------------------------------
 
     def call(self, function: str, payload: bytes, deadline: float) -> bytes:
         """Run a function on a request; returns the reply's bytes.
 
         Raises:
-            DeadlineExceeded: it was not done at the deadline, in monotonic seconds; that ends the run.
+            DeadlineExceeded: it was not finished at the deadline, in monotonic seconds; that ends the run.
             ConnectionClosed: the run has ended, or it trapped; that ends it.
-            RemoteProtocolError: what it gave back is outside of its memory, or too much; that ends the run.
+            RemoteProtocolError: its reply is outside of its memory, or too long; that ends the run.
             RpcError: it returned an error.
         """
         if not self.calling.acquire(timeout=max(0.0, deadline - monotonic())):
@@ -182,7 +181,7 @@ class Instance:
                 return self._exchange(function, payload)
             except RpcError:
                 raise
-            except Exception as error:  # noqa: BLE001 - whatever it is, the plugin's memory may be in any state
+            except Exception as error:  # noqa: BLE001 - after any error the plugin's memory may be in any state
                 failure = self._fail(function, error)
             except BaseException as error:  # a signal has come
                 self._fail(function, error)
@@ -191,7 +190,7 @@ class Instance:
                 with self._changed:
                     self._deadline = 0.0
                     if self._ending:
-                        self._ended(self._ending, failed=False)
+                        self._set_status(self._ending, failed=False)
         finally:
             self.calling.release()
         raise failure
@@ -207,7 +206,7 @@ class Instance:
                 self._changed.notify_all()
 
     def _begin(self) -> None:
-        """Make the plugin's memory and have it initialize itself."""
+        """Create the plugin's memory and initialize the plugin."""
         program = self._program
         with _guard:
             if ended.is_set():
@@ -216,8 +215,10 @@ class Instance:
         store = self._store = wasmtime.Store(program.engine)
         store.set_limits(MEMORY_BYTES, TABLE_ELEMENTS, instances=1, tables=TABLES, memories=1)
         with self._changed:
-            store.set_epoch_deadline(0 if self._interrupted else 1)  # an epoch that has passed already interrupts none
-        self._stderr = StderrPipe(self._words.add)
+            store.set_epoch_deadline(
+                0 if self._interrupted else 1
+            )  # an epoch that has passed already does not interrupt
+        self._stderr = StderrPipe(self._stderr_tail.add)
         try:
             self._linker = host.linker(program.engine, store, self)
         finally:
@@ -232,46 +233,46 @@ class Instance:
             raise RemoteProtocolError(f"API version mismatch, host: {API_VERSION}, plugin: {version}")
 
     def _exchange(self, function: str, payload: bytes) -> bytes:
-        """Put a request into the plugin's memory, run a function on it, and take the reply out."""
+        """Write a request to the plugin's memory, run a function on it, and read the reply."""
         store, exports = self._store, self._exports
         place = 0
         if payload:
             place = exports["malloc"](store, len(payload)) & _MASK
             if not place or place + len(payload) > self._memory.data_len(store):
-                raise RemoteProtocolError(f"malloc({len(payload)}) gave it no memory for a request")
+                raise RemoteProtocolError(f"malloc({len(payload)}) returned no memory for a request")
             self._memory.write(store, payload, place)
         packed = exports[function](store, place, len(payload))
         at, size = packed >> 32 & _MASK, packed & _MASK & ~_ERROR
         if at + size > self._memory.data_len(store):
             raise RemoteProtocolError(f"the reply of {function} is outside of its memory")
         if size > MAX_DATA:
-            raise RemoteProtocolError(f"the reply of {function} has {size} bytes, at most {MAX_DATA}")
+            raise RemoteProtocolError(f"the reply of {function} has {size} bytes; at most {MAX_DATA} are allowed")
         reply = bytes(self._memory.read(store, at, at + size))
-        for each in (at, place):
-            if each:
-                exports["free"](store, each)
+        for address in (at, place):
+            if address:
+                exports["free"](store, address)
         if packed & _ERROR:
             raise RpcError(Code.UNKNOWN, plain(reply.decode(errors="replace")))
         return reply
 
     def _fail(self, function: str, error: BaseException) -> Exception:
-        """End the run because of an error; returns what the call fails with."""
+        """End the run because of an error; returns the call's exception."""
         if self._stderr is not None:
             self._stderr.drain()
-        what, late = words_for(error), False
+        what, late = failure_text(error), False
         with self._changed:
             if self._interrupted and not self._ending:
                 late, what = True, "interrupted: it took too long"
             status = self._ending or f"{what} in {function}{self._fullness()}"
-            for line in frames(error) if not self._ending and not self._words.text else ():
-                self._words.add(f"  in {line}\n".encode())
-            self._ended(status, failed=not self._ending)
+            for line in frames(error) if not self._ending and not self._stderr_tail.text else ():
+                self._stderr_tail.add(f"  in {line}\n".encode())
+            self._set_status(status, failed=not self._ending)
         if late:
             return DeadlineExceeded(function)
         return error if isinstance(error, RemoteProtocolError) else ConnectionClosed(status)
 
     def _fullness(self) -> str:
-        """Say how much memory it had, if that was close to all that it may have."""
+        """The size of its memory as text, if it was close to the limit, else ""."""
         size = 0 if self._memory is None else self._memory.data_len(self._store)
         return f", with {size >> 20} of {MEMORY_BYTES >> 20} MiB of memory" if size > MEMORY_BYTES * 0.9 else ""
 
@@ -287,30 +288,30 @@ class Instance:
         until = monotonic() + seconds
         with self._changed:
             until = min(until, self._deadline)
-            while not self._interrupted and (left_s := until - monotonic()) > 0:
-                self._changed.wait(left_s)
+            while not self._interrupted and (remaining_s := until - monotonic()) > 0:
+                self._changed.wait(remaining_s)
             if not self._interrupted and monotonic() >= self._deadline:
-                self._interrupt()  # the thread that looks after it may be later than we
+                self._interrupt()  # the supervisor's thread may be late
 
     def write(self, data: bytes) -> None:
         """Keep a piece of what the host has to say on stderr."""
         if self._stderr is not None:
-            self._stderr.drain()  # the plugin has written that before
-        self._words.add(data)
+            self._stderr.drain()  # the plugin's own output came first
+        self._stderr_tail.add(data)
 
     @property
     def stderr_path(self) -> str:
         """The file that the plugin's stderr is written to."""
-        assert self._stderr is not None  # made before the linker
+        assert self._stderr is not None  # created before the linker
         return self._stderr.path
 
 
-#: Functions of a trap that are named, innermost first.
+#: The most functions of a trap that are named, innermost first.
 _FRAMES = 8
 
 
-def words_for(error: BaseException) -> str:
-    """Say in words how a function ended."""
+def failure_text(error: BaseException) -> str:
+    """A text about how a function ended."""
     if isinstance(error, wasmtime.ExitTrap):
         return f"exit code {error.code}"
     if isinstance(error, wasmtime.Trap):
@@ -320,7 +321,7 @@ def words_for(error: BaseException) -> str:
 
 
 def _last(error: BaseException) -> str:
-    """The cause, which wasmtime writes last."""
+    """The cause of an error, which wasmtime writes last."""
     return next(
         (line.strip() for line in reversed(str(error).split("\n")) if line.strip()), "an error without a message"
     )

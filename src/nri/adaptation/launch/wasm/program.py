@@ -1,14 +1,13 @@
-"""One WebAssembly file, compiled and looked at: what it needs from its host, and what it has to have for one.
+"""One compiled WebAssembly file, with checks of its imports and exports.
 
-The ABI is that of go-plugin, in which the reference's plugins are made: a function ``plugin_<method>`` for each method
-takes a request's place and length in the plugin's memory and returns the reply's, and ``malloc`` and ``free`` give
-and take back the room for them. A plugin may import WASI preview 1 and the function ``log`` of module ``env``. Each
-program has an engine of its own, because to interrupt a function is to interrupt all of an engine.
+The ABI is that of go-plugin, which the reference uses: a function ``plugin_<method>`` for each method gets the address
+and length of a request in the plugin's memory and returns those of the reply; ``malloc`` and ``free`` manage the
+memory. A plugin may import WASI preview 1 and the function ``log`` of module ``env``. Each program has its own engine,
+because an interrupt affects all functions of an engine.
 
-Compiled code is kept on disk, so that a runtime that starts again need not compile for seconds. It runs in this
-process, so it is read only from files and folders that root and our own user alone decide about
-(`nri.adaptation.launch.trusted`), as plugins are. A file is named after the program's content; wasmtime refuses code
-of another release or for another processor, and then it is compiled again. Next: `nri.adaptation.launch.wasm.instance`.
+Compiled code is stored on disk, because compiling takes seconds. It runs in this process, so it is only read from files
+and folders that only root and the runtime's user can change (`nri.adaptation.launch.trusted`). A file is named after
+the program's content; wasmtime refuses code of another release or processor, and then it is compiled again.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ __all__ = ["MEMORY_BYTES", "TABLES", "TABLE_ELEMENTS", "Program", "digest_of"]
 
 log = logging.getLogger("nri.adaptation")
 
-#: How much memory a plugin may have, in bytes.
+#: The most memory of a plugin, in bytes.
 MEMORY_BYTES = 256 << 20
-#: How many tables, and how many functions or references in each (8 bytes); the Go compiler makes one of some 10,000.
+#: The most tables, and functions or references in each (8 bytes); the Go compiler creates one of about 10,000.
 TABLES, TABLE_ELEMENTS = 8, 1 << 20
 
 _METHODS = ("synchronize", "shutdown", "state_change", *(spec.method for spec in EVENTS))
-#: The functions that a plugin exports, with what they take and return.
+#: The functions that a plugin exports, with their signatures.
 _SIGNATURES = {
     "malloc": "i32 -> i32",
     "free": "i32 ->",
@@ -51,27 +50,27 @@ _SIGNATURES = {
     **{f"plugin_{method}": "i32 i32 -> i64" for method in ("configure", *_METHODS)},
     "_initialize": "->",
 }
-#: Those that a plugin for an older or a smaller API may lack; the reference wants all but the last of the table.
+#: Those that a plugin for an older or smaller API may lack; the reference requires all but `_initialize`.
 _OPTIONAL = frozenset(f"plugin_{method}" for method in _METHODS)
 #: Features of WebAssembly that a plugin cannot use; see `_config`.
 _REFUSED = ("stack_switching", "exceptions", "gc", "function_references")
-#: In a file: the section of types, a function's, and i32 to f64, funcref and externref.
+#: Codes in a file: the section of types, a function type, and i32 to f64, funcref and externref.
 _TYPE_SECTION, _FUNCTION_TYPE, _PLAIN_TYPES = 1, 0x60, b"\x7f\x7e\x7d\x7c\x70\x6f"
-#: Compiled programs that are kept; those that were not used for longest go.
-KEPT = 16
-#: Their names.
-_OURS = re.compile(r"[0-9a-f]{64}\.cwasm")
-#: Names of missing imports or exports in one report.
-_NAMED = 8
+#: The most compiled programs in the cache; the least recently used ones are deleted.
+MAX_CACHED = 16
+#: The names of compiled programs.
+_CACHED_NAME = re.compile(r"[0-9a-f]{64}\.cwasm")
+#: The most names of missing imports or exports in one message.
+_MAX_NAMES = 8
 
 
 class Program:
     """A compiled file.
 
     Attributes:
-        digest: of the file's content.
-        engine, module: what wasmtime knows it by.
-        names: what it exports.
+        digest: digest of the file's content.
+        engine, module: wasmtime's objects.
+        names: the exported names.
     """
 
     def __init__(self, path: str, data: bytes, *, cache: str | None = None, all_events: bool = False) -> None:
@@ -79,11 +78,11 @@ class Program:
 
         Args:
             path: for errors.
-            cache: the folder in which compiled code is kept; None for none.
-            all_events: it must have the functions of all events, as the reference wants.
+            cache: the folder for compiled code; None for no cache.
+            all_events: it must have the functions of all events, as the reference requires.
 
         Raises:
-            ConfigError: it is no WebAssembly, needs what it cannot be given, or lacks what it must have.
+            ConfigError: it is not WebAssembly, imports something unknown, or lacks an export.
         """
         self.digest = digest_of(data)
         self.engine = wasmtime.Engine(_config())
@@ -92,47 +91,47 @@ class Program:
         except wasmtime.WasmtimeError as error:
             raise ConfigError(path, "", f"it cannot be compiled: {_first_line(error)}") from None
         if not has_plain_types(data):
-            raise ConfigError(path, "", "it cannot be loaded: it has a function that takes or returns a vector")
+            raise ConfigError(path, "", "it cannot be loaded: a function takes or returns a vector")
         self.names = frozenset(export.name for export in self.module.exports)
-        foreign = host.foreign(self.module, self.engine)
-        if foreign:
-            raise ConfigError(path, "", f"it imports {_named(foreign)}, which a plugin cannot be given here")
+        unsupported = host.unsupported_imports(self.module, self.engine)
+        if unsupported:
+            raise ConfigError(path, "", f"it imports {_named(unsupported)}, which this runtime does not provide")
         self._check_exports(path, all_events=all_events)
 
     def _check_exports(self, path: str, *, all_events: bool) -> None:
-        found = {export.name: export.type for export in self.module.exports}
-        wanted = ["memory", *_SIGNATURES]
-        wanted.remove("_initialize")
-        missing = [name for name in wanted if name not in found and (all_events or name not in _OPTIONAL)]
+        exports = {export.name: export.type for export in self.module.exports}
+        required = ["memory", *_SIGNATURES]
+        required.remove("_initialize")
+        missing = [name for name in required if name not in exports and (all_events or name not in _OPTIONAL)]
         if missing:
-            raise ConfigError(path, "", f"it is no NRI plugin: it does not export {_named(missing)}")
+            raise ConfigError(path, "", f"it is not an NRI plugin: it does not export {_named(missing)}")
         for name, signature in _SIGNATURES.items():
-            if name in found and host.signature(found[name]) != signature:
-                reason = f"it exports {name} as {host.signature(found[name])}, and a plugin has it as {signature}"
+            if name in exports and host.signature(exports[name]) != signature:
+                reason = f"it exports {name} as {host.signature(exports[name])}; a plugin must export it as {signature}"
                 raise ConfigError(path, "", reason)
-        if not isinstance(found["memory"], wasmtime.MemoryType):
-            raise ConfigError(path, "", "it is no NRI plugin: its export memory is no memory")
+        if not isinstance(exports["memory"], wasmtime.MemoryType):
+            raise ConfigError(path, "", "it is not an NRI plugin: its export memory is not a memory")
 
 
 def _config() -> Any:
     """The compiler's settings: interruptible, and without references of the newer kinds; see `has_plain_types`."""
     config = wasmtime.Config()
     config.epoch_interruption = True
-    config.wasm_threads = False  # none runs beside a call
+    config.wasm_threads = False  # no thread runs during a call
     for feature in _REFUSED:
         setattr(config, f"wasm_{feature}", False)
     return config
 
 
 def digest_of(data: bytes) -> bytes:
-    """By which a file's content is known again."""
+    """The digest of a file's content."""
     return sha256(data).digest()
 
 
 def has_plain_types(data: bytes) -> bool:
-    """Whether all functions of a valid file take and return plain numbers and references alone.
+    """Whether all functions of a valid file take and return only plain numbers and references.
 
-    Wasmtime's C interface ends the whole process when it is asked for the type of another one.
+    Wasmtime's C interface aborts the process when the type of another function is read.
     """
     at = len(MAGIC)
     while at < len(data):
@@ -145,17 +144,17 @@ def has_plain_types(data: bytes) -> bool:
                     return False
                 at += 1
                 for _ in ("takes", "returns"):
-                    many, at = _number(data, at)
-                    if data[at : at + many].strip(_PLAIN_TYPES):
+                    length, at = _number(data, at)
+                    if data[at : at + length].strip(_PLAIN_TYPES):
                         return False
-                    at += many
+                    at += length
             return True
         at += size
     return True
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """A number in LEB128, and the place behind it."""
+    """A number in LEB128, and the position behind it."""
     number = shift = 0
     while True:
         byte = data[at]
@@ -167,46 +166,48 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 
 def _named(names: Iterable[str]) -> str:
     names = list(dict.fromkeys(names))
-    more = len(names) - _NAMED
-    return ", ".join(plain(name, 80) for name in names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _MAX_NAMES
+    return ", ".join(plain(name, 80) for name in names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _first_line(error: Exception) -> str:
-    """Wasmtime's error without its causes, or with them where the first line says nothing."""
+    """The first lines of wasmtime's error, without its backtrace."""
     words = [line.strip() for line in str(error).split("\n") if line.strip() and line.strip() != "Caused by:"]
     return plain(": ".join(words[:3]))
 
 
 def _compiled(engine: Any, data: bytes, digest: bytes, folder: str | None) -> Any:
-    """The module of a program, from the folder or made and kept there; None for no folder. WasmtimeError."""
+    """The module of a program, from the cache folder or compiled and stored there. Raises WasmtimeError."""
     if folder is None:
         return wasmtime.Module(engine, data)
     path = os.path.join(folder, f"{digest.hex()}.cwasm")
     try:
         with TrustedFile(path) as file:
-            with suppress(OSError):  # of another user, or on a disk that is only read
+            with suppress(OSError):  # another user's file, or a read-only disk
                 os.utime(path)
             return wasmtime.Module.deserialize_file(engine, file.executable)
     except FileNotFoundError:
         pass
     except UntrustedError as error:
-        log.warning("%s: compiled code can neither be loaded from there nor saved: %s", path, error)
+        log.warning("%s: compiled code cannot be loaded or stored: %s", path, error)
         return wasmtime.Module(engine, data)
     except (OSError, wasmtime.WasmtimeError) as error:
-        log.debug("%s: compiled code is not taken from there: %s", path, error)
+        log.debug("%s: compiled code cannot be loaded: %s", path, error)
     module = wasmtime.Module(engine, data)
     try:
-        _keep(path, bytes(module.serialize()))
+        _write_cache(path, bytes(module.serialize()))
     except OSError as error:
-        log.debug("%s: compiled code cannot be kept: %s", path, error.strerror)
+        log.debug("%s: compiled code cannot be stored: %s", path, error.strerror)
     return module
 
 
-def _keep(path: str, code: bytes) -> None:
+def _write_cache(path: str, code: bytes) -> None:
     folder = os.path.dirname(path)
     os.makedirs(folder, 0o700, exist_ok=True)
-    write_whole(path, code)  # on the disk: wasmtime would run what a lost write leaves, its format has no checksum
-    ours = [entry for entry in os.scandir(folder) if _OURS.fullmatch(entry.name)]  # the folder may hold other things
-    ours.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime, reverse=True)
-    for entry in ours[KEPT:]:
+    write_whole(path, code)  # synced: the format has no checksum, so wasmtime would run a partly written file
+    cached = [
+        entry for entry in os.scandir(folder) if _CACHED_NAME.fullmatch(entry.name)
+    ]  # the folder may have other files
+    cached.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime, reverse=True)
+    for entry in cached[MAX_CACHED:]:
         os.unlink(entry.path)

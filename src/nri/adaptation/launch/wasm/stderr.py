@@ -1,7 +1,7 @@
 """The stderr of a plugin in WebAssembly: a pipe that wasmtime writes to and a thread here reads.
 
-Wasmtime can call a function here instead, but it does that on its own threads. One that returned to Python after the
-interpreter had ended aborted the process. Next: `nri.adaptation.launch.wasm.instance`.
+Wasmtime could also call a function, but it does that on its own threads, and one that returned to Python after the
+interpreter had ended aborted the process.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _CLOSE_S = 2.0
 
 
 class StderrPipe:
-    """A pipe whose content goes to `write`, on any thread, until `close`. Raises OSError, RuntimeError.
+    """A pipe whose content is passed to `write`, on any thread, until `close`. Raises OSError, RuntimeError.
 
     Attributes:
-        path: the path that wasmtime opens; good until `opened`.
+        path: the path that wasmtime opens; valid until `opened`.
     """
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
@@ -44,11 +44,11 @@ class StderrPipe:
             raise
 
     def opened(self) -> None:
-        """Close the descriptor behind `path`: wasmtime has its own by now, or does not open it any more."""
+        """Close the descriptor behind `path`: wasmtime has its own by now, or will not open it."""
         os.close(self._write_end)
 
     def drain(self) -> bool:
-        """Pass on all that has been written by now; False once the other end is closed, or after `close`."""
+        """Pass on everything written so far; False once the other end is closed, or after `close`."""
         with self._reading:
             while self._read_end >= 0:
                 try:
@@ -61,7 +61,7 @@ class StderrPipe:
         return False
 
     def close(self) -> None:
-        """Pass on the rest, and wait for the end of the thread. After the store of the plugin is closed."""
+        """Pass on the rest, and wait for the end of the thread. Call it after the plugin's store is closed."""
         self._thread.join(_CLOSE_S)
         with self._reading:
             os.close(self._read_end)

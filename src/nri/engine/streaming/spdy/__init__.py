@@ -1,7 +1,4 @@
-"""SPDY/3.1 as Kubernetes speaks it: frames, header blocks and the server's side of a connection, all without a socket.
-
-Rules: bytes in, events and bytes out; every length that a peer names is bounded before anything is kept.
-"""
+"""SPDY/3.1 as used by Kubernetes: frames, headers and connections, without sockets. Every length is bounded."""
 
 from nri.engine.streaming.spdy.connection import Connection, Data, Ended, Event, Opened, Reset
 from nri.engine.streaming.spdy.frames import CANCEL, INTERNAL_ERROR, PROTOCOL_ERROR, REFUSED_STREAM

@@ -1,9 +1,7 @@
-"""Blocks of SPDY headers: names and values, compressed in one stream over all frames of a connection.
+"""Blocks of SPDY headers, compressed in one stream over all frames of a connection.
 
-Rules: what unpacks to more than a few kilobytes, or names more headers than Kubernetes has, ends the connection: the
-stream of the compression cannot be taken up again behind it. Names are in small letters.
-Source: the SPDY/3.1 draft, section 2.6.10.
-The dictionary is what compression starts from: words that peers would send. Source: SPDY/3 draft, 2.6.10.1.
+A block that is too long ends the connection, because the stream of the compression cannot continue after it. Names are
+in lowercase. Sources: the SPDY/3.1 draft, section 2.6.10, and for the dictionary the SPDY/3 draft, section 2.6.10.1.
 """
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from nri.errors import RemoteProtocolError
-
-__all__ = ["DICTIONARY", "HeaderPacker", "HeaderReader"]
 
 _WORDS: Final = """
 options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow
@@ -38,17 +34,17 @@ def _counted(word: str) -> bytes:
     return len(word).to_bytes(4, "big") + word.replace("_", " ").encode()
 
 
-#: 1423 bytes.
+#: The initial dictionary of the compression, 1423 bytes: words that peers are likely to send.
 DICTIONARY: Final = b"".join(_counted(word) for word in _WORDS.split()) + _STATUS.encode()
 
 
-#: How long a block may be, unpacked, in bytes; and how many headers it may have.
-BLOCK_LIMIT: Final = 16384
-COUNT_LIMIT: Final = 64
+#: The longest block, decompressed, in bytes, and the most headers in it.
+MAX_BLOCK_BYTES: Final = 16384
+MAX_HEADERS: Final = 64
 
 
 class HeaderReader:
-    """Unpacks the blocks of one direction, in their order."""
+    """Decompresses the blocks of one direction, in order."""
 
     def __init__(self) -> None:
         self._stream = zlib.decompressobj(zdict=DICTIONARY)
@@ -56,48 +52,48 @@ class HeaderReader:
     def read(self, block: bytes) -> dict[str, str]:
         """The headers of a block. Raises RemoteProtocolError."""
         try:
-            data = self._stream.decompress(block, BLOCK_LIMIT + 1)
+            data = self._stream.decompress(block, MAX_BLOCK_BYTES + 1)
         except zlib.error as error:
-            raise RemoteProtocolError(f"SPDY headers cannot be unpacked: {error}") from None
-        if len(data) > BLOCK_LIMIT or self._stream.unconsumed_tail:
-            raise RemoteProtocolError(f"SPDY headers of more than {BLOCK_LIMIT} bytes")
+            raise RemoteProtocolError(f"SPDY headers cannot be decompressed: {error}") from None
+        if len(data) > MAX_BLOCK_BYTES or self._stream.unconsumed_tail:
+            raise RemoteProtocolError(f"SPDY headers exceed {MAX_BLOCK_BYTES} bytes")
         return _parse(data)
 
 
 def _parse(data: bytes) -> dict[str, str]:
     count, at = _number(data, 0), 4
-    if count > COUNT_LIMIT:
-        raise RemoteProtocolError(f"{count} SPDY headers, at most {COUNT_LIMIT} are taken")
-    found: dict[str, str] = {}
+    if count > MAX_HEADERS:
+        raise RemoteProtocolError(f"{count} SPDY headers, at most {MAX_HEADERS} are allowed")
+    headers: dict[str, str] = {}
     for _ in range(count):
         pair = []
         for _ in range(2):
             end = at + 4 + _number(data, at)
             if end > len(data):
-                raise RemoteProtocolError("SPDY headers end in the middle of one")
+                raise RemoteProtocolError("SPDY headers are incomplete")
             pair.append(data[at + 4 : end].decode("latin-1"))
             at = end
         name, value = pair[0].lower(), pair[1]
-        if not name or name in found:
-            raise RemoteProtocolError(f"SPDY header {name!r} is there twice" if name else "SPDY header without name")
-        found[name] = value
-    return found
+        if not name or name in headers:
+            raise RemoteProtocolError(f"SPDY header {name!r} is used twice" if name else "SPDY header without a name")
+        headers[name] = value
+    return headers
 
 
 def _number(data: bytes, at: int) -> int:
     if len(data) < at + 4:
-        raise RemoteProtocolError("SPDY headers end in the middle of a number")
+        raise RemoteProtocolError("SPDY headers are incomplete")
     return int.from_bytes(data[at : at + 4], "big")
 
 
 class HeaderPacker:
-    """Packs the blocks of one direction, in their order."""
+    """Compresses the blocks of one direction, in order."""
 
     def __init__(self) -> None:
         self._stream = zlib.compressobj(zdict=DICTIONARY)
 
     def pack(self, headers: Mapping[str, str]) -> bytes:
-        """The block of some headers."""
+        """The block for some headers."""
         words = [len(headers).to_bytes(4, "big")]
         for pair in headers.items():
             for word in pair:

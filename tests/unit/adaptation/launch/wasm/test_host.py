@@ -69,7 +69,7 @@ def say(guest: Guest, text: str, level: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("level", "here"),
+    ("level", "present"),
     [
         (m.LogRequest.LEVEL_INFO, logging.INFO),
         (m.LogRequest.LEVEL_WARN, logging.WARNING),
@@ -79,12 +79,12 @@ def say(guest: Guest, text: str, level: int) -> None:
     ],
 )
 def test_a_line_comes_into_the_log_at_its_level_with_the_plugins_name(
-    caplog: pytest.LogCaptureFixture, level: int, here: int
+    caplog: pytest.LogCaptureFixture, level: int, present: int
 ) -> None:
     caplog.set_level(logging.DEBUG, "nri.adaptation")
     say(logger(), "two\nlines", level)
     assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
-        (here, "plugin pre-connected-wasm:10-a: two\\nlines")
+        (present, "plugin pre-connected-wasm:10-a: two\\nlines")
     ]
 
 
@@ -93,12 +93,12 @@ def test_a_flood_of_lines_is_cut_and_counted(caplog: pytest.LogCaptureFixture, m
     clock = [1000.0]
     monkeypatch.setattr(host, "monotonic", lambda: clock[0])
     guest = logger()
-    for _ in range(host.LOG_LINES + 50):
+    for _ in range(host.MAX_LOG_LINES_PER_S + 50):
         say(guest, "again", 0)
     clock[0] += 1
     say(guest, "later", 0)
     texts = [record.getMessage() for record in caplog.records]
-    assert len(texts) == host.LOG_LINES + 2
+    assert len(texts) == host.MAX_LOG_LINES_PER_S + 2
     assert texts[-2:] == [
         "plugin pre-connected-wasm:10-a: 50 more lines in one second",
         "plugin pre-connected-wasm:10-a: later",
@@ -111,7 +111,7 @@ def test_a_message_that_is_outside_of_its_memory_or_none_harms_nobody() -> None:
     guest.put(64, b"\xff\xff")
     assert guest.call("say", 64, 2) == 0
     assert b"outside of its memory" in guest.written
-    assert guest.written.count(b"the host could not serve log") == 2
+    assert guest.written.count(b"the host function log failed") == 2
 
 
 def clock(user: int, timeout_ns: int, *, clock: int = 1, absolute: bool = False) -> bytes:
@@ -123,8 +123,8 @@ def poll(*subscriptions: bytes, count: int | None = None) -> tuple[Guest, int, l
     guest = Guest(f'{POLL} (func (export "wait") (param i32) (result i32) {text})')
     guest.put(SUBSCRIPTIONS, b"".join(subscriptions) or b" ")
     code = guest.call("wait", len(subscriptions) if count is None else count)
-    (told,) = struct.unpack("<I", guest.take(COUNT, 4))
-    events = [struct.unpack_from("<QHB", guest.take(EVENTS + number * 32, 32)) for number in range(told)]
+    (messages,) = struct.unpack("<I", guest.take(COUNT, 4))
+    events = [struct.unpack_from("<QHB", guest.take(EVENTS + number * 32, 32)) for number in range(messages)]
     return guest, code, [(user, error, kind) for user, error, kind in events]
 
 
@@ -152,21 +152,21 @@ def test_nothing_and_too_much_to_wait_for_are_errors(count: int) -> None:
 def test_places_outside_of_its_memory_are_an_error() -> None:
     guest, code, _ = poll(count=4000)
     assert code == 21
-    assert b"the host could not serve poll_oneoff: 48 bytes at " in guest.written
+    assert b"the host function poll_oneoff failed: 48 bytes at " in guest.written
 
 
 def test_it_has_no_folder_no_argument_and_no_variable_but_a_stderr() -> None:
-    wanted = {
+    expected = {
         "fd_prestat_get": (3, 64),
         "args_sizes_get": (64, 68),
         "environ_sizes_get": (72, 76),
         "fd_write": (2, 128, 1, 136),
     }
     imports, exports = "", ""
-    for name, arguments in wanted.items():
+    for name, arguments in expected.items():
         parameters = "i32 " * len(arguments)
         imports += f'(import "wasi_snapshot_preview1" "{name}" (func ${name} (param {parameters}) (result i32)))'
-        values = " ".join(f"(i32.const {each})" for each in arguments)
+        values = " ".join(f"(i32.const {argument})" for argument in arguments)
         exports += f'(func (export "{name}") (result i32) (call ${name} {values}))'
     guest = Guest(imports + exports)
     assert guest.call("fd_prestat_get") == 8, "a folder is open"

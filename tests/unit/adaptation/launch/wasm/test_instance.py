@@ -10,7 +10,7 @@ from time import monotonic
 import pytest
 import wasmtime
 
-from nri.adaptation.launch.wasm.instance import frames, words_for
+from nri.adaptation.launch.wasm.instance import failure_text, frames
 from nri.api import messages as m
 from nri.errors import ConnectionClosed, DeadlineExceeded, RemoteProtocolError, RpcError
 from tests.support import wat
@@ -138,7 +138,7 @@ def test_a_reply_that_cannot_be_one_ends_the_run(start: Start, body: str, reason
 @pytest.mark.parametrize("place", ["0", "-16"], ids=["none", "outside"])
 def test_no_room_for_a_request_ends_the_run(start: Start, place: str) -> None:
     run = start(malloc=f"(i32.const {place})")
-    with pytest.raises(RemoteProtocolError, match=r"malloc\(4\) gave it no memory"):
+    with pytest.raises(RemoteProtocolError, match=r"malloc\(4\) returned no memory"):
         call(run, b"four")
     assert "malloc" in ended(run)
 
@@ -181,11 +181,11 @@ def test_a_run_that_is_ended_from_outside_lets_its_caller_go_at_once(start: Star
 
 def test_a_run_that_is_ended_before_it_has_begun_does_not_begin(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     run = start(more='(func (export "_initialize") (loop $again (br $again)))')
-    made = wasmtime.Store
+    store = wasmtime.Store
 
     def late(engine: object) -> object:
         run.kill()
-        return made(engine)
+        return store(engine)
 
     monkeypatch.setattr(wasmtime, "Store", late)
     began = monotonic()
@@ -252,24 +252,24 @@ def trap(body: str) -> BaseException:
 
 def test_a_trap_is_told_by_its_kind_and_the_functions_that_it_was_in() -> None:
     error = trap("unreachable")
-    assert words_for(error) == "trapped (unreachable)"
+    assert failure_text(error) == "trapped (unreachable)"
     assert frames(error) == ["named"]
 
 
 def test_a_deep_stack_is_cut() -> None:
     error = trap("call $named")
-    assert words_for(error) == "trapped (stack overflow)"
+    assert failure_text(error) == "trapped (stack overflow)"
     assert len(frames(error)) == 8
 
 
 def test_what_is_no_trap_is_its_last_line_without_control_characters() -> None:
     error = RuntimeError("first\nthe cause\x1b[31m\n\n")
-    assert words_for(error) == "the cause\\x1b[31m"
+    assert failure_text(error) == "the cause\\x1b[31m"
     assert frames(error) == []
 
 
 def test_an_error_without_words_says_so() -> None:
-    assert words_for(RuntimeError("")) == "an error without a message"
+    assert failure_text(RuntimeError("")) == "an error without a message"
 
 
 WRITE = '(import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))'
@@ -304,5 +304,5 @@ def test_a_run_that_has_ended_holds_neither_a_descriptor_nor_a_thread(start: Sta
         call(run, within_s=0.1)
     ended(run)
     assert run.closed.wait(20)
-    assert [each.name for each in threading.enumerate() if each.name == "nri-wasm-stderr"] == []
+    assert [entry.name for entry in threading.enumerate() if entry.name == "nri-wasm-stderr"] == []
     assert len(os.listdir("/proc/self/fd")) == before

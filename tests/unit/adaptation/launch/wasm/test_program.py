@@ -22,9 +22,9 @@ from nri.adaptation.launch.wasm.program import Program, has_plain_types  # noqa:
 
 
 def refusal(code: bytes, **options: bool) -> str:
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as messages:
         Program("/plugins/10-a", code, **options)  # type: ignore[arg-type]
-    return str(told.value)
+    return str(messages.value)
 
 
 def test_what_it_exports_is_known() -> None:
@@ -34,22 +34,26 @@ def test_what_it_exports_is_known() -> None:
 
 def test_an_import_that_it_cannot_be_given_is_named() -> None:
     code = wat.plugin(imports='(import "env" "gpu_open" (func (param i32))) (import "net" "dial" (func))')
-    assert refusal(code) == "/plugins/10-a: it imports env.gpu_open, net.dial, which a plugin cannot be given here"
+    assert refusal(code) == "/plugins/10-a: it imports env.gpu_open, net.dial, which this runtime does not provide"
 
 
 def test_an_import_of_another_type_is_named_with_it() -> None:
     code = wat.plugin(imports='(import "env" "log" (func (param i64)))')
-    assert "it imports env.log as i64 ->, which a plugin cannot be given here" in refusal(code)
+    assert "it imports env.log as i64 ->, which this runtime does not provide" in refusal(code)
 
 
 @pytest.mark.parametrize("name", ["malloc", "free", "plugin_api_version", "memory"])
 def test_a_function_that_every_plugin_has_is_missed_by_name(name: str) -> None:
-    assert refusal(wat.plugin(without=(name,))) == (f"/plugins/10-a: it is no NRI plugin: it does not export {name}")
+    assert refusal(wat.plugin(without=(name,))) == (
+        f"/plugins/10-a: it is not an NRI plugin: it does not export {name}"
+    )
 
 
 def test_a_function_of_another_type_is_named_with_both() -> None:
     code = wat.plugin(more='(func (export "plugin_create_container") (param i32))')
-    assert refusal(code).endswith("it exports plugin_create_container as i32 ->, and a plugin has it as i32 i32 -> i64")
+    assert refusal(code).endswith(
+        "it exports plugin_create_container as i32 ->; a plugin must export it as i32 i32 -> i64"
+    )
 
 
 def test_what_is_cut_off_in_the_middle_is_no_crash() -> None:
@@ -76,16 +80,14 @@ def test_a_type_that_would_end_the_runtimes_process_is_refused(kind: str, place:
     text = place.format(kind)
     types = "(type $t (func))"
     code = wat.plugin(imports=types + text) if text.startswith("(import") else wat.plugin(imports=types, more=text)
-    assert (
-        "it has a function that takes or returns a vector" if kind == "v128" else "it cannot be compiled: "
-    ) in refusal(code)
+    assert ("a function takes or returns a vector" if kind == "v128" else "it cannot be compiled: ") in refusal(code)
 
 
 def test_vectors_inside_of_functions_are_no_matter() -> None:
     inside = "(drop (i8x16.splat (i32.const 0)))"
     Program("10-a", wat.plugin(more=f"(func {inside}) (global v128 (v128.const i64x2 0 0))"))
     code = wat.plugin(imports='(import "env" "pair" (global v128))')
-    assert "it imports env.pair, which a plugin cannot be given here" in refusal(code)
+    assert "it imports env.pair, which this runtime does not provide" in refusal(code)
     Program("10-a", wat.plugin(more='(global (export "pair") v128 (v128.const i64x2 0 0))'))
 
 
@@ -99,16 +101,16 @@ def test_a_reference_that_is_written_at_length_is_not_taken_for_plain() -> None:
 
 @pytest.fixture
 def compilations(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    made: list[bytes] = []
+    created: list[bytes] = []
     compiler = wasmtime.Module
 
     class Counted(compiler):  # type: ignore[misc, valid-type]
         def __init__(self, engine: object, data: bytes) -> None:
-            made.append(data)
+            created.append(data)
             super().__init__(engine, data)
 
     monkeypatch.setattr(wasmtime, "Module", Counted)
-    return made
+    return created
 
 
 def test_a_program_is_compiled_once_and_again_when_its_content_changes(
@@ -116,7 +118,7 @@ def test_a_program_is_compiled_once_and_again_when_its_content_changes(
 ) -> None:
     folder = str(tmp_path / "new" / "cache")
     code, other = wat.plugin(), wat.plugin({"shutdown": wat.NOTHING})
-    names = [Program("10-a", each, cache=folder).names for each in (code, code, other, code)]
+    names = [Program("10-a", entry, cache=folder).names for entry in (code, code, other, code)]
     assert compilations == [code, other]
     assert names[0] == names[1] == names[3] != names[2]
 
@@ -126,8 +128,8 @@ def test_code_that_others_could_have_put_there_is_not_run(tmp_path: Path, compil
     Program("10-a", code, cache=str(tmp_path))
     other = wat.plugin({"shutdown": wat.NOTHING})
     tmp_path.chmod(0o777)
-    for each in (code, other):
-        Program("10-a", each, cache=str(tmp_path))
+    for entry in (code, other):
+        Program("10-a", entry, cache=str(tmp_path))
     assert compilations == [code, code, other]
     assert len(list(tmp_path.iterdir())) == 1, "something was written where others decide"
 
@@ -135,8 +137,8 @@ def test_code_that_others_could_have_put_there_is_not_run(tmp_path: Path, compil
 def test_code_that_is_damaged_is_compiled_anew_and_repaired(tmp_path: Path, compilations: list[bytes]) -> None:
     code = wat.plugin()
     Program("10-a", code, cache=str(tmp_path))
-    (kept,) = tmp_path.iterdir()
-    kept.write_bytes(b"no code")
+    (remaining,) = tmp_path.iterdir()
+    remaining.write_bytes(b"no code")
     Program("10-a", code, cache=str(tmp_path))
     Program("10-a", code, cache=str(tmp_path))
     assert compilations == [code, code]
@@ -150,27 +152,27 @@ def test_a_folder_that_cannot_be_made_costs_nothing_but_time(tmp_path: Path, com
 
 
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_module, "KEPT", 2)
+    monkeypatch.setattr(program_module, "MAX_CACHED", 2)
     codes = [wat.plugin({"shutdown": f"(i64.const {number})"}) for number in range(3)]
-    kept: list[str] = []
+    remaining: list[str] = []
     for age, code in enumerate(codes):
         Program("10-a", code, cache=str(tmp_path))
-        (new,) = {path.name for path in tmp_path.iterdir()} - set(kept)
+        (new,) = {path.name for path in tmp_path.iterdir()} - set(remaining)
         os.utime(tmp_path / new, (age + 1, age + 1))
-        kept.append(new)
-    assert {path.name for path in tmp_path.iterdir()} == set(kept[1:])
+        remaining.append(new)
+    assert {path.name for path in tmp_path.iterdir()} == set(remaining[1:])
 
 
 def test_what_else_is_in_the_folder_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program_module, "KEPT", 1)
-    others = [tmp_path / name for name in ("notes", "other.cwasm", "new-1")]
-    for path in others:
+    monkeypatch.setattr(program_module, "MAX_CACHED", 1)
+    other_entries = [tmp_path / name for name in ("notes", "other.cwasm", "new-1")]
+    for path in other_entries:
         path.write_text("kept")
         os.utime(path, (1, 1))
     for number in range(3):
         Program("10-a", wat.plugin({"shutdown": f"(i64.const {number})"}), cache=str(tmp_path))
-    assert all(path.exists() for path in others)
-    assert len(list(tmp_path.iterdir())) == len(others) + 1
+    assert all(path.exists() for path in other_entries)
+    assert len(list(tmp_path.iterdir())) == len(other_entries) + 1
 
 
 def test_code_that_may_only_be_read_is_taken(
@@ -201,5 +203,5 @@ def test_code_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "rename", renamed)
     Program("10-a", wat.plugin(), cache=str(tmp_path))
-    (kept,) = tmp_path.iterdir()
-    assert steps[:2] == [kept.stat().st_size] * 2
+    (remaining,) = tmp_path.iterdir()
+    assert steps[:2] == [remaining.stat().st_size] * 2

@@ -77,7 +77,7 @@ def test_a_container_that_is_over_a_missing_terminal_and_a_server_that_is_gone(n
     env = {"NRI_CRI_SOCKET": path}
     assert "container over is not running: it is exited" in nri("pod", "exec", "over", "true", env=env).stderr
     no_terminal = nri("pod", "exec", "-it", "app", "sh", env=env)
-    assert no_terminal.returncode == 2 and "-t: needs -i and a terminal" in no_terminal.stderr
+    assert no_terminal.returncode == 2 and "-t: requires -i and a terminal" in no_terminal.stderr
     result = nri("pod", "attach", "app", env=env)
     assert result.returncode == 1 and "streaming server 127.0.0.1:1: Connection refused" in result.stderr
 

@@ -29,5 +29,5 @@ def test_a_word_that_means_nothing_or_too_much_is_refused(pod: Pod) -> None:
         "pod.yaml",
         text="kind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: app, image: b, args: [x]}]}",
     )
-    assert '"web" may be any of' in pod("inspect", "web").stderr
-    assert '"app" may be any of' in pod("inspect", "app").stderr
+    assert '"web" matches several pods:' in pod("inspect", "web").stderr
+    assert '"app" matches several pods:' in pod("inspect", "app").stderr

@@ -20,7 +20,7 @@ def test_pods_of_several_documents_run_and_are_listed(pod: Pod, tmp_path: Path) 
     assert [line.split()[0:4] for line in finished.stdout.splitlines()[1:]] == [
         [f"shop/{name}", "ready", container, "running"] for name in ("web", "db") for container in ("app", "side")
     ]
-    assert "note: pod.yaml: kind ConfigMap: it holds no pod, and is left out" in finished.stderr
+    assert "note: pod.yaml: kind ConfigMap: left out, because it contains no pod" in finished.stderr
     assert len([*(tmp_path / "pods").glob("*/volumes/data")]) == 2
 
 
@@ -31,7 +31,7 @@ def test_nothing_runs_if_anything_of_the_file_is_wrong(pod: Pod) -> None:
     assert "standard input:9: spec.nodeSelector is left out: only a cluster's scheduler" in strict.stderr
     bad = pod("run", "-f", "pod.yaml", text=MANIFEST.replace("emptyDir", "configMap"))
     assert bad.returncode == 2
-    assert "pod.yaml:5: volumes.data: configMap needs a cluster: here a volume is hostPath or emptyDir" in bad.stderr
+    assert "pod.yaml:5: volumes.data: configMap requires a cluster: use hostPath or emptyDir" in bad.stderr
     twice = pod("run", "-f", "pod.yaml", "-f", "-")
     assert twice.returncode == 1 and "two pods in the manifests have the same namespace and name" in twice.stderr
     assert pod("ps", "-aq").stdout == ""
@@ -64,7 +64,7 @@ def test_without_the_extra_it_says_which_to_install(dry: Path, tmp_path: Path) -
     variables = environment(PYTHONPATH=str(tmp_path))
     result = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=variables)
     assert result.returncode == 1
-    assert result.stderr == (f"error: the CRI needs grpcio, which is not installed. Install the extra: {INSTALL}\n")
+    assert result.stderr == (f"error: the CRI requires grpcio, which is not installed. Install the extra: {INSTALL}\n")
 
 
 @pytest.mark.parametrize("option", [[], ["--replace"]])

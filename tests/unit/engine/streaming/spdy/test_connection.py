@@ -25,9 +25,9 @@ class Both:
         self.server, self.client = Connection(), SpdyClient()
 
     def give(self, data: bytes) -> list[Event]:
-        found = [*self.server.receive(data)]
+        events = [*self.server.receive(data)]
         self.client.read(self.server.take())
-        return found
+        return events
 
     def open(self, headers: Mapping[str, str] | None = None, **options: int) -> int:
         stream, data = self.client.open(headers or {}, **options)
@@ -47,8 +47,8 @@ def both() -> Both:
 
 def test_a_stream_of_gos_client_is_opened() -> None:
     server = Connection()
-    (found,) = server.receive(bytes.fromhex(GO_OPENS))
-    assert found == Opened(1, {"streamtype": "error", "port": "80", "requestid": "0"})
+    (events,) = server.receive(bytes.fromhex(GO_OPENS))
+    assert events == Opened(1, {"streamtype": "error", "port": "80", "requestid": "0"})
     assert server.take() == b""
     server.reply(1)
     assert server.take()[:12] == bytes.fromhex("80030002") + server_length() + bytes.fromhex("00000001")
@@ -69,8 +69,8 @@ def test_bytes_go_both_ways_and_halves_end_by_themselves(both: Both) -> None:
     both.server.send(stream, b"too late")
     both.pump()
     assert (both.client.data, both.client.ended) == ({stream: b"out"}, {stream})
-    assert not both.server.is_open(stream) and both.server.room(stream) == 0
-    with pytest.raises(RemoteProtocolError, match="never opened"):
+    assert not both.server.is_open(stream) and both.server.send_window(stream) == 0
+    with pytest.raises(RemoteProtocolError, match="not opened"):
         both.give(data_frame(stream + 2, b"x"))
 
 
@@ -109,7 +109,7 @@ def test_after_goaway_no_stream_is_taken(both: Both) -> None:
 
 
 def test_more_streams_than_the_bound_are_refused(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "STREAM_LIMIT", 3)
+    monkeypatch.setattr(connection, "MAX_STREAMS", 3)
     streams = [both.open() for _ in range(3)]
     more, data = both.client.open({})
     assert both.give(data) == [] and both.client.reset == {more: frames.REFUSED_STREAM}
@@ -127,7 +127,7 @@ def test_ids_of_streams_are_odd_and_rise(both: Both, stream: int) -> None:
 
 def test_frames_that_mean_nothing_here_are_passed_over(both: Both) -> None:
     stream = both.open()
-    assert both.give(control(99, rest=b"x") + both.client.more(stream, {"more": "headers"})) == []
+    assert both.give(control(99, tail=b"x") + both.client.more(stream, {"more": "headers"})) == []
     assert both.give(both.client.more(stream, {}, flags=frames.FIN)) == [Ended(stream)]
 
 
@@ -137,7 +137,7 @@ def test_frames_that_mean_nothing_here_are_passed_over(both: Both) -> None:
 def test_a_peer_without_windows_is_sent_any_amount(both: Both) -> None:
     stream = both.open()
     for _ in range(10):
-        assert both.server.room(stream) > 1 << 20
+        assert both.server.send_window(stream) > 1 << 20
         both.server.send(stream, bytes(65536))
     both.pump()
     assert len(both.client.data[stream]) == 655360
@@ -147,20 +147,20 @@ def test_a_peer_with_windows_is_sent_what_fits(both: Both) -> None:
     stream = both.open()
     both.server.send(stream, bytes(40000))
     both.give(control(frames.WINDOW_UPDATE, stream, 1000) + control(frames.WINDOW_UPDATE, 0, 5000))
-    assert both.server.room(stream) == 65536 - 40000 + 1000
+    assert both.server.send_window(stream) == 65536 - 40000 + 1000
     both.server.send(stream, bytes(26536))
-    assert both.server.room(stream) == 0
+    assert both.server.send_window(stream) == 0
     both.give(control(frames.WINDOW_UPDATE, stream, 100000))
-    assert both.server.room(stream) == 65536 + 5000 - 66536, "the connection has a window, too"
+    assert both.server.send_window(stream) == 65536 + 5000 - 66536, "the connection has a window, too"
 
 
 def test_settings_change_the_windows_of_streams_that_are_open_and_of_new_ones(both: Both) -> None:
     stream = both.open()
     both.give(control(frames.SETTINGS, 2, 4, 100, 7, 1000))
-    assert both.server.room(stream) == both.server.room(both.open()) == 1000
+    assert both.server.send_window(stream) == both.server.send_window(both.open()) == 1000
     both.server.send(stream, bytes(600))
     both.give(control(frames.SETTINGS, 1, 7, 500))
-    assert both.server.room(stream) == 0
+    assert both.server.send_window(stream) == 0
     with pytest.raises(RemoteProtocolError, match="settings: 3 in 12"):
         both.give(control(frames.SETTINGS, 3, 7, 500))
 
@@ -171,8 +171,8 @@ def test_what_was_consumed_is_told_by_half_windows(both: Both) -> None:
         both.give(data_frame(stream, bytes(20000)))
         both.server.consumed(stream, 20000)
     both.pump()
-    told = [(frame.stream(), frame.number(4)) for frame in both.client.others if frame.kind == frames.WINDOW_UPDATE]
-    assert told == [(0, 40000), (stream, 40000)]
+    messages = [(frame.stream(), frame.number(4)) for frame in both.client.others if frame.kind == frames.WINDOW_UPDATE]
+    assert messages == [(0, 40000), (stream, 40000)]
     both.give(data_frame(stream, b"", fin=True))
     both.server.consumed(stream, 65536)
     both.pump()

@@ -17,26 +17,26 @@ PAYLOADS = st.builds(Payload, st.integers(0, (1 << 31) - 1), st.binary(max_size=
 def packed(frame: Control | Payload) -> bytes:
     if isinstance(frame, Payload):
         return data_frame(frame.stream, frame.data, fin=frame.fin)
-    return control(frame.kind, rest=frame.payload, flags=frame.flags)
+    return control(frame.kind, tail=frame.payload, flags=frame.flags)
 
 
-def joined(found: list[Control | Payload]) -> list[Control | Payload]:
+def joined(control: list[Control | Payload]) -> list[Control | Payload]:
     """Pieces of one data frame as one again, as far as can be told."""
-    whole: list[Control | Payload] = []
-    for frame in found:
-        last = whole[-1] if whole else None
+    frames_: list[Control | Payload] = []
+    for frame in control:
+        last = frames_[-1] if frames_ else None
         if isinstance(frame, Payload) and isinstance(last, Payload) and last.stream == frame.stream and not last.fin:
-            whole[-1] = Payload(frame.stream, last.data + frame.data, frame.fin)
+            frames_[-1] = Payload(frame.stream, last.data + frame.data, frame.fin)
         else:
-            whole.append(frame)
-    return whole
+            frames_.append(frame)
+    return frames_
 
 
 @given(st.lists(CONTROLS | PAYLOADS, max_size=5), st.integers(1, 30))
 def test_what_was_packed_is_read_again_in_pieces_of_any_size(sent: list[Control | Payload], size: int) -> None:
     data, reader = b"".join(packed(frame) for frame in sent), FrameReader()
-    found = [frame for at in range(0, len(data), size) for frame in reader.receive(data[at : at + size])]
-    assert joined(found) == joined(sent)
+    events = [frame for at in range(0, len(data), size) for frame in reader.receive(data[at : at + size])]
+    assert joined(events) == joined(sent)
 
 
 def test_a_piece_of_a_data_frame_is_handed_on_before_the_rest_has_come() -> None:
@@ -52,7 +52,7 @@ def test_bytes_on_the_wire_are_those_of_the_draft() -> None:
 
 
 def test_a_long_control_frame_is_refused_by_its_head_alone() -> None:
-    head = bytes.fromhex("80030001 00") + (frames.CONTROL_LIMIT + 1).to_bytes(3, "big")
+    head = bytes.fromhex("80030001 00") + (frames.MAX_CONTROL_BYTES + 1).to_bytes(3, "big")
     with pytest.raises(RemoteProtocolError, match="16385 bytes"):
         [*FrameReader().receive(head)]
 

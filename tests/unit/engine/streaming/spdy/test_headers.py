@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.engine.streaming.spdy.headers import BLOCK_LIMIT, COUNT_LIMIT, DICTIONARY, HeaderPacker, HeaderReader
+from nri.engine.streaming.spdy.headers import DICTIONARY, MAX_BLOCK_BYTES, MAX_HEADERS, HeaderPacker, HeaderReader
 from nri.errors import RemoteProtocolError
 
 WORDS = st.text(st.characters(max_codepoint=255), max_size=20)
@@ -25,8 +25,8 @@ def test_blocks_are_read_in_their_order(blocks: list[dict[str, str]]) -> None:
 def test_a_block_of_gos_own_client_is_read() -> None:
     """What moby/spdystream v0.5.1 sends for the stream of errors of a forwarded connection."""
     block = "78f9e3c6a7c202253a48f95b044aab4c16060c0c0c9c4590d8ca04a5624603703a2c294a4dcc851635aca9a08800000000ffff"
-    found = HeaderReader().read(bytes.fromhex(block))
-    assert found == {"streamtype": "error", "port": "80", "requestid": "0"}
+    headers = HeaderReader().read(bytes.fromhex(block))
+    assert headers == {"streamtype": "error", "port": "80", "requestid": "0"}
 
 
 def raw(data: bytes) -> bytes:
@@ -49,16 +49,16 @@ def test_names_are_in_small_letters() -> None:
 @pytest.mark.parametrize(
     ("block", "why"),
     [
-        (b"not packed at all", "cannot be unpacked"),
-        (b"", "middle of a number"),
-        (raw(b"\0\0"), "middle of a number"),
-        (raw(b"\0\0\0\1" + word(b"name")), "middle of a number"),
-        (raw(b"\0\0\0\1" + one(b"name")[:-1]), "middle of one"),
+        (b"not packed at all", "cannot be decompressed"),
+        (b"", "are incomplete"),
+        (raw(b"\0\0"), "are incomplete"),
+        (raw(b"\0\0\0\1" + word(b"name")), "are incomplete"),
+        (raw(b"\0\0\0\1" + one(b"name")[:-1]), "are incomplete"),
         (raw(b"\0\0\0\2" + one(b"a") + one(b"A")), "twice"),
-        (raw(b"\0\0\0\1" + one(b"")), "without name"),
-        (raw((COUNT_LIMIT + 1).to_bytes(4, "big")), "65 SPDY headers"),
-        (raw(b"\0\0\0\1" + one(b"a", bytes(BLOCK_LIMIT))), "more than 16384"),
-        (raw(bytes(50_000_000)), "more than 16384"),
+        (raw(b"\0\0\0\1" + one(b"")), "without a name"),
+        (raw((MAX_HEADERS + 1).to_bytes(4, "big")), "65 SPDY headers"),
+        (raw(b"\0\0\0\1" + one(b"a", bytes(MAX_BLOCK_BYTES))), "exceed 16384"),
+        (raw(bytes(50_000_000)), "exceed 16384"),
     ],
 )
 def test_what_is_wrong_with_a_block_is_told(block: bytes, why: str) -> None:
@@ -75,7 +75,7 @@ def test_a_block_is_unpacked_no_further_than_its_bound() -> None:
     block, reader = raw(bytes(50_000_000)), HeaderReader()
     tracemalloc.start()
     try:
-        with pytest.raises(RemoteProtocolError, match="more than 16384"):
+        with pytest.raises(RemoteProtocolError, match="exceed 16384"):
             reader.read(block)
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:

@@ -1,0 +1,40 @@
+"""Whether the runtimes of a node launch plugins from a folder: NRI must run, and look into that folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nri.config.runtimes.file_tree import DiskTree
+from nri.config.runtimes.registry import RUNTIMES
+from nri.config.runtimes.release import find_release
+from nri.config.runtimes.remark_texts import texts_of
+
+if TYPE_CHECKING:
+    from nri.config.runtimes.reading import Reading
+    from nri.config.runtimes.runtime import Runtime
+
+
+def launch_obstacles(root: str, folder: str) -> list[str]:
+    """List why no plugin in this folder would be launched, a sentence for each runtime that exists below `root`."""
+    tree = DiskTree(root)
+    obstacles = []
+    for runtime in RUNTIMES:
+        release = find_release(root, runtime).version if runtime.release else ""
+        if text := _obstacle(runtime, runtime.read(tree, release, ""), folder):
+            obstacles.append(text)
+    return obstacles
+
+
+def _obstacle(runtime: Runtime, reading: Reading, folder: str) -> str:
+    """Return why a runtime launches nothing from a folder; "" if it does, or does not exist."""
+    nri, remark = reading.nri, reading.failure or reading.obstacle
+    if nri is None:
+        return ""
+    if remark is not None:
+        return f"{runtime.title} would not launch it: {remark.where}: {texts_of(reading.runtime, remark).what}"
+    if nri.enabled is False:
+        return f"{runtime.title} would not launch it: NRI is off; {runtime.switch_on}"
+    if nri.plugin_path != folder:
+        where = nri.origin.get(runtime.keys["plugin_path"], runtime.path)
+        return f"{runtime.title} launches plugins from {nri.plugin_path}, not from {folder}: {where}"
+    return ""

@@ -1,0 +1,85 @@
+"""The release of a runtime on a node: of the running daemon, of its program, or of the installed package."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, NamedTuple
+
+from nri.config.root import inside
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from nri.config.runtimes.runtime import Runtime
+
+#: Databases of installed packages that are text: dpkg's and apk's.
+_DPKG = "/var/lib/dpkg/status"
+_APK = "/lib/apk/db/installed"
+
+
+class Release(NamedTuple):
+    """A release, and where it was found."""
+
+    version: str
+    where: str
+
+
+def find_release(root: str, runtime: Runtime, programs: Sequence[str] = (), timeout_s: float = 5.0) -> Release:
+    """Find the release of a runtime below `root`, without running anything of another root.
+
+    `programs` are tried before the running daemons and the PATH. Both fields are "" if nothing is found.
+    """
+    if root == "/" and runtime.release is not None:
+        on_path = shutil.which(runtime.program)
+        for program in (*programs, *_running(runtime.program), *([on_path] if on_path else ())):
+            version = runtime.release(_version_output(program, timeout_s))
+            if version:
+                return Release(version, program)
+    return _package_release(root, runtime.packages)
+
+
+def _running(program: str) -> Iterator[str]:
+    """Generate the programs of running daemons of this name, as paths that also work after an update."""
+    try:
+        processes = [name for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        return
+    for process in processes:
+        try:
+            with open(f"/proc/{process}/comm", encoding="utf-8", errors="replace") as file:
+                name = file.read().strip()
+            if name == program and os.readlink(f"/proc/{process}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):
+                yield f"/proc/{process}/exe"
+        except OSError:  # it has ended, or belongs to somebody else
+            continue
+
+
+def _version_output(program: str, timeout_s: float) -> str:
+    try:
+        process = subprocess.run(  # noqa: S603 - the runtime, without a shell
+            [program, "--version"], capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return process.stdout
+
+
+def _package_release(root: str, packages: Sequence[str]) -> Release:
+    """Look up a package in the databases of dpkg and apk."""
+    for database, name_key, version_key in ((_DPKG, "Package: ", "Version: "), (_APK, "P:", "V:")):
+        try:
+            with open(inside(root, database), encoding="utf-8", errors="replace") as file:
+                paragraphs = file.read().split("\n\n")
+        except OSError:
+            continue
+        for paragraph in paragraphs:
+            fields = paragraph.splitlines()
+            if not any(f"{name_key}{package}" in fields for package in packages) or "deinstall" in paragraph:
+                continue
+            version = next((line.removeprefix(version_key) for line in fields if line.startswith(version_key)), "")
+            if re.match(r"(?:\d+:)?\d+\.\d", version):
+                return Release(version.rpartition(":")[2], database)
+    return Release("", "")

@@ -1,0 +1,136 @@
+"""Values of cgroups that belong to systemd, given to systemd, which would otherwise reset them.
+
+systemd writes the files of its slices, scopes and services whenever it reloads (`systemctl daemon-reload`) and when a
+first unit appears below a slice. A value that is only written into the file is lost then; one that is a property of
+the unit stays until the unit ends. runc does the same for containers.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from nri.host.cgroups.units import Value, blkio_to_io_weight, shares_to_weight
+from nri.host.root import Root
+
+__all__ = ["DEFAULT_PERIOD_US", "SystemdUnits", "unit_of", "unit_properties"]
+
+_log = logging.getLogger(__name__)
+_SUFFIXES: Final = (".slice", ".scope", ".service")
+_SOCKET: Final = "/run/dbus/system_bus_socket"
+#: systemd answers in milliseconds; a hook of the agent waits meanwhile.
+_TIMEOUT_S: Final = 2.0
+_INFINITY: Final = (1 << 64) - 1
+_SECOND_US: Final = 1_000_000
+DEFAULT_PERIOD_US: Final = 100_000
+#: D-Bus: the type and the value of a property.
+_Property = tuple[str, Any]
+
+
+def _limit(value: Any) -> _Property:
+    return "t", _INFINITY if value < 0 else value
+
+
+def _cpu_set(value: Any) -> _Property:
+    mask = sum(1 << number for number in value)
+    return "ay", mask.to_bytes((mask.bit_length() + 7) // 8, "little")
+
+
+_PROPERTIES: Final[dict[str, tuple[str, Callable[[Any], _Property]]]] = {
+    "cpu.shares": ("CPUWeight", lambda value: ("t", shares_to_weight(value))),
+    "cpu.cfs_period": ("CPUQuotaPeriodUSec", lambda value: ("t", value)),
+    "cpuset.cpus": ("AllowedCPUs", _cpu_set),
+    "cpuset.mems": ("AllowedMemoryNodes", _cpu_set),
+    "memory.limit": ("MemoryMax", _limit),
+    "memory.swap_limit": ("MemorySwapMax", _limit),
+    "memory.min": ("MemoryMin", _limit),
+    "memory.low": ("MemoryLow", _limit),
+    "memory.high": ("MemoryHigh", _limit),
+    "pids.limit": ("TasksMax", _limit),
+    "io.weight": ("IOWeight", lambda value: ("t", blkio_to_io_weight(value))),
+}
+"""Property of a unit and its value, by the neutral name of a setting. The CPU quota needs the period as well."""
+
+
+def unit_of(cgroup: str) -> str:
+    """The systemd unit whose cgroup this is; "" for a cgroup that is not a unit's, such as one below a scope."""
+    *parents, name = cgroup.strip("/").split("/")
+    in_slices = all(parent.endswith(".slice") for parent in parents)
+    return name if in_slices and name.endswith(_SUFFIXES) else ""
+
+
+def unit_properties(values: Mapping[str, Value], period_us: int = DEFAULT_PERIOD_US) -> dict[str, _Property]:
+    """The properties of a unit that stand for values of its cgroup, as far as systemd has them.
+
+    Args:
+        values: by the neutral name of a setting.
+        period_us: the period of the CPU quota, if `values` has none.
+    """
+    properties: dict[str, _Property] = {}
+    for name, value in values.items():
+        if name in _PROPERTIES:
+            key, convert = _PROPERTIES[name]
+            properties[key] = convert(value)
+    quota = values.get("cpu.cfs_quota")
+    if isinstance(quota, int):
+        period = values.get("cpu.cfs_period", period_us)
+        assert isinstance(period, int)
+        # Rounded up, because systemd rounds down when it turns this into a quota again.
+        properties["CPUQuotaPerSecUSec"] = "t", _INFINITY if quota < 0 else -(-quota * _SECOND_US // period)
+        properties["CPUQuotaPeriodUSec"] = "t", period
+    return properties
+
+
+class SystemdUnits:
+    """The units of a machine's systemd. Any thread may call it.
+
+    Args:
+        root: the machine. Without a systemd in it nothing happens.
+    """
+
+    def __init__(self, root: Root) -> None:
+        self._socket = root.path.rstrip("/") + _SOCKET
+        self._is_running = root.exists("/run/systemd/system")
+        self._lock = threading.Lock()
+        self._reported: set[str] = set()
+
+    def owns(self, cgroup: str) -> bool:
+        """Whether systemd writes the files of this cgroup as well."""
+        return self._is_running and bool(unit_of(cgroup))
+
+    def keep(self, cgroup: str, values: Mapping[str, Value], period_us: int) -> None:
+        """Make values of a unit's cgroup properties of the unit, until the unit ends or the machine restarts.
+
+        A problem is logged once: the caller writes the files in any case, only a reload of systemd resets them then.
+        """
+        properties = unit_properties(values, period_us)
+        if not properties:
+            return
+        try:
+            with self._lock:
+                self._set_properties(unit_of(cgroup), properties)
+        except ModuleNotFoundError:
+            self._report("systemd resets cgroup values when it reloads: install nri[agent], which can set its units")
+        except Exception as error:  # noqa: BLE001  jeepney raises what its sockets and parsers raise
+            self._report(f"systemd resets cgroup values when it reloads: {self._socket}: {error}")
+
+    def _set_properties(self, unit: str, properties: Mapping[str, _Property]) -> None:
+        from jeepney import DBusAddress, MessageType, new_method_call  # noqa: PLC0415  an extra
+        from jeepney.io.blocking import open_dbus_connection  # noqa: PLC0415
+
+        manager = DBusAddress(
+            "/org/freedesktop/systemd1", "org.freedesktop.systemd1", "org.freedesktop.systemd1.Manager"
+        )
+        # True: until this unit ends or the machine restarts.
+        call = new_method_call(manager, "SetUnitProperties", "sba(sv)", (unit, True, list(properties.items())))
+        with open_dbus_connection(bus=f"unix:path={self._socket}") as connection:
+            reply = connection.send_and_get_reply(call, timeout=_TIMEOUT_S)
+        if reply.header.message_type is MessageType.error:
+            self._report(f"systemd does not keep values of {unit}: {': '.join(map(str, reply.body))}")
+
+    def _report(self, problem: str) -> None:
+        if problem not in self._reported and len(self._reported) < 64:
+            self._reported.add(problem)
+            _log.warning("%s", problem)

@@ -1,0 +1,121 @@
+"""A cache of API objects of one kind with a limit for their memory.
+
+Above the limit the largest object is left out, so that an author of large objects harms no other objects.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any, Final
+
+from nri.kube.decoder import Decoded, TooCostly
+from nri.kube.lists import Oversized
+from nri.text import count, plain
+
+__all__ = ["MAX_KEPT_BYTES", "Key", "ObjectCache"]
+
+#: Limit for the memory of all objects of a kind. A node of 500 pods takes 4 to 8 MiB.
+MAX_KEPT_BYTES: Final = 32 << 20
+#: Remember, and show, at most this many names of objects that are left out.
+_MAX_NAMES, _MAX_SHOWN = 1000, 5
+
+#: Namespace and name, and more parts where these are not unique.
+Key = tuple[str, ...]
+
+
+class ObjectCache:
+    """API objects by key.
+
+    Args:
+        max_bytes: limit for the memory of all objects.
+
+    Attributes:
+        objects: the cached objects.
+    """
+
+    def __init__(self, max_bytes: int = MAX_KEPT_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self.objects: dict[Key, Any] = {}
+        self._sizes: dict[Key, int] = {}
+        self._total = 0
+        self._by_size: list[tuple[int, Key]] = []  # the largest first, with outdated entries
+        self._left_out: dict[Key, str] = {}
+        self._crowded_out: dict[Key, int] = {}
+        self._unnamed = 0
+
+    def take(
+        self, item: bytes | Oversized, decode: Callable[[bytes], Decoded], key_of: Callable[[dict[str, Any]], Key]
+    ) -> None:
+        """Add an object of a list, or record why it is left out. ValueError for an invalid object.
+
+        Args:
+            item: of `ListSplitter`.
+            decode: of `make_decoder`.
+            key_of: the key of an object; raises ValueError for one without.
+        """
+        if isinstance(item, Oversized):
+            self.leave_out(item.key, item.reason)
+            return
+        try:
+            value, size = decode(item)
+        except TooCostly as error:
+            self.leave_out(Oversized.of(item, len(item)).key, str(error))
+            return
+        self.put(key_of(value), value, size)
+
+    def put(self, key: Key, value: Any, size: int) -> None:
+        """Add an object of `size` bytes, or replace the one with its key."""
+        self.remove(key)
+        self.objects[key], self._sizes[key] = value, size
+        self._total += size
+        heapq.heappush(self._by_size, (-size, key))
+        while self._total > self._max_bytes:
+            negative, largest = heapq.heappop(self._by_size)
+            if self._sizes.get(largest) == -negative:
+                self._forget(largest)
+                self._note(largest, f"its {-negative} bytes exceed the limit for all objects", -negative)
+        if len(self._by_size) > 2 * len(self._sizes) + _MAX_NAMES:
+            self._by_size = [(-size, key) for key, size in self._sizes.items()]
+            heapq.heapify(self._by_size)
+
+    def leave_out(self, key: Key, reason: str) -> None:
+        """Record that an object cannot be cached, and remove its earlier version."""
+        self.remove(key)
+        self._note(key, reason)
+
+    def remove(self, key: Key) -> bool:
+        """Remove an object; return whether it was cached."""
+        self._left_out.pop(key, None)
+        self._crowded_out.pop(key, None)
+        return key in self.objects and self._forget(key)
+
+    @property
+    def has_room_again(self) -> bool:
+        """Whether an object left out for lack of memory would now take less than half of the free memory."""
+        free = self._max_bytes - self._total
+        return bool(self._crowded_out) and min(self._crowded_out.values()) <= free // 2
+
+    @property
+    def problem(self) -> str:
+        """One line about the objects that are left out, with reasons; "" if there are none."""
+        number = len(self._left_out) + self._unnamed
+        if not number:
+            return ""
+        first = [*self._left_out.items()][:_MAX_SHOWN]
+        shown = [f"{plain('/'.join(filter(None, key[:2])), 200)}: {reason}" for key, reason in first]
+        more = f"; and {number - len(shown)} more" if number > len(shown) else ""
+        return f"{count(number, 'object')} left out: {'; '.join(shown)}{more}"
+
+    def _forget(self, key: Key) -> bool:
+        del self.objects[key]
+        self._total -= self._sizes.pop(key)
+        return True
+
+    def _note(self, key: Key, reason: str, size: int = 0) -> None:
+        if len(self._left_out) >= _MAX_NAMES:
+            self._unnamed += 1
+            return
+        self._left_out[key] = reason
+        if size:
+            self._crowded_out[key] = size

@@ -1,0 +1,98 @@
+"""Find the keys of a manifest that nothing has read, by tables that record which keys were read.
+
+A key that was read but is missing would have been used, so it is a suggestion for a similar unread key.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from nri.config.place import Path, show
+
+__all__ = ["KeyTracker", "Unread", "unread", "watch"]
+
+
+class KeyTracker(dict[Any, Any]):
+    """A table that records which keys were read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: set[Any] = set()
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """Return a value as `dict.get` does, and record the key."""
+        self.asked.add(key)
+        return super().get(key, default)
+
+    def __getitem__(self, key: Any) -> Any:
+        self.asked.add(key)
+        return super().__getitem__(key)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the keys. A subclass that defines this is not copied by reading each key."""
+        return super().__iter__()
+
+    def items(self) -> Any:
+        """Return all items, and record all keys."""
+        self.asked.update(self)
+        return super().items()
+
+
+class Unread(NamedTuple):
+    """A key that was not read.
+
+    Attributes:
+        table: the table that contains it.
+        path: its path, such as `spec.volumes[0].medium`.
+        nearest: a similar key that was read but is missing; or "".
+    """
+
+    table: KeyTracker
+    key: str
+    path: str
+    nearest: str
+
+
+def watch(root: Any) -> Any:
+    """Copy a tree with tables that record reads. A part that occurs twice, by YAML anchors, stays one object."""
+    copies: dict[int, tuple[Any, Any]] = {}
+    waiting = [root]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, (dict, list)) and id(value) not in copies:
+            copies[id(value)] = value, KeyTracker() if isinstance(value, dict) else []
+            waiting += value.values() if isinstance(value, dict) else value
+
+    def copy(value: Any) -> Any:
+        return copies[id(value)][1] if id(value) in copies else value
+
+    for old, new in copies.values():
+        if isinstance(old, dict):
+            new.update({key: copy(value) for key, value in old.items()})
+        else:
+            new.extend(map(copy, old))
+    return copy(root)
+
+
+def unread(root: Any, ignored: frozenset[str]) -> Iterator[Unread]:
+    """Yield the keys that were not read, except for paths in `ignored`, in the order of the file."""
+    waiting: list[tuple[Any, Path]] = [(root, ())]
+    visited: set[int] = set()
+    while waiting:
+        value, path = waiting.pop()
+        if id(value) in visited:
+            continue
+        visited.add(id(value))
+        if isinstance(value, list):
+            waiting += reversed([(one, (*path, place)) for place, one in enumerate(value)])
+        if not isinstance(value, KeyTracker):
+            continue
+        read_keys = [str(key) for key in value.asked if key not in value]
+        for key in value:
+            key_path = (*path, str(key))
+            if key not in value.asked and show(key_path) not in ignored:
+                matches = difflib.get_close_matches(str(key), read_keys, 1, 0.75)
+                yield Unread(value, str(key), show(key_path), matches[0] if matches else "")
+        waiting += reversed([(dict.get(value, key), (*path, str(key))) for key in value if key in value.asked])

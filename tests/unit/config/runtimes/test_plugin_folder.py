@@ -1,0 +1,30 @@
+"""Whether the runtimes of a node launch plugins from a folder."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri.config.runtimes.plugin_folder import launch_obstacles
+
+NRI = '[plugins."io.containerd.nri.v1.nri"]\n'
+FOLDER = "/opt/nri/plugins"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("version = 3\n", ""),
+        (f"version = 3\n{NRI}disable = true\n", "containerd would not launch it: NRI is off; set disable = false"),
+        (f"version = 3\n{NRI}plugin_path = '/p'\n", f"containerd launches plugins from /p, not from {FOLDER}: /etc/"),
+        ("version = 9\n", "containerd would not launch it: /etc/containerd/config.toml:1: version: "),
+        ('version = 3\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n', "the CRI plugin is in disabled_plugins"),
+    ],
+)
+def test_a_runtime_that_launches_nothing_from_a_folder_is_named(put, text: str, message: str) -> None:
+    obstacles = launch_obstacles(put({"/etc/containerd/config.toml": text}), FOLDER)
+    assert len(obstacles) == bool(message)
+    assert message in "".join(obstacles)
+
+
+def test_without_runtimes_there_is_no_obstacle(put) -> None:
+    assert launch_obstacles(put(), FOLDER) == []

@@ -1,0 +1,81 @@
+"""The room that one image may take on the disk, while it is unpacked and after it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from nri.engine.images.space_budget import Limits, SpaceBudget
+from nri.engine.images.unpack import unpack
+from nri.engine.support.errors import EngineError
+
+HEX = "ab" * 32
+
+
+class Disk(NamedTuple):
+    """As shutil has it."""
+
+    free: int
+
+
+def umoci(folder: Path, text: str) -> str:
+    """A program in umoci's place; `$5` is the folder that it makes."""
+    path = folder / "umoci"
+    path.write_text(f"#!/bin/sh\nmkdir $5\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("does", "limits", "problem"),
+    [
+        (
+            "head -c 9000000 /dev/urandom > $5/a",
+            Limits(1 << 20),
+            r"takes \d{7} bytes; images.size_limit is 1048576",
+        ),
+        ("cd $5; touch a b c d e f", Limits(0, 5), "takes more than 5 files; images.entries_limit is 5"),
+    ],
+)
+@pytest.mark.parametrize("lasts", [False, True])
+def test_an_image_of_more_than_it_may_take_is_refused_by_its_layer_if_that_is_still_unpacked(
+    tmp_path: Path, does: str, limits: Limits, problem: str, lasts: bool
+) -> None:
+    blob = tmp_path / "layout/blobs/sha256" / HEX
+    blob.parent.mkdir(parents=True)
+    blob.touch()
+    program = umoci(tmp_path, f"exec 5< {blob}; {does}{'; exec sleep 1000' if lasts else ''}")
+    where = f"layer sha256:{HEX}" if lasts else "(it|layer sha256:.*)"
+    with pytest.raises(EngineError, match=f"^image evil:1: {where} {problem}"):
+        unpack(tmp_path / "layout", tmp_path / "rootfs", SpaceBudget("evil:1", tmp_path, limits), program)
+
+
+def test_links_of_one_file_count_each(tmp_path: Path) -> None:
+    program = umoci(tmp_path, "cd $5; touch a; for i in b c d e f; do ln a $i; done")
+    with pytest.raises(EngineError, match="image a:1: it takes more than 5 files"):
+        unpack(tmp_path, tmp_path / "rootfs", SpaceBudget("a:1", tmp_path, Limits(0, 5)), program)
+
+
+def test_an_image_within_its_limits_or_without_any_is_unpacked_and_counted(tmp_path: Path) -> None:
+    program = umoci(tmp_path, "touch $5/a")
+    for number, limits in enumerate((Limits(), Limits(1 << 20, 2), Limits(0, 0))):
+        assert unpack(tmp_path, tmp_path / str(number), SpaceBudget("a:1", tmp_path, limits), program).inodes == 2
+
+
+def test_what_is_removed_again_by_a_program_that_cannot_go_on_is_told_in_its_words(tmp_path: Path) -> None:
+    program = umoci(tmp_path, "rmdir $5; sleep 0.5; echo the layer is broken >&2; exit 1")
+    with pytest.raises(EngineError, match="the layer is broken"):
+        unpack(tmp_path, tmp_path / "rootfs", SpaceBudget("a:1", tmp_path, Limits()), program)
+
+
+def test_an_image_leaves_a_part_of_the_disk_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(1000))
+    room = SpaceBudget("a:1", tmp_path, Limits())
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(100))
+    room.check_bytes(900)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Disk(99))
+    with pytest.raises(EngineError, match=rf"no space left for image a:1: it has left 99 bytes of {tmp_path}"):
+        room.check_bytes(1)

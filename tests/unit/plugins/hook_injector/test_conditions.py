@@ -1,0 +1,43 @@
+"""Conditions: what is compared with the Go plugin in tests/conformance, and what cannot be said."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri.plugins.hook_injector.conditions import ConditionError, Facts, When
+from nri.plugins.hook_injector.pattern import Budget, Pattern
+
+NOTHING = Facts([], {}, False, Budget())
+
+
+def test_all_conditions_must_hold_or_in_the_old_schema_any() -> None:
+    facts = Facts(["sh"], {"a": "1"}, False, Budget())
+    pair = (Pattern("^a$"), Pattern("^1$"))
+    assert not When(has_bind_mounts=True, annotations=(pair,)).match(facts)
+    assert When(has_bind_mounts=True, annotations=(pair,), any_of=True).match(facts)
+    assert not When().match(facts)
+    assert not When(any_of=True).match(facts)
+
+
+def test_one_annotation_must_fit_both_patterns() -> None:
+    facts = Facts([], {"a": "1", "b": "2"}, False, Budget())
+    assert When(annotations=((Pattern("^a$"), Pattern("^1$")),)).match(facts)
+    assert not When(annotations=((Pattern("^a$"), Pattern("^2$")),)).match(facts)
+
+
+def test_commands_have_the_last_word_and_need_a_command() -> None:
+    commands = (Pattern("^sh$"), Pattern("^bash$"))
+    assert When(commands=commands).match(Facts(["bash", "-c"], {}, False, Budget()))
+    assert not When(always=True, commands=commands).match(Facts(["zsh"], {}, False, Budget()))
+    assert not When(always=False, commands=commands).match(NOTHING)
+    with pytest.raises(ConditionError, match=r"process.args must have at least one entry"):
+        When(commands=commands).match(NOTHING)
+
+
+def test_a_search_that_is_given_up_says_which_pattern_and_where() -> None:
+    costly, text = Pattern(r"(?:a?b?c?d?){1000}[^a]*x$"), "abcd" * 20_000
+    expected = (
+        r"annotation value: a search for .* in 80000 characters and the searches before it take more than \d+ steps"
+    )
+    with pytest.raises(ConditionError, match=expected):
+        When(annotations=((Pattern(""), costly),)).match(Facts([], {"a": text}, False, Budget()))
