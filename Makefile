@@ -1,11 +1,11 @@
-# Thin: every target says what it installs, makes .venv, and calls the real command. README.md has the same with pip alone.
+# Every target prints what it installs, makes .venv, and calls the real command. README.md has the same with pip alone.
 
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-ci test-all test-covered test-loaded fuzz torture lint format docs \
         bench generate lock fresh wheel release-check venv clean
 
-help:            ## this list
+help:            ## print this list
 	@grep -hE '^[a-z0-9%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## */\t/' | expand -t 18
 
 demo:            ## change a real container with two ten-line plugins, in our own engine (root; Debian; without root: dry)
@@ -13,34 +13,35 @@ demo:            ## change a real container with two ten-line plugins, in our ow
 	@tools/setup.sh venv demo
 	@$(PY) tools/demo/demo.py $(ARGS)
 
-test: setup      ## lint, types, quick and fault tests, the pages' examples, one real container: minutes
+test: setup      ## lint, types, quick and fault tests, examples of the pages, one real container: minutes
 	@$(PY) tools/check.py
 
-test-ci: setup   ## what CI runs: that, measured for coverage, and the real parts that guard most
+test-ci: setup   ## what CI runs: the same, measured for coverage, and tests with real parts
 	@$(PY) tools/check.py --ci
 
-test-all: setup  ## everything, in parts; started again, it goes on where it was interrupted
+test-all: setup  ## everything, in stages; start it again to continue after an interruption
 	@$(PY) tools/check.py --all
 
-test-%: setup    ## one group of the table in CONTRIBUTING: test-engine, test-agent, test-compiled, ...
+test-%: setup    ## one group of the table in tests/README.md: test-engine, test-agent, test-compiled, ...
 	@$(PY) tools/check.py $*
 
 torture: setup    ## attack a node with every hostile plugin, write docs/reliability.md; ARGS="--soak 60" for an hour
 	@$(PY) -m tests.torture $(or $(ARGS),--write)
 
-fuzz: setup      ## look for inputs that break a parser, a minute for each; ARGS="--minutes 60 yaml" for an hour of one
+fuzz: setup      ## look for inputs that break parsers, a minute each; ARGS="--minutes 60 yaml" for an hour of one
 	@$(PY) -m tests.fuzz $(ARGS)
 
-test-covered: setup ## which lines and branches of each file the unit and fault tests do not run
+test-covered: setup ## list the lines and branches of each file that the unit and fault tests do not run
 	@$(PY) tools/check.py unit faults covered
 
-test-loaded: setup ## the quick and fault suites beside eight busy loops
-	@$(PY) tools/loaded.py
+test-loaded: setup ## the unit and fault tests while eight loops keep every core busy; nothing may fail then
+	@for i in 1 2 3 4 5 6 7 8; do (while :; do :; done) & loops="$$loops $$!"; done; trap "kill $$loops" EXIT; \
+	    $(PY) -m pytest -q $(or $(ARGS),tests/unit tests/property tests/conformance tests/wire tests/faults)
 
 lint: venv       ## ruff, mypy, import-linter, generated code, lock file
 	@$(PY) tools/check.py lint
 
-format: venv     ## let ruff format and fix what it can
+format: venv     ## format and fix the code with ruff
 	@.venv/bin/ruff format . && .venv/bin/ruff check --fix-only --quiet .
 
 docs: venv       ## the documentation as HTML, warnings are errors; make test-docs runs its examples
@@ -56,7 +57,7 @@ generate: venv   ## write the generated code from proto/
 lock: venv       ## resolve pyproject.toml and export requirements/*.txt
 	@tools/lock.sh
 
-fresh:           ## run both commands of the README in a new Debian chroot (root); GOALS="demo lint" runs others
+fresh:           ## run make demo and make test in a new Debian chroot (root); GOALS="demo lint" runs others
 	@tools/setup.sh packages fresh
 	@tools/setup.sh venv demo
 	@$(PY) tools/fresh.py $(GOALS)
@@ -65,7 +66,7 @@ wheel: venv      ## build the source archive and both wheels, the pure and the c
 	@$(PY) -m build --no-isolation
 	@NRI_COMPILE=1 $(PY) -m build --no-isolation --wheel
 
-release-check: setup ## build what a release has (also compiled wheels, for each Python) into dist/, install each and use it
+release-check: setup ## build the parts of a release (also compiled wheels for each Python) into dist/, install and use each
 	@$(PY) tools/release_check.py
 
 venv:            ## only make .venv
@@ -75,7 +76,7 @@ setup:
 	@tools/setup.sh packages test
 	@tools/setup.sh venv dev
 
-clean:           ## remove what builds and tests leave in the tree (.venv stays)
+clean:           ## remove the output of builds and tests (.venv stays)
 	@rm -rf build dist docs/_build .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 

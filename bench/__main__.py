@@ -1,22 +1,22 @@
-"""`python -m bench` is `python -m bench.run`; with a name of `OTHERS` first it is that benchmark."""
+"""`python -m bench` compares events with the Go reference; `python -m bench STUDY` runs a study."""
 
 import importlib
 import sys
 
-#: What is measured beside events: name -> module with a `main(arguments)`.
-OTHERS = {
-    "engine": "bench.engine.run",
-    "plugins": "bench.plugins",
-    "proxy": "bench.proxy",
-    "apiserver": "bench.apiserver.run",
-    "modes": "bench.modes.run",
-    "pinned": "bench.pinned",
-    "placement": "bench.placement",
-    "rubik": "bench.rubik",
-    "trace": "bench.trace",
+#: Names of studies -> modules with a `main(arguments)`.
+STUDIES = {
+    "engine": "bench.studies.engine.run",
+    "plugins": "bench.studies.plugins",
+    "proxy": "bench.studies.proxy",
+    "apiserver": "bench.studies.apiserver.run",
+    "modes": "bench.studies.modes.run",
+    "pinned": "bench.studies.pinned",
+    "placement": "bench.studies.placement",
+    "rubik": "bench.studies.rubik",
+    "trace": "bench.studies.trace",
 }
 
-if sys.argv[1:2] and sys.argv[1] in OTHERS:
-    raise SystemExit(importlib.import_module(OTHERS[sys.argv[1]]).main(sys.argv[2:]))
+if sys.argv[1:2] and sys.argv[1] in STUDIES:
+    raise SystemExit(importlib.import_module(STUDIES[sys.argv[1]]).main(sys.argv[2:]))
 
 raise SystemExit(importlib.import_module("bench.run").main())

@@ -1,12 +1,12 @@
-"""Another revision beside the present one: `python -m bench --against REV [CASE...]`.
+"""Compare this revision with another one: `python -m bench --against REV [CASE...]`.
 
-Both revisions bring their own package and their own processes; the rounds alternate, so that what else the machine does
-meets both. A figure is the ratio of the present revision to the earlier one in the same round: its median, and the
-middle half of the rounds as its spread. A case is worse if that whole middle half lies on the wrong side of 1.
+Each revision runs its own package in its own processes. Rounds alternate, so that other load of the machine affects
+both. A figure is the ratio of this revision to the other one in the same round: the median, and the middle half of the
+rounds as spread. A case is worse if the whole middle half lies on the wrong side of 1.
 
-The processes of a case are started again several times: where a process lies in memory is worth a few per cent by
-itself, which rounds of the same two processes cannot tell from a change. Runtime and plugins have a core each, so that
-the scheduler does not decide whether they share one. Next: `bench.pairs`.
+The processes of a case are restarted several times: the place of a process in memory alone is worth a few per cent,
+which rounds of the same two processes cannot tell from a change. Runtime and plugins are pinned to one core each, so
+that the scheduler does not decide whether they share one.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from bench.cases import CASES, SYNC, Case
 from bench.pairs import Pairing, Round, pairing, rss_kb, spawn_ms
 from bench.report import spread, table
 
-#: Rounds that the same processes take part in.
+#: Rounds with the same processes.
 SITTING = 4
-#: What is told of each build: its name, and whether it is compiled.
+#: Builds by name; the value is whether it is compiled.
 BUILDS = {"compiled": True, "pure": False}
 BOTH = ("runtime", "plugin")
 
 
 @dataclass
 class Figure:
-    """One figure of one build: what both revisions had, round by round.
+    """One figure of one build, for both revisions and each round.
 
     Attributes:
         unit: of the values, as the table shows it.
@@ -45,7 +45,7 @@ class Figure:
     before: list[float] = field(default_factory=list)
 
     def ratio(self) -> tuple[float, float, float]:
-        """Present to before: the median of the rounds, and the bounds of their middle half."""
+        """The ratio of present to before: the median of the rounds, and the bounds of their middle half."""
         return spread([now / then for now, then in zip(self.present, self.before, strict=True)])
 
     @property
@@ -69,13 +69,13 @@ Figures = Mapping[str, Mapping[str, Figure]]
 
 
 class Comparison:
-    """Measures cases of the present revision beside those of another one.
+    """Measures cases of the present revision and of another one.
 
     Args:
-        before: a checkout of the other one.
+        before: a checkout of the other revision.
         builds: of BUILDS.
         rounds: how often each case is measured, in all.
-        scale: what part of a round's events is enough.
+        scale: the share of a round's events to run.
     """
 
     def __init__(self, before: Path, builds: Iterable[str], rounds: int, scale: float = 1.0) -> None:
@@ -97,7 +97,7 @@ class Comparison:
 
     def _events(self, case: Case) -> Figures:
         """Events of one kind under one load."""
-        made = {
+        figures = {
             name: {"p50": Figure(), "p99": Figure(), "events/s": Figure("", more_is_better=True), "CPU": Figure()}
             for name in self._sides
         }
@@ -116,34 +116,38 @@ class Comparison:
                     running[name, side] = started
                 for n in range(first, min(first + SITTING, self._rounds)):
                     for name, side, _ in self._alternating(n):
-                        _add(made[name], side, running[name, side].round(case.kind, events, case.callers, case.idle_us))
-        return made
+                        _add(
+                            figures[name],
+                            side,
+                            running[name, side].round(case.kind, events, case.callers, case.idle_us),
+                        )
+        return figures
 
     def _sync(self) -> Figures:
         """From configured to synchronized, seen by the plugin."""
-        made = {name: {f"{size:,} containers": Figure("ms") for size in SYNC} for name in self._sides}
+        figures = {name: {f"{size:,} containers": Figure("ms") for size in SYNC} for name in self._sides}
         for size, often in SYNC.items():
             for n in range(max(3, int(self._rounds * often * 0.5))):
                 for name, side, build in self._alternating(n):
                     with pairing(build, build, containers=size) as running:
                         process = running.plugins[0]
                         took = process.wait_event("synchronized")["ns"] - process.wait_event("configured")["ns"]
-                        _values(made[name][f"{size:,} containers"], side).append(took / 1e6)
-        return made
+                        _values(figures[name][f"{size:,} containers"], side).append(took / 1e6)
+        return figures
 
     def _start(self) -> Figures:
         """From spawning a plugin's process, under the Go runtime."""
-        made = {name: {"to configured": Figure("ms"), "to synchronized": Figure("ms")} for name in self._sides}
+        figures = {name: {"to configured": Figure("ms"), "to synchronized": Figure("ms")} for name in self._sides}
         for n in range(self._rounds * 2):
             for name, side, build in self._alternating(n):
-                for figure, value in zip(made[name].values(), spawn_ms(build), strict=True):
+                for figure, value in zip(figures[name].values(), spawn_ms(build), strict=True):
                     _values(figure, side).append(value)
-        return made
+        return figures
 
     def _memory(self) -> Figures:
         """Resident memory, idle after Synchronize and after 4,000 events."""
         titles = ("plugin, idle", "plugin, loaded", "runtime, loaded")
-        made = {name: {title: Figure("MiB") for title in titles} for name in self._sides}
+        figures = {name: {title: Figure("MiB") for title in titles} for name in self._sides}
         for n in range(3):
             for name, side, build in self._alternating(n):
                 with pairing(build, build) as running:
@@ -152,9 +156,9 @@ class Comparison:
                     for kind in ("psc", "cc"):
                         running.round(kind, 2000)
                     sizes += [rss_kb(running.plugins[0].pid), rss_kb(running.runtime.pid)]
-                for figure, size in zip(made[name].values(), sizes, strict=True):
+                for figure, size in zip(figures[name].values(), sizes, strict=True):
                     _values(figure, side).append(size / 1024)
-        return made
+        return figures
 
 
 def _values(figure: Figure, side: str) -> list[float]:
@@ -174,7 +178,7 @@ def describe(title: str, figures: Figures) -> str:
 
 
 def verdict(revision: str, measured: Mapping[str, Figures]) -> tuple[str, bool]:
-    """The last line: what is worse than before beyond its spread; and whether anything is."""
+    """The last line, which names the figures that are worse beyond their spread; and whether there are any."""
     worse = [
         f"{case} ({build}: {', '.join(bad)})"
         for case, figures in measured.items()
@@ -187,22 +191,22 @@ def verdict(revision: str, measured: Mapping[str, Figures]) -> tuple[str, bool]:
 
 
 def run(revision: str, names: Sequence[str], rounds: int, scale: float, builds: Sequence[str]) -> int:
-    """Measure, print a table for each case as it is done, and a last line; 1 if something is worse, else 0.
+    """Measure; print a table for each case and a last line. Returns 1 if a figure is worse, else 0.
 
-    RevisionError: the revision is not there, has no benchmarks, or cannot be compiled.
+    RevisionError: the revision does not exist, has no benchmarks, or cannot be compiled.
     """
     before = checkout(revision)
     for name in builds:
         for root in (ROOT, before):
-            Build(root, BUILDS[name]).path()  # compiling takes minutes: not between two rounds
-    known = cases_of(before)
+            Build(root, BUILDS[name]).path()  # compile now: it takes minutes and must not happen between two rounds
+    case_names = cases_of(before)
     comparison = Comparison(before, builds, rounds, scale)
     measured: dict[str, Figures] = {}
     print(f"present / {revision}: ratio (middle half of {rounds} rounds), the two medians; ! is worse beyond it\n")
     for name in names:
         title = CASES[name].title if name in CASES else name
-        if name not in known:
-            print(f"### {title}\n\nskipped: the benchmarks of {revision} do not know {name}\n", flush=True)
+        if name not in case_names:
+            print(f"### {title}\n\nskipped: the benchmarks of {revision} do not have {name}\n", flush=True)
             continue
         measured[name] = comparison.measure(name)
         print(describe(title, measured[name]), flush=True)

@@ -1,11 +1,10 @@
-"""Builds of this project, present and earlier ones: where the parts of each lie, and how its processes start.
+"""Builds of this project's revisions: where their parts are, and how their processes start.
 
     Build(ROOT, compiled=True).argv("runtime")       # our runtime of the benchmarks, compiled
     Build(checkout("HEAD~5"), compiled=False)        # that of another revision, in a git worktree under build/bench
 
-Each revision brings its own sources, its own tools/compiled.py and its own bench/runtime.py and bench/plugin.py; the
-driver is always the present one. Worktrees stay, so that the next run need not compile again; `make clean` removes
-them. Next: `bench.pairs`, which starts the processes.
+Each revision has its own sources, tools/compiled.py, bench/runtime.py and bench/plugin.py; the driver is always the
+present one. Worktrees stay, so that the next run need not compile again; `make clean` removes them.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ CHECKOUTS = ROOT / "build" / "bench"
 
 
 class RevisionError(Exception):
-    """A revision cannot be measured; the text says why."""
+    """A revision cannot be measured; the text has the reason."""
 
 
 class Build(NamedTuple):
@@ -30,7 +29,7 @@ class Build(NamedTuple):
 
     Attributes:
         root: a checkout.
-        compiled: with what mypyc makes of it, else the source as it is.
+        compiled: whether mypyc compiles it.
     """
 
     root: Path
@@ -41,7 +40,7 @@ class Build(NamedTuple):
         return ["/usr/bin/env", f"PYTHONPATH={self.path()}", sys.executable, self.root / "bench" / f"{role}.py"]
 
     def path(self) -> str:
-        """PYTHONPATH for what runs this build; the compiled package is built now, if need be."""
+        """PYTHONPATH for what runs this build; the compiled package is built now, if needed."""
         package = compiled(self.root) if self.compiled else self.root / "src"
         return os.pathsep.join((str(package), str(self.root)))
 
@@ -49,31 +48,31 @@ class Build(NamedTuple):
 @functools.cache
 def compiled(root: Path) -> Path:
     """The folder with a checkout's compiled package, built with its own tools. RevisionError if it cannot be."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, root / "tools/compiled.py"],
         cwd=root,
         stdout=subprocess.PIPE,
         text=True,
         check=False,
     )
-    if done.returncode:
+    if process.returncode:
         raise RevisionError(f"{root}: the compiled package cannot be built (see above)")
-    return Path(done.stdout.strip().splitlines()[-1])
+    return Path(process.stdout.strip().splitlines()[-1])
 
 
 def _git(*words: str) -> str:
-    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RevisionError(f"git {words[0]}: {done.stderr.strip() or 'failed'}")
-    return done.stdout.strip()
+    process = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise RevisionError(f"git {words[0]}: {process.stderr.strip() or 'failed'}")
+    return process.stdout.strip()
 
 
 def checkout(revision: str) -> Path:
-    """A git worktree of a revision, made now if it is not there. RevisionError if there is no such revision."""
+    """A git worktree of a revision, created if needed. RevisionError if the revision does not exist."""
     try:
         commit = _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
     except RevisionError:
-        raise RevisionError(f"there is no revision {revision!r} of this project here") from None
+        raise RevisionError(f"revision {revision!r} not found in this repository") from None
     root = CHECKOUTS / commit[:12]
     if not (root / "bench").is_dir():
         _git("worktree", "prune")  # a folder that `make clean` removed is still on git's list
@@ -82,9 +81,9 @@ def checkout(revision: str) -> Path:
 
 
 def cases_of(root: Path) -> list[str]:
-    """The cases that a checkout's own benchmarks know, by name. RevisionError if it has none."""
+    """The names of the cases in a checkout's benchmarks. RevisionError if it has none."""
     text = "from bench.run import CASES; print(*CASES)"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", text],
         cwd=root,
         env={**os.environ, "PYTHONPATH": Build(root, compiled=False).path()},
@@ -92,6 +91,6 @@ def cases_of(root: Path) -> list[str]:
         text=True,
         check=False,
     )
-    if done.returncode:
-        raise RevisionError(f"{root.name} has no benchmarks that can be driven: {done.stderr.strip()[-300:]}")
-    return [*done.stdout.split(), "sync", "start", "memory"]
+    if process.returncode:
+        raise RevisionError(f"{root.name} has no usable benchmarks: {process.stderr.strip()[-300:]}")
+    return [*process.stdout.split(), "sync", "start", "memory"]

@@ -1,7 +1,4 @@
-"""The cases of the benchmarks: events of one kind under one load, each one table.
-
-Next: `bench.run`, which measures them beside Go, and `bench.against`, which measures them beside another revision.
-"""
+"""Cases of the benchmarks: events of one kind under one load; each becomes a table."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ class Case:
     recorder: bool = False
 
     def scaled(self, scale: float) -> int:
-        """So many events of a round's, but at least some for each caller."""
+        """The number of events in a scaled round; at least some for each caller."""
         return max(self.callers * 4, int(self.events * scale))
 
 

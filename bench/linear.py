@@ -17,8 +17,8 @@ from collections.abc import Callable
 from tests.support.growing import creations, placements, records, services, texts, traces, updates
 from tests.support.growing.big import Case
 
-#: Twice the input may cost so many times as much.
-MOST = 2.3
+#: Twice the input may cost at most this many times as much.
+MAX_GROWTH = 2.3
 RUNS = 7
 #: A run that is shorter than this is done with a larger input, in seconds.
 SHORTEST_S = 0.01
@@ -44,43 +44,44 @@ def cost_s(work: Callable[[], object]) -> float:
 
 
 def measure(case: Case, size: int = 2000, largest: int = LARGEST) -> tuple[int, float, float]:
-    """The size, and the best costs of it and of twice that, in seconds."""
+    """The size, and the lowest costs of this size and of twice the size, in seconds."""
     while True:
-        once = case(size)
-        once()  # the first time, modules are imported
-        took = cost_s(once)
+        work = case(size)
+        work()  # the first run imports modules
+        took = cost_s(work)
         if took >= SHORTEST_S or size >= largest:
             break
         size *= 2
-    twice = case(2 * size)
+    double_work = case(2 * size)
     runs = RUNS if took < 1 else 1
-    pairs = [(cost_s(once), cost_s(twice)) for _ in range(runs)]
-    return size, min(one for one, _ in pairs), min(two for _, two in pairs)
+    pairs = [(cost_s(work), cost_s(double_work)) for _ in range(runs)]
+    return size, min(cost for cost, _ in pairs), min(cost for _, cost in pairs)
 
 
 def main() -> int:
     """Measure, and print a line for each case."""
     parser = argparse.ArgumentParser(prog="python -m bench.linear", description=__doc__)
-    parser.add_argument("cases", nargs="*", metavar="CASE", help="those that begin with this; default: all")
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="prefix of the cases to measure; default: all cases")
     logging.disable(logging.WARNING)
-    wanted = parser.parse_args().cases
-    chosen = {name: case for name, case in CASES.items() if not wanted or name.startswith(tuple(wanted))}
+    selection = parser.parse_args().cases
+    chosen = {name: case for name, case in CASES.items() if not selection or name.startswith(tuple(selection))}
     bad = []
     print(f"{'case':52} {'entries':>8} {'ms':>9} {'twice':>9}  times")
     for name, case in chosen.items():
         largest = LARGEST_EVENT if name.startswith("event:") else LARGEST
-        size, once, twice = measure(case, largest=largest)
+        size, cost, double_cost = measure(case, largest=largest)
         for _ in range(3):
-            if twice <= MOST * once:
+            if double_cost <= MAX_GROWTH * cost:
                 break
-            again = measure(case, size, size)  # once more: the machine has others to serve
-            if again[2] / again[1] < twice / once:
-                size, once, twice = again
-        growth = twice / once
-        if growth > MOST:
+            # Other load of the machine may have disturbed the measurement.
+            repeated = measure(case, size, size)
+            if repeated[2] / repeated[1] < double_cost / cost:
+                size, cost, double_cost = repeated
+        growth = double_cost / cost
+        if growth > MAX_GROWTH:
             bad.append(name)
-        print(f"{name:52} {size:8} {once * 1e3:9.2f} {twice * 1e3:9.2f}  {growth:5.2f}", flush=True)
-    print(f"over {MOST}: {', '.join(bad)}" if bad else f"none over {MOST}")
+        print(f"{name:52} {size:8} {cost * 1e3:9.2f} {double_cost * 1e3:9.2f}  {growth:5.2f}", flush=True)
+    print(f"over {MAX_GROWTH}: {', '.join(bad)}" if bad else f"none over {MAX_GROWTH}")
     return int(bool(bad))
 
 

@@ -92,14 +92,14 @@ class Runtime:
 
     def _join(self, n: int) -> None:
         index = f"{n:02}"
-        ours, theirs = socket.socketpair()
-        made = bench_plugin(index)
-        threading.Thread(target=Session(made, theirs, index=index, name="bench").run, daemon=True).start()
-        self.adaptation.connect(ours)
+        runtime_end, plugin_end = socket.socketpair()
+        plugin_object = bench_plugin(index)
+        threading.Thread(target=Session(plugin_object, plugin_end, index=index, name="bench").run, daemon=True).start()
+        self.adaptation.connect(runtime_end)
         while sum(row.state == "active" for row in self.adaptation.plugins) <= n:
             time.sleep(0.01)
         plugin.Bench.first = n == 0
-        adjustment: Any = made.create_container(self.pod, self.container)
+        adjustment: Any = plugin_object.create_container(self.pod, self.container)
         self.replies.append(encode_response(bytes_field(1, adjustment.message.SerializeToString())))
         endpoint = parts_of(self.adaptation).chain.peers[n].endpoint
         endpoint.link.watch = None
@@ -164,7 +164,7 @@ def bench_plugin(index: str) -> plugin.Bench:
 
 
 def scale() -> Callable[[], None]:
-    """Encode what an event carries."""
+    """Encode the messages of an event."""
     pod, container = make_pod(), make_container()
 
     def encode() -> None:
@@ -203,19 +203,21 @@ def instructions(names: list[str], folder: Path) -> dict[str, float]:
     # Each call of getppid begins a new profile; every second one is that of the events of a case.
     argv = ["valgrind", "--tool=callgrind", "--dump-before=getppid", f"--callgrind-out-file={folder}/profile"]
     argv += [sys.executable, "-m", "bench.micro", *names, "--events", str(COUNTED)]
-    done = subprocess.run(argv, env={**os.environ, "PYTHONHASHSEED": "0"}, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"valgrind: {done.stderr[-500:]}")
+    process = subprocess.run(
+        argv, env={**os.environ, "PYTHONHASHSEED": "0"}, capture_output=True, text=True, check=False
+    )
+    if process.returncode:
+        sys.exit(f"valgrind: {process.stderr[-500:]}")
     counts = {}
     for n, name in enumerate(names):
-        made = (folder / f"profile.{2 * n + 2}").rename(folder / name)
-        found = re.search(r"^(?:totals|summary): (\d+)", made.read_text(), re.MULTILINE)
-        counts[name] = int(found[1]) / COUNTED / 1e3 if found else 0.0
+        profile = (folder / f"profile.{2 * n + 2}").rename(folder / name)
+        total = re.search(r"^(?:totals|summary): (\d+)", profile.read_text(), re.MULTILINE)
+        counts[name] = int(total[1]) / COUNTED / 1e3 if total else 0.0
     return counts
 
 
 def run_counted(calls: dict[str, Callable[[], None]], events: int) -> None:
-    """Run each case so many times, once warm, between two calls of getppid."""
+    """Run each case this many times, once warm, between two calls of getppid."""
     for call in calls.values():
         for _ in range(WARM):
             call()
@@ -226,7 +228,7 @@ def run_counted(calls: dict[str, Callable[[], None]], events: int) -> None:
 
 
 def profile(call: Callable[[], None]) -> None:
-    """Where the time goes."""
+    """Print the functions that take most of the time."""
     profiler = cProfile.Profile()
     profiler.enable()
     for _ in range(3000):
@@ -236,7 +238,7 @@ def profile(call: Callable[[], None]) -> None:
 
 
 def main() -> None:
-    """Run what is asked for."""
+    """Run the selected cases."""
     parser = argparse.ArgumentParser(prog="python -m bench.micro", description=__doc__)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of: {', '.join(CASES)}; default: all")
     parser.add_argument("--count", metavar="FOLDER", help="instructions, with valgrind; its profiles go to this folder")

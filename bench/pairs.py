@@ -174,14 +174,14 @@ def pairing(
 
 def _cores() -> Iterator[int]:
     """A CPU for the runtime, then one of another core for each of its plugins; nothing on a machine of one core."""
-    mine = sorted(os.sched_getaffinity(0))
-    text = Path(f"/sys/devices/system/cpu/cpu{mine[0]}/topology/thread_siblings_list").read_text()
+    cpus = sorted(os.sched_getaffinity(0))
+    text = Path(f"/sys/devices/system/cpu/cpu{cpus[0]}/topology/thread_siblings_list").read_text()
     bounds = (part.partition("-") for part in text.strip().split(","))
     siblings = {cpu for low, _, high in bounds for cpu in range(int(low), int(high or low) + 1)}
-    others = [cpu for cpu in mine if cpu not in siblings]
-    if others:
-        yield mine[0]
-        yield from itertools.repeat(others[0])
+    primary = [cpu for cpu in cpus if cpu not in siblings]
+    if primary:
+        yield cpus[0]
+        yield from itertools.repeat(primary[0])
 
 
 def _pin(pid: int, cpu: int) -> None:

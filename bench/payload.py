@@ -101,7 +101,7 @@ def _padded(message: M, size_bytes: int) -> M:
 
 
 def write(folder: Path) -> tuple[Path, Path]:
-    """Write pod.pb and container.pb (and .json beside them) into `folder`; their paths."""
+    """Write pod.pb and container.pb (and .json files) into `folder`; their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, message in (("pod", make_pod()), ("container", make_container())):

@@ -145,7 +145,7 @@ class Document:
         return text
 
     def recorder(self, case: Case, measured: Measured) -> str:
-        """The price of a recorder: each build with one beside the same without."""
+        """The cost of a recorder: each build with and without one."""
         rows = []
         for name, p50 in measured.p50.items():
             base = name.rpartition(", ")[0] + ", nothing recorded"
@@ -238,8 +238,8 @@ class Document:
         """RESULTS.md, between its two marks, and results.svg."""
         file = HERE / "RESULTS.md"
         text = file.read_text() if file.exists() else "<!-- results -->\n<!-- end -->\n"
-        head, _, rest = text.partition("<!-- results -->")
-        _, _, tail = rest.partition("<!-- end -->")
+        head, _, after_marker = text.partition("<!-- results -->")
+        _, _, tail = after_marker.partition("<!-- end -->")
         about = (
             f"{self.rounds} interleaved rounds, {time.strftime('%Y-%m-%d')}, CPython {platform.python_version()}"
             f", Linux {platform.release().split('-')[0]}, {platform.machine()}, 2 cores shared with other work.\n"
@@ -254,9 +254,9 @@ def put(name: str, text: str) -> None:
     """Put a text into RESULTS.md, between the two marks of this name."""
     file = HERE / "RESULTS.md"
     begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    head, found, rest = file.read_text().partition(begin)
-    _, ended, tail = rest.partition(end)
-    if not (found and ended):
+    head, marker, after_marker = file.read_text().partition(begin)
+    _, ended, tail = after_marker.partition(end)
+    if not (marker and ended):
         raise ValueError(f"{file} has no {begin} with an {end} after it")
     file.write_text(f"{head}{begin}\n{text}\n{end}{tail}")
 
@@ -266,7 +266,7 @@ COLOURS = {"nri - nri": "#2a7de1", "Go - nri": "#56b4a6", "nri - Go": "#c9a227"}
 
 def picture(bars: list[tuple[str, str, float]]) -> str:
     """Horizontal bars: median latency as a ratio to Go with Go; the line at 1 is Go."""
-    left, width, height = 500, 420, 16
+    origin, width, height = 500, 420, 16
     scale = width / max(1.2, max(value for _, _, value in bars) * 1.05)
     rows: list[str] = []
     y = 56
@@ -274,22 +274,24 @@ def picture(bars: list[tuple[str, str, float]]) -> str:
     for case, name, value in bars:
         if case != title:
             y += 10
-            rows.append(f'<text x="{left - 90}" y="{y + 12}" text-anchor="end" font-weight="600">{escape(case)}</text>')
+            rows.append(
+                f'<text x="{origin - 90}" y="{y + 12}" text-anchor="end" font-weight="600">{escape(case)}</text>'
+            )
             title = case
         bar = f'width="{value * scale:.0f}" height="{height - 3}" fill="{COLOURS[name]}" rx="2"'
         rows.append(
-            f'<text x="{left - 8}" y="{y + 12}" text-anchor="end" fill="#555">{name}</text>'
-            f'<rect x="{left}" y="{y + 1}" {bar}/>'
-            f'<text x="{left + value * scale + 5:.0f}" y="{y + 12}">{value:.2f}</text>'
+            f'<text x="{origin - 8}" y="{y + 12}" text-anchor="end" fill="#555">{name}</text>'
+            f'<rect x="{origin}" y="{y + 1}" {bar}/>'
+            f'<text x="{origin + value * scale + 5:.0f}" y="{y + 12}">{value:.2f}</text>'
         )
         y += height
-    one = left + scale
+    one = origin + scale
     line = f'<line x1="{one:.0f}" y1="44" x2="{one:.0f}" y2="{y + 6}" stroke="#d33" stroke-dasharray="4 3"/>'
     label = f'<text x="{one:.0f}" y="38" text-anchor="middle" fill="#d33">Go with Go = 1</text>'
     words = "Median latency of an event (runtime - plugin): less is better"
     heading = f'<text x="12" y="22" font-size="15" font-weight="700">{words}</text>'
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 60}" height="{y + 20}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{origin + width + 60}" height="{y + 20}" '
         f'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>'
         f"{heading}{label}{line}{''.join(rows)}</svg>\n"
     )

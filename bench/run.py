@@ -1,7 +1,7 @@
 """The benchmarks: `python -m bench [CASE...] [--quick] [--rounds N]`, every pairing in one run, rounds interleaved.
 
 Writes bench/RESULTS.md with tables and bench/results.svg, unless cases are named: then it only prints. Ratios are
-medians over the rounds of the ratio to Go with Go in the same round; the spread beside them is the middle half.
+medians over the rounds of the ratio to Go with Go in the same round; the spread is their middle half.
 With `--against REV` another revision of this project takes Go's place, see `bench.against`; that only prints.
 """
 
@@ -26,7 +26,8 @@ from tests.peers.drivers import LineProcess
 
 #: So long after its last event a process counts as idle, in seconds.
 SETTLE_S = 6.0
-#: Events of the case "node", and of each of its rounds: the runtime holds a round's latencies until it has told them.
+#: Events of the case "node", and of each of its rounds: the runtime keeps a round's latencies until it has printed
+#: them.
 NODE_EVENTS = 1_000_000
 NODE_ROUND = 5000
 #: Short rounds of a recorder's case for each round of the others.
@@ -34,7 +35,7 @@ RECORDER_ROUNDS = 8
 
 
 def say(text: str) -> None:
-    """Progress, on stderr."""
+    """Print progress on stderr."""
     sys.stderr.write(text + "\n")
 
 
@@ -86,7 +87,7 @@ def run_start(rounds: int) -> dict[str, list[float]]:
 
 
 def run_memory(rounds: int) -> dict[str, list[float]]:
-    """Resident kilobytes, idle after Synchronize and after 4,000 events, each with a runtime of its own kind."""
+    """Resident kilobytes, idle after Synchronize and after 4,000 events, each with a runtime of the same kind."""
     sizes: dict[str, list[float]] = {}
     for _ in range(rounds):
         for kind, name in NAMES.items():
@@ -101,8 +102,8 @@ def run_memory(rounds: int) -> dict[str, list[float]]:
 
 
 def run_idle(rounds: int) -> dict[str, list[float]]:
-    """Wake-ups a minute of runtime and plugin while nothing happens, each with the other of its own kind."""
-    found: dict[str, list[float]] = {}
+    """Wake-ups a minute of runtime and plugin while nothing happens, each with a peer of the same kind."""
+    wakeups_by_name: dict[str, list[float]] = {}
     with contextlib.ExitStack() as stack:
         processes: dict[str, int] = {}
         for kind, name in NAMES.items():
@@ -114,29 +115,29 @@ def run_idle(rounds: int) -> dict[str, list[float]]:
             before = {name: wakeups(pid) for name, pid in processes.items()}
             time.sleep(60)
             for name, pid in processes.items():
-                found.setdefault(name, []).append(float(wakeups(pid) - before[name]))
-    return found
+                wakeups_by_name.setdefault(name, []).append(float(wakeups(pid) - before[name]))
+    return wakeups_by_name
 
 
 def run_node(events: int) -> dict[str, list[tuple[str, float]]]:
     """Resident kilobytes of our runtime with 1,000 containers, 10 plugins and provenance, on and on."""
-    found: dict[str, list[tuple[str, float]]] = {}
+    sizes_by_name: dict[str, list[tuple[str, float]]] = {}
     for kind in ("nri", "pure"):
         with pairing(kind, kind, 10) as running:
-            sizes = found.setdefault(f"{NAMES[kind]} runtime", [("no container", rss_kb(running.runtime.pid))])
+            sizes = sizes_by_name.setdefault(f"{NAMES[kind]} runtime", [("no container", rss_kb(running.runtime.pid))])
             running.ask("node", containers=1000, timeout_s=600)
             sizes.append(("created", rss_kb(running.runtime.pid)))
             for part in range(1, 5):
                 for _ in range(events // 4 // NODE_ROUND):
                     running.round("psc", NODE_ROUND)
                 sizes.append((f"{part * events // 4:,} events later", rss_kb(running.runtime.pid)))
-    return found
+    return sizes_by_name
 
 
 def run_recorder(case: Case, rounds: int, scale: float) -> Measured:
     """The same events with nothing recorded, with everything recorded by the runtime, and by the plugins.
 
-    The runtime's recorder is switched on and off between short rounds of the same processes: what else the machine does
+    The runtime's recorder is switched on and off between short rounds of the same processes: other load of the machine
     and where a process lies in memory are more than what a recorder costs. Plugins that record are others than those
     that do not, so that figure is only as good as the number of their starts.
     """
@@ -165,17 +166,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--against",
         metavar="REV",
-        help="measure this revision of the project instead of Go beside the present one, compiled and pure, each with"
+        help="measure this revision of the project instead of Go, compiled and pure, each with"
         " its own processes; prints present/REV for every figure, and in the last line what is worse beyond its spread"
         " (then the exit code is 1). A worktree of REV and its compiled package stay in build/bench",
     )
     parser.add_argument(
         "--build", choices=[*BUILDS, "both"], default="both", help="with --against: measure this build only"
     )
-    parser.add_argument("--rounds", type=int, metavar="N", help="of each case (default 11; with --against 24)")
-    parser.add_argument(
-        "--quick", action="store_true", help="3 rounds of a third of the events: only to see that it works"
-    )
+    parser.add_argument("--rounds", type=int, metavar="N", help="rounds of each case (default 11; with --against 24)")
+    parser.add_argument("--quick", action="store_true", help="3 rounds of a third of the events, as a test")
     options = parser.parse_args()
     unknown = set(options.cases) - set(EVERYTHING)
     if unknown:
@@ -183,12 +182,12 @@ def _options() -> argparse.Namespace:
     if options.rounds is not None and options.rounds < 1:
         parser.error(f"--rounds {options.rounds}: at least 1")
     if options.build != "both" and not options.against:
-        parser.error("--build is for --against")
+        parser.error("--build needs --against")
     return options
 
 
 def _beside_go(chosen: Sequence[str], rounds: int, scale: float, *, write: bool) -> int:
-    """Every pairing with Go; `write` makes the page of it."""
+    """Measure every pairing with Go; `write` writes the page."""
     document = report.Document(rounds)
     steps: dict[str, Callable[[], Any]] = {
         name: (lambda case=case: document.recorder(case, run_recorder(case, rounds, scale)))
@@ -212,7 +211,7 @@ def _beside_go(chosen: Sequence[str], rounds: int, scale: float, *, write: bool)
 
 
 def main() -> int:
-    """Run what is asked for."""
+    """Run the selected cases."""
     options = _options()
     rounds, scale = (3, 0.34) if options.quick else (options.rounds or (24 if options.against else 11), 1.0)
     chosen = options.cases or EVERYTHING

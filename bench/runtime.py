@@ -106,7 +106,7 @@ class Runtime:
         results: list[list[int]] = [[] for _ in range(callers)]
         gate = threading.Barrier(callers + 1)
 
-        def work(mine: list[int]) -> None:
+        def work(durations: list[int]) -> None:
             pod, container = self.pod, self.container
             clock = time.perf_counter_ns
             gate.wait()
@@ -115,14 +115,14 @@ class Runtime:
                     time.sleep(idle_us / 1e6)
                 begin = clock()
                 call(pod, container)
-                mine.append(clock() - begin)
+                durations.append(clock() - begin)
 
         if callers == 1:
             gate = threading.Barrier(1)
             cpu, wall = cpu_ns(), time.perf_counter_ns()
             work(results[0])
         else:
-            threads = [threading.Thread(target=work, args=(mine,)) for mine in results]
+            threads = [threading.Thread(target=work, args=(durations,)) for durations in results]
             for thread in threads:
                 thread.start()
             cpu, wall = cpu_ns(), time.perf_counter_ns()
@@ -130,10 +130,10 @@ class Runtime:
             for thread in threads:
                 thread.join()
         wall = time.perf_counter_ns() - wall
-        return {"ns": [x for mine in results for x in mine], "wall_ns": wall, "cpu_ns": cpu_ns() - cpu}
+        return {"ns": [x for durations in results for x in durations], "wall_ns": wall, "cpu_ns": cpu_ns() - cpu}
 
     def node(self, containers: int, **_: object) -> None:
-        """Create so many containers, two in a pod, which all stay."""
+        """Create this many containers, two in a pod, which all stay."""
         for i in range(containers):
             pod = m.PodSandbox.FromString(self.pod.SerializeToString())
             container = m.Container.FromString(self.container.SerializeToString())

@@ -1,7 +1,4 @@
-"""Tables of the documentation about the node agent: its gates, its modes, and what each choice opens of a node.
-
-Next: `tools.generate_docs`, which puts them into the pages.
-"""
+"""Tables of the documentation about the node agent: its gates, its modes, and the access that each choice needs."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ __all__ = ["gates", "modes", "needs"]
 
 
 def gates() -> Iterator[tuple[str, ...]]:
-    """Every gate: its name, whether it is on by default, what it is, and which knobs it sets."""
+    """Every gate: its name, its default, a description, and the cgroup settings that it writes."""
     yield ("gate", "default", "what", "knobs")
     for hook in PROFILE.hooks:
         yield (f"`{hook.name}`", _on(hook.default), "hook", _knobs(hook.owns))
@@ -28,7 +25,7 @@ def gates() -> Iterator[tuple[str, ...]]:
 
 
 def needs() -> Iterator[tuple[str, ...]]:
-    """What each choice opens of a node."""
+    """The access to a node that each choice opens."""
     yield ("chosen", "paths of the node", "more", "why")
     for row in read():
         name = "always" if row.choice == "always" else f"{row.choice} `{row.value}`"
@@ -39,10 +36,10 @@ def needs() -> Iterator[tuple[str, ...]]:
 
 
 def _more(row: Row) -> str:
-    found = [f"{name} ({why})" for name, why in row.capabilities.items()]
-    found += ["the node's processes"] * bool(row.host_pid) + ["the node's network"] * bool(row.host_network)
-    found += [f"role `{row.rbac}`"] * bool(row.rbac) + [f"not in a DaemonSet: {row.unit_only}"] * bool(row.unit_only)
-    return ", ".join(found)
+    texts = [f"{name} ({why})" for name, why in row.capabilities.items()]
+    texts += ["the node's processes"] * bool(row.host_pid) + ["the node's network"] * bool(row.host_network)
+    texts += [f"role `{row.rbac}`"] * bool(row.rbac) + [f"not in a DaemonSet: {row.unit_only}"] * bool(row.unit_only)
+    return ", ".join(texts)
 
 
 def _on(default: bool) -> str:
@@ -50,27 +47,27 @@ def _on(default: bool) -> str:
 
 
 def _knobs(owns: Iterable[Owns]) -> str:
-    """The knobs of cgroups among what is owned."""
-    return ", ".join(f"`{name}`" for name in dict.fromkeys(each.knob for each in owns) if name in host.KNOBS)
+    """The cgroup settings among the owned values."""
+    return ", ".join(f"`{name}`" for name in dict.fromkeys(owner.knob for owner in owns) if name in host.KNOBS)
 
 
 def modes() -> Iterator[tuple[str, ...]]:
-    """Which effect of which hook each mode brings about: the table that the transports' tests are held against."""
+    """The effects of hooks by mode; the tests of the transports use the same table."""
     columns = ("nri", "proxy", "standalone")
     yield ("hook", "effect", *columns)
-    found: dict[tuple[str, str], set[str]] = {}
+    modes_by_effect: dict[tuple[str, str], set[str]] = {}
     for case in hook_modes.CASES:
         for effect in case.effects:
-            found.setdefault((case.hook, f"{effect.place}: {_effect(effect)}"), set()).update(effect.modes)
+            modes_by_effect.setdefault((case.hook, f"{effect.place}: {_effect(effect)}"), set()).update(effect.modes)
     before = ""
-    for (hook, what), where in sorted(found.items()):
-        if not where:  # on none of the machines that the table is held against
+    for (hook, what), where in sorted(modes_by_effect.items()):
+        if not where:  # in force on none of the tested machines
             continue
         yield (hook if hook != before else "", what, *("yes" if mode in where else "no" for mode in columns))
         before = hook
 
 
 def _effect(effect: hook_modes.Effect) -> str:
-    """An effect's name, for a reader: a knob is code, and of a clear it is said that it is one."""
+    """The name of an effect; a setting is code, and a cleared one is marked."""
     name = effect.name.split(" ")[0] if effect.name.startswith(("env ", "mount ", "device ")) else effect.name
     return f"`{name}`{' cleared' if effect.name == 'cpuset.cpus' and not effect.value else ''}"

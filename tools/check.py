@@ -1,15 +1,14 @@
-"""Check the project in stages, and print one table of what passed, what failed and what it took.
+"""Check the project in stages, and print a table of results and times.
 
-    python tools/check.py            `make test`: what needs minutes, and one real container
-    python tools/check.py --ci       that, measured for coverage, and the real parts that guard most: what CI runs
-    python tools/check.py --all      everything; goes on where it was interrupted, if nothing has changed
-    python tools/check.py lint unit  only these groups (their names are in `stages`), with all that they have
+    python tools/check.py            `make test`: checks of a few minutes, and one real container
+    python tools/check.py --ci       what CI runs: the same, measured for coverage, and tests with real parts
+    python tools/check.py --all      everything; continues where it was interrupted, if nothing has changed
+    python tools/check.py lint unit  only these groups, completely
 
-Rules: on two cores two stages run at a time (tools/lanes.py). A failed test with real parts, processes or threads runs
-once more, alone (tools/unsteady.py). Every skip is listed again at the end with its reason, and so is what failed
-stages have said last (tools/last_words.py). Exit code 0 only if all stages passed. With CI=true or NRI_NO_SKIP=1 a
-missing tool fails its tests instead of skipping them (tests/support/needs.py). The other Pythons are no such tools: one
-that is not there is named in the table, and that is all.
+On two cores two stages run at a time (tools/lanes.py). A failed test with real parts, processes or threads runs once
+more, alone (tools/unsteady.py). The end of the output lists every skip with its reason, and the last lines of failed
+stages (tools/command.py). The exit code is 0 only if all stages passed. With CI=true or NRI_NO_SKIP=1 a missing tool
+fails its tests instead of skipping them (tests/support/needs.py); a missing Python is only listed.
 """
 
 import os
@@ -21,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C says nothing while all else is loaded
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no stack of Ctrl-C while modules are loaded
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -32,11 +31,11 @@ from tools.lanes import Lanes, Outcome, Stage  # noqa: E402
 from tools.passed import Passed  # noqa: E402
 
 BIN = Path(sys.executable).parent
-#: Each run has all that those before it have. What is only asked for is in none, but if its group is named.
+#: Each run contains the runs before it. Stages `asked` run only if their group is named.
 LEVELS = ("test", "ci", "all", "asked")
 RUNS = {"test": "make test", "ci": "CI", "all": "make test-all", "asked": "on demand"}
-# Groups of tests that are just pytest on folders, beside the quick ones. Tests of what is not named here, nor in the
-# stages below, are quick: a new folder is never left out by mistake.
+# Groups that are pytest on some folders. Tests in folders that neither this table nor a stage names are quick, so that
+# no new folder is left out by mistake.
 FOLDERS = {
     "docs": ("docs",),
     "faults": ("faults",),
@@ -51,24 +50,24 @@ FOLDERS = {
     "deploy": ("deploy",),
     "kubelet": ("kubernetes",),
 }
-# Folders that a stage of its own runs, with words of its own.
-BESIDES = ("real", "apiserver", "guest")
+# Folders with a separate stage.
+SEPARATE = ("real", "apiserver", "guest")
 IN_CI = ("engine", "interop", "agent", "packaging", "checkers", "fuzz")
 REAL = ("engine", "agent", "torture", "deploy", "kubelet")
-#: The unit tests in parts that take about as long as each other; what is in none is one more.
+#: Folders of tests/unit by part; the parts take about the same time. All other folders are one more part.
 UNIT_PARTS = {"proxy": ("proxy", "plugins"), "cli": ("cli",), "adaptation": ("adaptation",)}
 #: Tests of the older containerds, for pytest -k.
 OLDER = "1.7 or 2.1"
-#: `nri`'s first command of the README, with a container on the engine.
+#: The demo of the README, with a container on the engine.
 CONTAINER = "tests/real/test_demo.py::test_it_shows_the_container_without_and_with_the_plugins_and_who_changed_what"
-# Where system tools may be that are not on PATH.
+# Folders of system tools that may not be on PATH.
 SBIN = ("/usr/sbin", "/sbin")
-# Typed like the package, though not part of it.
-TYPED = ("tools", "examples", "tests/support", "tests/conftest.py", "bench/engine")
+# Folders outside the package whose types are checked.
+TYPED = ("tools", "examples", "tests/support", "tests/conftest.py", "bench/studies/engine")
 PYTEST = (sys.executable, "-m", "pytest", "-q")
 MEASURED = (sys.executable, "tools/covered.py", "add", "-q")
 
-#: Tests of types, pages, parsers of files, packages, the command, the engine and others' programs: none is compiled.
+#: Tests of code that is never compiled.
 NOT_COMPILED = (
     *("agent", "apiserver", "checkers", "docs", "fuzz", "packaging", "deploy", "engine", "guest", "kubernetes"),
     *("peers", "proxy"),
@@ -77,34 +76,34 @@ NOT_COMPILED = (
 
 
 def tool(name: str, *arguments: str) -> tuple[str, ...]:
-    """A command of this environment's bin folder."""
+    """A command from the bin folder of this environment."""
     return (str(BIN / name), *arguments)
 
 
 def paths(*names: str) -> tuple[str, ...]:
-    """Folders of tests as pytest's arguments."""
+    """Arguments of pytest that select folders of tests."""
     return tuple(f"tests/{name}" for name in names)
 
 
 def without(*names: str) -> tuple[str, ...]:
-    """The same, to be left out."""
+    """Arguments of pytest that leave folders of tests out."""
     return tuple(f"--ignore=tests/{name}" for name in names)
 
 
 def unit_parts() -> dict[str, tuple[str, ...]]:
-    """The unit tests as pytest's arguments, by the name of the part; the longest first."""
-    named = [f"unit/{folder}" for row in UNIT_PARTS.values() for folder in row]
+    """Arguments of pytest for the parts of the unit tests, by name; the longest part first."""
+    part_folders = [f"unit/{folder}" for row in UNIT_PARTS.values() for folder in row]
     parts = {f"unit {name}": paths(*(f"unit/{folder}" for folder in row)) for name, row in UNIT_PARTS.items()}
-    return {"unit": ("tests/unit", *without(*named)), **parts}
+    return {"unit": ("tests/unit", *without(*part_folders)), **parts}
 
 
 def quick() -> tuple[str, ...]:
-    """The unit tests, and drawn and recorded cases, as pytest's arguments."""
-    return ("tests", *without(*(name for row in FOLDERS.values() for name in row), *BESIDES))
+    """Arguments of pytest for the unit tests and for drawn and recorded cases."""
+    return ("tests", *without(*(name for row in FOLDERS.values() for name in row), *SEPARATE))
 
 
 def cases() -> tuple[str, ...]:
-    """The same without the unit tests."""
+    """Arguments of pytest for drawn and recorded cases."""
     return (*quick(), *without("unit"))
 
 
@@ -114,7 +113,7 @@ def stages() -> list[Stage]:
 
 
 def lint_stages() -> list[Stage]:
-    """What needs no test to run."""
+    """Linters, types and generated code."""
     generators = sorted((ROOT / "tools").glob("generate_*.py"))
     typed = tool("mypy", "--no-error-summary", "--explicit-package-bases", *TYPED)
     return [
@@ -123,14 +122,14 @@ def lint_stages() -> list[Stage]:
         Stage("lint", "import-linter", tool("lint-imports", "--no-logo")),
         *(Stage("lint", path.stem, (sys.executable, str(path), "--check")) for path in generators),
         Stage("lint", "lock file", ("tools/lock.sh", "--check")),
-        Stage("lint", "mypy tools", typed, after=("mypy",)),  # both keep what they find in the same place
+        Stage("lint", "mypy tools", typed, after=("mypy",)),  # both use the same cache
     ]
 
 
 def quick_stages() -> list[Stage]:
-    """Tests that need little but Python, one real container, and whether they run enough of each file."""
+    """Tests that need little besides Python, one real container, and the coverage of each file."""
     sphinx = (sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", "docs/_build/html")
-    # Drawn and recorded cases by the thousand take several times as long if they are measured, and run what is run.
+    # Drawn and recorded cases are not measured: they would take several times as long and cover no further lines.
     rows = [
         *(Stage("unit", name, PYTEST, tests=row, measured=True) for name, row in unit_parts().items()),
         Stage("faults", "faults", PYTEST, tests=paths("faults"), measured=True),
@@ -145,13 +144,13 @@ def quick_stages() -> list[Stage]:
 
 
 def folder_stage(group: str) -> Stage:
-    """The tests of a group that is nothing but folders."""
+    """The stage of a group in `FOLDERS`."""
     since = "ci" if group in IN_CI else "all"
     return Stage(group, group, PYTEST, tests=paths(*FOLDERS[group]), since=since, real=group in REAL)
 
 
 def real_stages() -> list[Stage]:
-    """Tests with real runtimes, peers and tools; those of other programs than containers beside them."""
+    """Tests with real runtimes, peers and tools."""
     programs = ("kube-apiserver", "kubectl")
     build = (sys.executable, "-m", "tests.kubernetes.build")
     real = ("tests/real", "-k")
@@ -173,7 +172,7 @@ def real_stages() -> list[Stage]:
 
 
 def compiled_stages() -> list[Stage]:
-    """The same tests against the compiled wheel, but for those of what is not compiled, or not this package's."""
+    """The tests of compiled code, on the compiled wheel."""
     peers, real = ("interop", "upstream", "differential", "faults", "torture"), ("real",)
     parts = {
         "unit": ("tests/unit", *without(*NOT_COMPILED)),
@@ -181,35 +180,35 @@ def compiled_stages() -> list[Stage]:
         "peers": paths(*peers),
         "real": paths(*real),
     }
-    made = Stage("compiled", "compile", (sys.executable, "tools/compiled.py"), since="all")
+    builder = Stage("compiled", "compile", (sys.executable, "tools/compiled.py"), since="all")
     tests = replace(
-        made, argv=(*PYTEST, "-m", "not pure"), environment={"PYTHONPATH": str(compiled.FOLDER)},
-        after=(made.name,), needs=compiled.FOLDER,
+        builder, argv=(*PYTEST, "-m", "not pure"), environment={"PYTHONPATH": str(compiled.FOLDER)},
+        after=(builder.name,), needs=compiled.FOLDER,
     )  # fmt: skip
     return [
-        made,
+        builder,
         *(replace(tests, name=f"compiled {name}", tests=row, real=name == "real") for name, row in parts.items()),
     ]
 
 
 def python_stages() -> list[Stage]:
-    """The suites that show whether another Python does: the quick one on the newest, all on all if asked for."""
+    """Tests on other Pythons: unit and quick tests on the newest; all suites on all versions on demand."""
     suites = {**unit_parts(), "quick": cases(), "faults": paths("faults"), "packaging": paths("packaging")}
     rows = []
-    there = [version for version in pythons.others() if pythons.find(version) is not None]
-    for version in pythons.others():
-        if version not in there:
+    installed = [version for version in pythons.other_versions() if pythons.find(version) is not None]
+    for version in pythons.other_versions():
+        if version not in installed:
             missing = f"no Python {version} on this machine"
             rows.append(Stage("pythons", version, (), missing=missing, since="all"))
             continue
-        python, newest = pythons.place(version), version == there[-1]
-        made = Stage("pythons", f"{version} made", (sys.executable, "tools/pythons.py", version))
+        python, newest = pythons.place(version), version == installed[-1]
+        builder = Stage("pythons", f"{version} made", (sys.executable, "tools/pythons.py", version))
         path = os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath), *SBIN])
-        rows.append(replace(made, since="all" if newest else "asked"))
+        rows.append(replace(builder, since="all" if newest else "asked"))
         rows += [
             Stage(
                 "pythons", f"{version} {name}", (str(python), *PYTEST[1:]), tests=arguments,
-                environment={"PATH": path}, after=(made.name,), needs=python,
+                environment={"PATH": path}, after=(builder.name,), needs=python,
                 since="all" if newest and name not in ("faults", "packaging") else "asked",
             )
             for name, arguments in suites.items()
@@ -218,7 +217,7 @@ def python_stages() -> list[Stage]:
 
 
 def long_stages() -> list[Stage]:
-    """What takes a machine of its own, a kubelet, or new inputs for as long as one likes."""
+    """Tests in a virtual machine, under a kubelet, or with new inputs."""
     guest = (sys.executable, "-m", "tests.guest")
     histories = {"NRI_HISTORIES": "100000"}
     order = paths("property/test_answer_order.py")
@@ -232,47 +231,51 @@ def long_stages() -> list[Stage]:
     ]
 
 
-def chosen(rows: Sequence[Stage], level: str, groups: Sequence[str]) -> list[Stage]:
-    """The stages to run: those of the groups, or of the level; measured if that is asked for as well."""
-    upto = LEVELS[: LEVELS.index(level) + 1]
-    wanted = [row for row in rows if (row.group in groups if groups else row.since in upto)]
-    if any(row.group == "covered" for row in wanted):
-        return [replace(row, argv=MEASURED) if row.measured else row for row in wanted]
-    return wanted
+def selected(rows: Sequence[Stage], level: str, groups: Sequence[str]) -> list[Stage]:
+    """The stages of the groups, or of the level without groups; measured if they include `covered`."""
+    levels = LEVELS[: LEVELS.index(level) + 1]
+    selection = [row for row in rows if (row.group in groups if groups else row.since in levels)]
+    if any(row.group == "covered" for row in selection):
+        return [replace(row, argv=MEASURED) if row.measured else row for row in selection]
+    return selection
 
 
-def run(wanted: Sequence[Stage], *, resume: bool) -> tuple[list[Outcome], bool]:
-    """Run the stages but for those that have passed before; returns what each came to, and whether it was cut short."""
+def run(selection: Sequence[Stage], *, resume: bool) -> tuple[list[Outcome], bool]:
+    """Run the stages, with `resume` only those that have not passed; return outcomes and whether it was interrupted."""
     passed = Passed()
-    makers = {name for row in wanted if row.needs for name in row.after}  # these look themselves whether all is there
-    kept = {row.name: passed.find(row.command) for row in wanted if resume and (row.tests or row.name not in makers)}
+    builders = {name for row in selection if row.needs for name in row.after}  # these check themselves what exists
+    counts_by_name = {
+        row.name: passed.find(row.command_line)
+        for row in selection
+        if resume and (row.tests or row.name not in builders)
+    }
     before = [
-        Outcome(row, passed=counts.passed, skips=counts.skips, note="passed before on this commit, not run again")
-        for row in wanted
-        if (counts := kept.get(row.name)) is not None
+        Outcome(row, passed=counts.passed, skips=counts.skips, note="passed before on this commit; not run again")
+        for row in selection
+        if (counts := counts_by_name.get(row.name)) is not None
     ]
-    due = [row for row in wanted if kept.get(row.name) is None]
-    if any(row.argv == MEASURED for row in due) and not any(each.stage.argv == MEASURED for each in before):
+    remaining = [row for row in selection if counts_by_name.get(row.name) is None]
+    if any(row.argv == MEASURED for row in remaining) and not any(outcome.stage.argv == MEASURED for outcome in before):
         covered.forget()
     if before:
-        print(f"{len(before)} of {len(wanted)} stages have passed on this very commit, and are not run again")
-    lanes = Lanes(due, min(2, os.cpu_count() or 1), passed)
+        print(f"{len(before)} of {len(selection)} stages have passed on this commit and are not run again")
+    lanes = Lanes(remaining, min(2, os.cpu_count() or 1), passed)
     interrupted = False
     try:
         lanes.run()
     except KeyboardInterrupt:
         interrupted = True
-    # What failed may lack something that was made by what passed: that one runs again, too.
-    lacking = {name for outcome in lanes.outcomes if outcome.code for name in outcome.stage.after}
-    for row in wanted:
-        if row.name in lacking:
-            passed.forget(row.command)
-    order = [row.name for row in wanted]
+    # A failed stage may lack something that a passed one built: both run again.
+    suspect = {name for outcome in lanes.outcomes if outcome.code for name in outcome.stage.after}
+    for row in selection:
+        if row.name in suspect:
+            passed.forget(row.command_line)
+    order = [row.name for row in selection]
     return sorted([*before, *lanes.outcomes], key=lambda outcome: order.index(outcome.stage.name)), interrupted
 
 
-def print_table(outcomes: Sequence[Outcome], more: Sequence[str] = (), took: str = "") -> None:
-    """The end of the run: stages, skips with reasons, why stages failed, and the sum in one line."""
+def print_table(outcomes: Sequence[Outcome], notes: Sequence[str] = (), duration: str = "") -> None:
+    """Print the stages, the skips with reasons, the last lines of failed stages, notes, and the sum in one line."""
     print(f"\n{'stage':<18}{'result':<8}{'seconds':>8}{'of cpu':>8}{'passed':>8}{'failed':>8}{'skipped':>8}")
     for row in outcomes:
         counts = (row.passed, row.failed, row.skips.total()) if row.stage.tests is not None or row.skips else [""] * 3
@@ -283,23 +286,23 @@ def print_table(outcomes: Sequence[Outcome], more: Sequence[str] = (), took: str
         for reason, count in row.skips.most_common():
             print(f"skipped in {row.stage.name}: {count} x {reason}")
     for row in outcomes:
-        for each in row.unsteady:
-            print(f"unsteady in {row.stage.name}: {each.test} failed, and then passed alone; see {unsteady.RECORD}")
+        for failure in row.unsteady:
+            print(f"unsteady in {row.stage.name}: {failure.test} failed, then passed alone; see {unsteady.RECORD}")
     broken = [row for row in outcomes if row.code]
     for row in broken:
-        if row.said:
-            print(f"{row.stage.name} failed:", *row.said, sep="\n  ")
-    # A stage without tests counts as one failure, so that the sum is never "0 failed" after a failed run.
+        if row.last_lines:
+            print(f"{row.stage.name} failed:", *row.last_lines, sep="\n  ")
+    # A failed stage without tests counts as one failure, so that the sum is never "0 failed" after a failed run.
     failed = sum(max(row.failed, 1) for row in broken)
     skipped = sum(row.skips.total() for row in outcomes)
-    shaky = sum(len(row.unsteady) for row in outcomes)
-    print(*more, sep="\n", end="\n" if more else "")
-    passed, end = sum(row.passed for row in outcomes), f", {shaky} unsteady" if shaky else ""
-    print(f"{passed} passed, {failed} failed, {skipped} skipped{end}{took}")
+    unsteady_count = sum(len(row.unsteady) for row in outcomes)
+    print(*notes, sep="\n", end="\n" if notes else "")
+    passed, end = sum(row.passed for row in outcomes), f", {unsteady_count} unsteady" if unsteady_count else ""
+    print(f"{passed} passed, {failed} failed, {skipped} skipped{end}{duration}")
 
 
-def added(rows: Iterable[Stage], level: str) -> list[str]:
-    """What longer runs have besides, a line for each."""
+def longer_runs(rows: Iterable[Stage], level: str) -> list[str]:
+    """A line for each longer run, with the groups that it adds."""
     lines = []
     for longer in LEVELS[LEVELS.index(level) + 1 : -1]:
         groups = dict.fromkeys(row.group for row in rows if row.since == longer)
@@ -315,19 +318,21 @@ def main(arguments: list[str]) -> int:
     rows = stages()
     unknown = set(groups) - {row.group for row in rows}
     if unknown:
-        there = ", ".join(dict.fromkeys(row.group for row in rows))
-        print(f"check: error: no stage {', '.join(sorted(unknown))}; there are {there}", file=sys.stderr)
+        groups_text = ", ".join(dict.fromkeys(row.group for row in rows))
+        print(f"check: error: unknown group {', '.join(sorted(unknown))}; groups: {groups_text}", file=sys.stderr)
         return 2
     os.environ["PATH"] = os.pathsep.join([str(BIN), os.environ.get("PATH", os.defpath), *SBIN])
     start = time.monotonic()
-    wanted = chosen(rows, level, groups)
-    outcomes, interrupted = run(wanted, resume=level == "all")
+    selection = selected(rows, level, groups)
+    outcomes, interrupted = run(selection, resume=level == "all")
     minutes, seconds = divmod(round(time.monotonic() - start), 60)
-    took = f" in {minutes} min {seconds} s, {sum(row.processor_s for row in outcomes) / 60:.1f} min of processor time"
-    done = {outcome.stage.name for outcome in outcomes}
-    left = [row.name for row in wanted if row.name not in done]
-    more = [f"not run: {', '.join(left)}"] if left else []
-    print_table(outcomes, more if groups else [*more, *added(rows, level)], took)
+    duration = (
+        f" in {minutes} min {seconds} s, {sum(row.processor_s for row in outcomes) / 60:.1f} min of processor time"
+    )
+    names = {outcome.stage.name for outcome in outcomes}
+    unfinished = [row.name for row in selection if row.name not in names]
+    notes = [f"not run: {', '.join(unfinished)}"] if unfinished else []
+    print_table(outcomes, notes if groups else [*notes, *longer_runs(rows, level)], duration)
     return 130 if interrupted else int(any(row.code for row in outcomes))
 
 

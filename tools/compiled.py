@@ -1,10 +1,9 @@
-"""The compiled wheel, unpacked below build/compiled for tests and benchmarks; made again when a source file has
-changed.
+"""The compiled wheel, unpacked below build/compiled for tests and benchmarks; built again after changes.
 
-    python tools/compiled.py                                   builds it, prints the folder; exits with 77 if it cannot
+    python tools/compiled.py                          builds it, prints the folder; exit code 77 if it cannot
     PYTHONPATH=build/compiled/3.11 python -m nri ...  runs it instead of src/nri
 
-Each Python has its own, beside the others. Next: `tools/check.py` and `bench/pairs.py`, which use it.
+Each Python has its own folder.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ BUILD_FILES = [ROOT / name for name in ("pyproject.toml", "tools/build_hook.py",
 
 
 def missing() -> str:
-    """What compiling needs and is not there; "" if it can be done."""
+    """What is missing for compiling; "" if nothing is missing."""
     if not shutil.which(os.environ.get("CC", "gcc")):
         return "a C compiler"
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
@@ -38,23 +37,23 @@ def missing() -> str:
 
 
 def _digest() -> str:
-    made = hashlib.sha256(sys.version.encode())
+    digest = hashlib.sha256(sys.version.encode())
     for path in (*BUILD_FILES, *sorted((ROOT / "src/nri").rglob("*.py"))):
-        made.update(path.read_bytes())
-    return made.hexdigest()
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def wheel() -> Path:
-    """The compiled wheel, built if need be. CalledProcessError if it cannot be; the reason is on stderr."""
+    """The compiled wheel, built if needed. CalledProcessError if the build fails; the reason is on stderr."""
     digest, mark = _digest(), FOLDER / _MARK
     if not mark.exists() or mark.read_text() != digest or not any(WHEEL.glob("*.whl")):
-        shutil.rmtree(FOLDER, ignore_errors=True)  # nobody is to take an old one for the present one
+        shutil.rmtree(FOLDER, ignore_errors=True)  # an old one must not be taken for the present one
         argv = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(WHEEL), str(ROOT)]
         shutil.rmtree(WHEEL, ignore_errors=True)
         subprocess.run(argv, check=True, stdout=sys.stderr, env={**os.environ, "NRI_COMPILE": "1", "PYTHONPATH": ""})
         with zipfile.ZipFile(next(WHEEL.glob("*.whl"))) as archive:
             archive.extractall(FOLDER)
-        compileall.compile_dir(FOLDER, quiet=1)  # as pip does: else every start would read the source
+        compileall.compile_dir(FOLDER, quiet=1)  # as pip does; otherwise every start would compile the source
         mark.write_text(digest)
     return next(WHEEL.glob("*.whl"))
 

@@ -1,7 +1,7 @@
 """Which lines and branches of each file the tests run, and whether that is enough: 90 % of either.
 
     python tools/covered.py run -q tests/unit   pytest with these arguments, measured; forgets what was measured before
-    python tools/covered.py add -q tests/faults the same, beside what was measured before
+    python tools/covered.py add -q tests/faults the same, added to earlier measurements
     python tools/covered.py                     the files below the bound, with what is not run; exit code 1 if any
     python tools/covered.py --all stub          the same of all files whose path has `stub` in it, good or not
 
@@ -99,9 +99,9 @@ def measured() -> list[File]:
         data.save()
         report = Path(folder, "report.json")
         data.json_report(outfile=str(report), include=[f"{SOURCE}/*"], ignore_errors=True)
-        found = json.loads(report.read_text())["files"]
+        report_files = json.loads(report.read_text())["files"]
     left_out = unmeasured()
-    rows = {(ROOT / name).relative_to(SOURCE).as_posix(): row for name, row in found.items()}
+    rows = {(ROOT / name).relative_to(SOURCE).as_posix(): row for name, row in report_files.items()}
     return [file_of(path, row) for path, row in sorted(rows.items()) if not lies_in(path, left_out)]
 
 
@@ -117,8 +117,8 @@ def file_of(path: str, row: dict[str, Any]) -> File:
     return File(path, lines, branches, ", ".join(missing))
 
 
-def _percent(done: int, of: int) -> float:
-    return 100.0 * done / of if of else 100.0
+def _percent(count: int, total: int) -> float:
+    return 100.0 * count / total if total else 100.0
 
 
 def _ranges(numbers: Iterable[int]) -> list[str]:

@@ -1,12 +1,12 @@
-"""Try the README's commands on a bare Debian: a new chroot with nothing but Python, make and git.
+"""Try the README's commands on a bare Debian: a new chroot with only Python, make and git.
 
     .venv/bin/python tools/fresh.py                  make demo, then make test
     .venv/bin/python tools/fresh.py lint             other goals of the Makefile
 
-Rules: the project goes in as a clone of HEAD, so that a file that was never committed shows; the machine's own
-configuration of apt, pip, proxies and certificates goes in with it. The chroot lies on a tmpfs in a mount and process
-namespace of its own: however this ends, its mounts and processes end with it. The bare system is kept as a tarball in
-the cache of development tools. Needs root, debootstrap, util-linux and git.
+The project is a clone of HEAD, so that a missing file shows. The machine's configuration of apt, pip, proxies and
+certificates is copied. The chroot lies on a tmpfs in a separate mount and process namespace, which ends with this
+process. The bare system is kept as a tarball in the cache of development tools. Needs root, debootstrap, util-linux
+and git.
 """
 
 import argparse
@@ -52,9 +52,9 @@ def say(text: str) -> None:
 
 def run(*argv: str | Path) -> None:
     """Run a command; a failure ends all of this with one line."""
-    done = subprocess.run([str(word) for word in argv], stdin=subprocess.DEVNULL, check=False)
-    if done.returncode:
-        sys.exit(f"fresh: error: {' '.join(map(str, argv))} ended with {done.returncode}")
+    process = subprocess.run([str(word) for word in argv], stdin=subprocess.DEVNULL, check=False)
+    if process.returncode:
+        sys.exit(f"fresh: error: {' '.join(map(str, argv))} ended with {process.returncode}")
 
 
 def bare_system(suite: str) -> Path:
@@ -70,10 +70,10 @@ def bare_system(suite: str) -> Path:
         log = Path(folder, "log")
         command = ["debootstrap", "--variant=minbase", f"--include={BARE}", *keyring, suite, str(target), mirror.uri]
         with log.open("w") as output:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False)
-        if done.returncode:
-            tail = "\n".join(log.read_text().splitlines()[-10:])
-            sys.exit(f"{tail}\nfresh: error: debootstrap ended with {done.returncode}; is the Debian mirror reachable?")
+            process = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False)
+        if process.returncode:
+            tail, code = "\n".join(log.read_text().splitlines()[-10:]), process.returncode
+            sys.exit(f"{tail}\nfresh: error: debootstrap ended with {code}; is the Debian mirror reachable?")
         run("tar", "-C", target, "--one-file-system", "-cf", f"{tarball}.new", ".")
         Path(f"{tarball}.new").rename(tarball)
     return tarball
@@ -130,15 +130,15 @@ def run_goals(goals: list[str]) -> int:
     for goal in goals:
         say(f"make {goal}, on a bare Debian")
         start = time.monotonic()
-        done = subprocess.run(
+        process = subprocess.run(
             ["make", "-C", f"/{INSIDE}", "--no-print-directory", goal],
             env=environment,
             stdin=subprocess.DEVNULL,
             check=False,
         )
-        result = f"FAILED ({done.returncode})" if done.returncode else "ok"
+        result = f"FAILED ({process.returncode})" if process.returncode else "ok"
         lines.append(f"make {goal:<16}{time.monotonic() - start:>7.0f} s  {result}")
-        worst = worst or done.returncode
+        worst = worst or process.returncode
     say("done:")
     print("\n".join(lines), flush=True)
     return int(worst != 0)
@@ -156,10 +156,10 @@ def outside(suite: str, goals: list[str]) -> int:
     if changed.stdout:
         say(f"{len(changed.stdout.splitlines())} changed files are not committed, and so not tried")
     with tempfile.TemporaryDirectory(prefix="nri-fresh-") as folder:
-        with_us = ["setpriv", "--pdeathsig", "KILL"]
+        killed_with_us = ["setpriv", "--pdeathsig", "KILL"]
         namespaces = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child"]
-        again = [sys.executable, __file__, "--inside", folder, "--tarball", str(tarball), *goals]
-        child = subprocess.Popen([*with_us, *namespaces, *again], stdin=subprocess.DEVNULL)
+        command = [sys.executable, __file__, "--inside", folder, "--tarball", str(tarball), *goals]
+        child = subprocess.Popen([*killed_with_us, *namespaces, *command], stdin=subprocess.DEVNULL)
         # unshare ignores SIGTERM; killed, it takes everything inside with it.
         signal.signal(signal.SIGTERM, lambda *_: child.kill())
         try:

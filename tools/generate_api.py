@@ -1,7 +1,7 @@
 """Generate the NRI messages from their .proto: `python tools/generate_api.py`, or compare with `--check`.
 
-One job: `proto/nri/pkg/api/v1alpha1/api.proto` becomes `src/nri/api/pb/` (modules and type stub), which is checked in.
-Rules:
+`proto/nri/pkg/api/v1alpha1/api.proto` becomes `src/nri/api/pb/` (modules and type stub), which is checked in.
+Differences from the output of protoc:
 
 - The pool path is `nri/pkg/api/v1alpha1/api.proto`, because a second file called `api.proto` (CRI has one) in the
   default descriptor pool fails the import.
@@ -49,9 +49,9 @@ def run_protoc(out: Path) -> None:
     env = {**os.environ, "PATH": scripts + os.pathsep + os.environ.get("PATH", "")}
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{PROTO_ROOT}", f"--python_out={out}"]
     command += [f"--mypy_out=quiet:{out}", PROTO]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise GenerateError(f"protoc failed: {done.stderr.strip()} (are grpcio-tools and mypy-protobuf installed?)")
+    process = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise GenerateError(f"protoc failed: {process.stderr.strip()} (are grpcio-tools and mypy-protobuf installed?)")
 
 
 def replace_once(pattern: str, replacement: str, text: str) -> str:
@@ -63,7 +63,7 @@ def replace_once(pattern: str, replacement: str, text: str) -> str:
 
 
 def split_module(text: str) -> tuple[str, str]:
-    """Lower the version demand, put in our module name and move the serialized descriptor into a module of its own."""
+    """Lower the version demand, put in our module name and move the serialized descriptor into its own module."""
     major, minor, patch = FLOOR
     text = replace_once(r"# Protobuf Python Version: .*", f"# Protobuf Python Version: {major}.{minor}.{patch}", text)
     demand = f"Domain.PUBLIC,\n    {major},\n    {minor},\n    {patch},"
@@ -84,9 +84,9 @@ def generate() -> dict[str, str]:
     with tempfile.TemporaryDirectory() as temporary:
         out = Path(temporary)
         run_protoc(out)
-        made = out / Path(PROTO).parent
-        module, descriptor = split_module((made / "api_pb2.py").read_text())
-        stub = (made / "api_pb2.pyi").read_text()
+        files = out / Path(PROTO).parent
+        module, descriptor = split_module((files / "api_pb2.py").read_text())
+        stub = (files / "api_pb2.pyi").read_text()
     return {"__init__.py": INIT, "api_pb2.py": module, "api_pb2.pyi": stub, "descriptor.py": descriptor}
 
 

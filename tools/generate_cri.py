@@ -2,9 +2,8 @@
 
     python tools/generate_cri.py [--check]
 
-Rules: the generated files are checked in and never edited; `--check` writes nothing
-and exits 1 when they differ from what the .proto gives. Needs grpcio-tools and
-mypy-protobuf. Next: `nri.cri`, `nri.proxy.hook_servers` and `nri.trace`, which use the messages.
+The generated files are checked in and never edited. `--check` writes nothing and exits with 1 if they differ from the
+.proto files. Needs grpcio-tools and mypy-protobuf.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 # The protobuf runtime that the code asks for: pyproject.toml's lower bound, as for the NRI
-# messages (`generate_api.py` says why that is sound), not the one of the machine that generates.
+# messages (`generate_api.py` explains it), not the one of the machine that generates.
 FLOOR = (6, 31, 1)
 
 

@@ -1,11 +1,11 @@
 """Write the tables of the documentation that follow from the code: `python tools/generate_docs.py`, or `--check`.
 
-One job: the text between `<!-- generated: NAME -->` and `<!-- end -->` of a page is what the function NAME of `REGIONS`
-returns. So that a page can be read in the tree as well, the tables are checked in, and compared in CI.
-Rules: names, numbers and types come from the descriptor and the tables of the package; words
-from the comments of the .proto file. Nothing is read from the running machine.
+The function NAME of `REGIONS` returns the text between `<!-- generated: NAME -->` and `<!-- end -->` of a page. The
+tables are checked in, so that pages can be read in the tree, and compared in CI. Names, numbers and types come from
+the descriptor and the tables of the package, descriptions from the comments of the .proto file. Nothing comes from the
+running machine.
 
-Exit codes: 0 done or equal, 1 different.
+Exit codes: 0 written or equal, 1 different.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ sys.path.insert(0, str(ROOT))
 from tests.real import bundled_matrix  # noqa: E402
 from tools import agent_tables, go_names, settings_tables  # noqa: E402
 from tools.deployment import table as deployment  # noqa: E402
+from tools.deviation_tables import deviations  # noqa: E402
 
 PROTO = ROOT / "proto/nri/pkg/api/v1alpha1/api.proto"
 REGION = re.compile(r"(<!-- generated: (?P<name>[a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -70,24 +71,24 @@ GROUPS = {
 
 def comments() -> dict[str, tuple[str, str]]:
     """`Message.field`, `Message`, `Service.Method`, `Enum.VALUE` -> (comment, release that added it) of the .proto."""
-    found: dict[str, tuple[str, str]] = {}
+    texts: dict[str, tuple[str, str]] = {}
     scope: list[str] = []
-    words: list[str] = []
+    comment_lines: list[str] = []
     for line in PROTO.read_text(encoding="utf-8").splitlines():
         text = line.strip()
         since = match[1] if (match := re.search(r"// since v([\d.]+)", text)) else ""
         if text.startswith("//"):
-            words.append(text.removeprefix("//").strip())
+            comment_lines.append(text.removeprefix("//").strip())
             continue
         if match := re.match(r"(?:message|enum|service) (\w+) \{", text):
             scope.append(match[1])
-            found[".".join(scope)] = (" ".join(words), since)
+            texts[".".join(scope)] = (" ".join(comment_lines), since)
         elif (match := re.match(r"rpc (\w+)", text)) or (match := re.match(r"(?:[\w<>., ]+ )?(\w+) = \d+", text)):
-            found[".".join([*scope, match[1]])] = (" ".join(words), since)
-        words = []
+            texts[".".join([*scope, match[1]])] = (" ".join(comment_lines), since)
+        comment_lines = []
         if text.endswith("}") and scope:
             scope.pop()
-    return found
+    return texts
 
 
 def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -111,13 +112,13 @@ def type_of(field: Any) -> str:
 def messages() -> str:
     """Every message, in groups."""
     texts = comments()
-    left = dict(FILE.message_types_by_name)
+    remaining = dict(FILE.message_types_by_name)
     out = []
     for group, names in GROUPS.items():
         out.append(f"## {group}\n")
-        out += [message_section(left.pop(name), texts) for name in names.split() if name in left]
-    if left:
-        raise KeyError(f"put into a group of GROUPS: {', '.join(left)}")
+        out += [message_section(remaining.pop(name), texts) for name in names.split() if name in remaining]
+    if remaining:
+        raise KeyError(f"put into a group of GROUPS: {', '.join(remaining)}")
     return "\n".join(out)
 
 
@@ -138,11 +139,11 @@ def message_section(message: Any, texts: dict[str, tuple[str, str]]) -> str:
 def enums() -> str:
     """Every enum with its values."""
     texts = comments()
-    found = list(FILE.enum_types_by_name.values())
+    descriptors = list(FILE.enum_types_by_name.values())
     for message in FILE.message_types_by_name.values():
-        found += message.enum_types
+        descriptors += message.enum_types
     rows = []
-    for enum in found:
+    for enum in descriptors:
         name = enum.full_name.removeprefix(f"{FILE.package}.")
         values = []
         for value in enum.values:
@@ -202,11 +203,12 @@ def go_handlers() -> str:
 
 def go_table(names: Iterable[tuple[str, str, str]]) -> Callable[[], str]:
     """One table of `go_names`."""
-    return lambda: table(("Go", "Python", "what differs"), [(f"`{go}`", f"`{ours}`", note) for go, ours, note in names])
+    rows = [(f"`{go}`", f"`{python}`", note) for go, python, note in names]
+    return lambda: table(("Go", "Python", "what differs"), rows)
 
 
 def knobs() -> str:
-    """Every knob of a cgroup, with its file on both versions."""
+    """Every cgroup setting, with its file on both versions."""
 
     def files(places: tuple[Place, ...], instead: str) -> str:
         names = [f"[`{place.file}`]" if place.only else f"`{place.file}`" for place in places]
@@ -222,7 +224,7 @@ def knobs() -> str:
 
 
 def plugin_needs() -> str:
-    """What each bundled plugin needs of a node besides the socket, from deploy/plugins.yaml."""
+    """The access to a node that each bundled plugin needs, from deploy/plugins.yaml."""
     rows = []
     for need in deployment.read():
         paths = ", ".join(f"`{mount.host}`{' (written)' if mount.write else ''}" for mount in need.mounts) or "-"
@@ -235,14 +237,14 @@ def plugin_effects() -> str:
     """What becomes of what pods ask the bundled plugins for, as measured on each runtime; notes below it."""
     rows, before = [], ""
     notes: dict[str, list[str]] = {}
-    for plugin, asked, *cells, note in bundled_matrix.rows():
-        short = asked.replace(".noderesource.dev", "")
+    for plugin, request, *cells, note in bundled_matrix.rows():
+        short = request.replace(".noderesource.dev", "")
         rows.append((plugin if plugin != before else "", short, *cells))
         before = plugin
         if note:
             notes.setdefault(note, []).append(short)
     runtimes = ("containerd 1.7", "containerd 2.1", "containerd 2.4", "our engine")
-    lines = (f"- {', '.join(asked)}: {note}." for note, asked in notes.items())
+    lines = (f"- {', '.join(request)}: {note}." for note, request in notes.items())
     return "\n".join([table(("plugin", "asked for", *runtimes), rows), *lines])
 
 
@@ -258,17 +260,24 @@ def proxy_table() -> str:
     return table(("field", "in the CRI", "limits, or why not"), rows)
 
 
-def rows_of(made: Callable[[], Iterable[tuple[str, ...]]]) -> Callable[[], str]:
+def rows_of(function: Callable[[], Iterable[tuple[str, ...]]]) -> Callable[[], str]:
     """A table of rows, the first of which is its head."""
 
     def text() -> str:
-        head, *rows = made()
+        head, *rows = function()
         return table(head, rows)
 
     return text
 
 
 REGIONS: dict[str, Callable[[], str]] = {
+    "deviations-choices": rows_of(deviations("choices")),
+    "deviations-quirks": rows_of(deviations("quirks")),
+    "deviations-rules-adjustments": rows_of(deviations("rules: merging adjustments")),
+    "deviations-rules-limits": rows_of(deviations("rules: limits")),
+    "deviations-rules-oci": rows_of(deviations("rules: the OCI spec")),
+    "deviations-rules-plugins": rows_of(deviations("rules: failure policy, life, plugins")),
+    "deviations-rules-updates": rows_of(deviations("rules: merging updates and evictions")),
     "agent-gates": rows_of(agent_tables.gates),
     "agent-modes": rows_of(agent_tables.modes),
     "agent-needs": rows_of(agent_tables.needs),
@@ -294,7 +303,7 @@ REGIONS: dict[str, Callable[[], str]] = {
 
 def fill(text: str) -> str:
     """A page with its regions written again. KeyError for a region that nobody generates."""
-    return REGION.sub(lambda found: f"{found[1]}\n{REGIONS[found['name']]().strip()}\n\n{found[3]}", text)
+    return REGION.sub(lambda match: f"{match[1]}\n{REGIONS[match['name']]().strip()}\n\n{match[3]}", text)
 
 
 def main() -> int:

@@ -1,9 +1,9 @@
 """Draw the pictures of the documentation: `python tools/generate_pictures.py`, or `--check`.
 
-One job: every file of docs/_static/pictures is what `tools.pictures` draws, and nothing else lies there. The files are
-checked in, so that pages can be read in the tree as well, and compared in CI.
+`tools.pictures` draws every file of docs/_static/pictures. The files are checked in, so that pages can be read in the
+tree, and compared in CI.
 
-Exit codes: 0 done or equal, 1 different.
+Exit codes: 0 written or equal, 1 different.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FOLDER = ROOT / "docs/_static/pictures"
 
 
 def drawn() -> dict[Path, str]:
-    """Every file that there should be, and its text."""
+    """The text of every file."""
     return {FOLDER / f"{name}.svg": draw().svg() for name, draw in PICTURES.items()}
 
 
@@ -30,10 +30,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
     check = parser.parse_args().check
-    wanted = drawn()
+    texts = drawn()
     code = 0
-    for path in sorted({*wanted, *FOLDER.glob("*.svg")}):
-        text = wanted.get(path)
+    for path in sorted({*texts, *FOLDER.glob("*.svg")}):
+        text = texts.get(path)
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
         if check:

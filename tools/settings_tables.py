@@ -1,7 +1,4 @@
-"""The keys of the engine and of the agent as Markdown, from the classes themselves.
-
-Next: `tools.generate_docs`, which puts them into the pages.
-"""
+"""The keys of the engine and of the agent as Markdown, from the classes of their settings."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install what a make target needs, say so first, and do nothing when it is there already.
+# Install what a make target needs; print it first, and do nothing if it is installed.
 #
 #   tools/setup.sh packages demo|test|fresh    system packages (installed as root with apt-get, else only named)
 #   tools/setup.sh venv demo|dev               .venv with the locked requirements and this project, editable
@@ -15,7 +15,7 @@ PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 say() { echo "setup: $*"; }
 die() { echo "setup: error: $*" >&2; exit 1; }
 
-# --- system packages: "Debian package:what shows that it is there" -----------------------------------------------
+# --- system packages: "Debian package:command or file that it installs" -----------------------------------------------
 
 DEMO="runc:runc conmon:conmon skopeo:skopeo umoci:umoci busybox-static:busybox containernetworking-plugins:/usr/lib/cni/bridge ca-certificates:/etc/ssl/certs/ca-certificates.crt xz-utils:xz"
 TEST="$DEMO crun:crun git:git gcc:gcc pkg-config:pkg-config libc6-dev:/usr/include/stdio.h make:make python3-dev:python3-config buildah:buildah systemd:systemd-analyze iptables:iptables iproute2:ip openssl:openssl qemu-system-x86:qemu-system-x86_64 chromium:chromium"
@@ -57,11 +57,11 @@ packages() {
 
 # --- what Ctrl-C ends ---------------------------------------------------------------------------------------------
 
-# quietly COMMAND...: in a session of its own, where Ctrl-C does not reach it: Python would answer with a traceback.
+# quietly COMMAND...: in a separate session, which Ctrl-C does not reach: Python would print a traceback.
 quietly() {
     setsid "$@" </dev/null &
     child=$!
-    trap 'end_child; echo "setup: interrupted; started again, it goes on" >&2; exit 130' INT
+    trap 'end_child; echo "setup: interrupted; start it again to continue" >&2; exit 130' INT
     code=0
     wait "$child" || code=$?
     trap - INT

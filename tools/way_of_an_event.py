@@ -1,14 +1,13 @@
-"""The way of one CreateContainer through the package: every Python call below `nri/` on the caller's thread, as a tree.
+"""The calls of one CreateContainer in the package: every Python call below `nri/` on the caller's thread, as a tree.
 
     python tools/way_of_an_event.py                          the runtime's side, with one plugin
     python tools/way_of_an_event.py --side plugin            the plugin's side of the same event
-    python tools/way_of_an_event.py --through call           the one call alone, without what goes around it
-    python tools/way_of_an_event.py --through fake-runtime   as a test calls it, with all that it looks at
+    python tools/way_of_an_event.py --through call           only the call to the plugin
+    python tools/way_of_an_event.py --through fake-runtime   as a test calls it, with everything that it checks
 
-The adaptation, the plugin and the socket pair between them are real. Events differ a little (a record is sorted now and
-then, a read waits or does not), so several are profiled and the one in the middle counts. A comprehension is part of
-the function that it is in. Only the pure build can be looked at. Next: `tests/unit/test_compiled_way.py`,
-which asks what of this is compiled.
+The adaptation, the plugin and the socket pair between them are real. Events differ a little (a record is sorted now
+and then, a read waits or does not), so several are profiled and the median counts. A comprehension is part of its
+function. Only the pure build can be profiled.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from nri.mux import trunk
 from nri.testing import FakeRuntime, make_container, make_pod
 
 PACKAGE = Path(nri.__file__).parent
-#: So many events are profiled, after as many that are not: what is made once and kept is no part of an event.
+#: The number of profiled events, after as many unprofiled ones, which create what is made only once.
 EVENTS = 9
 
 _INSIDE = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
@@ -70,8 +69,8 @@ class Profile:
         self._depth += 1
 
     @contextmanager
-    def here(self) -> Iterator[None]:
-        """Note the calls of this thread."""
+    def of_this_thread(self) -> Iterator[None]:
+        """Record the calls of this thread."""
         before = sys.getprofile()
         sys.setprofile(self)
         try:
@@ -130,7 +129,7 @@ def runtime_ways(through: str = "adaptation") -> list[list[Call]]:
             profile = Profile()
             for _ in range(2):  # in a stream of events, as on a busy node: alone, it would also wake the monitor
                 THROUGH[through](runtime, pod, make_container(pod=pod))
-            with profile.here():
+            with profile.of_this_thread():
                 THROUGH[through](runtime, pod, container)
             if number >= EVENTS:
                 ways.append(profile.calls)

@@ -1,6 +1,7 @@
 """Mode standalone by itself on containerd 2.4: what comes into force after the start, and what is repaired.
 
-There is a window in which a container runs without its values; it is measured in bench/modes, not asserted here.
+There is a window in which a container runs without its values; it is measured in bench/studies/modes, not asserted
+here.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bench.apiserver import grid
-from bench.apiserver.tables import Cell
+from bench.studies.apiserver import grid
+from bench.studies.apiserver.tables import Cell
 
 
 def test_pods_of_each_place_on_the_grid_are_seen_in_all_ways() -> None:

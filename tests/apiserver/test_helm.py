@@ -45,7 +45,7 @@ def test_a_plugin_is_installed_and_removed(helm: Helm, api: ControlPlane, name: 
     assert api.kubectl("get", *SYSTEM, "daemonset", f"nri-plugin-{name}", check=False).returncode == 1
 
 
-def test_an_upgrade_changes_index_and_configuration_and_a_rollback_restores_them(helm: Helm, api: ControlPlane) -> None:
+def test_an_upgrade_and_a_rollback_change_index_and_configuration(helm: Helm, api: ControlPlane) -> None:
     def state() -> tuple[list[str], str | None]:
         pod = api.get(*SYSTEM, "daemonset", "nri-plugin-template")["spec"]["template"]["spec"]
         process = api.kubectl("get", *SYSTEM, "configmap", "nri-plugin-template", "-o", "yaml", check=False)

@@ -32,9 +32,9 @@ def lay_out(root: Path) -> None:
     stdlib = Path(sysconfig.get_path("stdlib"))
     shutil.copytree(stdlib, root / stdlib.relative_to("/"), ignore=LEFT_OUT, symlinks=True)
     programs = [python, *stdlib.glob("lib-dynload/*.so")]
-    found = libraries(programs)
-    (libc,) = (file for file in found if file.name == "libc.so.6")
-    for file in {python, *found, *(libc.with_name(name) for name in OF_LIBC + OF_CPP)}:
+    libraries_ = libraries(programs)
+    (libc,) = (file for file in libraries_ if file.name == "libc.so.6")
+    for file in {python, *libraries_, *(libc.with_name(name) for name in OF_LIBC + OF_CPP)}:
         copy(file, root)
     if Path("/usr/share/python-wheels").is_dir():  # where Debian keeps what ensurepip installs
         shutil.copytree("/usr/share/python-wheels", root / "usr/share/python-wheels", dirs_exist_ok=True)
@@ -50,11 +50,11 @@ def lay_out(root: Path) -> None:
 
 def libraries(programs: list[Path]) -> set[Path]:
     """The shared libraries of programs, the dynamic linker included, under the names by which they are looked up."""
-    found = set()
+    paths = set()
     for program in programs:
-        done = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False)
-        found |= {Path(path) for path in re.findall(r"(/\S+) \(0x", done.stdout)}
-    return found
+        process = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=False)
+        paths |= {Path(path) for path in re.findall(r"(/\S+) \(0x", process.stdout)}
+    return paths
 
 
 def copy(file: Path, root: Path, target: Path | None = None) -> None:

@@ -1,7 +1,4 @@
-"""buildah with a store of its own: images are built and run without a registry and without a container runtime.
-
-Next: `test_image` and `test_bundled_image`; the fixture `buildah` is in conftest.
-"""
+"""buildah with a separate store: builds and runs images without a registry and a container runtime."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Buildah:
-    """buildah with a store of its own, without a container runtime or user namespaces."""
+    """buildah with its own store, without a container runtime or user namespaces."""
 
     def __init__(self, folder: Path) -> None:
         self.argv = [
@@ -45,10 +42,10 @@ def buildah_with_base() -> Iterator[Buildah]:
         tool = Buildah(Path(folder))
         base = Path(folder, "base")
         lay_out(base)
-        made = tool("from", "scratch").splitlines()[-1]
-        tool("copy", "--quiet", made, base, "/")
-        tool("config", "--env", "PATH=/usr/local/bin:/usr/bin:/bin", made)
-        tool("commit", "--quiet", made, "nri-base")
+        name = tool("from", "scratch").splitlines()[-1]
+        tool("copy", "--quiet", name, base, "/")
+        tool("config", "--env", "PATH=/usr/local/bin:/usr/bin:/bin", name)
+        tool("commit", "--quiet", name, "nri-base")
         yield tool
 
 
@@ -74,8 +71,8 @@ def _build(tool: Buildah, image: str, wheels: Path, requirements: str, container
 @contextlib.contextmanager
 def container(buildah: Buildah, image: str) -> Iterator[str]:
     """A container of an image, for `buildah run` and `buildah mount`."""
-    made = buildah("from", "--pull-never", image).splitlines()[-1]
+    name = buildah("from", "--pull-never", image).splitlines()[-1]
     try:
-        yield made
+        yield name
     finally:
-        buildah("rm", made)
+        buildah("rm", name)

@@ -23,7 +23,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def complete(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project with the wheels of all its other dependencies beside that of nri, as its README says."""
+    """The project with the wheels of nri and of all its other dependencies, as its README describes."""
     folder = tmp_path_factory.mktemp("complete") / "pod-name"
     shutil.copytree(project, folder)
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]

@@ -56,17 +56,19 @@ def schemas() -> Path:
     """A folder with one strict schema per kind, named as kubeconform looks for them: ``daemonset-apps-v1.json``."""
     go = need_tool("go")
     with locked() as folder:
-        made = folder / f"schemas-{KUBERNETES}"
-        if not made.exists():
+        schema_folder = folder / f"schemas-{KUBERNETES}"
+        if not schema_folder.exists():
             words = [go, "mod", "download", "-json", f"k8s.io/kubernetes@{KUBERNETES}"]
-            done = subprocess.run(words, capture_output=True, text=True, cwd=folder, check=True)
-            found = json.loads(done.stdout)
-            assert found["Sum"] == KUBERNETES_SUM, f"k8s.io/kubernetes {KUBERNETES} is not what it was: {found['Sum']}"
+            process = subprocess.run(words, capture_output=True, text=True, cwd=folder, check=True)
+            module = json.loads(process.stdout)
+            assert module["Sum"] == KUBERNETES_SUM, (
+                f"k8s.io/kubernetes {KUBERNETES} is not what it was: {module['Sum']}"
+            )
             new = folder / "schemas.new"
             new.mkdir(exist_ok=True)
-            write_schemas(json.loads(Path(found["Dir"], SWAGGER).read_text()), new)
-            new.rename(made)
-    return made
+            write_schemas(json.loads(Path(module["Dir"], SWAGGER).read_text()), new)
+            new.rename(schema_folder)
+    return schema_folder
 
 
 def write_schemas(swagger: dict[str, Any], folder: Path) -> None:
@@ -97,24 +99,26 @@ def strict(name: str, definition: Any) -> Any:
         return definition
     if definition.get("format") == "int-or-string":
         return {"type": ["string", "integer"]}
-    made = {key: strict("", value) for key, value in definition.items() if key != "format" and not key.startswith("x-")}
+    schema = {
+        key: strict("", value) for key, value in definition.items() if key != "format" and not key.startswith("x-")
+    }
     if "properties" in definition and isinstance(definition["properties"], dict):
-        made.setdefault("additionalProperties", False)
-        for key, value in made["properties"].items():
+        schema.setdefault("additionalProperties", False)
+        for key, value in schema["properties"].items():
             if key not in definition.get("required", ()) and isinstance(value.get("type"), str):
                 value["type"] = [value["type"], "null"]
-    return made
+    return schema
 
 
 def closure(name: str, definitions: dict[str, Any]) -> set[str]:
-    """The definition and all that it refers to, directly or not."""
-    found, pending = set(), [name]
+    """The definition and everything that it refers to, directly or not."""
+    names, pending = set(), [name]
     while pending:
         one = pending.pop()
-        if one not in found:
-            found.add(one)
+        if one not in names:
+            names.add(one)
             pending += references(definitions[one])
-    return found
+    return names
 
 
 def references(value: Any) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""Programs that render what is below deploy/: Debian's kustomize, unpacked into the cache, and Helm's own engine.
+"""Programs that render the files below deploy/: Debian's kustomize, kept in the cache, and Helm's engine.
 
-Rules: a missing program skips the test, or fails it where nothing may be skipped. All of helm is for tests/kubernetes,
-since it takes minutes to build; `chartrender` has its loader, schema check and engine. Next: `rendered`.
+A missing program skips the test, or fails it where skips are forbidden. `chartrender` has Helm's loader, schema check
+and engine; building all of helm takes minutes and is left to tests/apiserver.
 """
 
 from __future__ import annotations

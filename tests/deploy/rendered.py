@@ -1,7 +1,4 @@
-"""What kustomize and Helm make of deploy/, as objects: each rendered once for all tests of a run.
-
-Next: `test_bundled_manifests`.
-"""
+"""Objects that kustomize and Helm make of deploy/, each rendered once for all tests of a run."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ Json = dict[str, Any]
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 NEEDS = {need.name: need for need in table.read()}
 PLUGINS = sorted(NEEDS)
-BUNDLED = sorted(each.name for each in registry.registered() if each.value.startswith("nri.plugins."))
+BUNDLED = sorted(entry.name for entry in registry.registered() if entry.value.startswith("nri.plugins."))
 
 
 @functools.cache
@@ -66,9 +63,9 @@ def _manifests(process: subprocess.CompletedProcess[str]) -> str:
 
 def objects(text: str) -> dict[str, Json]:
     """Objects by kind; there are no two of a kind."""
-    found = {each["kind"]: each for each in yaml.safe_load_all(text) if each}
-    assert found, "nothing was rendered"
-    return found
+    manifests = {manifest["kind"]: manifest for manifest in yaml.safe_load_all(text) if manifest}
+    assert manifests, "nothing was rendered"
+    return manifests
 
 
 def container(text: str) -> Json:

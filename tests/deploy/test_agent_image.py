@@ -1,4 +1,4 @@
-"""The image of the node agent, built with buildah on a base made here: what it holds, and that the agent runs in it."""
+"""The image of the node agent, built with buildah on a local base: its content, and that the agent runs in it."""
 
 from __future__ import annotations
 
@@ -38,27 +38,29 @@ def image(buildah: Buildah, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def made(buildah: Buildah, image: str) -> Iterator[str]:
+def container_name(buildah: Buildah, image: str) -> Iterator[str]:
     """A container of the image, for all tests: to make one copies the image."""
     with container(buildah, image) as only:
         yield only
 
 
-def test_the_image_is_nobody_s_and_is_the_command(buildah: Buildah, image: str) -> None:
-    found = json.loads(buildah("inspect", "--type", "image", image))["OCIv1"]["config"]
-    assert found["User"] == "65532:65532"
-    assert found["Entrypoint"] == list(NRI)
-    assert not [each for each in found["Env"] if each.startswith("NRI_")]
+def test_the_image_runs_the_command_as_an_unprivileged_user(buildah: Buildah, image: str) -> None:
+    config = json.loads(buildah("inspect", "--type", "image", image))["OCIv1"]["config"]
+    assert config["User"] == "65532:65532"
+    assert config["Entrypoint"] == list(NRI)
+    assert not [variable for variable in config["Env"] if variable.startswith("NRI_")]
 
 
-def test_the_image_holds_what_the_agent_runs_with_and_nothing_that_builds(buildah: Buildah, made: str) -> None:
+def test_the_image_holds_what_the_agent_runs_with_and_nothing_that_builds(
+    buildah: Buildah, container_name: str
+) -> None:
     words = "import importlib.metadata as m; print(*sorted(d.name.lower() for d in m.distributions()))"
-    listed = set(buildah("run", "--isolation", "chroot", made, "--", NRI[0], "-I", "-c", words).split())
+    listed = set(buildah("run", "--isolation", "chroot", container_name, "--", NRI[0], "-I", "-c", words).split())
     assert {"nri", "protobuf", "grpcio", "lightkube"} <= listed
     assert not {"pip", "setuptools", "hatchling", "pytest"} & listed
 
 
-def test_it_starts_as_the_daemon_set_starts_it_and_the_reference_runtime_takes_it(buildah: Buildah, made: str) -> None:
+def test_the_agent_registers_with_the_reference_runtime(buildah: Buildah, container_name: str) -> None:
     (described,) = named(kustomized("agent"))["DaemonSet", "nri-agent"]["spec"]["template"]["spec"]["containers"]
     with tempfile.TemporaryDirectory(prefix="nri-", dir="/tmp") as folder, GoRuntime() as runtime:
         place = Path(folder)
@@ -71,13 +73,15 @@ def test_it_starts_as_the_daemon_set_starts_it_and_the_reference_runtime_takes_i
         for source, target in (("nri", "/var/run/nri:ro"), ("host", "/host:ro"), ("config", "/etc/nri-agent:ro"),
                                ("socket", "/run/nri-agent")):  # fmt: skip
             options += ["--volume", f"{place / source}:{target}"]
-        words = [*buildah.argv, "run", *options, made, "--", *NRI, *described["args"]]
+        words = [*buildah.argv, "run", *options, container_name, "--", *NRI, *described["args"]]
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
             assert runtime.wait_plugins(1, timeout_s=60) == ["00-nri-agent"]
             wait_for((place / "socket/agent.sock").exists, "the agent's socket")
-            told = buildah("run", *options, made, "--", *NRI, "agent", "capabilities", "--root", "/host", "-o", "json")
-            assert {row["supported"] for row in json.loads(told) if row["what"] != "core scheduling"} == {False}
+            capabilities = buildah(
+                "run", *options, container_name, "--", *NRI, "agent", "capabilities", "--root", "/host", "-o", "json"
+            )
+            assert {row["supported"] for row in json.loads(capabilities) if row["what"] != "core scheduling"} == {False}
             runtime.close()
         finally:
             process.terminate()

@@ -34,29 +34,31 @@ SETTING = {
 
 def named(text: str) -> dict[tuple[str, str], Json]:
     """Objects by kind and name."""
-    return {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(text) if each}
+    return {
+        (manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in yaml.safe_load_all(text) if manifest
+    }
 
 
 def spec_of(text: str) -> Json:
-    found: Json = named(text)["DaemonSet", "nri-agent"]["spec"]["template"]["spec"]
-    return found
+    spec: Json = named(text)["DaemonSet", "nri-agent"]["spec"]["template"]["spec"]
+    return spec
 
 
 def settings_of(text: str, folder: Path) -> AgentSettings:
     """The settings that the agent reads in the DaemonSet."""
-    (found,) = [each for (kind, _), each in named(text).items() if kind == "ConfigMap"]
+    (config_map,) = [manifest for (kind, _), manifest in named(text).items() if kind == "ConfigMap"]
     path = folder / "agent.yaml"
-    path.write_text(found["data"]["agent.yaml"])
+    path.write_text(config_map["data"]["agent.yaml"])
     return AGENT_SETTINGS.load(path, environment={}).settings
 
 
 def overlay(folder: Path, *components: str) -> str:
     """What an operator's kustomization over the agent with components makes."""
-    made = {
+    kustomization = {
         "resources": [os.path.relpath(DEPLOY / "kustomize/agent", folder)],
         "components": [os.path.relpath(DEPLOY / "kustomize/agent/components" / name, folder) for name in components],
     }
-    (folder / "kustomization.yaml").write_text(yaml.safe_dump(made))
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
     return built(folder)
 
 
@@ -69,9 +71,9 @@ def check(spec: Json, rows: list[Row]) -> None:
     """Assert that a pod has what these rows open, and nothing else."""
     (container,) = spec["containers"]
     rights = container["securityContext"]
-    wanted = {name for row in rows for name in row.capabilities}
+    capabilities_ = {name for row in rows for name in row.capabilities}
     assert rights["capabilities"]["drop"] == ["ALL"]
-    assert set(rights["capabilities"].get("add", [])) == wanted
+    assert set(rights["capabilities"].get("add", [])) == capabilities_
     assert (rights["privileged"], rights["allowPrivilegeEscalation"], rights["readOnlyRootFilesystem"]) == (
         False, False, True,
     )  # fmt: skip
@@ -87,8 +89,8 @@ def check(spec: Json, rows: list[Row]) -> None:
             mount.type,
             mount.write or mounts.get(mount.name, (0, 0, 0, 0))[3],
         )
-    paths = {each["name"]: each["hostPath"] for each in spec["volumes"] if "hostPath" in each}
-    places = {each["name"]: each for each in container["volumeMounts"] if each["name"] in paths}
+    paths = {item_["name"]: item_["hostPath"] for item_ in spec["volumes"] if "hostPath" in item_}
+    places = {item_["name"]: item_ for item_ in container["volumeMounts"] if item_["name"] in paths}
     assert mounts == {
         name: (path["path"], places[name]["mountPath"], path["type"], not places[name].get("readOnly", False))
         for name, path in paths.items()
@@ -97,7 +99,7 @@ def check(spec: Json, rows: list[Row]) -> None:
 
 def bound(text: str) -> set[str]:
     """The roles that the agent has."""
-    return {each["roleRef"]["name"] for (kind, _), each in named(text).items() if kind == "ClusterRoleBinding"}
+    return {manifest["roleRef"]["name"] for (kind, _), manifest in named(text).items() if kind == "ClusterRoleBinding"}
 
 
 def test_without_a_choice_both_ways_open_what_the_default_modes_need() -> None:
@@ -110,7 +112,7 @@ def test_without_a_choice_both_ways_open_what_the_default_modes_need() -> None:
 def test_a_choice_opens_what_its_row_says_and_nothing_else(row: Row, tmp_path: Path) -> None:
     for way, text in enumerate(both(row, tmp_path)):
         # A chart's mode is one instead of the default ones, a component's one more.
-        rows = [each for each in BASE if each.choice != "mode"] if way and row.choice == "mode" else BASE
+        rows = [base_row for base_row in BASE if base_row.choice != "mode"] if way and row.choice == "mode" else BASE
         check(spec_of(text), [*rows, row])
         assert bound(text) == {"nri-agent"} | ({row.rbac} if row.rbac else set())
 
@@ -128,9 +130,9 @@ def test_all_components_fit_together(tmp_path: Path) -> None:
 
 
 def test_roles_are_those_of_the_file_and_are_for_reading(tmp_path: Path) -> None:
-    written = {each["metadata"]["name"]: each["rules"] for each in roles() if each["kind"] == "ClusterRole"}
+    written = {role["metadata"]["name"]: role["rules"] for role in roles() if role["kind"] == "ClusterRole"}
     text = rendered_chart("agent", "config.gates.BECPUEvict=true", "config.pods.source=kubelet")
-    assert {name: each["rules"] for (kind, name), each in named(text).items() if kind == "ClusterRole"} == written
+    assert {name: role["rules"] for (kind, name), role in named(text).items() if kind == "ClusterRole"} == written
     verbs = {verb for rule in written["nri-agent"] for verb in rule["verbs"]}
     assert verbs == {"list", "watch"}
     assert not [
@@ -164,9 +166,9 @@ def test_settings_of_both_ways_are_read_by_the_agent(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_value_is_refused_by_its_name(setting: str, named_as: str) -> None:
-    done = render_chart("agent", setting)
-    assert done.returncode == 1, done.stdout
-    assert named_as in done.stderr
+    process = render_chart("agent", setting)
+    assert process.returncode == 1, process.stdout
+    assert named_as in process.stderr
 
 
 def test_all_that_is_rendered_conforms_to_kubernetes_schema(tmp_path: Path) -> None:
@@ -185,11 +187,11 @@ def test_all_that_is_rendered_conforms_to_kubernetes_schema(tmp_path: Path) -> N
     for name, text in texts.items():
         (folder / f"{name}.yaml").write_text(text)
     schemas = f"{kubernetes.schemas()}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
-    told = run([kubernetes.kubeconform(), "-strict", "-summary", "-schema-location", schemas, folder])
-    assert "Invalid: 0, Errors: 0, Skipped: 0" in told
+    summary = run([kubernetes.kubeconform(), "-strict", "-summary", "-schema-location", schemas, folder])
+    assert "Invalid: 0, Errors: 0, Skipped: 0" in summary
 
 
-def test_the_image_cannot_be_a_stranger_s() -> None:
+def test_no_registry_has_the_image_s_name() -> None:
     for text in (kustomized("agent"), rendered_chart("agent")):
         (container,) = spec_of(text)["containers"]
         assert (container["image"], container["imagePullPolicy"]) == (f"{IMAGE}:{version()}", "IfNotPresent")

@@ -19,10 +19,10 @@ UNIT = DEPLOY / "systemd/nri-agent.service"
 
 @pytest.fixture
 def unit(tmp_path: Path) -> Path:
-    """The unit with a program that is there: systemd looks for it."""
-    made = tmp_path / UNIT.name
-    made.write_text(UNIT.read_text().replace(f"{VENV}/bin/python", "/bin/true"))
-    return made
+    """The unit with an existing program: systemd checks it."""
+    path = tmp_path / UNIT.name
+    path.write_text(UNIT.read_text().replace(f"{VENV}/bin/python", "/bin/true"))
+    return path
 
 
 def test_systemd_takes_the_unit(unit: Path) -> None:

@@ -17,16 +17,20 @@ GIVEN = ("service.base64Crt=QQ==", "service.base64Key=QUI=")
 
 
 def objects(*settings: str) -> dict[str, dict]:
-    return {each["kind"]: each for each in yaml.safe_load_all(rendered_chart("resource-annotator", *settings)) if each}
+    return {
+        manifest["kind"]: manifest
+        for manifest in yaml.safe_load_all(rendered_chart("resource-annotator", *settings))
+        if manifest
+    }
 
 
 def test_with_a_certificate_of_its_own_the_api_server_is_told_to_trust_it() -> None:
-    found = objects(*GIVEN)
+    manifests = objects(*GIVEN)
     kinds = {"Secret", "MutatingWebhookConfiguration", "Service", "Deployment", "NetworkPolicy", "PodDisruptionBudget"}
-    assert set(found) == kinds
-    (hook,) = found["MutatingWebhookConfiguration"]["webhooks"]
+    assert set(manifests) == kinds
+    (hook,) = manifests["MutatingWebhookConfiguration"]["webhooks"]
     assert hook["clientConfig"]["caBundle"] == "QQ==" and hook["failurePolicy"] == "Fail"
-    spec = found["Deployment"]["spec"]["template"]["spec"]
+    spec = manifests["Deployment"]["spec"]["template"]["spec"]
     assert spec["containers"][0]["securityContext"]["runAsNonRoot"] and not spec["automountServiceAccountToken"]
     assert spec["securityContext"]["fsGroup"] == spec["containers"][0]["securityContext"]["runAsGroup"]
     assert spec["volumes"][0]["secret"]["defaultMode"] == 0o440, "the key is for its group alone"
@@ -40,7 +44,7 @@ def test_one_of_two_pods_stays_up_and_alone_a_pod_may_be_drained() -> None:
     assert "PodDisruptionBudget" not in objects(*GIVEN, "replicas=1")
 
 
-def test_the_network_policy_admits_the_clients_that_the_operator_names_and_nothing_leaves_the_pod() -> None:
+def test_the_network_policy_admits_named_clients_and_no_egress() -> None:
     (port,) = objects(*GIVEN)["NetworkPolicy"]["spec"]["ingress"]
     assert port == {"ports": [{"port": 8443}]}
     policy = objects(*GIVEN, 'networkPolicy={"from": [{"ipBlock": {"cidr": "10.0.0.10/32"}}]}')["NetworkPolicy"]["spec"]
@@ -52,9 +56,7 @@ def test_the_network_policy_admits_the_clients_that_the_operator_names_and_nothi
     ("setting", "kept_out"),
     [("excludedNamespaces={other}", ["other", "kube-system"]), ("excludedNamespaces=null", ["kube-system"])],
 )
-def test_pods_of_its_own_namespace_could_never_start_and_labels_keep_nobody_out(
-    setting: str, kept_out: list[str]
-) -> None:
+def test_namespaces_are_excluded_and_labels_are_not(setting: str, kept_out: list[str]) -> None:
     (hook,) = objects(*GIVEN, setting)["MutatingWebhookConfiguration"]["webhooks"]
     assert "objectSelector" not in hook, "who labels a pod so could write the annotation by hand"
     assert hook["namespaceSelector"]["matchExpressions"] == [
@@ -63,31 +65,31 @@ def test_pods_of_its_own_namespace_could_never_start_and_labels_keep_nobody_out(
 
 
 def test_with_an_issuer_cert_manager_makes_both() -> None:
-    found = objects("service.certificateIssuer=mine")
-    assert "Secret" not in found and found["Certificate"]["spec"]["issuerRef"]["name"] == "mine"
-    assert "caBundle" not in found["MutatingWebhookConfiguration"]["webhooks"][0]["clientConfig"]
+    manifests = objects("service.certificateIssuer=mine")
+    assert "Secret" not in manifests and manifests["Certificate"]["spec"]["issuerRef"]["name"] == "mine"
+    assert "caBundle" not in manifests["MutatingWebhookConfiguration"]["webhooks"][0]["clientConfig"]
 
 
 def with_certificate(folder: Path, crt: str, key: str) -> str:
-    """What kustomize makes with a certificate of one's own."""
+    """The output of kustomize with a given certificate."""
     shutil.copytree(DEPLOY / "kustomize", folder / "kustomize")
-    given = folder / "kustomize/resource-annotator/given"
+    certificate_folder = folder / "kustomize/resource-annotator/given"
     for name, text in (("tls.crt", crt), ("tls.key", key)):
-        (given / name).write_text(text)
-    return built(given)
+        (certificate_folder / name).write_text(text)
+    return built(certificate_folder)
 
 
-def plain(each: dict[str, Any]) -> dict[str, Any]:
+def plain(manifest: dict[str, Any]) -> dict[str, Any]:
     """An object of the chart as it is without a release, its values read."""
-    labels = each["metadata"].get("labels", {})
+    labels = manifest["metadata"].get("labels", {})
     for name in ("app.kubernetes.io/instance", "app.kubernetes.io/version"):
         labels.pop(name, None)
-    for name, text in each.get("data", {}).items():
-        each["data"][name] = b64decode(text)
-    for hook in each.get("webhooks", ()):
+    for name, text in manifest.get("data", {}).items():
+        manifest["data"][name] = b64decode(text)
+    for hook in manifest.get("webhooks", ()):
         trusted = hook["clientConfig"].pop("caBundle", None)
         hook["trusts"] = trusted and b64decode(trusted)
-    return each
+    return manifest
 
 
 @pytest.mark.parametrize("issued", [False, True], ids=["given", "issued"])
@@ -96,12 +98,12 @@ def test_kustomize_makes_what_the_chart_makes(tmp_path: Path, issued: bool) -> N
         text, settings = kustomized("resource-annotator/issued"), ["service.certificateIssuer=nri-resource-annotator"]
     else:
         text, settings = with_certificate(tmp_path, "A" * 999, "AB"), ["service.base64Crt=" + "QUFB" * 333, GIVEN[1]]
-    made = {each["kind"]: plain(each) for each in yaml.safe_load_all(text)}
-    assert made == {kind: plain(each) for kind, each in objects(*settings).items()}
+    manifests = {manifest["kind"]: plain(manifest) for manifest in yaml.safe_load_all(text)}
+    assert manifests == {kind: plain(manifest) for kind, manifest in objects(*settings).items()}
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "message"),
     [
         ("failurePolicy=Fail", "give service.base64Crt and service.base64Key, or service.certificateIssuer"),
         ("failurePolicy=Maybe", "at '/failurePolicy'"),
@@ -109,6 +111,6 @@ def test_kustomize_makes_what_the_chart_makes(tmp_path: Path, issued: bool) -> N
         ("replicas=0", "at '/replicas'"),
     ],
 )
-def test_what_it_cannot_mean_is_refused_by_name(setting: str, said: str) -> None:
-    done = render_chart("resource-annotator", setting)
-    assert done.returncode == 1 and said in done.stderr
+def test_an_invalid_value_is_refused_by_name(setting: str, message: str) -> None:
+    process = render_chart("resource-annotator", setting)
+    assert process.returncode == 1 and message in process.stderr

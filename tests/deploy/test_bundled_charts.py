@@ -49,9 +49,9 @@ EMPTY_LISTS = ("tolerations=[]", "affinity=[]", "nodeSelector=[]")
     ],
 )
 def test_the_schema_refuses_a_bad_value_by_its_name(setting: str, named: str) -> None:
-    done = render("device-injector", setting)
-    assert done.returncode == 1, done.stdout
-    assert named in done.stderr
+    process = render("device-injector", setting)
+    assert process.returncode == 1, process.stdout
+    assert named in process.stderr
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,9 @@ def test_the_schema_refuses_a_bad_value_by_its_name(setting: str, named: str) ->
     ],
 )
 def test_the_schema_knows_each_plugin_s_own_configuration(name: str, setting: str, named: str) -> None:
-    done = render(name, setting)
-    assert done.returncode == 1, done.stdout
-    assert named in done.stderr
+    process = render(name, setting)
+    assert process.returncode == 1, process.stdout
+    assert named in process.stderr
 
 
 @pytest.mark.parametrize("name", [name for name in BUNDLED if NEEDS[name].config])
@@ -126,28 +126,31 @@ def test_the_file_of_values_renders_the_same_as_the_plugin_s_name(name: str) -> 
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_a_plugin_has_no_network_but_that_of_the_node_if_it_must(name: str) -> None:
-    found = objects(charted(name, "health.enabled=true"))
-    arguments, probe = container(charted(name, "health.enabled=true"))["args"], found["DaemonSet"]["spec"]["template"]
+def test_a_plugin_has_no_network_or_that_of_the_node(name: str) -> None:
+    manifests = objects(charted(name, "health.enabled=true"))
+    arguments, probe = (
+        container(charted(name, "health.enabled=true"))["args"],
+        manifests["DaemonSet"]["spec"]["template"],
+    )
     http = probe["spec"]["containers"][0]["readinessProbe"]["httpGet"]
     if NEEDS[name].host_network:
-        assert "NetworkPolicy" not in found
+        assert "NetworkPolicy" not in manifests
         assert "--health-addr=127.0.0.1:8080" in arguments, "nothing of it may be open on the node's own addresses"
         assert http["host"] == "127.0.0.1"
     else:
-        assert found["NetworkPolicy"]["spec"]["policyTypes"] == ["Ingress", "Egress"]
+        assert manifests["NetworkPolicy"]["spec"]["policyTypes"] == ["Ingress", "Egress"]
         assert "--health-addr=0.0.0.0:8080" in arguments
         assert "host" not in http
 
 
-def test_the_runtime_s_configuration_is_changed_first_where_that_is_wanted() -> None:
+def test_patch_config_changes_the_runtime_before_the_plugin_starts() -> None:
     assert "initContainers" not in pod(charted("logger"))
     timeouts = ("config.pluginRegistrationTimeout=10s", "config.pluginRequestTimeout=5s")
     text = charted("logger", *(f"nri.runtime.{setting}" for setting in ("patchConfig=true", *timeouts)))
     (first,) = pod(text)["initContainers"]
     assert first["image"] == container(text)["image"] and first["securityContext"]["privileged"] is True
-    wanted = ["--nri-plugin-registration-timeout=10s", "--nri-plugin-request-timeout=5s"]
-    assert first["command"][-4:] == ["config-manager", "--root", "/host", "--restart"] and first["args"] == wanted
+    arguments = ["--nri-plugin-registration-timeout=10s", "--nri-plugin-request-timeout=5s"]
+    assert first["command"][-4:] == ["config-manager", "--root", "/host", "--restart"] and first["args"] == arguments
     assert {"name": "host-root", "hostPath": {"path": "/", "type": "Directory"}} in pod(text)["volumes"]
     assert container(text)["securityContext"]["privileged"] is False
     assert pod(text)["hostPID"] is True, "or systemctl gets no answer"
@@ -159,20 +162,20 @@ def test_a_digest_is_taken_in_place_of_the_tag() -> None:
     assert container(text)["image"] == f"registry.example/x@{digest}"
 
 
-def test_a_path_of_the_node_can_be_elsewhere_and_those_that_runtimes_tell_move_along() -> None:
+def test_host_paths_move_directories_of_the_node() -> None:
     text = charted("network-device-injector", "hostPaths.netns=/run/other/netns")
-    (mount,) = [each for each in container(text)["volumeMounts"] if each["name"] == "netns"]
+    (mount,) = [item for item in container(text)["volumeMounts"] if item["name"] == "netns"]
     assert mount["mountPath"] == "/run/other/netns"
     assert mount["mountPropagation"] == "HostToContainer"
     text = charted("hook-injector", "hostPaths.etc-hooks-d=/etc/site/hooks")
-    mounts = {each["name"]: each["mountPath"] for each in container(text)["volumeMounts"]}
-    volumes = {each["name"]: each["hostPath"]["path"] for each in pod(text)["volumes"]}
+    mounts = {item["name"]: item["mountPath"] for item in container(text)["volumeMounts"]}
+    volumes = {item["name"]: item["hostPath"]["path"] for item in pod(text)["volumes"]}
     assert (volumes["etc-hooks-d"], mounts["etc-hooks-d"]) == ("/etc/site/hooks", "/etc/containers/oci/hooks.d")
 
 
 def test_paths_that_an_operator_adds_are_read_only_and_at_the_same_place() -> None:
     text = charted("hook-injector", "readOnlyPaths={/usr/bin/hook,/usr/lib/hooks}")
-    mounts = {each["name"]: each for each in container(text)["volumeMounts"]}
-    volumes = {each["name"]: each["hostPath"]["path"] for each in pod(text)["volumes"] if "hostPath" in each}
+    mounts = {item["name"]: item for item in container(text)["volumeMounts"]}
+    volumes = {item["name"]: item["hostPath"]["path"] for item in pod(text)["volumes"] if "hostPath" in item}
     assert (mounts["path-0"]["mountPath"], volumes["path-0"]) == ("/usr/bin/hook", "/usr/bin/hook")
     assert mounts["path-1"] == {"name": "path-1", "mountPath": "/usr/lib/hooks", "readOnly": True}

@@ -1,4 +1,4 @@
-"""The image of all bundled plugins, built with buildah on a base made here: what it holds; that each plugin starts."""
+"""The image of all bundled plugins, built with buildah on a local base: its content, and that each plugin starts."""
 
 from __future__ import annotations
 
@@ -34,48 +34,48 @@ def image(buildah: Buildah, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def made(buildah: Buildah, image: str) -> Iterator[str]:
+def container_name(buildah: Buildah, image: str) -> Iterator[str]:
     """A container of the image, for all tests: to make one copies the image."""
     with container(buildah, image) as only:
         yield only
 
 
-def test_the_image_is_nobody_s_and_starts_plugins_isolated(buildah: Buildah, image: str) -> None:
-    found = json.loads(buildah("inspect", "--type", "image", image))["OCIv1"]["config"]
-    assert found["User"] == "65532:65532"
-    assert found["Entrypoint"] == ["/plugin/bin/python", "-I", "-B", "-m", "nri.plugins"]
-    assert not [each for each in found["Env"] if each.startswith("NRI_")], "a manifest says which plugin"
+def test_the_image_starts_plugins_isolated_as_an_unprivileged_user(buildah: Buildah, image: str) -> None:
+    config = json.loads(buildah("inspect", "--type", "image", image))["OCIv1"]["config"]
+    assert config["User"] == "65532:65532"
+    assert config["Entrypoint"] == ["/plugin/bin/python", "-I", "-B", "-m", "nri.plugins"]
+    assert not [variable for variable in config["Env"] if variable.startswith("NRI_")], "a manifest says which plugin"
 
 
-def test_the_image_holds_what_plugins_run_with_and_nothing_that_builds(buildah: Buildah, made: str) -> None:
+def test_the_image_holds_what_plugins_run_with_and_nothing_that_builds(buildah: Buildah, container_name: str) -> None:
     words = "import importlib.metadata as m; print(*sorted(d.name.lower() for d in m.distributions()))"
-    listed = set(buildah("run", "--isolation", "chroot", made, "--", *PYTHON, "-c", words).split())
+    listed = set(buildah("run", "--isolation", "chroot", container_name, "--", *PYTHON, "-c", words).split())
     assert {"nri", "protobuf"} <= listed
     assert not {"pip", "setuptools", "hatchling", "pytest", "grpcio"} & listed
-    mounted = Path(buildah("mount", made))
+    mounted = Path(buildah("mount", container_name))
     assert not [*mounted.glob("src"), *mounted.glob("wheel*"), *mounted.glob("tools")]
     assert not list(mounted.rglob("plugin/bin/pip*"))
     assert list(mounted.rglob("plugin/**/nri/plugins/__pycache__/*.pyc")), "its root cannot be written later"
 
 
-def test_the_image_names_its_plugins_when_none_is_chosen(buildah: Buildah, made: str) -> None:
-    words = [*buildah.argv, "run", "--isolation", "chroot", made, "--", *PYTHON, "-m", "nri.plugins"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2
-    assert "the name of a plugin is required. Plugins: " in done.stderr
-    assert "device-injector" in done.stderr
+def test_the_image_names_its_plugins_when_none_is_chosen(buildah: Buildah, container_name: str) -> None:
+    words = [*buildah.argv, "run", "--isolation", "chroot", container_name, "--", *PYTHON, "-m", "nri.plugins"]
+    process = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert process.returncode == 2
+    assert "the name of a plugin is required. Plugins: " in process.stderr
+    assert "device-injector" in process.stderr
 
 
 @contextlib.contextmanager
-def running(buildah: Buildah, made: str, name: str, folder: Path) -> Iterator[None]:
+def running(buildah: Buildah, container_name: str, name: str, folder: Path) -> Iterator[None]:
     """A plugin of the image as its DaemonSet starts it: root without capabilities, and only the socket's folder.
 
     Its configuration is the table's example of one, if it has any.
 
-    What it printed goes on to our own output, which pytest shows with a failure.
+    Its output goes to this process's output, which pytest shows with a failure.
     """
     options = ["--isolation", "chroot", "--cap-drop", "all", "--user", "0:0", "--volume", f"{folder}:/var/run/nri:ro"]
-    words = [*buildah.argv, "run", *options, "--env", f"NRI_PLUGIN_NAME={name}", made, "--"]
+    words = [*buildah.argv, "run", *options, "--env", f"NRI_PLUGIN_NAME={name}", container_name, "--"]
     command = [*PYTHON, "-B", "-m", "nri.plugins", *NEEDS[name].args]
     if example := NEEDS[name].config:
         Path(folder, "config.yaml").write_text(yaml.safe_dump(example))
@@ -88,17 +88,21 @@ def running(buildah: Buildah, made: str, name: str, folder: Path) -> Iterator[No
         print(process.communicate(timeout=30)[0])
 
 
-def test_the_image_answers_the_api_server_as_the_manifests_of_resource_annotator_start_it(
-    buildah: Buildah, made: str, tmp_path: Path
+def test_the_image_serves_resource_annotator_as_its_manifests_start_it(
+    buildah: Buildah, container_name: str, tmp_path: Path
 ) -> None:
-    (spec,) = (each for each in yaml.safe_load_all(kustomized("resource-annotator/issued")) if "replicas" in str(each))
+    (spec,) = (
+        manifest
+        for manifest in yaml.safe_load_all(kustomized("resource-annotator/issued"))
+        if "replicas" in str(manifest)
+    )
     (webhook,) = spec["spec"]["template"]["spec"]["containers"]
     certify(tmp_path)
     options = ["--isolation", "chroot", "--cap-drop", "all", "--volume", f"{tmp_path}:/certs:ro"]
     user = webhook["securityContext"]["runAsUser"]
     for path in (tmp_path, *tmp_path.iterdir()):
         os.chown(path, user, user)
-    words = [*buildah.argv, "run", *options, "--user", f"{user}:{user}", made, "--", *webhook["command"]]
+    words = [*buildah.argv, "run", *options, "--user", f"{user}:{user}", container_name, "--", *webhook["command"]]
     program = subprocess.Popen([*words, *webhook["args"], "--port=0"], stderr=subprocess.PIPE, text=True)
     try:
         assert program.stderr is not None
@@ -113,10 +117,12 @@ def test_the_image_answers_the_api_server_as_the_manifests_of_resource_annotator
 
 
 @pytest.mark.parametrize("name", BUNDLED)
-def test_each_plugin_of_the_image_registers_with_the_reference_runtime(buildah: Buildah, made: str, name: str) -> None:
-    wanted = [f"{index}-{name}" for index in NEEDS[name].args[1].split(",")]
+def test_each_plugin_of_the_image_registers_with_the_reference_runtime(
+    buildah: Buildah, container_name: str, name: str
+) -> None:
+    labels = [f"{index}-{name}" for index in NEEDS[name].args[1].split(",")]
     with tempfile.TemporaryDirectory(prefix="nri-", dir="/tmp") as folder, GoRuntime() as runtime:
         runtime.start(Path(folder, "nri.sock"))
-        with running(buildah, made, name, Path(folder)):
-            assert sorted(runtime.wait_plugins(len(wanted), timeout_s=60)) == wanted
+        with running(buildah, container_name, name, Path(folder)):
+            assert sorted(runtime.wait_plugins(len(labels), timeout_s=60)) == labels
             runtime.close()

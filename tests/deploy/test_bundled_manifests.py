@@ -72,18 +72,18 @@ def check(tmp_path_factory: pytest.TempPathFactory) -> object:
 
 
 def test_all_that_kustomize_makes_conforms_to_kubernetes_schema(check) -> None:
-    done = check({path: kustomized(path) for path in KUSTOMIZED})
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"in {len(KUSTOMIZED)} files" in done.stdout
-    assert "Skipped: 0" in done.stdout
+    process = check({path: kustomized(path) for path in KUSTOMIZED})
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert f"in {len(KUSTOMIZED)} files" in process.stdout
+    assert "Skipped: 0" in process.stdout
 
 
 @pytest.mark.parametrize("settings", [(), ALL_SETTINGS], ids=["default", "all settings"])
 def test_all_that_charts_make_conforms_to_kubernetes_schema(check, settings: tuple[str, ...]) -> None:
-    done = check({name: charted(name, *settings) for name in PLUGINS})
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"in {len(PLUGINS)} files" in done.stdout
-    assert "Skipped: 0" in done.stdout
+    process = check({name: charted(name, *settings) for name in PLUGINS})
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert f"in {len(PLUGINS)} files" in process.stdout
+    assert "Skipped: 0" in process.stdout
 
 
 def test_a_mistake_in_what_is_rendered_is_noticed(check) -> None:
@@ -96,7 +96,7 @@ def test_every_bundled_plugin_can_be_deployed() -> None:
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_it_has_root_s_name_and_of_root_s_power_what_the_table_gives_a_reason_for(name: str) -> None:
+def test_the_container_is_root_with_the_table_s_capabilities_only(name: str) -> None:
     need = NEEDS[name]
     for text in both(name):
         rights = container(text)["securityContext"]
@@ -119,29 +119,29 @@ def test_it_has_root_s_name_and_of_root_s_power_what_the_table_gives_a_reason_fo
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_it_sees_of_the_node_the_socket_s_folder_and_what_the_table_gives_a_reason_for(name: str) -> None:
-    wanted = {"nri-socket": ("/var/run/nri", "/var/run/nri", "Directory")}
-    wanted |= {mount.name: (mount.host, mount.at, mount.type) for mount in NEEDS[name].mounts}
+def test_the_container_mounts_the_socket_and_the_table_s_paths_only(name: str) -> None:
+    expected = {"nri-socket": ("/var/run/nri", "/var/run/nri", "Directory")}
+    expected |= {mount.name: (mount.host, mount.at, mount.type) for mount in NEEDS[name].mounts}
     for text in both(name):
-        volumes = {each["name"]: each["hostPath"] for each in pod(text)["volumes"]}
-        mounts = {each["name"]: each for each in container(text)["volumeMounts"]}
-        found = {key: (volumes[key]["path"], mounts[key]["mountPath"], volumes[key]["type"]) for key in volumes}
-        assert found == wanted
+        volumes = {item["name"]: item["hostPath"] for item in pod(text)["volumes"]}
+        mounts = {item["name"]: item for item in container(text)["volumeMounts"]}
+        actual = {key: (volumes[key]["path"], mounts[key]["mountPath"], volumes[key]["type"]) for key in volumes}
+        assert actual == expected
         written = {mount.name for mount in NEEDS[name].mounts if mount.write}
         assert {key for key, mount in mounts.items() if not mount.get("readOnly")} == written
         assert all("subPath" not in mount for mount in mounts.values())
-        assert all("mountPropagation" not in mounts[each.name] for each in NEEDS[name].mounts if not each.changes)
+        assert all("mountPropagation" not in mounts[item.name] for item in NEEDS[name].mounts if not item.changes)
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_names_labels_and_limits_are_those_that_overlays_for_the_reference_expect(name: str) -> None:
+def test_names_labels_and_limits_fit_overlays_for_the_reference(name: str) -> None:
     for text in both(name):
-        found = objects(text)["DaemonSet"]
-        assert found["metadata"]["name"] == f"nri-plugin-{name}"
-        assert found["metadata"]["namespace"] == "kube-system"
-        assert found["spec"]["selector"]["matchLabels"]["app.kubernetes.io/name"] == f"nri-plugin-{name}"
-        labels = found["spec"]["template"]["metadata"]["labels"]
-        assert found["spec"]["selector"]["matchLabels"].items() <= labels.items()
+        daemon_set = objects(text)["DaemonSet"]
+        assert daemon_set["metadata"]["name"] == f"nri-plugin-{name}"
+        assert daemon_set["metadata"]["namespace"] == "kube-system"
+        assert daemon_set["spec"]["selector"]["matchLabels"]["app.kubernetes.io/name"] == f"nri-plugin-{name}"
+        labels = daemon_set["spec"]["template"]["metadata"]["labels"]
+        assert daemon_set["spec"]["selector"]["matchLabels"].items() <= labels.items()
         plugin = container(text)
         assert plugin["args"][:2] == list(NEEDS[name].args)
         assert plugin["env"] == [{"name": "NRI_PLUGIN_NAME", "value": name}]
@@ -151,7 +151,7 @@ def test_names_labels_and_limits_are_those_that_overlays_for_the_reference_expec
 
 
 @pytest.mark.parametrize("name", PLUGINS)
-def test_the_image_cannot_be_a_stranger_s(name: str) -> None:
+def test_no_registry_has_the_image_s_name(name: str) -> None:
     for text in both(name):
         assert container(text)["image"] == f"{IMAGE}:{version()}"
         assert container(text)["imagePullPolicy"] == "IfNotPresent"
@@ -162,8 +162,8 @@ def test_the_image_cannot_be_a_stranger_s(name: str) -> None:
 
 def overlay(folder: Path, base: str, **parts: object) -> str:
     """What an operator's own kustomization over one of ours makes."""
-    made: Json = {"resources": [os.path.relpath(DEPLOY / "kustomize" / base, folder)], **parts}
-    (folder / "kustomization.yaml").write_text(yaml.safe_dump(made))
+    kustomization: Json = {"resources": [os.path.relpath(DEPLOY / "kustomize" / base, folder)], **parts}
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
     return built(folder)
 
 
@@ -187,11 +187,11 @@ def test_an_overlay_exchanges_folders_of_hooks_by_name_and_path(tmp_path: Path) 
     }  # fmt: skip
     (tmp_path / "patch.yaml").write_text(yaml.safe_dump(patch))
     text = overlay(tmp_path, "hook-injector/unstable", patches=[{"path": "patch.yaml"}])
-    assert {each["name"]: each["hostPath"]["path"] for each in pod(text)["volumes"]} == {
+    assert {item["name"]: item["hostPath"]["path"] for item in pod(text)["volumes"]} == {
         "nri-socket": "/var/run/nri",
         "etc-hooks-d": "/etc/site/hooks",
     }
-    assert "/etc/site/hooks" in {each["mountPath"] for each in container(text)["volumeMounts"]}
+    assert "/etc/site/hooks" in {item["mountPath"] for item in container(text)["volumeMounts"]}
 
 
 def test_an_overlay_names_registry_index_and_namespace(tmp_path: Path) -> None:
@@ -218,15 +218,15 @@ def test_a_component_closes_the_network(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in PLUGINS if NEEDS[name].config])
-def test_a_configuration_becomes_a_file_that_the_plugin_is_told_of(name: str) -> None:
+def test_a_configuration_becomes_a_file_of_the_plugin(name: str) -> None:
     for text in (kustomized(f"{name}/configured"), charted(name, f"config={json.dumps(NEEDS[name].config)}")):
-        found = objects(text)["ConfigMap"]
-        (volume,) = [each for each in pod(text)["volumes"] if each["name"] == "config"]
-        assert volume["configMap"]["name"] == found["metadata"]["name"]
-        (mount,) = [each for each in container(text)["volumeMounts"] if each["name"] == "config"]
+        config_map = objects(text)["ConfigMap"]
+        (volume,) = [item for item in pod(text)["volumes"] if item["name"] == "config"]
+        assert volume["configMap"]["name"] == config_map["metadata"]["name"]
+        (mount,) = [item for item in container(text)["volumeMounts"] if item["name"] == "config"]
         assert f"--config={mount['mountPath']}/config.yaml" in container(text)["args"]
         assert "subPath" not in mount, "a file mounted by itself never changes"
-        assert yaml.safe_load(found["data"]["config.yaml"]).keys() == NEEDS[name].config.keys()
+        assert yaml.safe_load(config_map["data"]["config.yaml"]).keys() == NEEDS[name].config.keys()
 
 
 def _followed(name: str) -> list[str]:
@@ -236,43 +236,45 @@ def _followed(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", FOLLOWING)
-def test_what_brings_a_plugin_its_custom_resource_is_beside_it_and_alone_has_a_token(name: str) -> None:
+def test_only_the_containers_that_follow_a_resource_have_a_token(name: str) -> None:
     (state,) = NEEDS[name].mounts
     for text in _followed(name):
-        spec, found = pod(text), objects(text)
-        (first,), (plugin, beside) = spec["initContainers"], spec["containers"]
+        spec, manifests = pod(text), objects(text)
+        (first,), (plugin, follower) = spec["initContainers"], spec["containers"]
         assert f"--config={state.at}/{name}.policy.json" in plugin["args"]
-        assert first["args"][:3] == beside["args"][:3] == ["placement", "follow", name]
-        assert "--once" in first["args"] and "--once" not in beside["args"]
-        for one in (first, beside):
+        assert first["args"][:3] == follower["args"][:3] == ["placement", "follow", name]
+        assert "--once" in first["args"] and "--once" not in follower["args"]
+        for one in (first, follower):
             assert one["image"] == f"localhost/nri-agent:{version()}"
-            assert {each["name"] for each in one["volumeMounts"]} == {state.name, "token"}
+            assert {mount["name"] for mount in one["volumeMounts"]} == {state.name, "token"}
             assert one["securityContext"] == plugin["securityContext"]
             assert one["env"][0]["name"] == "NODE_NAME"
-        assert "token" not in {each["name"] for each in plugin["volumeMounts"]}
+        assert "token" not in {mount["name"] for mount in plugin["volumeMounts"]}
         assert spec["automountServiceAccountToken"] is False
-        assert spec["serviceAccountName"] == found["ServiceAccount"]["metadata"]["name"]
-        assert found["ClusterRoleBinding"]["subjects"][0]["name"] == spec["serviceAccountName"]
-        assert found["ClusterRoleBinding"]["roleRef"]["name"] == found["ClusterRole"]["metadata"]["name"]
-        assert "ConfigMap" not in found
+        assert spec["serviceAccountName"] == manifests["ServiceAccount"]["metadata"]["name"]
+        assert manifests["ClusterRoleBinding"]["subjects"][0]["name"] == spec["serviceAccountName"]
+        assert manifests["ClusterRoleBinding"]["roleRef"]["name"] == manifests["ClusterRole"]["metadata"]["name"]
+        assert "ConfigMap" not in manifests
 
 
 @pytest.mark.parametrize("name", FOLLOWING)
-def test_a_chart_has_the_kind_the_default_resource_and_the_least_of_roles(name: str) -> None:
+def test_a_chart_has_the_kind_the_default_resource_and_a_small_role(name: str) -> None:
     need = NEEDS[name]
-    found = objects(_followed(name)[1])
-    assert found[need.follows]["metadata"]["name"] == "default"
-    assert found[need.follows]["spec"] == need.config
-    assert found["NetworkPolicy"]["spec"]["policyTypes"] == ["Ingress"]
+    manifests = objects(_followed(name)[1])
+    assert manifests[need.follows]["metadata"]["name"] == "default"
+    assert manifests[need.follows]["spec"] == need.config
+    assert manifests["NetworkPolicy"]["spec"]["policyTypes"] == ["Ingress"]
     crds = yaml.safe_load_all((DEPLOY / "helm/nri-plugin/crds/crds.yaml").read_text())
     assert {"kind": need.follows, "plural": need.followed}.items() <= next(
         names.items() for crd in crds if (names := crd["spec"]["names"])["kind"] == need.follows
     )
-    least = {resource for rule in found["ClusterRole"]["rules"] for resource in rule["resources"]}
+    least = {resource for rule in manifests["ClusterRole"]["rules"] for resource in rule["resources"]}
     assert least == {"nodes", need.followed, f"{need.followed}/status", "noderesourcetopologies"}
-    by_hand = {each["kind"]: each for each in yaml.safe_load_all((DEPLOY / "placement/rbac.yaml").read_text())}
-    assert [each["verbs"] for each in by_hand["ClusterRole"]["rules"]] == [
-        each["verbs"] for each in found["ClusterRole"]["rules"]
+    by_hand = {
+        manifest["kind"]: manifest for manifest in yaml.safe_load_all((DEPLOY / "placement/rbac.yaml").read_text())
+    }
+    assert [manifest["verbs"] for manifest in by_hand["ClusterRole"]["rules"]] == [
+        manifest["verbs"] for manifest in manifests["ClusterRole"]["rules"]
     ]
     digest = f"localhost/x@sha256:{'0f' * 32}"
     text = charted(name, "follow.enabled=true", f"follow.image={digest}", "nri.runtime.patchConfig=true")
@@ -280,12 +282,12 @@ def test_a_chart_has_the_kind_the_default_resource_and_the_least_of_roles(name: 
     assert (patched["name"], first["name"], first["image"]) == ("patch-runtime", "first", digest)
 
 
-def test_what_follows_conforms_to_kubernetes_schema(check) -> None:
-    made = {name: charted(name, "follow.enabled=true") for name in FOLLOWING}
+def test_following_manifests_conform_to_kubernetes_schema(check) -> None:
+    texts = {name: charted(name, "follow.enabled=true") for name in FOLLOWING}
     for name in FOLLOWING:  # a real server takes the kinds; this schema knows no x-kubernetes-preserve-unknown-fields
         every = yaml.safe_load_all(kustomized(f"{name}/followed"))
-        made[f"{name}/followed"] = yaml.safe_dump_all(
-            each for each in every if each["kind"] != "CustomResourceDefinition"
+        texts[f"{name}/followed"] = yaml.safe_dump_all(
+            manifest for manifest in every if manifest["kind"] != "CustomResourceDefinition"
         )
-    done = check(made)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = check(texts)
+    assert process.returncode == 0, process.stdout + process.stderr

@@ -18,11 +18,11 @@ WELL_LOCKED_UP = 2.0
 
 @pytest.fixture
 def unit(name: str, tmp_path: Path) -> Path:
-    """A unit with a program that is there: systemd looks for it."""
+    """A unit with an existing program: systemd checks it."""
     text = (DEPLOY / f"systemd/nri-plugin-{name}.service").read_text()
-    made = tmp_path / f"nri-plugin-{name}.service"
-    made.write_text(text.replace(f"{VENV}/bin/python", "/bin/true"))
-    return made
+    path = tmp_path / f"nri-plugin-{name}.service"
+    path.write_text(text.replace(f"{VENV}/bin/python", "/bin/true"))
+    return path
 
 
 @pytest.mark.parametrize("name", PLUGINS)

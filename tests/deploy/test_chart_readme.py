@@ -38,7 +38,7 @@ def test_a_default_of_the_table_is_that_of_the_values(chart: Path) -> None:
         assert rows["maxUnavailable"] == f"`{values['maxUnavailable']}`"
 
 
-def test_a_comment_belongs_to_the_key_below_it_or_before_it_and_examples_are_left_out() -> None:
+def test_a_comment_belongs_to_its_key_without_examples() -> None:
     text = "# One. For example:\n#   b: 1\na: {}\n\nb:\n  # Two\n  # lines.\n  c: 1\n  d: x # behind\n- e\n"
     assert comments(text) == {"a": "One.", "b.c": "Two lines.", "b.d": "behind"}
 
@@ -49,7 +49,7 @@ def test_a_row_has_type_default_and_meaning() -> None:
     assert "global" not in text
 
 
-def test_a_value_that_nothing_explains_is_an_error() -> None:
+def test_a_value_without_a_meaning_is_an_error() -> None:
     schema = {"properties": {**SCHEMA["properties"], "odd": {"type": "string"}}}
     with pytest.raises(LookupError, match="n: the value odd has no meaning"):
         readme({"name": "n", "description": ""}, "", "", VALUES, schema, {})

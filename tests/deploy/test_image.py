@@ -1,4 +1,4 @@
-"""The scaffold's Containerfile, built with buildah on a base made here, and the image beside the reference runtime."""
+"""The scaffold's Containerfile, built with buildah on a local base, and the image with the reference runtime."""
 
 from __future__ import annotations
 
@@ -26,30 +26,42 @@ def image(buildah: Buildah, complete: Path) -> str:
 
 
 def test_the_image_starts_the_plugin_and_names_it(buildah: Buildah, image: str) -> None:
-    found = json.loads(buildah("inspect", "--type", "image", image))["OCIv1"]["config"]
-    assert found["Entrypoint"] == ["/bin/plugin"]
-    assert "NRI_PLUGIN_NAME=pod-name" in found["Env"]
+    config = json.loads(buildah("inspect", "--type", "image", image))["OCIv1"]["config"]
+    assert config["Entrypoint"] == ["/bin/plugin"]
+    assert "NRI_PLUGIN_NAME=pod-name" in config["Env"]
 
 
 def test_the_image_holds_the_nri_of_the_project_and_no_build_tools(
     buildah: Buildah, image: str, complete: Path
 ) -> None:
-    with container(buildah, image) as made:
+    with container(buildah, image) as container_name:
         listed = buildah(
-            "run", "--isolation", "chroot", made, "--", "/plugin/bin/python", "-m", "pip", "list", "--format", "json"
+            "run",
+            "--isolation",
+            "chroot",
+            container_name,
+            "--",
+            "/plugin/bin/python",
+            "-m",
+            "pip",
+            "list",
+            "--format",
+            "json",
         )
-    found = {package["name"].lower(): package["version"] for package in json.loads(listed.splitlines()[0])}
-    assert {"nri", "pod-name", "protobuf"} <= set(found)
-    assert not {"hatchling", "pytest"} & set(found)
-    assert (complete / "wheels" / f"nri-{found['nri']}-py3-none-any.whl").exists(), "nri must be the one beside it"
+    versions = {package["name"].lower(): package["version"] for package in json.loads(listed.splitlines()[0])}
+    assert {"nri", "pod-name", "protobuf"} <= set(versions)
+    assert not {"hatchling", "pytest"} & set(versions)
+    assert (complete / "wheels" / f"nri-{versions['nri']}-py3-none-any.whl").exists(), (
+        "nri must be the wheel of this folder"
+    )
 
 
-def test_the_image_runs_without_capabilities_beside_the_reference_runtime(buildah: Buildah, image: str) -> None:
+def test_the_image_runs_without_capabilities(buildah: Buildah, image: str) -> None:
     with tempfile.TemporaryDirectory(prefix="nri-", dir="/tmp") as folder, GoRuntime() as runtime:
         runtime.start(Path(folder, "nri.sock"))
-        with container(buildah, image) as made:
+        with container(buildah, image) as container_name:
             options = ["--isolation", "chroot", "--cap-drop", "all", "--volume", f"{folder}:/var/run/nri:ro"]
-            words = [*buildah.argv, "run", *options, made, "--", "/bin/plugin", "-idx", "10"]
+            words = [*buildah.argv, "run", *options, container_name, "--", "/bin/plugin", "-idx", "10"]
             process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             try:
                 assert runtime.wait_plugins(1, timeout_s=60) == ["10-pod-name"]

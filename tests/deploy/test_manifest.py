@@ -25,9 +25,9 @@ def check() -> object:
 
 
 def test_the_daemon_set_conforms_to_kubernetes_schema(check, project: Path) -> None:
-    done = check(project / "deploy/daemonset.yaml")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Valid: 1, Invalid: 0, Errors: 0, Skipped: 0" in done.stdout
+    process = check(project / "deploy/daemonset.yaml")
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "Valid: 1, Invalid: 0, Errors: 0, Skipped: 0" in process.stdout
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_the_plugin_explains_itself(project: Path) -> None:
 
 @pytest.fixture
 def unit(project: Path, tmp_path: Path) -> Path:
-    """The unit as it would be installed, with a program that is there: systemd looks for it."""
+    """The unit as it would be installed, with an existing program: systemd checks it."""
     copied = Path(shutil.copy(project / "deploy/pod-name.service", tmp_path))
     text = copied.read_text()
     assert "ExecStart=/opt/pod-name/bin/pod-name --idx 10\n" in text
@@ -83,7 +83,7 @@ class Index:
                 index.asked.append(self.path)
 
             def log_error(self, *_: object) -> None:
-                """What is not there is no news."""
+                """Log no missing files."""
 
         handler = functools.partial(Handler, directory=str(folder))
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -96,10 +96,10 @@ class Index:
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[Index]:
-    made = Index(tmp_path / "index")
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+    index_ = Index(tmp_path / "index")
+    yield index_
+    index_.server.shutdown()
+    index_.server.server_close()
 
 
 @pytest.fixture
@@ -122,12 +122,12 @@ def test_a_stranger_of_that_name_is_never_installed(project: Path, index: Index,
     assert index.asked == [], "nri.txt asks no index at all"
     python = pip[0]
     run([python, "-m", "pip", "uninstall", "--quiet", "--yes", "nri"])
-    (wanted,) = re.findall(r'"(nri==.*?)"', (project / "pyproject.toml").read_text())
-    done = subprocess.run(
-        [*map(str, pip), "--no-deps", index.option, wanted], capture_output=True, text=True, check=False
+    (requirement,) = re.findall(r'"(nri==.*?)"', (project / "pyproject.toml").read_text())
+    process = subprocess.run(
+        [*map(str, pip), "--no-deps", index.option, requirement], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 1
-    assert f"No matching distribution found for {wanted}" in done.stderr
+    assert process.returncode == 1
+    assert f"No matching distribution found for {requirement}" in process.stderr
     assert [path for path in index.asked if path.endswith(".whl")] == []
     loose = run([*pip, "--no-deps", "--dry-run", "--report", "-", index.option, "nri"])
     assert "99.0" in loose, "this index would give a stranger's away to whoever asks for the name alone"
@@ -139,8 +139,8 @@ def test_a_wheel_that_was_changed_is_refused(project: Path, pip: list[str | Path
     (wheel,) = (copied / "wheels").iterdir()
     with zipfile.ZipFile(wheel, "a") as archive:
         archive.writestr("nri/evil.py", "")
-    done = subprocess.run(
+    process = subprocess.run(
         [*map(str, pip), "--no-deps", "-r", "nri.txt"], cwd=copied, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 1
-    assert "DO NOT MATCH THE HASHES" in done.stderr
+    assert process.returncode == 1
+    assert "DO NOT MATCH THE HASHES" in process.stderr

@@ -1,4 +1,4 @@
-"""What pages only show still has to be right: command lines, configuration snippets, links."""
+"""Command lines, configuration snippets and links of pages are correct."""
 
 import configparser
 import json
@@ -27,12 +27,12 @@ OPERATORS = {"|", "||", "&&", ">", "<", ";", "2>/dev/null"}
 def shown_commands(page: Path) -> list[str]:
     """Command lines of console blocks, and those between backticks."""
     text = page.read_text(encoding="utf-8")
-    matches = SPAN.findall(text)
+    commands = SPAN.findall(text)
     for block in read_blocks(page):
         if block.language == "console":
             joined = block.text.replace("\\\n", " ")
-            matches += [line[2:] for line in joined.splitlines() if line.startswith("$ ")]
-    return [line.removeprefix("sudo ") for line in matches]
+            commands += [line[2:] for line in joined.splitlines() if line.startswith("$ ")]
+    return [line.removeprefix("sudo ") for line in commands]
 
 
 def words_of(line: str) -> list[str]:
@@ -50,15 +50,13 @@ def check_nri(words: list[str]) -> None:
     while True:
         if isinstance(command, Run):
             words, _ = command.split(context, words)
-        _, arguments, _ = command.make_parser(context).parse_args(list(words))
-        if not isinstance(command, click.Group) or not arguments:
+        _, remaining, _ = command.make_parser(context).parse_args(list(words))
+        if not isinstance(command, click.Group) or not remaining:
             return
-        _, commands, words = command.resolve_command(context, arguments)
-        assert commands is not None
-        context = click.Context(
-            commands, parent=context, obj=settings, **{"info_name": commands.name, **commands.context_settings}
-        )
-        command = commands
+        _, verb, words = command.resolve_command(context, remaining)
+        assert verb is not None
+        context = click.Context(verb, parent=context, obj=settings, **{"info_name": verb.name, **verb.context_settings})
+        command = verb
 
 
 COMMANDS = sorted(

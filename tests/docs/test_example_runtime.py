@@ -43,13 +43,13 @@ def test_an_earlier_answer_applied_late_keeps_later_values(example: Any) -> None
     pod, container = m.PodSandbox(id="p"), m.Container(id="c", pod_sandbox_id="p")
 
     def update(shares: int, number: int) -> str:
-        message = nri.Update("c").set_cpu_shares(shares).message
-        (result,) = example.update(OrderedUpdates([message], Numbers(number)))
+        update_ = nri.Update("c").set_cpu_shares(shares).message
+        (result,) = example.update(OrderedUpdates([update_], Numbers(number)))
         return "".join(row.outcome for row in result.fields)
 
     def shares() -> int:
-        cpu_shares: int = example.specs["c"].spec["linux"]["resources"]["cpu"]["shares"]
-        return cpu_shares
+        value: int = example.specs["c"].spec["linux"]["resources"]["cpu"]["shares"]
+        return value
 
     example.run_pod(pod)
     before = next(ARRIVALS)

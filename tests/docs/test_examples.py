@@ -86,8 +86,8 @@ class Page:
 
 def tried(block: Block) -> bool:
     """Whether the tests do something with this block."""
-    cache = block.action.startswith("file=")
-    return cache or block.language == "python" or (block.language, block.action) == ("console", "run")
+    is_file = block.action.startswith("file=")
+    return is_file or block.language == "python" or (block.language, block.action) == ("console", "run")
 
 
 PAGES_TO_TRY = [path for path in PAGES if any(map(tried, read_blocks(path)))]

@@ -18,11 +18,11 @@ IMAGE = re.compile(r"!\[([^\]]*)\]\(((?:\.\./)*_static/pictures/[\w-]+\.svg)\)")
 
 def shown() -> dict[Path, list[str]]:
     """Each picture's file, and the alternative texts that pages give it."""
-    pages: dict[Path, list[str]] = {}
+    texts: dict[Path, list[str]] = {}
     for page in ROOT.glob("docs/**/*.md"):
         for alt, target in IMAGE.findall(page.read_text(encoding="utf-8")):
-            pages.setdefault((page.parent / target).resolve(), []).append(" ".join(alt.split()))
-    return pages
+            texts.setdefault((page.parent / target).resolve(), []).append(" ".join(alt.split()))
+    return texts
 
 
 def test_the_files_are_what_the_program_draws() -> None:
@@ -32,8 +32,8 @@ def test_the_files_are_what_the_program_draws() -> None:
 
 
 def test_every_picture_is_on_a_page_with_its_own_words() -> None:
-    alt_texts = {generate_pictures.FOLDER / f"{name}.svg": draw().alt for name, draw in PICTURES.items()}
-    assert {path: set(texts) for path, texts in shown().items()} == {path: {alt} for path, alt in alt_texts.items()}
+    expected = {generate_pictures.FOLDER / f"{name}.svg": draw().alt for name, draw in PICTURES.items()}
+    assert {path: set(texts) for path, texts in shown().items()} == {path: {alt} for path, alt in expected.items()}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

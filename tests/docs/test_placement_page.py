@@ -21,7 +21,7 @@ PAGE = DOCS / "howto" / "placement.md"
 DRAWINGS = {"topology-aware": "policy.yaml", "balloons": "balloons.yaml"}
 
 
-def check_output(folder: Path, policy: str, *words: str) -> None:
+def assert_shown(folder: Path, policy: str, *words: str) -> None:
     """Ask of the page's pods under one of its policies, on a machine of two packages with two nodes each."""
     for file, text in re.findall(r"```yaml file=(\S+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
         (folder / file).write_text(text)
@@ -34,7 +34,7 @@ def check_output(folder: Path, policy: str, *words: str) -> None:
 
 def drawn(name: str, folder: Path) -> str:
     """The picture of one of the page's policies."""
-    check_output(folder, DRAWINGS[name], "show", "--svg", str(folder / "node.svg"))
+    assert_shown(folder, DRAWINGS[name], "show", "--svg", str(folder / "node.svg"))
     return (folder / "node.svg").read_text(encoding="utf-8")
 
 
@@ -47,10 +47,10 @@ def test_a_drawing_is_what_the_command_draws(name: str, tmp_path: Path) -> None:
 def test_the_cpus_that_the_page_shows_inside_are_those_of_the_drawing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    check_output(tmp_path, "policy.yaml", "explain", "shop/db/main", "-o", "json")
-    document = json.loads(capsys.readouterr().out)
+    assert_shown(tmp_path, "policy.yaml", "explain", "shop/db/main", "-o", "json")
+    output = json.loads(capsys.readouterr().out)
     shown = dict(re.findall(r"^(Cpus|Mems)_allowed_list:\s+(\S+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
-    assert shown == {"Cpus": document["cpus"], "Mems": document["mems"]}
+    assert shown == {"Cpus": output["cpus"], "Mems": output["mems"]}
 
 
 def write() -> None:

@@ -23,6 +23,6 @@ def test_the_pod_of_the_page_can_be_made(tmp_path: Path) -> None:
     nri = NriConfig(disable=True)
     config = EngineConfig(dry=True, socket=tmp_path / "s", root=tmp_path / "root", state=tmp_path / "state", nri=nri)
     with Engine(config) as engine:
-        reply = engine.container_creation.create(engine.pod_creation.run(pod.config), pod.containers[0].config)
-        engine.container_start.start(reply)
-        assert engine.inventory.container(reply).record.image == "docker.io/library/busybox:1.36"
+        container_id = engine.container_creation.create(engine.pod_creation.run(pod.config), pod.containers[0].config)
+        engine.container_start.start(container_id)
+        assert engine.inventory.container(container_id).record.image == "docker.io/library/busybox:1.36"

@@ -106,12 +106,12 @@ def test_the_bytes_on_the_page_are_those_of_the_library(name: str) -> None:
 @pytest.mark.parametrize("name", MESSAGES)
 def test_the_bytes_on_the_page_are_read_whatever_their_pieces(name: str) -> None:
     demux, reader = Demux((1, 2)), frames.FrameReader()
-    messages = []
+    received = []
     for byte in MESSAGES[name]:
         for _, chunk in demux.receive(bytes([byte])):
-            messages += reader.receive(chunk)
-    assert len(messages) == 1, f"{name} is {len(messages)} ttRPC messages, not one"
-    _, kind, flags, data, _ = messages[0]
+            received += reader.receive(chunk)
+    assert len(received) == 1, f"{name} is {len(received)} ttRPC messages, not one"
+    _, kind, flags, data, _ = received[0]
     assert flags == 0
     decoded = envelope.decode_request(data) if kind == frames.REQUEST else envelope.decode_response(data)
     assert decoded.payload in MESSAGES[name]

@@ -168,9 +168,9 @@ def sparse(size_bytes: int) -> bytes:
 
 
 BOMBS = {
-    "zeros": (layer({"zeros": bytes(48 << 20)}), r"bytes, and images\.size_limit is 16777216"),
-    "a hole": (sparse(1 << 40), r"bytes, and images\.size_limit is 16777216"),
-    "files": (layer({f"f{number}": b"" for number in range(3000)}), r"files, and images\.entries_limit is 1000"),
+    "zeros": (layer({"zeros": bytes(48 << 20)}), r"bytes; images\.size_limit is 16777216"),
+    "a hole": (sparse(1 << 40), r"bytes; images\.size_limit is 16777216"),
+    "files": (layer({f"f{number}": b"" for number in range(3000)}), r"files; images\.entries_limit is 1000"),
 }
 
 

@@ -26,7 +26,7 @@ from nri.engine.images.manifest import (
     parse,
 )
 from nri.engine.images.reference import DIGEST, parse_reference
-from nri.engine.images.transport import fatal_words
+from nri.engine.images.transport import fatal_message
 from nri.engine.machine import with_features
 from nri.engine.network.configuration import parse_network
 from nri.engine.network.results import PortMapping, capability_arguments, parse_result, plugin_error
@@ -36,7 +36,7 @@ from nri.engine.process.runtime import parse_state
 from nri.engine.process.runtime_log import cause_of
 from nri.engine.process.stats import parse_interfaces
 from nri.engine.spec import Machine, find_account
-from nri.engine.spec.user import WantedUser
+from nri.engine.spec.user import RequestedUser
 from nri.engine.support.errors import EngineError, InvalidRequest, NotFound
 from nri.errors import RequestError
 from nri.files import private_folder
@@ -101,7 +101,7 @@ def _accounts(data: bytes) -> None:
         text = account_file(Path(folder), "passwd")
     for user in (0, 5, "me", "root"):
         with suppress(RequestError, NotFound, EngineError):
-            account = find_account(WantedUser(user, None, "image.User"), text, text)
+            account = find_account(RequestedUser(user, None, "image.User"), text, text)
             assert 0 <= account.uid < 1 << 32 and 0 <= account.gid < 1 << 32
 
 
@@ -131,7 +131,7 @@ def _runtime(data: bytes) -> None:
 
 def _texts_of_programs(data: bytes) -> None:
     """Logs, last words and files, of which anything is taken for what it is."""
-    fatal_words(data.decode(errors="replace"))
+    fatal_message(data.decode(errors="replace"))
     with suppress(ValueError):
         parse_interfaces(data.decode(errors="replace"))
     with tempfile.TemporaryDirectory(prefix="nri-f-") as folder:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bench.apiserver import run as apiserver
-from bench.cluster import CONTAINERD, ENGINE
-from bench.modes import run as modes
-from bench.modes.agents import BOTH, NONE, NRI, PROXY, STANDALONE
+from bench.studies.apiserver import run as apiserver
+from bench.studies.cluster import CONTAINERD, ENGINE
+from bench.studies.modes import run as modes
+from bench.studies.modes.agents import BOTH, NONE, NRI, PROXY, STANDALONE
 from tests.support.needs import need_root
 
 

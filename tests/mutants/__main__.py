@@ -36,16 +36,16 @@ def copy_tree(to: Path) -> None:
 def run_tests(tree: Path, tests: list[str]) -> tuple[int, str]:
     """Pytest's exit code, and the test that failed or its last words; 1 if it takes too long."""
     environment = {**os.environ, "PYTHONPATH": f"{tree}/src", "PYTHONDONTWRITEBYTECODE": "1"}
-    argv = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *(f"tests/{each}" for each in tests)]
+    argv = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *(f"tests/{path}" for path in tests)]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             argv, cwd=tree, env=environment, check=False, capture_output=True, text=True, timeout=TIMEOUT_S,
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return 1, "it took too long"
-    said = done.stdout.strip().splitlines() or [""]
-    return done.returncode, next((line for line in said if line.startswith(("FAILED ", "ERROR "))), said[-1])
+    lines = process.stdout.strip().splitlines() or [""]
+    return process.returncode, next((line for line in lines if line.startswith(("FAILED ", "ERROR "))), lines[-1])
 
 
 def noticed(tree: Path, mutant: Mutant) -> tuple[bool, str]:

@@ -219,18 +219,18 @@ MUTANTS = (
 
 
 def lines_with(text: str, source: str) -> list[int]:
-    """The numbers of the lines that hold a text, from 0."""
+    """The indices of the lines that contain a text."""
     return [number for number, line in enumerate(source.splitlines()) if text in line]
 
 
 def mutated(mutant: Mutant, source: str) -> str:
-    """The file with the mistake. Raises ValueError if the text does not stand in exactly one line."""
-    found = lines_with(mutant.text, source)
-    if len(found) != 1:
-        raise ValueError(f"src/nri/{mutant.file}: {mutant.text!r} stands in {len(found)} lines, not in one")
+    """The file with the mistake. Raises ValueError if the text is not in exactly one line."""
+    matches = lines_with(mutant.text, source)
+    if len(matches) != 1:
+        raise ValueError(f"src/nri/{mutant.file}: {mutant.text!r} is in {len(matches)} lines, must be in one")
     lines = source.splitlines(keepends=True)
-    line = lines[found[0]]
+    line = lines[matches[0]]
     if line.count(mutant.text) != 1:
-        raise ValueError(f"src/nri/{mutant.file}: {mutant.text!r} stands in its line more than once")
-    lines[found[0]] = line.replace(mutant.text, mutant.instead)
+        raise ValueError(f"src/nri/{mutant.file}: {mutant.text!r} is in its line more than once")
+    lines[matches[0]] = line.replace(mutant.text, mutant.instead)
     return "".join(lines)

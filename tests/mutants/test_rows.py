@@ -17,23 +17,23 @@ def test_every_row_fits_one_line_and_has_its_tests() -> None:
     for mutant in MUTANTS:
         source = (ROOT / "src/nri" / mutant.file).read_text(encoding="utf-8")
         try:
-            made = mutated(mutant, source)
-            compile(made, mutant.file, "exec")
+            changed = mutated(mutant, source)
+            compile(changed, mutant.file, "exec")
         except (ValueError, SyntaxError) as error:
             wrong.append(f"{name(mutant)}: {error}")
             continue
-        if made == source:
-            wrong.append(f"{name(mutant)}: it changes nothing")
+        if changed == source:
+            wrong.append(f"{name(mutant)}: the mutant changes nothing")
         if not (ROOT / "tests" / mutant.tests.partition("::")[0]).exists():
-            wrong.append(f"{name(mutant)}: there is no tests/{mutant.tests}")
+            wrong.append(f"{name(mutant)}: no such test: tests/{mutant.tests}")
     assert not wrong, "\n".join(wrong)
 
 
-def test_no_row_is_there_twice() -> None:
+def test_rows_are_unique() -> None:
     assert len({name(mutant) for mutant in MUTANTS}) == len(MUTANTS) >= 40
 
 
 @pytest.mark.parametrize("source", ["x = 1\n", "a = 2\na = 2\n", "b = a = 2 or a = 2\n"])
 def test_a_text_that_does_not_stand_in_one_line_once_is_an_error(source: str) -> None:
-    with pytest.raises(ValueError, match="'a = 2' stands in"):
+    with pytest.raises(ValueError, match="'a = 2' is in"):
         mutated(Mutant("f.py", "a = 2", "a = 3", "unit"), source)

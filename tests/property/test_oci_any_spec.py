@@ -30,9 +30,9 @@ def objects(kind: str, depth: int = 2) -> st.SearchStrategy[Any]:
     for key, field in fields_of(kind).items():
         single = objects(field.kind, depth - 1) if field.kind in OBJECTS and depth else SCALARS
         complete = single
-        if field.many == "[":
+        if field.container == "[":
             complete = st.lists(single, max_size=3)
-        elif field.many == "{":
+        elif field.container == "{":
             complete = st.dictionaries(st.sampled_from(["a", "b", "memory.high"]), single, max_size=2)
         fields[key] = complete | ANY
     return st.fixed_dictionaries({}, optional=fields)

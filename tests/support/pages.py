@@ -1,6 +1,6 @@
 """Read the fenced code blocks of a Markdown page that say how they are to be tried.
 
-The first word of a fence is its language, the rest says what the tests do with it (CONTRIBUTING.md has the table):
+The first word of a fence is its language, the rest says what the tests do with it (tests/README.md has the table):
 
     python                  run by itself, not as `__main__`
     python continue         the same, after the blocks before it

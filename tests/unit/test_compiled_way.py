@@ -113,7 +113,7 @@ def profiled(event: str) -> tuple[list[Call], list[Call]]:
             runtime.create_container(pod, make_container(pod=pod, id=name))
         runtime.add(plugin)
         for _ in range(2):  # when the second one is answered, the plugin has done all that belongs to the first
-            with profile.here():
+            with profile.of_this_thread():
                 EVENTS[event](runtime, pod)
         remote = list(plugin.profile.calls)
     reads = (at for at, call in enumerate(remote) if call.function == READ)

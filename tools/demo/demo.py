@@ -2,10 +2,8 @@
 
     python tools/demo/demo.py [--containerd 1.7|2.1|2.4] [--dry] [--keep]
 
-Rules: everything happens in a private engine, or containerd, that is gone at the end, also
-after Ctrl-C or SIGTERM; every step says what it does; what is missing is said in one line.
+It uses a private engine or containerd, which is removed at the end, also after Ctrl-C or SIGTERM.
 Exit codes: 0 shown, 1 cannot run or failed, 2 wrong usage, 130 and 143 interrupted.
-Next: `with_engine`, `with_containerd`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The plugins of the demo: where they are, how one is started and shown, and the table of what they changed.
-
-Next: `screen`, which prints.
-"""
+"""The plugins of the demo: how one is started and shown, and the table of their changes."""
 
 from __future__ import annotations
 
@@ -35,10 +32,10 @@ def start(plugin: Path, index: str, socket: Path, run_dir: Path) -> subprocess.P
         )
 
 
-def await_lines(plugin: subprocess.Popen[bytes], there: Callable[[], object], run_dir: Path) -> None:
-    """Wait until the runtime has taken a plugin in, as its log says. MissingError if it does not."""
+def wait_for_plugin(plugin: subprocess.Popen[bytes], is_ready: Callable[[], object], run_dir: Path) -> None:
+    """Wait until the runtime has accepted a plugin. MissingError if it does not."""
     deadline = time.monotonic() + START_TIMEOUT_S
-    while not there():
+    while not is_ready():
         if plugin.poll() is not None or time.monotonic() > deadline:
             name = Path(str(plugin.args[1])).stem  # type: ignore[index]  # a list, see `start`
             raise MissingError("a plugin that starts", last_line((run_dir / f"{name}.log").read_text()))
@@ -51,7 +48,7 @@ def listing(screen: Screen, plugin: Path) -> None:
 
 
 def compare_rows(screen: Screen, before: Mapping[str, str], after: Mapping[str, str], whose: str) -> None:
-    """Print a table of what was and what is."""
+    """Print a table of the values before and after."""
     titles = [*(title for title in after if title.startswith("env ")), *before, *after]
     screen.table(
         ("", f"without {whose}", f"with {whose}"),
@@ -60,6 +57,6 @@ def compare_rows(screen: Screen, before: Mapping[str, str], after: Mapping[str, 
 
 
 def ignore_signals() -> None:
-    """Let further interruptions wait: everything is cleaned up first."""
+    """Ignore further interruptions during the cleanup."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

@@ -1,7 +1,6 @@
-"""What the demo prints: steps with their time, a table, a file; in colour on a terminal.
+"""Output of the demo: steps with their time, a table, a file; in colour on a terminal.
 
-Rules: the only place that knows terminals; `NO_COLOR` and a pipe mean plain text, an ASCII
-locale means ASCII signs; a step's outcome is one line. Next: `demo`.
+`NO_COLOR` and a pipe mean plain text; an ASCII locale means ASCII signs. The outcome of a step is one line.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""The demo with a real containerd: the ten-line plugin changes a container of a runtime that is not ours.
-
-Rules: as in `demo`. Next: `plugins`, which starts the plugin.
-"""
+"""The demo with a real containerd: the ten-line plugin changes a container."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from tools.demo.plugins import DEMO, ROOT, await_lines, compare_rows, ignore_signals, listing, start
+from tools.demo.plugins import DEMO, ROOT, compare_rows, ignore_signals, listing, start, wait_for_plugin
 from tools.demo.screen import Screen
 from tools.runtimes import Containerd, install
 from tools.runtimes.images import image_archive
@@ -45,14 +42,14 @@ def run(screen: Screen, key: str, *, keep: bool) -> None:
 
 
 def compare(screen: Screen, daemon: Containerd) -> None:
-    """Run the pod twice, print what differs."""
+    """Run the pod twice; print the differences."""
     with screen.step(f"a pod and a container that asks for {MEMORY_BYTES >> 20} MiB, without the plugin"):
         before = look(daemon.cri)
     name = DEMO.relative_to(ROOT)
     with screen.step(f"starting the plugin, {name}") as outcome:
         plugin = start(DEMO, "10", daemon.nri_socket, daemon.run_dir)
-        # What containerd logs when a plugin is registered, configured and synchronized.
-        await_lines(plugin, lambda: daemon.log_lines("plugin .*10-demo.* connected"), daemon.run_dir)
+        # containerd logs this line when a plugin is registered, configured and synchronized.
+        wait_for_plugin(plugin, lambda: daemon.log_lines("plugin .*10-demo.* connected"), daemon.run_dir)
         outcome.append(f"started the plugin, {name}:")
     listing(screen, DEMO)
     with screen.step("the same pod and container again, with the plugin"):
@@ -71,7 +68,7 @@ def clean_up(screen: Screen, daemon: Containerd) -> None:
 
 
 def next_steps(screen: Screen) -> None:
-    """Say what to try next."""
+    """Print what to try next."""
     screen.heading("What to try next")
     screen.say(f"  edit {DEMO.relative_to(ROOT)} and run this again: it takes seconds now")
     screen.say("  make demo                          the same with the engine of this project, and who changed what")
@@ -80,7 +77,7 @@ def next_steps(screen: Screen) -> None:
 
 
 def keep_hints(screen: Screen, daemon: Containerd) -> None:
-    """Say how to use what was left running, and how to end it."""
+    """Print how to use what is still running, and how to end it."""
     python = Path(sys.executable)
     socket = daemon.nri_socket
     screen.heading("Everything is still running")

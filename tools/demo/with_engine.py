@@ -1,7 +1,7 @@
-"""The demo with the engine of this project: a pod, two plugins at work, who changed what, and the specs compared.
+"""The demo with the engine of this project: a pod, two plugins, their changes, and the specs compared.
 
-Rules: as in `demo`. Without root or an OCI runtime the engine is a dry one: the same code up to the OCI runtime, which
-is not called; the demo says so, and where CI runs it, it fails. Next: `plugins`.
+Without root or an OCI runtime the engine is a dry one: everything but the call of the OCI runtime. The demo says so,
+and fails in CI.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tools.demo.plugins import DEMO, ROOT, SCRATCH, await_lines, compare_rows, ignore_signals, listing, start
+from tools.demo.plugins import DEMO, ROOT, SCRATCH, compare_rows, ignore_signals, listing, start, wait_for_plugin
 from tools.demo.screen import Screen
 from tools.runtimes import MissingError
 from tools.runtimes.engine import PACKAGES, Engine
@@ -23,8 +23,8 @@ from tools.runtimes.images import image_archive
 from tools.runtimes.look import MEMORY_BYTES, POD_NAME, look, look_dry, mebibytes
 from tools.runtimes.machine import ensure_packages
 
-#: What a container is asked besides its environment and its memory limit.
-OTHERS = {
+#: Commands that run in the container, by the title of their output.
+COMMANDS = {
     "open files, at most": "ulimit -n",
     "size of /scratch": "df -k /scratch 2>/dev/null | awk 'NR > 1 { print $2 / 1024 \" MiB\" }'",
 }
@@ -32,15 +32,15 @@ NRI = [sys.executable, "-m", "nri"]
 
 
 def run(screen: Screen, *, keep: bool, dry: bool) -> None:
-    """Show the same container without and with the plugins. MissingError if it cannot, or may not be dry."""
+    """Show the same container without and with the plugins. MissingError if CI is set and it would be a dry run."""
     screen.heading("Two ten-line Python plugins change a real container")
-    why = "it was asked for" if dry else "" if os.geteuid() == 0 else "this is not root, and containers need it"
+    why = "requested" if dry else "" if os.geteuid() == 0 else "containers need root"
     if not why:
         why = packages(screen)
     if why and os.environ.get("CI"):
         raise MissingError("a real container, because CI is set", why)
     if why:
-        screen.say(f"  A dry run: {why}. Everything happens but the container itself.\n")
+        screen.say(f"  A dry run: {why}. Everything happens except the container itself.\n")
     engine = Engine(say=screen.note, dry=bool(why))
     try:
         with screen.step("starting the engine of this project, nri engine serve") as outcome:
@@ -60,22 +60,22 @@ def run(screen: Screen, *, keep: bool, dry: bool) -> None:
 
 
 def packages(screen: Screen) -> str:
-    """Install what the engine works with; why that cannot be, or nothing."""
+    """Install the packages of the engine. Returns the reason if that fails, else an empty text."""
     try:
-        with screen.step(f"{', '.join(PACKAGES)}: what the engine works with"):
+        with screen.step(f"{', '.join(PACKAGES)}: used by the engine"):
             ensure_packages(screen.note, PACKAGES)
         with screen.step("a busybox image, made on this machine"):
             image_archive(screen.note)
     except MissingError as error:
-        return f"there is no {error}"
+        return f"missing: {error}"
     return ""
 
 
 def compare(screen: Screen, engine: Engine) -> None:
-    """Run the pod twice, print what differs and why."""
-    asked = f"a pod and a container that asks for {MEMORY_BYTES >> 20} MiB"
+    """Run the pod twice; print the differences and their reasons."""
+    request = f"a pod and a container that asks for {MEMORY_BYTES >> 20} MiB"
     texts: list[str] = []
-    with screen.step(f"{asked}, without plugins"):
+    with screen.step(f"{request}, without plugins"):
         before = see(engine, lambda container: texts.append(keep_spec(engine, container, "without.json")))
     start_plugins(screen, engine)
     with screen.step("the same pod and container again, with the plugins"):
@@ -91,9 +91,9 @@ def compare(screen: Screen, engine: Engine) -> None:
 
 
 def see(engine: Engine, meanwhile: Callable[[str], object]) -> dict[str, str]:
-    """Rows of what a container sees; of a dry one, of what its spec says."""
+    """Rows of what a container sees, or of a dry one's spec."""
     if not engine.dry:
-        return look(engine.cri, OTHERS, meanwhile).rows()
+        return look(engine.cri, COMMANDS, meanwhile).rows()
     spec = look_dry(engine.cri, meanwhile)
     process, limits = spec["process"], spec["linux"]["resources"]["memory"]
     rows = {f"env {name}": value for name, _, value in (one.partition("=") for one in sorted(process["env"]))}
@@ -112,19 +112,19 @@ def start_plugins(screen: Screen, engine: Engine) -> None:
         name = plugin.relative_to(ROOT)
         with screen.step(f"starting plugin {index}, {name}") as outcome:
             process = start(plugin, index, engine.nri_socket, engine.run_dir)
-            await_lines(process, functools.partial(joined, engine, f"{index}-{plugin.stem}"), engine.run_dir)
+            wait_for_plugin(process, functools.partial(is_active, engine, f"{index}-{plugin.stem}"), engine.run_dir)
             outcome.append(f"started plugin {index}, {name}:")
         listing(screen, plugin)
 
 
-def joined(engine: Engine, name: str) -> bool:
-    """Whether the engine counts a plugin as active, as `nri why --plugins` says."""
+def is_active(engine: Engine, name: str) -> bool:
+    """Whether a plugin is active, by `nri why --plugins`."""
     rows = json.loads(nri("why", "--plugins", "--admin-socket", engine.admin_socket, "-o", "json"))
     return any(row["plugin"] == name and row["state"] == "active" for row in rows)
 
 
 def keep_spec(engine: Engine, container: str, name: str) -> str:
-    """Write a container's OCI spec without what is another one in every container; returns its path."""
+    """Write a container's OCI spec without values that differ in every container; returns its path."""
     info = engine.cri.info(container)
     text = json.dumps(info["runtimeSpec"])
     for identity, word in ((container, "CONTAINER"), (info["sandboxID"], "POD"), *uids(info["runtimeSpec"])):
@@ -136,12 +136,12 @@ def keep_spec(engine: Engine, container: str, name: str) -> str:
 
 def uids(spec: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The pod's uid, which is in annotations of the spec."""
-    found = (value for key, value in (spec.get("annotations") or {}).items() if key.endswith("uid"))
-    return [(uid, "UID") for uid in found if uid]
+    values = (value for key, value in (spec.get("annotations") or {}).items() if key.endswith("uid"))
+    return [(uid, "UID") for uid in values if uid]
 
 
 def explain(engine: Engine, container: str) -> list[str]:
-    """The container's short id, what `nri why` says of it, and `nri spec diff` of its spec and the other one's."""
+    """The container's short id, the output of `nri why`, and `nri spec diff` of both specs."""
     keep_spec(engine, container, "with.json")
     why = nri("why", container, "--admin-socket", engine.admin_socket)
     difference = nri("spec", "diff", engine.run_dir / "without.json", engine.run_dir / "with.json")
@@ -149,13 +149,13 @@ def explain(engine: Engine, container: str) -> list[str]:
 
 
 def nri(*arguments: str | Path) -> str:
-    """What the command prints."""
-    done = subprocess.run([*NRI, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=30)
-    return done.stdout or done.stderr
+    """The output of the command."""
+    process = subprocess.run([*NRI, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=30)
+    return process.stdout or process.stderr
 
 
 def show(screen: Screen, text: str) -> None:
-    """Print what a command printed."""
+    """Print the output of a command."""
     for line in text.rstrip("\n").split("\n"):
         screen.say(f"  {line}")
 
@@ -169,7 +169,7 @@ def clean_up(screen: Screen, engine: Engine) -> None:
 
 
 def next_steps(screen: Screen, *, dry: bool) -> None:
-    """Say what to try next."""
+    """Print what to try next."""
     screen.heading("What to try next")
     if dry:
         screen.say("  sudo make demo                     the same with a real container")
@@ -181,7 +181,7 @@ def next_steps(screen: Screen, *, dry: bool) -> None:
 
 
 def keep_pod(screen: Screen, engine: Engine) -> str:
-    """Run a pod that stays, with a container that says what it got; returns the container's id."""
+    """Run a pod that stays, with a container that prints its settings; returns the container's id."""
     with screen.step("a pod to look at") as outcome:
         command = ("/bin/sh", "-c", "env; ulimit -n; df -k /scratch; while true; do sleep 1000; done")
         container = engine.cri.run(engine.cri.run_pod(POD_NAME), "main", command, memory_limit_in_bytes=MEMORY_BYTES)
@@ -190,7 +190,7 @@ def keep_pod(screen: Screen, engine: Engine) -> str:
 
 
 def keep_hints(screen: Screen, engine: Engine, container: str) -> None:
-    """Say how to use what was left running, and how to end it."""
+    """Print how to use what is still running, and how to end it."""
     command = Path(sys.executable).with_name("nri")
     python, socket, cri = Path(sys.executable), engine.nri_socket, engine.cri_socket
     screen.heading("Everything is still running")

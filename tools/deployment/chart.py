@@ -244,7 +244,7 @@ def _plugin_schema(need: Need) -> Json:
     return {"if": condition, "then": {"properties": keys}}
 
 
-def schema_of(title: str, own: Json) -> Json:
+def schema_of(title: str, keys: Json) -> Json:
     """The schema of values: its own keys, and those of every chart about the image and the pod."""
     properties: Json = {
         "image": an_object(
@@ -254,7 +254,7 @@ def schema_of(title: str, own: Json) -> Json:
             pullPolicy={"enum": ["Always", "IfNotPresent", "Never"]},
         ),
         "imagePullSecrets": {"type": "array", "items": an_object(name={"type": "string"})},
-        **own,
+        **keys,
         "seLinuxOptions": an_object(**{key: {"type": "string"} for key in ("user", "role", "type", "level")}),
         "priorityClassName": {"type": "string"},
         "resources": an_object(requests=_map("string", "number"), limits=_map("string", "number")),

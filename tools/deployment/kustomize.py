@@ -1,8 +1,7 @@
 """The kustomize folders of a plugin: base, stable, unstable, and one with a configuration if it has any.
 
-Rules: what overlays for the reference's folders patch has the same place and name here: the layout of the folders, the
-DaemonSet, its container `plugin`, its image `plugin`, volumes, labels, and the two components of images.
-Next: `chart`.
+Overlays for the reference's folders fit: folders, the DaemonSet, its container `plugin`, its image `plugin`, volumes,
+labels and the two components of images have the same names and places.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ spec:
       maxUnavailable: 1
   template:
     spec:
-      # It has to be there before the pods that it adjusts, on every node, and it talks to no API server.
+      # It must start before the pods that it adjusts, on every node. It does not use the API server.
       priorityClassName: system-node-critical
       automountServiceAccountToken: false
       enableServiceLinks: false
@@ -63,7 +62,7 @@ spec:
           args:
 {args}
           env:
-            - name: NRI_PLUGIN_NAME # which of the image's plugins
+            - name: NRI_PLUGIN_NAME # selects a plugin of the image
               value: {name}
           resources:
             requests:
@@ -82,7 +81,7 @@ spec:
             seccompProfile:
               type: RuntimeDefault
           volumeMounts:
-            # The folder, not the socket: a runtime that restarts makes a new one, and a mount of the old stays dead.
+            # The folder, not the socket: a restarted runtime makes a new socket, and a mount of the old one stays dead.
             - name: nri-socket
               mountPath: {socket_dir}
               readOnly: true
@@ -118,7 +117,7 @@ patches:
         value: {{name: config, configMap: {{name: {name}}}}}
 """
 
-#: Beside the plugin: what brings it the custom resource of its node. Only these containers have a token.
+#: Containers that give the plugin the custom resource of its node. Only these have a token.
 FOLLOWED = """\
 resources:
   - ../base
@@ -210,20 +209,20 @@ spec:
 def files(need: Need) -> dict[str, str]:
     """The plugin's files below deploy/kustomize, by path."""
     base = BASE.format(kustomization=KUSTOMIZATION, image=IMAGE, object_name=need.object_name)
-    made = {
+    texts = {
         "base/daemonset.yaml": daemon_set(need),
         "base/kustomization.yaml": base,
         **OVER_BASE,
     }
-    if need.config:  # an overlay that gives the plugin the file config.yaml beside it
+    if need.config:  # an overlay that gives the plugin the file config.yaml
         configured = CONFIGURED.format(name=need.object_name, folder=CONFIG_DIR)
-        made["configured/kustomization.yaml"] = KUSTOMIZATION + configured
+        texts["configured/kustomization.yaml"] = KUSTOMIZATION + configured
     if need.follows:  # an overlay that brings it the custom resource of its node
-        made["followed/kustomization.yaml"] = KUSTOMIZATION + _followed(need)
-    found = {f"{need.name}/{path}": HEAD + text for path, text in made.items()}
+        texts["followed/kustomization.yaml"] = KUSTOMIZATION + _followed(need)
+    crds = {f"{need.name}/{path}": HEAD + text for path, text in texts.items()}
     if need.config:
-        found[f"{need.name}/configured/config.yaml"] = yaml.safe_dump(need.config)
-    return found
+        crds[f"{need.name}/configured/config.yaml"] = yaml.safe_dump(need.config)
+    return crds
 
 
 def _followed(need: Need) -> str:
@@ -232,10 +231,10 @@ def _followed(need: Need) -> str:
     first = FOLLOW.format(
         **what, path="initContainers", container="first", more=", --once", dash="          - ", space="            "
     )
-    beside = FOLLOW.format(
+    follower = FOLLOW.format(
         **what, path="containers/-", container="follow", more="", dash="          ", space="          "
     )
-    return FOLLOWED.format(**what, containers=first + beside)
+    return FOLLOWED.format(**what, containers=first + follower)
 
 
 def daemon_set(need: Need) -> str:
@@ -295,10 +294,10 @@ def _volume(mount: Mount) -> str:
 
 def components() -> dict[str, str]:
     """The components that all plugins share: which image, and what an operator may add."""
-    made = {
+    texts = {
         "image-stable/kustomization.yaml": COMPONENT + IMAGES.format(tag=version(), policy="IfNotPresent"),
         "image-unstable/kustomization.yaml": COMPONENT + IMAGES.format(tag="unstable", policy="Always"),
         "no-network/kustomization.yaml": f"{COMPONENT}resources:\n  - network-policy.yaml\n",
         "no-network/network-policy.yaml": NETWORK_POLICY,
     }
-    return {f"components/{path}": HEAD + text for path, text in made.items()}
+    return {f"components/{path}": HEAD + text for path, text in texts.items()}

@@ -1,4 +1,4 @@
-"""Read deploy/plugins.yaml: what each bundled plugin needs of a node. Next: `kustomize`."""
+"""Read deploy/plugins.yaml: the access to a node that each bundled plugin needs."""
 
 from __future__ import annotations
 
@@ -69,17 +69,17 @@ class Need:
 
     @property
     def followed(self) -> str:
-        """Its custom resources as the API calls them: a kind's name in small letters, and several of them."""
+        """The plural name of its custom resource in the API."""
         return f"{self.follows.lower().removesuffix('y')}ies"
 
     @property
     def indexed(self) -> bool:
-        """Whether `-idx NN` is how its place is given."""
+        """Whether it has one index, `-idx NN`."""
         return self.args[:1] == ("-idx",)
 
 
 def read(path: Path = TABLE) -> list[Need]:
-    """All plugins of the table, sorted. Raises ValueError for what it cannot mean."""
+    """All plugins of the table, sorted. Raises ValueError for an invalid row."""
     rows = yaml.safe_load(path.read_text(encoding="utf-8"))
     return [_need(name, row) for name, row in sorted(rows.items())]
 
@@ -95,19 +95,21 @@ def _need(name: str, row: dict[str, Any]) -> Need:
 
 
 def opened(name: str, row: dict[str, Any], flags: tuple[str, ...], root: str = "") -> dict[str, Any]:
-    """The mounts and the unit's lines of a row. Raises ValueError for what they cannot mean.
+    """The mounts and the unit's lines of a row. Raises ValueError for invalid ones.
 
     Args:
         name: the row's, for errors.
         row: its keys.
-        flags: what may be said of its mounts besides: `write`, `changes`.
+        flags: further keys of its mounts: `write`, `changes`.
         root: where the container has the node's paths, unless a mount says otherwise.
     """
     for mount in row.get("mounts", ()):
         if unknown := mount.keys() - MOUNT_KEYS - set(flags):
             raise ValueError(f"{name}: mount {mount['name']}: unknown key {min(unknown)}")
         if mount["type"] not in MOUNT_TYPES:
-            raise ValueError(f"{name}: mount {mount['name']}: type {mount['type']} is none of {', '.join(MOUNT_TYPES)}")
+            raise ValueError(
+                f"{name}: mount {mount['name']}: type {mount['type']} is not one of {', '.join(MOUNT_TYPES)}"
+            )
     return {
         "mounts": tuple(Mount(**{"at": root + mount["host"]} | mount) for mount in row.get("mounts", ())),
         "unit": tuple(Line(key, **line) for key, line in row.get("unit", {}).items()),

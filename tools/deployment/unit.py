@@ -1,7 +1,4 @@
-"""The systemd unit of a plugin: everything of the machine is closed but what the table opens, each with its reason.
-
-Next: nothing.
-"""
+"""The systemd unit of a plugin: everything is closed except what the table opens, each with its reason."""
 
 from __future__ import annotations
 
@@ -10,9 +7,9 @@ from collections.abc import Sequence
 from tools.deployment.kustomize import HEAD
 from tools.deployment.table import Line, Need
 
-#: Where the units look for the project: python3 -m venv, then pip install.
+#: The environment of the project for the units: python3 -m venv, then pip install.
 VENV = "/opt/nri-plugins"
-#: A further line for what the operator adds: EnvironmentFile, then the program's last words.
+#: The operator adds flags in EnvironmentFile; they come last on the command line.
 UNIT = """\
 [Unit]
 Description=NRI plugin {name}: {does}
@@ -28,7 +25,7 @@ ExecStart={venv}/bin/python -I -m nri.plugins {name} {args} $NRI_PLUGIN_ARGS
 Restart=always
 RestartSec=1
 """
-#: Lines that every unit has, unless the table replaces them.
+#: Lines of every unit, unless the table replaces them.
 CLOSED = {
     "CapabilityBoundingSet": "",
     "AmbientCapabilities": "",
@@ -69,16 +66,16 @@ def files(need: Need) -> dict[str, str]:
 
 
 def text(need: Need) -> str:
-    """The unit: what it runs, what of the machine it has, and why."""
+    """The text of the unit."""
     args = " ".join((*need.args, *need.unit_args))
     head = UNIT.format(name=need.name, object_name=need.object_name, does=need.does.rstrip("."), venv=VENV, args=args)
-    root = "# Root because of the runtime's socket, with nothing of root's power and nothing of the machine."
+    root = "# Root because of the runtime's socket, without capabilities and without access to the machine."
     if need.unit:
-        root = "# Root because of the runtime's socket. Its other needs come first, each with its reason."
+        root = "# Root because of the runtime's socket. Its other needs come first, each with the reason."
     return "\n".join([head, root, *rights(need.unit), *INSTALL])
 
 
 def rights(opened: Sequence[Line]) -> list[str]:
-    """What is open, each with its reason, and everything else, which is closed."""
+    """The open lines, each with its reason, and all others, which are closed."""
     lines = [text for line in opened for text in (f"# {line.why}", f"{line.key}={line.value}")]
     return lines + [f"{key}={value}" for key, value in CLOSED.items() if key not in {line.key for line in opened}]

@@ -5,7 +5,7 @@
     python -m tools.guest .venv/bin/python -m pytest tests/real/test_oci_spec.py
     python -m tools.guest cat /sys/fs/cgroup/cgroup.controllers
 
-Exit codes: the command's own; 124 it was not done in time; 125 there is no guest; 130 interrupted.
+Exit codes: the command's own; 124 it exceeded the deadline; 125 the guest did not start; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from tools.runtimes.machine import MissingError
 def main() -> int:
     """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.guest", description=__doc__.splitlines()[0])
-    parser.add_argument("--deadline", type=float, default=1800, help="seconds, for all of it (default: 1800)")
+    parser.add_argument(
+        "--deadline", type=float, default=1800, help="seconds until the guest is stopped (default: 1800)"
+    )
     parser.add_argument("command", nargs=argparse.REMAINDER)
     arguments = parser.parse_args()
     if not arguments.command:
-        parser.error("a command is needed")
+        parser.error("a command is required")
     try:
         return Guest(arguments.deadline).run(arguments.command, {})
     except (MissingError, GuestError) as error:

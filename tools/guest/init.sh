@@ -1,12 +1,12 @@
 #!/bin/busybox sh
 # The guest's first process: init.sh JOB MODULES CHECKOUT (paths as on the machine that started it).
-# It puts memory over the read-only root, mounts what a node has, runs JOB/run, tells its exit code, and ends the guest.
+# It puts memory over the read-only root, mounts what a node has, runs JOB/run, writes its exit code, and ends the guest.
 # The ports are those of tools/guest/machine.py: 1 is its output, 2 the exit code, 3 the report.
 job=$1 modules=$2 checkout=$3
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 
 say() { echo "guest: $*" > "${port}1"; }
-end() {    # end CODE: tell it, and switch off
+end() {    # end CODE: write it, and switch off
     echo "$1" > "${port}2"
     busybox poweroff -f
 }

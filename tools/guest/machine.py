@@ -1,7 +1,7 @@
-"""The guest: QEMU with Debian's kernel on this machine's root directory; a command in it, and its exit code.
+"""The guest: QEMU with Debian's kernel on this machine's root directory, a command in it, and its exit code.
 
-Rules: two processors, each a NUMA node of its own with half of the memory; cgroup v2 alone; an empty disk, /dev/vda.
-The command's output comes as it is printed. Whatever happens, nothing of it is left when `run` returns.
+Two processors, each a NUMA node with half of the memory; cgroup v2 only; an empty disk, /dev/vda. The command's output
+is passed on while it runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from tools.runtimes import debs
 from tools.runtimes.machine import MissingError, Say, architecture, cache_dir, cache_lock, find_tool, last_line
 
-#: Debian 12 has it in qemu-system-common, later ones in a package of its own.
+#: Debian 12 has it in qemu-system-common, later ones in its own package.
 DAEMONS = ("/usr/lib/qemu/virtiofsd", "/usr/libexec/virtiofsd")
 START_TIMEOUT_S = 20.0
 # $1: where the root is put together; then: file systems to put there, `--`, and the command.
@@ -42,7 +42,7 @@ exec "$@"
 def start_sharing(folder: Path, needed: Iterable[Path]) -> subprocess.Popen[bytes]:
     """Serve the root on `folder`/share.sock, with the file systems that hold the `needed` paths.
 
-    Ends with this process at the latest. `MissingError` says why it does not run.
+    Ends with this process at the latest. `MissingError` has the reason.
     """
     daemon = next((path for path in DAEMONS if find_tool(path)), None)
     if daemon is None:
@@ -75,11 +75,11 @@ def start_sharing(folder: Path, needed: Iterable[Path]) -> subprocess.Popen[byte
 def _file_systems(needed: Iterable[Path]) -> list[str]:
     """The mount points of the root and of these paths, each after those above it."""
     mounts = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
-    found = {"/"}
+    mount_points = {"/"}
     for path in (*needed, Path(sys.prefix), Path(sys.base_prefix)):
         real = path.resolve()
-        found |= {str(folder) for folder in (real, *real.parents) if str(folder) in mounts}
-    return sorted(found)
+        mount_points |= {str(folder) for folder in (real, *real.parents) if str(folder) in mounts}
+    return sorted(mount_points)
 
 
 SUITE = "trixie"
@@ -96,7 +96,7 @@ class Kernel:
 
 
 def install(say: Say) -> Kernel:
-    """The kernel, from the cache if it is there; `MissingError` says why it cannot be had."""
+    """The kernel, from the cache if it exists; `MissingError` has the reason."""
     if architecture() != "amd64":
         raise MissingError("a machine of type x86_64", "the guest's processor is emulated for that one only")
     folder = cache_dir() / f"kernel-{SUITE}-{architecture()}"
@@ -108,7 +108,7 @@ def install(say: Say) -> Kernel:
 
 
 def _fill(folder: Path, say: Say) -> None:
-    """Unpack the newest kernel beside its final place and move it there when it is complete."""
+    """Unpack the newest kernel next to its final place and move it there when it is complete."""
     say(f"fetching a kernel from Debian {SUITE} (35 MB, once)")
     with tempfile.TemporaryDirectory(prefix=".new-", dir=cache_dir()) as scratch:
         content = Path(scratch, "content")
@@ -130,9 +130,9 @@ def _index(root: Path, version: str) -> None:
     if busybox is None:
         raise MissingError("busybox", "install the package busybox-static")
     command = [busybox, "depmod", "-b", str(root), version]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise MissingError("an index of the kernel's modules", last_line(done.stderr))
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        raise MissingError("an index of the kernel's modules", last_line(process.stderr))
 
 
 QEMU = "qemu-system-x86_64"
@@ -159,7 +159,7 @@ class GuestError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """Runs commands, each in a guest of its own. `deadline_s` is for the whole of one, its start included."""
+    """Runs commands, each in its own guest. `deadline_s` includes the start of a guest."""
 
     deadline_s: float
     memory_mib: int = 3072
@@ -169,7 +169,7 @@ class Guest:
         """Run a command in the project's folder as root; returns its exit code.
 
         What it leaves in `REPORT` is put into the file `report`. `MissingError` says what this machine lacks,
-        `GuestError` why there is no exit code.
+        `GuestError` the reason of a missing exit code.
         """
         if find_tool(QEMU) is None:
             raise MissingError(QEMU, "install the package qemu-system-x86")
@@ -185,10 +185,10 @@ class Guest:
                 try:
                     machine.wait(self.deadline_s)
                 except subprocess.TimeoutExpired:
-                    raise GuestError(f"it was not done within {self.deadline_s:.0f} s; {_last(folder)}") from None
+                    raise GuestError(f"the command exceeded {self.deadline_s:.0f} s; {_last(folder)}") from None
             code = (folder / "code").read_text().strip()
             if not code:
-                raise GuestError(f"it ended without an exit code; {_last(folder)}")
+                raise GuestError(f"the guest ended without an exit code; {_last(folder)}")
             if report is not None and (folder / "report").stat().st_size:
                 report.write_bytes((folder / "report").read_bytes())
             return int(code)
@@ -246,7 +246,7 @@ def _script(command: Sequence[str], environment: Mapping[str, str]) -> str:
 
 
 def _last(folder: Path) -> str:
-    """What QEMU and the kernel said last."""
+    """The last lines of QEMU and the kernel."""
     lines = [
         line
         for name in ("qemu.log", "share.log", "kernel.log")
@@ -254,4 +254,4 @@ def _last(folder: Path) -> str:
         for line in (folder / name).read_text(errors="replace").splitlines()[-_LAST_LINES:]
         if line.strip()
     ]
-    return "\n".join(["QEMU and the kernel said last:", *lines]) if lines else "QEMU and the kernel said nothing"
+    return "\n".join(["last lines of QEMU and the kernel:", *lines]) if lines else "QEMU and the kernel printed nothing"

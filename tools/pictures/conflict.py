@@ -1,7 +1,7 @@
-"""A merge with a conflict: three answers, the ledger's owners, and the one claim that fails the event.
+"""A merge with a conflict: three answers, the ledger's owners, and the claim that fails the event.
 
-One job: what "taken whole or not at all" means. The answers go through the real merge, so owners and the error's text
-are its own. Next: `tools.pictures.late`.
+It shows that an answer is taken completely or not at all. The answers go through the real merge, so owners and the
+error's text are real.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ def draw() -> Picture:
 
 
 def show(picture: Picture, y: float, plugin: str, fields: list[tuple[str, str, str]], merge: CreateMerge) -> float:
-    """One answer, what the ledger says of its fields, and what follows; returns where the next one begins."""
+    """Draw one answer, the ledger's entries for its fields, and the result; returns the top of the next one."""
     height = len(fields) * ROW + 34
     owners = [merge.ledger.owner(CONTAINER, int(m.Field.Value(name)), key) for name, key, _ in fields]
-    taken = all(owner == plugin for owner in owners)
+    accepted = all(owner == plugin for owner in owners)
     picture.box((LEFT, y, 216, height), (), "plain")
     picture.words(LEFT + 12, y + 18, plugin, bold=True, size=14)
     for number, ((name, key, value), owner) in enumerate(zip(fields, owners, strict=True)):
@@ -77,13 +77,13 @@ def show(picture: Picture, y: float, plugin: str, fields: list[tuple[str, str, s
         what = f"{name} {key}".strip()
         picture.words(LEFT + 12, at + 12, f"`{what} = {value}`", size=12.5, room=196)
         refused = owner not in ("", plugin)
-        colour = "green" if taken else "red" if refused else "plain"
-        picture.arrow((LEFT + 218, at + 12), (MIDDLE - 4, at + 12), colour=colour, dashed=not taken)
+        colour = "green" if accepted else "red" if refused else "plain"
+        picture.arrow((LEFT + 218, at + 12), (MIDDLE - 4, at + 12), colour=colour, dashed=not accepted)
         says = f"owned by {owner}" if owner else "claimed, and taken back"
-        picture.box((MIDDLE, at, 264, 25), f"`{what}`: {says}", colour, dashed=not taken, size=12.5)
+        picture.box((MIDDLE, at, 264, 25), f"`{what}`: {says}", colour, dashed=not accepted, size=12.5)
         if number == len(fields) - 1:
-            words = ["taken", "the next plugin sees it"] if taken else ["`ConflictError`", "nothing of it is taken"]
+            words = ["taken", "the next plugin sees it"] if accepted else ["`ConflictError`", "nothing of it is taken"]
             top = y + height / 2 - 4
-            picture.arrow((MIDDLE + 268, top + 8), (RIGHT - 4, top + 8), colour="green" if taken else "red")
-            picture.box((RIGHT, top - 15, 232, 46), words, "green" if taken else "red", bold=True, size=13.5)
+            picture.arrow((MIDDLE + 268, top + 8), (RIGHT - 4, top + 8), colour="green" if accepted else "red")
+            picture.box((RIGHT, top - 15, 232, 46), words, "green" if accepted else "red", bold=True, size=13.5)
     return y + height + 12

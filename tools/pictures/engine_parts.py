@@ -1,7 +1,4 @@
-"""The engine among the programs that it uses.
-
-One job: who calls the engine, what it calls, and where plugins come in. Next: `tools.pictures.proxy_place`.
-"""
+"""The engine and the programs around it: its callers, the programs that it calls, and plugins."""
 
 from __future__ import annotations
 

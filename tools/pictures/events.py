@@ -1,8 +1,4 @@
-"""The events of a pod and of its containers, in their order.
-
-One job: which event follows which, before and after a step of the runtime. Next: `tools.pictures.order`, in which
-plugins get one event after the other.
-"""
+"""The events of a pod and of its containers in their order, before and after each step of the runtime."""
 
 from __future__ import annotations
 

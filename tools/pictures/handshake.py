@@ -1,8 +1,6 @@
 """The handshake between a plugin and the runtime, from the connection to the first event.
 
-One job: the messages in their order, with the plugin's state as the runtime has it. The states are those of
-`nri.adaptation.peers.state`, which also decides what becomes of a plugin that fails on the way. Next:
-`tools.pictures.order`.
+The plugin's states are those of `nri.adaptation.peers.state`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What happens when a plugin is late: to the request, and to the plugin.
+"""What happens to the request and to the plugin when a plugin is late: the failure policy as three questions.
 
-One job: the failure policy as a way with three questions. Numbers and texts are those of the code. Decided in
-`nri.adaptation.dispatch.invoker`. Next: `tools.pictures.provenance`.
+Numbers and texts are those of the code (`nri.adaptation.dispatch.invoker`).
 """
 
 from __future__ import annotations

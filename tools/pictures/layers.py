@@ -12,18 +12,18 @@ from pathlib import Path
 from tools.pictures.svg import Picture
 
 ROOT = Path(__file__).resolve().parents[2]
-#: A few words about each layer, or room inside one. A name without words is an error: a new room is to be explained.
+#: A few words about each layer and each part of one. A name without words is an error.
 WORDS = {
     "cli": "the command nri",
     "inspector": "a web page",
-    "conformance": "runtimes and plugins on trial",
+    "conformance": "tests of runtimes and plugins",
     "pods": "nri pod",
     "testing": "a runtime for tests",
     "agent": "policies on a node",
     "engine": "a CRI engine",
     "proxy": "NRI in front of others",
     "plugins": "bundled plugins",
-    "trace": "frames taken apart",
+    "trace": "recordings",
     "adaptation": "the runtime's side",
     "stub": "the plugin's side",
     "policies": "decisions for a node, pure",
@@ -56,8 +56,8 @@ WORDS = {
 #: The rooms that are shown from inside, and the colour that they share with their box.
 INSIDE = {"cli": "purple", "adaptation": "blue", "stub": "green"}
 ALT = (
-    "The layers of the package, from the command at the top to the exceptions at the bottom, and the rooms inside cli, "
-    "adaptation and stub. Imports go down only. The sections below have all of them in words, in this order."
+    "The layers of the package, from the command at the top to the exceptions at the bottom, and the parts of cli, "
+    "adaptation and stub. Imports go down only. The table below has all packages, in this order."
 )
 LEFT, RIGHT, ROW, GAP = 28, 556, 42, 8
 
@@ -115,7 +115,7 @@ def draw_insides(picture: Picture) -> None:
         y += 14
         for row in rows:
             part = (width - 5 * (len(row) - 1)) / len(row)
-            for number, each in enumerate(row):
-                picture.box((x + number * (part + 5), y, part, 22), each, colour, size=12.5)
+            for number, name_ in enumerate(row):
+                picture.box((x + number * (part + 5), y, part, 22), name_, colour, size=12.5)
             y += 26
         y += 20

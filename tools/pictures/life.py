@@ -1,8 +1,4 @@
-"""The states of a plugin's registration, and what ends it on the way.
-
-One job: the states as the runtime has them, from `nri.adaptation.peers.state`. Next: `tools.pictures.handshake`, which
-has the messages.
-"""
+"""The states of a plugin's registration, from `nri.adaptation.peers.state`, and what ends it."""
 
 from __future__ import annotations
 
@@ -35,8 +31,8 @@ def draw() -> Picture:
         if call:
             picture.arrow((x + width, 82), (x + width + gap - 2, 82), colour="purple")
             picture.words(x + width + gap / 2, 40, call, "ink", size=12, align="middle")
-    gone = f"{State.GONE.value}: what it has adjusted stays; it connects again"
-    picture.box((28, 184, 776, 40), gone, "red", size=13.5)
+    end_text = f"{State.GONE.value}: what it has adjusted stays; it connects again"
+    picture.box((28, 184, 776, 40), end_text, "red", size=13.5)
     picture.words(734, 40, "events, updates", "green", size=12, align="middle")
     picture.arrow((28 + 20, 184), (28 + 20, 106), colour="plain")
     return picture

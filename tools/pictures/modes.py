@@ -1,8 +1,4 @@
-"""The four ways in which the node agent's decisions reach containers.
-
-One job: what each mode of `nri agent` is between, and when a container has its values. Next:
-`tools.pictures.engine_parts`.
-"""
+"""The four ways in which the node agent's decisions reach containers, and when a container has its values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The way of events through the plugins, hand over hand, along time.
+"""How events pass through the plugins along time (`nri.adaptation.peers.turns`).
 
-One job: why every plugin sees all events in one order, while different events are at different plugins. The rule is in
-`nri.adaptation.peers.turns`. Next: `tools.pictures.conflict`.
+It shows why every plugin sees all events in one order, while several events are under way.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Where NRI stands: what a runtime asks between knowing a container and making it.
-
-One job: the first picture of a reader. Rules: three plugins represent any number. Next: `tools.pictures.events`.
-"""
+"""Where a runtime calls NRI when it creates a container; three plugins stand for any number."""
 
 from __future__ import annotations
 
@@ -36,9 +33,9 @@ def draw() -> Picture:
         picture.box((x, 120, width, 60), lines, colour, bold=True, size=14)
     picture.arrow((254, 150), (322, 150))
     picture.arrow((536, 150), (604, 150))
-    for number, (name, said, place) in enumerate(PLUGINS):
+    for number, (name, action, place) in enumerate(PLUGINS):
         x = 430 + (number - 1) * 240
-        picture.box((x - 95, 296, 190, 56), [f"`{name}`", said], "green", bold=True, size=13.5)
+        picture.box((x - 95, 296, 190, 56), [f"`{name}`", action], "green", bold=True, size=13.5)
         start = 430 + (number - 1) * 56
         picture.arrow((start, 180), (start, 252), (x, 270), (x, 294), colour="purple")
         picture.words(x + 10, 284, place, "purple", size=12)

@@ -1,7 +1,6 @@
-"""How it is known who changed what: bytes while requests run, the merge run again when somebody asks.
+"""How changes are attributed to plugins: bytes are kept while requests run, and merged again on demand.
 
-One job: why the record costs so little, and is what the merge did. The table is worked out by the real code from events
-that are made here. Next: `tools/generate_pictures.py`, which writes the files.
+The table is made by the real code from generated events.
 """
 
 from __future__ import annotations

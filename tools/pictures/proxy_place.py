@@ -1,7 +1,4 @@
-"""The proxy between a kubelet and a runtime that has no NRI.
-
-One job: which calls pass unchanged and which become events of plugins. Next: `tools.pictures.overview`.
-"""
+"""The proxy between a kubelet and a runtime without NRI: the calls that pass, and those that become events."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""A picture as SVG text: boxes, words and arrows, in colours that follow the reader's light or dark setting.
+"""A picture as SVG text: boxes, text and arrows, in colours that follow the reader's light or dark setting.
 
-One job: what the pictures of the documentation have in common. Rules: no identifiers, and no rule of style that is not
-below `.nri-picture`, so that several pictures can be in one page; words between backticks are set as code; words
-that do not fit into their box, or into the picture, are an error and not a surprise, measured with the widest usual
-font. Sizes are in pixels. Next: `tools.pictures.layers`, and the other pictures beside it.
+There are no identifiers, and no style rule outside `.nri-picture`, so that several pictures fit on one page. Text
+between backticks is set as code. Text that does not fit into its box or into the picture is an error; it is measured
+with the widest usual font. Sizes are in pixels.
 """
 
 from __future__ import annotations
@@ -107,10 +106,10 @@ class Picture:
     ) -> None:
         """One line of words, `y` at their middle. ValueError if they need more than `room`, or leave the picture."""
         width = width_of(text, size)
-        left = x - {"start": 0.0, "middle": width / 2, "end": width}[align]
-        inside = 4 <= left <= self.width - width - 4 and size / 2 + 4 <= y <= self.height - size / 2 - 4
+        start = x - {"start": 0.0, "middle": width / 2, "end": width}[align]
+        inside = 4 <= start <= self.width - width - 4 and size / 2 + 4 <= y <= self.height - size / 2 - 4
         if (room is not None and width > room) or not inside:
-            raise ValueError(f"{text!r} does not fit: {width:.0f} px from {left:.0f}, at {y:.0f}; room {room}")
+            raise ValueError(f"{text!r} does not fit: {width:.0f} px from {start:.0f}, at {y:.0f}; room {room}")
         spans = "".join(
             f'<tspan class="code">{escape(piece)}</tspan>' if code else escape(piece) for piece, code in parts(text)
         )

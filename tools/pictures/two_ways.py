@@ -1,7 +1,4 @@
-"""One socket that carries two connections, because both sides are client and server.
-
-One job: which side serves what, and on which connection. Next: `tools.pictures.handshake`.
-"""
+"""One socket with two connections, because both sides are client and server."""
 
 from __future__ import annotations
 
@@ -21,12 +18,12 @@ def draw() -> Picture:
     for x, name, colour in ((20, "the plugin's stub", "green"), (620, "the runtime's adaptation", "blue")):
         picture.box((x, 20, 220, 170), (), colour)
         picture.words(x + 14, 40, name, colour, bold=True, size=13.5)
-    for y, left, right, calls, number in (
+    for y, plugin, runtime, calls, number in (
         (60, "ttRPC client", "ttRPC server", "`RegisterPlugin`, `UpdateContainers`", 2),
         (126, "ttRPC server", "ttRPC client", "`Configure`, `Synchronize`, events", 1),
     ):
-        picture.box((36, y, 188, 48), left, size=13)
-        picture.box((636, y, 188, 48), right, size=13)
+        picture.box((36, y, 188, 48), plugin, size=13)
+        picture.box((636, y, 188, 48), runtime, size=13)
         ends = [(226, y + 24), (634, y + 24)]
         picture.arrow(*(ends if number == 2 else ends[::-1]), colour="green" if number == 2 else "blue")
         picture.words(430, y + 10, calls, align="middle", size=13, room=380)

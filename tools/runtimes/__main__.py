@@ -64,7 +64,7 @@ def see(run_dir: str) -> None:
 
 def clean() -> None:
     """Remove every run directory whose owner is gone, kept ones too."""
-    removed = sweep(kept=True)
+    removed = sweep(include_kept=True)
     say(f"removed {', '.join(map(str, removed))}" if removed else "nothing to clean up")
 
 

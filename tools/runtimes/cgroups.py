@@ -1,7 +1,4 @@
-"""What a process's cgroups say, on either cgroup version: read-back for the demo and the tests.
-
-Rules: read only; a value is the file's own text, stripped.
-"""
+"""Values of a process's cgroup files, on either cgroup version."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 def memory_limit(pid: int) -> str:
-    """The memory limit in bytes of that process's own cgroup; `max` or a huge number is none."""
+    """The memory limit in bytes of a process's cgroup; `max` or a huge number means unlimited."""
     return read(pid, "memory", "memory.limit_in_bytes", "memory.max")
 
 

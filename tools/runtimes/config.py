@@ -1,7 +1,7 @@
 """The configuration of a private containerd, as text.
 
-Rules: pure; every path lies in the one run directory; the two formats (version 2 for 1.7,
-version 3 for 2.x) differ only in where the CRI's tables are. Next: `containerd`.
+Every path lies in the run directory. The two formats (version 2 for 1.7, version 3 for 2.x) differ only in the places
+of the CRI's tables.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class DaemonSettings:
     """What a run may choose. Timeouts in seconds.
 
     `nri` adds or overrides keys of NRI's own table, `cri` those of the CRI's runtime; `blockio` is a file of classes,
-    `oci` has OCI runtimes beside runc: name -> program.
+    `oci` has further OCI runtimes: name -> program.
     """
 
     request_timeout_s: float = 2.0
@@ -111,8 +111,8 @@ def _cri_tables(version: int, run_dir: Path, runc: str, snapshotter: str, settin
 def pod_network(run_dir: Path) -> IPv4Network:
     """The network of a run's pods: one of 4096 with 1022 addresses each, chosen by the run's name.
 
-    Runs on one machine have bridges of their own in its one table of routes. With the same addresses on two of them
-    the first one would get what is meant for the pods of either.
+    Each run on a machine has its own bridge, but all share one routing table. With the same addresses on two bridges
+    the first one would get the traffic for both.
     """
     return IPv4Network((_FIRST_POD + crc32(run_dir.name.encode()) % 4096 * 1024, 22))
 

@@ -1,7 +1,6 @@
-"""One private containerd: started in its own run directory, killed, started again, cleaned up.
+"""A private containerd: started in its own run directory, killed, started again, cleaned up.
 
-Rules: what a `Containerd` made is gone after `close()`, whatever happened in between; it
-never touches another containerd. Use it as a context manager. Next: `cri` drives it.
+`close()` removes everything that a `Containerd` made, whatever happened in between.
 """
 
 from __future__ import annotations
@@ -68,24 +67,24 @@ class Containerd(Runtime):
             self._import_images()
 
     def has_connected(self, plugin: str) -> bool:
-        """Whether it has told that a plugin of this ``NN-name`` takes part, or the end of that name."""
+        """Whether it has logged that a plugin called ``NN-name``, or ending in this name, is connected."""
         return bool(self.log_lines(f"plugin .*{plugin}.* connected"))
 
     def wait_connected(self, plugin: str) -> None:
-        """Wait for that: a plugin's own word comes before, and an event in between would not be told to it."""
+        """Wait for that log line: the plugin itself reports earlier, and would miss an event in between."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self.has_connected(plugin):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"containerd has not told within {START_TIMEOUT_S:.0f} s that {plugin} takes part")
+                raise TimeoutError(f"containerd did not log within {START_TIMEOUT_S:.0f} s that {plugin} is connected")
             time.sleep(0.02)
 
     def ctr(self, *arguments: str) -> str:
         """Run containerd's own debugging command on this daemon."""
         command = [str(self.installed.bin / "ctr"), "-a", str(self.cri_socket), "-n", "k8s.io", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise RuntimeError(f"ctr {' '.join(arguments)}: {last_line(done.stderr)}")
-        return done.stdout
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        if process.returncode != 0:
+            raise RuntimeError(f"ctr {' '.join(arguments)}: {last_line(process.stderr)}")
+        return process.stdout
 
     def _import_images(self) -> None:
         # The transfer service of 2.x unpacks for its default snapshotter only.

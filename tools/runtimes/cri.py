@@ -1,7 +1,7 @@
-"""A client of the container runtime interface: what a kubelet would call, for tests and the demo.
+"""A client of the container runtime interface for tests and the demo.
 
-Rules: one generic `call`, and short forms for what is used often; pods use the node's network
-unless asked otherwise; every call has a deadline. The messages are `nri.cri.pb`.
+It has a generic `call` and short forms of frequent calls. Pods use the node's network by default. Every call has a
+deadline.
 """
 
 from __future__ import annotations

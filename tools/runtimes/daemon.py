@@ -1,7 +1,6 @@
-"""A daemon that serves the CRI, as a process of its own; a runtime has a run directory of its own besides.
+"""A daemon that serves the CRI as a separate process, and a runtime, which has a run directory in addition.
 
-Rules: it ends by a signal, or with its owner's `close()`; what it runs stays until its run directory is removed.
-Next: `containerd`, `engine`, and `proxy`, which is in front of one of these.
+It ends by a signal or with `close()`; what it runs stays until its run directory is removed.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ STOP_TIMEOUT_S = 10.0 * PATIENCE
 
 
 def end_process(process: subprocess.Popen[bytes] | None, number: int, timeout_s: float = STOP_TIMEOUT_S) -> int | None:
-    """End a process by a signal, and kill it if it does not in time; returns its exit code, None if there is none."""
+    """End a process by a signal, or kill it at the deadline; returns its exit code, or None."""
     if process is None or process.poll() is not None:
         return None if process is None else process.returncode
     process.send_signal(number)
@@ -45,7 +44,7 @@ class Daemon:
     Args:
         what: what it is, for errors.
         cri_socket: where it will serve, in its run directory.
-        log: where its output goes, after what is there.
+        log: the file to which its output is appended.
     """
 
     def __init__(self, what: str, cri_socket: Path, log: Path) -> None:
@@ -86,7 +85,7 @@ class Daemon:
         self._disconnect()
         with open(self.log, "ab") as log:
             self._begun = log.tell()
-            # A session of its own: Ctrl-C reaches the owner only, which then ends this in order.
+            # A separate session: Ctrl-C reaches only the owner, which then ends this process properly.
             self._process = subprocess.Popen(
                 words,
                 env={**os.environ, **environment},
@@ -120,7 +119,7 @@ class Daemon:
 
 
 class Runtime(Daemon, ABC):
-    """A daemon in a run directory of its own, which is made here and holds all its files.
+    """A daemon in its own run directory, which is made here and holds all its files.
 
     They are `in_memory`: much faster than a disk, and inside a container an overlay cannot lie on another one.
     """
@@ -131,7 +130,7 @@ class Runtime(Daemon, ABC):
             run_dir = Path(tempfile.mkdtemp(prefix=leftovers.PREFIX, dir=place))
             if in_memory:
                 mount("tmpfs", run_dir, "mode=0700")
-            self._owner = leftovers.own(run_dir)
+            self._owner = leftovers.lock(run_dir)
         super().__init__(what, run_dir / "cri.sock", run_dir / "log")
         self.nri_socket = run_dir / "nri.sock"
         self.plugin_dir = run_dir / "plugins"
@@ -140,7 +139,7 @@ class Runtime(Daemon, ABC):
             (run_dir / name).mkdir()
 
     def enable_pod_network(self) -> None:
-        """Give pods that ask for a network of their own one, on a bridge of this run's name."""
+        """Give pods that ask for their own network one, on a bridge of this run's name."""
         (self.run_dir / "cni/10-bridge.conflist").write_text(cni_config(self.run_dir))
 
     @abstractmethod

@@ -1,8 +1,6 @@
-"""Fetch a package of another Debian suite and unpack it, without touching this system.
+"""Fetch a package of another Debian suite and unpack it, without changing this system.
 
-Rules: apt runs with its own state, cache and sources below a scratch directory, so the
-system's lists, pins and installed packages stay as they are; the archive's signature is
-checked as always. Next: `releases`, which keeps what was unpacked.
+apt runs with its own state, cache and sources below a scratch directory; it checks the archive's signature.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ class Unpacked:
 
 
 def unpack(package: str, suite: str, target: Path, scratch: Path) -> Unpacked:
-    """Unpack the package of that suite into `target`; `MissingError` says why it cannot be had.
+    """Unpack the package of that suite into `target`; `MissingError` has the reason.
 
     A second package with the same `scratch` needs no second look at what the suite has.
     """
@@ -93,7 +91,7 @@ def _private_apt(mirror: Mirror, suite: str, scratch: Path) -> list[str]:
 
 
 def _run(command: list[str], folder: Path, what: str) -> str:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise MissingError(what, f"{apt_problem(done.stderr)}; check the network and apt's sources")
-    return done.stdout
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        raise MissingError(what, f"{apt_problem(process.stderr)}; check the network and apt's sources")
+    return process.stdout

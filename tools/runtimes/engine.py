@@ -1,7 +1,6 @@
-"""One private engine of this project: `nri engine serve` in a run directory of its own, cleaned up at the end.
+"""A private engine of this project: `nri engine serve` in its own run directory, cleaned up at the end.
 
-Rules: as `containerd`: what an `Engine` made is gone after `close()`, whatever happened in between. A dry one needs
-neither root nor programs, and runs nothing. Next: `cri` drives it.
+A dry engine needs neither root nor programs, and runs nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from tools.runtimes.daemon import Runtime
 from tools.runtimes.images import BUSYBOX, image_archive
 from tools.runtimes.machine import Say, require_root
 
-#: What a real engine works with; a dry one needs none of it.
+#: Packages of a real engine; a dry one needs none.
 PACKAGES = ("runc", "conmon", "skopeo", "umoci")
 #: The command line, up to its first verb.
 PROGRAM = (sys.executable, "-m", "nri")

@@ -1,8 +1,7 @@
-"""Build a released containerd from its Go module, with the NRI library that our go.mod asks for.
+"""Build a released containerd from its Go module, with the NRI library that our go.mod requires.
 
-Rules: versions and checksums are those of the checked-in go.mod and go.sum; nothing is
-resolved again; no C compiler is needed. About two minutes on two cores the first time.
-Next: `releases`, which keeps the result.
+Versions and checksums are those of the checked-in go.mod and go.sum. No C compiler is needed. It takes about two
+minutes on two cores the first time.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def build(source: Path, target: Path) -> dict[str, str]:
     packages = [f"{MODULE}/cmd/{name}" for name in COMMANDS]
     command = [go, "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags=-s -w"]
     # Niced: this takes every core for a while, and somebody may be working here.
-    done = subprocess.run(
+    process = subprocess.run(
         ["nice", "-n", "10", *command, "-o", f"{target}/", *packages],
         cwd=source,
         env={**os.environ, "CGO_ENABLED": "0"},
@@ -41,8 +40,8 @@ def build(source: Path, target: Path) -> dict[str, str]:
         text=True,
         check=False,
     )
-    if done.returncode != 0:
-        raise MissingError("a build of containerd", last_line(done.stderr))
+    if process.returncode != 0:
+        raise MissingError("a build of containerd", last_line(process.stderr))
     listing = subprocess.run(
         [go, "version", "-m", str(target / "containerd")], capture_output=True, text=True, check=True
     ).stdout

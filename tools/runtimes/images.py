@@ -1,8 +1,7 @@
-"""A container image out of a static busybox, the machine's own or Debian's: no registry, no compiler.
+"""A container image with a static busybox, the machine's own or Debian's: no registry, no compiler.
 
-Rules: one OCI archive with two names, `BUSYBOX` for containers and `PAUSE` for the process
-that holds a pod's namespaces (the same content: its entrypoint sleeps). Same busybox, same
-bytes. Next: `containerd` and `engine`, which import the archive.
+One OCI archive has two names: `BUSYBOX` for containers, and `PAUSE` for the process that holds a pod's namespaces (the
+same content: its entrypoint sleeps). The same busybox gives the same bytes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Remove everything that a private runtime left behind: processes, mounts, cgroups, bridge, files, CNI's memory.
+"""Remove everything that a private runtime left behind: processes, mounts, cgroups, bridge, files, CNI's records.
 
-Rules: works from the run directory's name alone, whether or not the runtime still lives, so
-it serves the normal end, an interrupted one, and a sweep after a kill. A live owner holds a
-lock on its run directory; a sweep leaves such directories alone. Several processes may make
-run directories and sweep at once: `alone` is for one at a time. Next: `containerd` calls this.
+It works from the name of the run directory alone, whether or not the runtime still lives. A live owner holds a lock on
+its run directory, which a sweep leaves alone. Several processes may make run directories and sweep at once: `alone`
+excludes others.
 """
 
 from __future__ import annotations
@@ -27,30 +26,30 @@ from tools.runtimes.mounts import unmount_all
 PREFIX = "nri-rt-"
 PLACES = ("/run", "/tmp")
 SHIM_SOCKETS = "/run/containerd/s"
-#: Where the library of CNI keeps what it has told plugins, whatever the runtime's folders are.
+#: The cache of the CNI library; its place does not depend on the runtime's folders.
 CNI_RESULTS = Path("/var/lib/cni/results")
+#: A file of this name keeps a run directory after the end of its owner.
 KEEP = "keep"
-"""A file of this name in a run directory says: its owner has ended and wants it to stay."""
 
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCBRDELBR, _IFF_UP = 0x8913, 0x8914, 0x89A1, 1
 _ATTEMPTS, _PAUSE_S = 100, 0.05
 
 
-def sweep(*, kept: bool = False) -> list[Path]:
-    """Remove what dead owners left; with `kept`, also what was asked to stay. Returns the directories."""
+def sweep(*, include_kept: bool = False) -> list[Path]:
+    """Remove run directories without a live owner, with `include_kept` also those to keep. Returns the directories."""
     with alone():
-        return sweep_alone(kept=kept)
+        return sweep_alone(include_kept=include_kept)
 
 
-def sweep_alone(*, kept: bool = False) -> list[Path]:
-    """The same for who is `alone` already."""
+def sweep_alone(*, include_kept: bool = False) -> list[Path]:
+    """The same for a caller that is `alone` already."""
     removed = []
     for place in PLACES:
         for run_dir in sorted(Path(place).glob(f"{PREFIX}*")):
             if not _is_folder_of_this_user(run_dir):
                 continue
-            # Asked for last: its owner lets go of it after it has said that it is to stay.
-            if not is_owned(run_dir) and (kept or not (run_dir / KEEP).exists()):
+            # Checked last: an owner first writes `KEEP` and then releases its lock.
+            if not is_owned(run_dir) and (include_kept or not (run_dir / KEEP).exists()):
                 remove(run_dir)
                 removed.append(run_dir)
     for path in cni_results():
@@ -69,7 +68,7 @@ def _is_folder_of_this_user(path: Path) -> bool:
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Keep other processes from sweeping while the block lasts, and from making a run directory."""
+    """Keep other processes from sweeping and from making a run directory while the block runs."""
     place = next(place for place in PLACES if os.access(place, os.R_OK))  # the same one for all
     descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -79,17 +78,17 @@ def alone() -> Iterator[None]:
         os.close(descriptor)
 
 
-def own(run_dir: Path) -> int:
-    """Mark a run directory as in use for as long as the returned file descriptor is open; to be called `alone`."""
+def lock(run_dir: Path) -> int:
+    """Mark a run directory as in use while the returned file descriptor is open; call it `alone`."""
     descriptor = os.open(run_dir / "owner", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return descriptor
 
 
 def is_owned(run_dir: Path) -> bool:
-    """Whether a live process holds the directory's mark."""
+    """Whether a live process has locked the directory."""
     try:
-        os.close(own(run_dir))
+        os.close(lock(run_dir))
     except BlockingIOError:
         return True
     except OSError:
@@ -101,7 +100,7 @@ def remove(run_dir: Path) -> None:
     """End all processes of this run directory, then remove its mounts, cgroups, bridge and files, wherever they lie."""
     sockets = shim_sockets(run_dir)
     for _ in range(_ATTEMPTS):
-        # Containers first: a shim that sees its container end tidies up by itself.
+        # Containers first: a shim cleans up when its container ends.
         alive = cgroup_processes(run_dir.name) + _processes_naming(run_dir)
         if not alive:
             break
@@ -118,27 +117,27 @@ def remove(run_dir: Path) -> None:
 
 
 def cni_results(run_dir: Path | None = None) -> list[Path]:
-    """What the library of CNI remembers of this run's pods, or of all runs whose directory is gone.
+    """The CNI library's records of this run's pods, or of all runs without a directory.
 
-    It forgets only pods that were removed in order. A user who may not change that folder gets nothing.
+    The library deletes only records of pods that were removed properly. Empty if this user may not change the folder.
     """
     if not os.access(CNI_RESULTS, os.R_OK | os.W_OK | os.X_OK):
         return []
     paths = [*CNI_RESULTS.glob("*")]
-    # Looked at afterwards, since a run has its directory before it has a pod.
-    there = {path.name for place in PLACES for path in Path(place).glob(f"{PREFIX}*")}
-    found = []
+    # Listed after the records, because a run has its directory before it has a pod.
+    run_names = {path.name for place in PLACES for path in Path(place).glob(f"{PREFIX}*")}
+    records = []
     for path in paths:
         with contextlib.suppress(OSError):
             run = re.search(rf"{PREFIX}\w+", path.name) or re.search(rf"/{PREFIX}\w+", path.read_text(errors="replace"))
             name = run[0].lstrip("/") if run else ""
-            if name and (name not in there if run_dir is None else name == run_dir.name):
-                found.append(path)
-    return found
+            if name and (name not in run_names if run_dir is None else name == run_dir.name):
+                records.append(path)
+    return records
 
 
 def shim_sockets(run_dir: Path) -> list[Path]:
-    """The sockets that live shims of this run listen on: in /run/containerd/s, whatever the daemon's folders are."""
+    """The sockets of this run's live shims, in /run/containerd/s wherever the daemon's folders are."""
     owned = set()
     for pid in {*cgroup_processes(run_dir.name), *_processes_naming(run_dir)}:
         with contextlib.suppress(OSError):
@@ -166,18 +165,18 @@ def cgroup_processes(name: str) -> list[int]:
 
 def _processes_naming(run_dir: Path) -> list[int]:
     """Daemons, shims and plugins whose command line has a path in the run directory."""
-    wanted = f"{run_dir}/".encode()
-    found = []
+    prefix = f"{run_dir}/".encode()
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with contextlib.suppress(OSError):
-                if any(part.startswith(wanted) for part in (entry / "cmdline").read_bytes().split(b"\0")):
-                    found.append(int(entry.name))
-    return found
+                if any(part.startswith(prefix) for part in (entry / "cmdline").read_bytes().split(b"\0")):
+                    pids.append(int(entry.name))
+    return pids
 
 
 def _remove_cgroups(name: str) -> None:
-    """A cgroup can be removed only once its killed processes are gone, so this may take a moment."""
+    """Remove the run's cgroups; that is possible only when their killed processes have ended."""
     for _ in range(_ATTEMPTS):
         for folder in cgroup_dirs(name):
             with contextlib.suppress(OSError):

@@ -1,7 +1,4 @@
-"""Run a container and see what it sees: its environment, and its memory limit from inside and outside.
-
-Rules: pod and container are removed again at once. Used by the demo and by `python -m tools.runtimes look`.
-"""
+"""Run a container and read its environment, and its memory limit from inside and outside."""
 
 from __future__ import annotations
 
@@ -21,54 +18,54 @@ Meanwhile = Callable[[str], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What a container looks like; memory limits for people, such as `64 MiB`. `others`: title -> text."""
+class View:
+    """What a container sees; memory limits are texts such as `64 MiB`. `outputs`: title -> output of a command."""
 
     env: dict[str, str]
     memory_inside: str
     memory_cgroup: str
-    others: Mapping[str, str] = field(default_factory=dict)
+    outputs: Mapping[str, str] = field(default_factory=dict)
 
     def rows(self) -> dict[str, str]:
-        """All of it as title -> text."""
+        """The values as title -> text."""
         return {
             **{f"env {name}": self.env[name] for name in sorted(self.env)},
             "memory limit, read inside": self.memory_inside,
             "memory limit, its cgroup": self.memory_cgroup,
-            **self.others,
+            **self.outputs,
         }
 
 
-def look(cri: Cri, others: Mapping[str, str] | None = None, meanwhile: Meanwhile | None = None) -> Seen:
+def look(cri: Cri, commands: Mapping[str, str] | None = None, meanwhile: Meanwhile | None = None) -> View:
     """Create a pod with a container that asks for `MEMORY_BYTES`, read what it sees, remove both.
 
-    `others` are shell commands by the title that their output gets.
+    `commands` are shell commands by the title of their output.
     """
     pod = cri.run_pod(POD_NAME)
     try:
         container = cri.run(pod, "main", memory_limit_in_bytes=MEMORY_BYTES)
         lines = cri.exec(container, "/bin/env").splitlines()
-        seen = Seen(
+        view = View(
             env=dict(line.split("=", 1) for line in lines if "=" in line),
             memory_inside=mebibytes(cri.exec(container, "/bin/sh", "-c", _INSIDE).strip()),
             memory_cgroup=mebibytes(memory_limit(cri.info(container)["pid"])),
-            others=_asked(cri, container, others or {}),
+            outputs=_command_outputs(cri, container, commands or {}),
         )
         if meanwhile is not None:
             meanwhile(container)
-        return seen
+        return view
     finally:
         cri.remove_pod(pod.id)
 
 
-def _asked(cri: Cri, container: str, others: Mapping[str, str]) -> dict[str, str]:
-    """The output of shell commands in a container by title, where there is any."""
-    found = {title: cri.exec(container, "/bin/sh", "-c", text).strip() for title, text in others.items()}
-    return {title: text for title, text in found.items() if text}
+def _command_outputs(cri: Cri, container: str, commands: Mapping[str, str]) -> dict[str, str]:
+    """The outputs of shell commands in a container by title, without empty ones."""
+    outputs = {title: cri.exec(container, "/bin/sh", "-c", text).strip() for title, text in commands.items()}
+    return {title: text for title, text in outputs.items() if text}
 
 
 def look_dry(cri: Cri, meanwhile: Meanwhile) -> dict[str, Any]:
-    """Create the same in an engine that runs nothing, and return the OCI spec; nothing can be seen inside."""
+    """Create the same in a dry engine, and return the OCI spec."""
     pod = cri.run_pod(POD_NAME)
     try:
         container = cri.run(pod, "main", memory_limit_in_bytes=MEMORY_BYTES)
@@ -80,5 +77,5 @@ def look_dry(cri: Cri, meanwhile: Meanwhile) -> dict[str, Any]:
 
 
 def mebibytes(text: str) -> str:
-    """A number of bytes for people; what is no number stays."""
+    """A number of bytes as MiB; any other text unchanged."""
     return f"{int(text) >> 20} MiB" if text.isdigit() else text

@@ -1,8 +1,6 @@
-"""What this machine must have, and where built or downloaded things are kept.
+"""Requirements on this machine, and the cache of built and downloaded files.
 
-Rules: whatever is missing becomes one `MissingError`, whose text says what and what to do
-next; only `ensure_packages` changes the system, and says so before it does.
-Next: `releases`, which uses all of this.
+A missing requirement is a `MissingError`, whose text says what to do. Only `ensure_packages` changes the system.
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ class MissingError(Exception):
 def cache_dir() -> Path:
     """The directory of built and downloaded tools, made if absent: `$NRI_CACHE` or the user's cache.
 
-    Where it cannot be made, there is nothing in it; who builds into it is told why.
+    If it cannot be created, builds into it fail with the reason.
     """
     home_cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     path = Path(os.environ.get("NRI_CACHE") or Path(home_cache) / "nri-dev")
@@ -105,8 +103,8 @@ def ensure_packages(say: Say, packages: Iterable[str] = FOR_CONTAINERD) -> None:
 def _apt(command: list[str]) -> str | None:
     """Run apt; None when it worked, else what was wrong."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    return None if done.returncode == 0 else apt_problem(done.stderr)
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return None if process.returncode == 0 else apt_problem(process.stderr)
 
 
 def apt_problem(errors: str) -> str:

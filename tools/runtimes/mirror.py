@@ -1,8 +1,7 @@
-"""Which Debian mirror this machine is configured for.
+"""The Debian mirror that this machine is configured for.
 
-Rules: pure reading of apt's own source files, both formats (deb822 `.sources` and one-line
-`.list`); disabled entries, security archives and third parties' archives do not count.
-Next: `debs`, which fetches packages of another suite from the mirror found.
+It reads apt's source files in both formats (deb822 `.sources` and one-line `.list`). Disabled entries, security
+archives and archives of others do not count.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The two system calls mount and umount, and what is mounted where.
-
-Rules: no programs are run, so nothing must be installed; failure of a mount is an answer.
-"""
+"""The system calls mount and umount, and the table of mounts."""
 
 from __future__ import annotations
 

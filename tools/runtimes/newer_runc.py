@@ -1,7 +1,7 @@
-"""Build runc 1.3 from its Go module, static and with seccomp: it does what Debian's 1.1 silently passes over.
+"""Build runc 1.3 from its Go module, static and with seccomp: it supports what Debian's 1.1 silently ignores.
 
-Rules: versions and checksums are those of the checked-in go.mod and go.sum; the headers of libseccomp are unpacked
-beside it, the system's packages stay as they are. Under a minute of one core the first time, and kept in the cache.
+Versions and checksums are those of the checked-in go.mod and go.sum; the headers of libseccomp are unpacked next to
+it. It takes less than a minute of one core the first time, and stays in the cache.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LINK = "-ldflags=-s -w -linkmode external -extldflags -static"
 
 
 def install_runc(say: Say) -> Path:
-    """The program, from the cache if it is there; `MissingError` says why it cannot be had."""
+    """The program, from the cache if it exists; `MissingError` has the reason."""
     sums = hashlib.sha256((GO_SOURCE / "go.sum").read_bytes()).hexdigest()[:12]
     folder = cache_dir() / f"runc-1.3-{sums}-{architecture()}"
     with cache_lock(folder.name):
@@ -36,7 +36,7 @@ def install_runc(say: Say) -> Path:
 
 
 def _fill(folder: Path, say: Say) -> None:
-    """Make the folder beside its final place and move it there when it is complete."""
+    """Make the folder next to its final place and move it there when it is complete."""
     for tool in ("gcc", "pkg-config"):
         if find_tool(tool) is None:
             raise MissingError(tool, f"runc is built with it; install the package {tool}")
@@ -56,20 +56,20 @@ def _fill(folder: Path, say: Say) -> None:
 
 
 def _build(target: Path, headers: Path) -> None:
-    found = [str(path.parent) for path in headers.rglob("libseccomp.pc")]
-    # Niced: somebody may be working here.
-    done = subprocess.run(
+    folders = [str(path.parent) for path in headers.rglob("libseccomp.pc")]
+    # Niced: a person may use this machine.
+    process = subprocess.run(
         ["nice", "-n", "10", find_go(), "build", *_FLAGS, _LINK, "-o", str(target), MODULE],
         cwd=GO_SOURCE,
         env={
             **os.environ,
             "CGO_ENABLED": "1",
-            "PKG_CONFIG_PATH": ":".join(found),
+            "PKG_CONFIG_PATH": ":".join(folders),
             "PKG_CONFIG_SYSROOT_DIR": str(headers),
         },
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode != 0:
-        raise MissingError("a build of runc", last_line(done.stderr))
+    if process.returncode != 0:
+        raise MissingError("a build of runc", last_line(process.stderr))

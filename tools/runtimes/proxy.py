@@ -1,7 +1,6 @@
-"""One private CRI proxy of this project, `nri proxy`, in front of a private runtime that has its own NRI switched off.
+"""A private CRI proxy of this project, `nri proxy`, in front of a private runtime with NRI disabled.
 
-Rules: what a `Proxied` made is gone after `close()`; it looks like a runtime, so that whatever drives one
-can drive this. Either half can be killed and started alone. Next: `cri` drives it.
+It has the interface of a runtime. Either half can be killed and started alone.
 """
 
 from __future__ import annotations

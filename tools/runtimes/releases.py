@@ -1,8 +1,7 @@
-"""The containerd releases that the tests and the demo run, and how each one is got.
+"""The containerd releases of the tests and the demo, and how each one is installed.
 
-Rules: one row per release; Debian's are pinned by suite, and the version that the archive
-holds by now is reported rather than demanded; what was got stays in the cache, whole or
-not at all. Next: `containerd`, which starts one.
+Debian's are pinned by suite; the version that the archive has is reported, not required. The cache has complete
+releases only.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ RELEASES = {
 
 
 def install(key: str, say: Say) -> Installed:
-    """Get a release, from the cache if it is there; `MissingError` says why it cannot be had."""
+    """Get a release, from the cache if it exists; `MissingError` has the reason."""
     release = RELEASES[key]
     folder = cache_dir() / f"containerd-{key}-{_fingerprint(release)}"
     with cache_lock(folder.name):
@@ -75,7 +74,7 @@ def _fingerprint(release: Release) -> str:
 
 
 def _fill(release: Release, folder: Path, say: Say) -> None:
-    """Make the folder beside its final place and move it there when it is complete."""
+    """Make the folder next to its final place and move it there when it is complete."""
     scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=cache_dir()))
     try:
         content = scratch / "content"
@@ -83,13 +82,13 @@ def _fill(release: Release, folder: Path, say: Say) -> None:
         if release.suite:
             say(f"fetching containerd {release.key} from Debian {release.suite}")
             unpacked = debs.unpack("containerd", release.suite, content, scratch / "apt")
-            found, nri = unpacked.version, unpacked.built_using.get(NRI_DEBIAN, "?")
+            version, nri = unpacked.version, unpacked.built_using.get(NRI_DEBIAN, "?")
             where = "usr/bin"
         else:
             say(f"building containerd {release.key} (two to three minutes, once)")
             modules = gobuild.build(GO_SOURCE, content / "bin")
-            found, nri, where = modules[gobuild.MODULE], modules[NRI_MODULE], "bin"
-        about = {"bin": where, "version": _plain(found), "nri": _plain(nri)}
+            version, nri, where = modules[gobuild.MODULE], modules[NRI_MODULE], "bin"
+        about = {"bin": where, "version": _plain(version), "nri": _plain(nri)}
         (content / "about.json").write_text(json.dumps(about))
         shutil.rmtree(folder, ignore_errors=True)
         os.rename(content, folder)

@@ -6,21 +6,24 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench.apiserver import tables
-from bench.apiserver.tables import Lag, Taken
-from bench.apiserver.views import CACHED, LISTED, NRI, View, informed, listed, same, synchronized, told
+from bench.studies.apiserver import tables
+from bench.studies.apiserver.tables import Lag, ViewCost
+from bench.studies.apiserver.views import CACHED, LISTED, NRI, View, informed, listed, runtime_state, same, synchronized
 from nri.api import messages as m
 from nri.testing import FakeRuntime
 from tests.peers.drivers import LineProcess
 
 
 def pod(uid: str, *containers: str) -> dict[str, Any]:
-    rows = [{"containerID": f"containerd://{each}" if each else "", "state": {}} for each in containers]
+    rows = [
+        {"containerID": f"containerd://{container_id}" if container_id else "", "state": {}}
+        for container_id in containers
+    ]
     return {"metadata": {"uid": uid}, "status": {"containerStatuses": rows}}
 
 
-def taken(*ms: float) -> Taken:
-    return Taken([[each] for each in ms], [1.0] * len(ms), [2.0] * len(ms), 2048)
+def view_cost(*ms: float) -> ViewCost:
+    return ViewCost([[value] for value in ms], [1.0] * len(ms), [2.0] * len(ms), 2048)
 
 
 def test_a_list_is_a_view_of_pods_and_of_the_containers_that_have_ids() -> None:
@@ -39,8 +42,8 @@ def test_what_a_runtime_tells_is_told_again_by_one_that_has_it_ready(tmp_path: P
     pods = [m.PodSandbox(id="s", uid="u")]
     containers = [m.Container(id="c", pod_sandbox_id="s")]
     with FakeRuntime(socket_path=str(tmp_path / "one"), pods=pods, containers=containers) as runtime:
-        (tmp_path / "told").write_bytes(told(Path(runtime.socket_path)))
-    words = [sys.executable, "-m", "bench.apiserver.ready", str(tmp_path / "two"), str(tmp_path / "told")]
+        (tmp_path / "told").write_bytes(runtime_state(Path(runtime.socket_path)))
+    words = [sys.executable, "-m", "bench.studies.apiserver.ready", str(tmp_path / "two"), str(tmp_path / "told")]
     with LineProcess(words) as process:
         process.wait_event("ready")
         sample = synchronized(tmp_path / "two")
@@ -58,19 +61,19 @@ def test_rubiks_informer_has_the_same_view_by_nri(tmp_path: Path) -> None:
 
 
 def test_the_goal_is_told_for_each_number_of_pods() -> None:
-    ways = {LISTED: taken(20.0, 40.0), CACHED: taken(10.0, 20.0), NRI: taken(1.0, 2.0)}
-    slow = ways | {NRI: taken(10.0, 10.0)}
+    ways = {LISTED: view_cost(20.0, 40.0), CACHED: view_cost(10.0, 20.0), NRI: view_cost(1.0, 2.0)}
+    slow = ways | {NRI: view_cost(10.0, 10.0)}
     assert tables.goal({10: ways, 110: slow}).endswith("0.05 with 10 (reached), 0.33 with 110 (missed).")
 
 
 def test_a_ratio_of_views_is_that_of_the_rounds() -> None:
-    ways = {LISTED: taken(20.0, 40.0), CACHED: taken(10.0, 20.0), NRI: taken(1.0, 2.0)}
+    ways = {LISTED: view_cost(20.0, 40.0), CACHED: view_cost(10.0, 20.0), NRI: view_cost(1.0, 2.0)}
     row = tables.views({10: ways}).splitlines()[-1]
     assert "0.05 (0.05-0.05)" in row
     assert "0.10 (0.10-0.10)" in row
 
 
-def test_a_lag_before_the_start_is_negative_and_one_that_nobody_told_is_none() -> None:
+def test_a_lag_before_the_start_is_negative_and_a_missing_one_is_none() -> None:
     text = tables.lags({"1 pod": [Lag("NRI", [-50.0, -40.0]), Lag("poll", [])]})
-    assert "| 1 pod | NRI     | 2          | -50   | -40" in text
-    assert "| 1 pod | poll    | 0          |" in text
+    assert "| 1 pod | NRI         | 2          | -50   | -40" in text
+    assert "| 1 pod | poll        | 0          |" in text

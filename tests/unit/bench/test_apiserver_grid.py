@@ -9,14 +9,14 @@ import time
 
 import pytest
 
-from bench.apiserver import grid, tables
-from bench.apiserver.tables import Cell, Taken
-from bench.apiserver.views import CACHED, INFORMER, INFORMER_LIST, LISTED, READY, View, listed, same
+from bench.studies.apiserver import grid, tables
+from bench.studies.apiserver.tables import Cell, ViewCost
+from bench.studies.apiserver.views import CACHED, INFORMER, INFORMER_LIST, LISTED, READY, View, listed, same
 from tests.peers.drivers import LineProcess
 
 
-def taken(*ms: float) -> Taken:
-    return Taken([[each] for each in ms], [1.0] * len(ms), [2.0] * len(ms), 2048)
+def view_cost(*ms: float) -> ViewCost:
+    return ViewCost([[value] for value in ms], [1.0] * len(ms), [2.0] * len(ms), 2048)
 
 
 @pytest.mark.parametrize("cell", [Cell(1, 1, 512), Cell(3, 5, 4096)])
@@ -26,12 +26,14 @@ def test_a_runtime_has_the_pods_and_containers_that_the_api_has(cell: Cell) -> N
         item = grid.manifest(number, cell) | grid.status(number, cell)
         item["metadata"] |= {"uid": f"uid-{number}"}
         items.append(item)
-    told = grid.told(items, cell)
-    pods = {pod.id: pod.uid for pod in told.pods}
-    view = View(dict.fromkeys(pods.values()), {each.id: pods[each.pod_sandbox_id] for each in told.containers})
+    state = grid.runtime_state(items, cell)
+    pods = {pod.id: pod.uid for pod in state.pods}
+    view = View(
+        dict.fromkeys(pods.values()), {container.id: pods[container.pod_sandbox_id] for container in state.containers}
+    )
     assert same(listed(items), view)
     assert len(view.containers) == cell.pods * cell.containers
-    assert sum(map(len, told.pods[0].annotations.values())) == cell.annotation_bytes
+    assert sum(map(len, state.pods[0].annotations.values())) == cell.annotation_bytes
 
 
 def test_a_far_server_answers_after_its_round_trips_and_in_full() -> None:
@@ -46,14 +48,14 @@ def test_a_far_server_answers_after_its_round_trips_and_in_full() -> None:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        words = [sys.executable, "-m", "bench.apiserver.far", str(server.getsockname()[1]), "100"]
-        with LineProcess(words) as relay, socket.socket() as near:
+        words = [sys.executable, "-m", "bench.studies.apiserver.far", str(server.getsockname()[1]), "100"]
+        with LineProcess(words) as relay, socket.socket() as client:
             port = int(relay.wait_event("ready")["port"])
             began = time.monotonic()
-            near.connect(("127.0.0.1", port))
-            near.sendall(b"question")
+            client.connect(("127.0.0.1", port))
+            client.sendall(b"question")
             got = b""
-            while data := near.recv(1 << 16):
+            while data := client.recv(1 << 16):
                 got += data
             took_s = time.monotonic() - began
         thread.join()
@@ -62,17 +64,17 @@ def test_a_far_server_answers_after_its_round_trips_and_in_full() -> None:
 
 
 def test_rubiks_informers_are_a_row_for_each_place() -> None:
-    ways = {INFORMER_LIST: taken(20.0, 40.0), INFORMER: taken(1.0, 2.0)}
-    row = [each.strip() for each in tables.informers([(Cell(10, 1, 512, 5.0), ways)]).splitlines()[2].split("|")]
+    ways = {INFORMER_LIST: view_cost(20.0, 40.0), INFORMER: view_cost(1.0, 2.0)}
+    row = [cell.strip() for cell in tables.informers([(Cell(10, 1, 512, 5.0), ways)]).splitlines()[2].split("|")]
     assert row[1:3] == ["10", "5"]
     assert row[5:7] == ["0.05 (0.05-0.05)", "yes"]
 
 
-def test_each_place_on_the_grid_is_a_row_that_says_whether_the_goal_is_reached() -> None:
-    ways = {LISTED: taken(20.0, 40.0), CACHED: taken(10.0, 20.0), READY: taken(1.0, 2.0)}
-    slow = ways | {READY: taken(10.0, 10.0)}
-    near, far = tables.grid([(Cell(10, 2, 4096), slow), (Cell(1, 1, 512, 5.0), ways)]).splitlines()[2:]
-    assert [each.strip() for each in near.split("|")][1:5] == ["10", "2", "4", "0"]
-    assert "| no " in near
-    assert "0.05 (0.05-0.05)" in far
-    assert "| yes " in far
+def test_each_cell_of_the_grid_is_a_row_with_its_goal() -> None:
+    ways = {LISTED: view_cost(20.0, 40.0), CACHED: view_cost(10.0, 20.0), READY: view_cost(1.0, 2.0)}
+    slow = ways | {READY: view_cost(10.0, 10.0)}
+    local_row, distant_row = tables.grid([(Cell(10, 2, 4096), slow), (Cell(1, 1, 512, 5.0), ways)]).splitlines()[2:]
+    assert [cell.strip() for cell in local_row.split("|")][1:5] == ["10", "2", "4", "0"]
+    assert "| no " in local_row
+    assert "0.05 (0.05-0.05)" in distant_row
+    assert "| yes " in distant_row

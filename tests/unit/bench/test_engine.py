@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from bench.engine import tables
-from bench.engine.run import Crowd, crowd
-from bench.engine.sides import Side
+from bench.studies.engine import tables
+from bench.studies.engine.run import Crowd, crowd
+from bench.studies.engine.sides import Side
 
 
 class Cri:
@@ -41,20 +41,20 @@ class Node:
         return {pod: f"container of {pod}" for pod in self.cri.pods}
 
 
-def test_memory_is_that_of_the_runtime_with_all_pods_running_and_nothing_is_left_of_them() -> None:
+def test_memory_is_measured_with_all_pods_running() -> None:
     node = Node()
-    found = crowd(cast(Side, node), 4)
-    assert found.empty == {"runtime": 1000}
-    assert found.full == {"runtime": 1040, "sleep": 0}, "what runs in containers does not count"
-    assert not node.cri.pods and found.created_s >= 0 <= found.stopped_s
+    measured = crowd(cast(Side, node), 4)
+    assert measured.empty == {"runtime": 1000}
+    assert measured.full == {"runtime": 1040, "sleep": 0}, "what runs in containers does not count"
+    assert not node.cri.pods and measured.created_s >= 0 <= measured.stopped_s
 
 
-def test_a_crowds_time_is_the_median_of_its_rounds_and_its_ratio_that_of_rounds_with_each_other() -> None:
+def test_a_crowd_has_the_median_time_and_the_ratio_of_paired_rounds() -> None:
     def rounds(*seconds: tuple[float, float]) -> list[Crowd]:
-        return [Crowd({}, {}, *each) for each in seconds]
+        return [Crowd({}, {}, *values) for values in seconds]
 
-    theirs, ours = rounds((10, 2), (20, 2), (90, 2)), rounds((5, 3), (12, 3), (18, 3))
-    lines = tables.crowds({"containerd 2.4": theirs, "nri engine": ours}).splitlines()
+    containerd, engine = rounds((10, 2), (20, 2), (90, 2)), rounds((5, 3), (12, 3), (18, 3))
+    lines = tables.crowds({"containerd 2.4": containerd, "nri engine": engine}).splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     assert cells[0] == ["", "containerd 2.4 s", "nri engine s", "to containerd"]
     assert [row[:3] for row in cells[2:]] == [["creation of all", "20.0", "12.0"], ["stop of all", "2.0", "3.0"]]

@@ -16,5 +16,5 @@ def test_both_sides_take_events_without_a_kernel() -> None:
     env = {**unmeasured(), "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
     cases = ["state", "create-4", "unchanged-10", "plugin-state", "plugin-create", "plugin-create-2nd"]
     argv = [sys.executable, "-m", "bench.micro", *cases, "--events", "1"]
-    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert process.returncode == 0, process.stderr

@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from bench.modes import tables
-from bench.modes.agents import NONE, NRI, STANDALONE
-from bench.modes.measured import Batch, Life, Mode, Rest, in_force, together
-from bench.modes.node import counted
-from bench.modes.picture import picture
-from bench.modes.pods import FILES, WANTED, kind_of, manifest, parse
+from bench.studies.modes import tables
+from bench.studies.modes.agents import NONE, NRI, STANDALONE
+from bench.studies.modes.measured import Batch, Life, Mode, Rest, in_force, together
+from bench.studies.modes.node import counted
+from bench.studies.modes.picture import picture
+from bench.studies.modes.pods import FILES, WANTED, kind_of, manifest, parse
 from tests.peers.drivers import LineProcess
 
 MS = 10**6
-WATCH = [sys.executable, "-m", "bench.modes.watcher"]
+WATCH = [sys.executable, "-m", "bench.studies.modes.watcher"]
 
 
 def life(first_ms: int, force_ms: int | None, *, right: bool) -> Life:
     force = None if force_ms is None else force_ms * MS
-    return Life("LS", 0, first_ms * MS, right, force, kept=force is not None)
+    return Life("LS", 0, first_ms * MS, right, force, lasting=force is not None)
 
 
 def batch(*lives: Life, cri_ms: float = 100.0) -> Batch:
@@ -44,7 +44,7 @@ def test_policy_that_is_written_in_part_is_never_in_force() -> None:
     assert in_force([], {"a": "1"}) == (None, False)
 
 
-def test_a_container_ran_without_policy_from_its_first_instruction_until_the_policy_came() -> None:
+def test_time_without_policy_starts_with_the_first_instruction() -> None:
     assert life(200, 150, right=True).window_ms == 0
     assert life(200, 700, right=False).window_ms == 500
     assert life(200, None, right=False).window_ms is None
@@ -56,10 +56,10 @@ def test_batches_of_a_round_weigh_as_much_as_they_have_pods() -> None:
 
 
 def test_a_process_tells_what_it_found_and_when() -> None:
-    found = parse("2026-11-22T12:00:00.5Z stdout F first 1795351700.000123 1024 80000 268435456\n")
-    assert found is not None
-    assert found.ns == 1795351700 * 10**9 + 123_000
-    assert found.right("BE")
+    values = parse("2026-11-22T12:00:00.5Z stdout F first 1795351700.000123 1024 80000 268435456\n")
+    assert values is not None
+    assert values.ns == 1795351700 * 10**9 + 123_000
+    assert values.right("BE")
     assert parse("2026-11-22T12:00:00.5Z stdout F fir") is None
     bare = parse("first 1795351700.000123 2 -1 9223372036854771712")
     assert bare is not None
@@ -72,7 +72,7 @@ def test_each_value_that_is_waited_for_is_one_that_is_looked_at() -> None:
     assert {kind_of(number) for number in range(2)} == set(WANTED)
 
 
-def test_a_batch_pod_asks_for_batch_resources_and_a_sensitive_one_for_a_limit() -> None:
+def test_batch_pods_have_batch_resources_and_sensitive_ones_a_limit() -> None:
     batch_pod, sensitive = manifest(0), manifest(1)
     spec = json.loads(batch_pod["metadata"]["annotations"]["node.koordinator.sh/extended-resource-spec"])
     assert spec["containers"]["main"]["limits"]["kubernetes.io/batch-cpu"] == 1000
@@ -100,14 +100,14 @@ def test_calls_are_counted_once_and_only_those_of_the_agent() -> None:
 @pytest.fixture
 def modes() -> dict[str, Mode]:
     """A mode without an agent, one with policy before the start, and one after."""
-    found = {name: Mode() for name in (NONE, NRI, STANDALONE)}
-    found[NONE].batches[1] = [batch(life(200, None, right=False)), batch(life(100, None, right=False))]
-    found[NRI].batches[1] = [batch(life(220, 190, right=True)), batch(life(110, 90, right=True))]
-    found[STANDALONE].batches[1] = [batch(life(200, 900, right=False)), batch(life(100, None, right=False))]
+    modes_by_name = {name: Mode() for name in (NONE, NRI, STANDALONE)}
+    modes_by_name[NONE].batches[1] = [batch(life(200, None, right=False)), batch(life(100, None, right=False))]
+    modes_by_name[NRI].batches[1] = [batch(life(220, 190, right=True)), batch(life(110, 90, right=True))]
+    modes_by_name[STANDALONE].batches[1] = [batch(life(200, 900, right=False)), batch(life(100, None, right=False))]
     for name in (NRI, STANDALONE):
-        found[name].start_ms, found[name].start_calls = [300.0], [Counter({"list nodes": 1})]
-        found[name].rests = [Rest(0, 1.0, 0.5, 40.0, 30.0)]
-    return found
+        modes_by_name[name].start_ms, modes_by_name[name].start_calls = [300.0], [Counter({"list nodes": 1})]
+        modes_by_name[name].rests = [Rest(0, 1.0, 0.5, 40.0, 30.0)]
+    return modes_by_name
 
 
 def row_of(text: str, name: str) -> list[str]:
@@ -142,13 +142,13 @@ def test_an_agent_that_was_not_seen_at_rest_has_the_rest_of_its_row(modes: dict[
     assert row_of(tables.agents(modes), NRI)[-5:] == ["", "", "1 list", "1 watch", ""]
 
 
-def test_a_picture_has_a_bar_for_each_mode_and_marks_the_time_without_policy(modes: dict[str, Mode]) -> None:
+def test_a_picture_has_a_bar_for_each_mode(modes: dict[str, Mode]) -> None:
     drawn = picture(modes)
     assert drawn.count("#d9534f") == 2  # the legend, and standalone
     assert "policy at 900" in drawn
 
 
-def test_the_watcher_tells_what_is_there_and_what_is_written_in_new_folders(tmp_path: Path) -> None:
+def test_the_watcher_prints_present_values_and_writes_in_new_folders(tmp_path: Path) -> None:
     for hierarchy in set(FILES.values()):
         (tmp_path / hierarchy / "pods").mkdir(parents=True)
     (tmp_path / "cpu/pods/cpu.shares").write_text("2\n")
@@ -160,6 +160,6 @@ def test_the_watcher_tells_what_is_there_and_what_is_written_in_new_folders(tmp_
         watcher.wait_for(lambda line: line.get("cgroup") == "container" and line["value"] == "1024")
         with open(container / "cpu.shares", "r+") as file:  # as to a cgroup: the file is neither made nor cut
             file.write("2048\n")
-        told = watcher.wait_for(lambda line: line.get("value") == "2048")
-    assert told["file"] == "cpu.shares"
+        change = watcher.wait_for(lambda line: line.get("value") == "2048")
+    assert change["file"] == "cpu.shares"
     assert [line["value"] for line in watcher.lines if line.get("cgroup") == "pods"] == ["2"]

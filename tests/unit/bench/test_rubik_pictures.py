@@ -1,18 +1,18 @@
-"""Plots of rubik's services: the longest bar is as long as there is room, and what is told is escaped."""
+"""Plots of rubik's services: the longest bar fills the width, and texts are escaped."""
 
 from __future__ import annotations
 
 import re
 from xml.etree import ElementTree as ET
 
-from bench.rubik_decided import PICTURES, decided
-from bench.rubik_pictures import OURS, PLAIN, bars, line
+from bench.studies.rubik_decided import PICTURES, decided
+from bench.studies.rubik_pictures import OURS, PLAIN, bars, line
 
 
 def test_bars_are_as_long_as_their_values_and_names_are_escaped() -> None:
     text = bars("a < b", [("one", 5.0, "5 ms", OURS), ("two", 10.0, "10 ms", PLAIN)])
     ET.fromstring(text)
-    short, long = (float(each) for each in re.findall(r'<rect x="190"[^>]* width="([\d.]+)"', text))
+    short, long = (float(width) for width in re.findall(r'<rect x="190"[^>]* width="([\d.]+)"', text))
     assert long == 2 * short
     assert "a &lt; b" in text
     assert bars("nothing", [("none", 0.0, "0", OURS)])
@@ -26,7 +26,7 @@ def test_a_line_has_its_moments() -> None:
 
 
 def test_the_documentations_pictures_of_decisions_are_those_of_today() -> None:
-    """After a change that is meant: `python -m bench.rubik_decided`."""
+    """After an intended change run `python -m bench.studies.rubik_decided`."""
     for name, drawn in decided().items():
         assert (PICTURES / f"{name}.svg").read_text() == drawn, name
         assert "decided, not measured" in drawn

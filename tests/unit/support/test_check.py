@@ -36,7 +36,7 @@ def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def no_pythons(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looking for other Pythons takes a second."""
-    monkeypatch.setattr(check.pythons, "others", list)
+    monkeypatch.setattr(check.pythons, "other_versions", list)
 
 
 @pytest.fixture
@@ -65,7 +65,9 @@ def ran_of(monkeypatch: pytest.MonkeyPatch, *failing: str) -> list[str]:
 def test_everything_runs_each_folder_of_tests_once(no_pythons: None) -> None:
     tests = check.ROOT / "tests"
     folders = {path.relative_to(tests).parts[0] for path in tests.glob("*/**/test_*.py")}
-    rows = [row for row in check.chosen(check.stages(), "all", []) if row.tests is not None and row.group != "compiled"]
+    rows = [
+        row for row in check.selected(check.stages(), "all", []) if row.tests is not None and row.group != "compiled"
+    ]
     rows = [row for row in rows if row.name not in ("container", "histories")]  # of these the same tests run elsewhere
     words = Counter(word for row in rows for word in (*row.argv, *row.tests))
     # A folder by its path, or by the name of its program.
@@ -108,7 +110,7 @@ def test_the_table_counts_tests_and_lists_every_skip_with_its_reason(
     assert printed[-1] == "1 passed, 1 failed, 1 skipped"
 
 
-def test_the_last_lines_of_a_failed_stage_without_tests_stand_below_the_table(
+def test_the_last_lines_of_a_failed_stage_are_below_the_table(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     says = "for number in range(100): print('row', number)\nprint('below the bound'); raise SystemExit(1)"
@@ -124,28 +126,25 @@ def test_the_last_lines_of_a_failed_stage_without_tests_stand_below_the_table(
     assert "good" not in table
 
 
-def test_a_process_that_outlives_its_stage_and_holds_its_output_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+def test_a_process_that_outlives_its_stage_is_not_waited_for(
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(lanes.last_words, "GRACE_S", 0.1)
     outcome = lanes.run(Stage("lint", "ruff", ("sh", "-c", "sleep 60 & echo $!; exit 1")))
 
-    os.kill(int(outcome.said[0]), 9)
+    os.kill(int(outcome.last_lines[0]), 9)
     assert outcome.seconds < 30
-    assert capfd.readouterr().out.splitlines()[-1] == outcome.said[0]
+    assert capfd.readouterr().out.splitlines()[-1] == outcome.last_lines[0]
 
 
-def test_a_pytest_that_comes_to_no_summary_says_its_last_lines_again(tmp_path: Path) -> None:
+def test_a_pytest_without_a_summary_repeats_its_last_lines(tmp_path: Path) -> None:
     stage = pytest_on(tmp_path, "import os\ndef test_a(): os._exit(3)\n")
     broken = lanes.run(Stage("quick", "quick", (*stage.argv, "--nonsense"), tests=stage.tests))
 
     assert broken.code
-    assert any("--nonsense" in line for line in broken.said)
+    assert any("--nonsense" in line for line in broken.last_lines)
 
 
-def test_what_a_stage_leaves_in_the_temporary_folder_goes_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_temporary_folder_of_a_stage_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
@@ -184,11 +183,11 @@ def test_a_failed_linter_counts_in_the_last_line(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out.endswith("0 passed, 1 failed, 0 skipped\n")
 
 
-def test_a_python_that_is_not_there_is_named_and_is_no_failure_not_even_in_ci(
+def test_a_missing_python_is_listed_and_fails_nothing_in_ci(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CI", "true")
-    monkeypatch.setattr(check.pythons, "others", lambda: ["3.19"])
+    monkeypatch.setattr(check.pythons, "other_versions", lambda: ["3.19"])
 
     assert check.main(["pythons"]) == 0
     *_, table, reason, last = capsys.readouterr().out.splitlines()
@@ -200,7 +199,7 @@ def test_a_python_that_is_not_there_is_named_and_is_no_failure_not_even_in_ci(
 def test_other_pythons_run_the_quick_suite_and_all_of_them_when_asked(
     tmp_path: Path, passed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(check.pythons, "others", lambda: ["3.18", "3.19"])
+    monkeypatch.setattr(check.pythons, "other_versions", lambda: ["3.18", "3.19"])
     monkeypatch.setattr(check.pythons, "find", Path)
     rows = [row for row in check.stages() if row.group == "pythons"]
     units = list(check.unit_parts())
@@ -210,11 +209,11 @@ def test_other_pythons_run_the_quick_suite_and_all_of_them_when_asked(
     assert [row.name for row in rows] == [f"{version} {name}" for version in ("3.18", "3.19") for name in suites]
 
 
-def test_what_needs_something_that_was_not_made_is_left_out_and_named(tmp_path: Path) -> None:
+def test_a_stage_without_its_requirement_is_skipped(tmp_path: Path) -> None:
     made = Stage("b", "user", ("false",), after=("maker",), needs=tmp_path / "made")
     outcome = lanes.run(made)
 
-    assert (outcome.code, list(outcome.skips)) == (0, [f"{tmp_path}/made was not made, see maker"])
+    assert (outcome.code, list(outcome.skips)) == (0, [f"{tmp_path}/made does not exist; see maker"])
 
 
 def test_an_unknown_stage_is_wrong_usage(no_pythons: None, capsys: pytest.CaptureFixture[str]) -> None:
@@ -222,7 +221,7 @@ def test_an_unknown_stage_is_wrong_usage(no_pythons: None, capsys: pytest.Captur
     assert "qick" in capsys.readouterr().err
 
 
-def test_each_longer_run_has_all_of_the_shorter_ones_and_the_last_lines_say_so(
+def test_each_longer_run_contains_the_shorter_ones(
     no_pythons: None, passed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ran = ran_of(monkeypatch)
@@ -244,11 +243,11 @@ def test_each_longer_run_has_all_of_the_shorter_ones_and_the_last_lines_say_so(
 
 def test_the_unit_and_fault_tests_are_measured_where_that_is_asked_for(no_pythons: None) -> None:
     rows = check.stages()
-    measured = {row.group for row in check.chosen(rows, "ci", []) if row.argv == check.MEASURED}
+    measured = {row.group for row in check.selected(rows, "ci", []) if row.argv == check.MEASURED}
     (report,) = (row for row in rows if row.group == "covered")
 
     assert measured == {row.group for row in rows if row.name in report.after} == {"unit", "faults"}
-    assert not any(row.argv == check.MEASURED for row in check.chosen(rows, "test", []))
+    assert not any(row.argv == check.MEASURED for row in check.selected(rows, "test", []))
 
 
 def two_lanes(monkeypatch: pytest.MonkeyPatch, rows: list[Stage], cores: int = 2) -> int:
@@ -264,7 +263,7 @@ def meets(folder: Path, name: str, other: str) -> tuple[str, ...]:
     return (sys.executable, "-c", f"{waits}while not pathlib.Path({str(folder / other)!r}).exists(): time.sleep(0.01)")
 
 
-def test_two_stages_run_at_a_time_and_the_failures_of_both_lanes_count(
+def test_two_stages_run_at_a_time_and_all_failures_count(
     passed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     rows = [
@@ -282,7 +281,7 @@ def test_two_stages_run_at_a_time_and_the_failures_of_both_lanes_count(
     assert "2 failed" in table
 
 
-def test_of_stages_with_real_parts_one_runs_at_a_time_and_others_beside_it(
+def test_stages_with_real_parts_run_one_at_a_time(
     passed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     place = str(tmp_path / "alone")
@@ -320,7 +319,7 @@ def stage_of_tests(name: str) -> Stage:
     return Stage("a", name, ("run", name), tests=())
 
 
-def test_a_run_of_everything_goes_on_where_it_was_interrupted_and_says_so(
+def test_a_complete_run_continues_where_it_was_interrupted(
     passed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad = Stage("a", "bad", ("bad",), after=("build",), needs=Path("/"))
@@ -335,8 +334,8 @@ def test_a_run_of_everything_goes_on_where_it_was_interrupted_and_says_so(
     assert check.main(["--all"]) == 1
     assert sorted(ran) == ["bad", "build", "skipped"], "what builds looks itself whether all is there"
     out = capsys.readouterr().out
-    assert "1 of 4 stages have passed on this very commit, and are not run again" in out
-    assert re.search(r"\ngood .* passed before on this commit, not run again\n", out)
+    assert "1 of 4 stages have passed on this commit and are not run again" in out
+    assert re.search(r"\ngood .* passed before on this commit; not run again\n", out)
 
     ran.clear()
     assert check.main([]) == 1

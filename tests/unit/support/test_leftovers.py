@@ -25,7 +25,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_folder_of_another_user_stays_and_no_file_is_created_through_its_links(place: Path) -> None:
+def test_a_folder_of_another_user_stays(place: Path) -> None:
     need_root()
     own, planted, link = (place / f"{PREFIX}{name}" for name in ("own", "planted", "link"))
     own.mkdir()
@@ -37,7 +37,7 @@ def test_a_folder_of_another_user_stays_and_no_file_is_created_through_its_links
     assert planted.is_dir() and link.is_symlink() and not (place / "created-by-root").exists()
 
 
-def test_a_user_who_may_not_look_at_what_cni_remembers_gets_nothing_and_no_error(place: Path) -> None:
+def test_without_access_there_are_no_records_of_cni_and_no_error(place: Path) -> None:
     need_root()
     results = place / "private/results"
     results.mkdir(parents=True)

@@ -30,10 +30,10 @@ def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_every_supported_version_is_one_that_may_be_installed_and_the_present_one_is_among_them() -> None:
+def test_supported_versions_may_be_installed_and_include_the_present_one() -> None:
     assert pythons.OWN in pythons.supported()
     assert all(f"{version}.0" in SpecifierSet(PROJECT["requires-python"]) for version in pythons.supported())
-    assert pythons.others() == [version for version in pythons.supported() if version != pythons.OWN]
+    assert pythons.other_versions() == [version for version in pythons.supported() if version != pythons.OWN]
 
 
 def test_an_interpreter_on_the_path_that_runs_is_taken(on_path: Path) -> None:
@@ -48,14 +48,12 @@ def test_the_present_interpreter_is_found_by_its_version(on_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["echo 3.18", "exit 1", "echo no module named ensurepip >&2; exit 1"])
-def test_one_that_is_another_version_or_cannot_make_environments_does_not_count(on_path: Path, text: str) -> None:
+def test_an_unsuitable_interpreter_does_not_count(on_path: Path, text: str) -> None:
     program(on_path / "python3.19", text)
     assert pythons.find("3.19") is None
 
 
-def test_a_shim_without_a_selected_version_stands_for_what_pyenv_has_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shim_stands_for_the_versions_of_pyenv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shim = program(tmp_path / "shims/python3.19", "echo pyenv: command not found >&2; exit 127")
     monkeypatch.setenv("PATH", str(shim.parent))
     assert pythons.find("3.19") is None

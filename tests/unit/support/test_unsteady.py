@@ -57,7 +57,7 @@ def runs_of(folder: Path) -> int:
     [(CHILD, "== 'xx'"), (THREAD, "== 'xx'"), ("pass", GARBAGE)],
     ids=["a process", "a thread", "an earlier test's garbage"],
 )
-def test_one_that_passes_alone_the_second_time_counts_and_is_listed_with_what_it_said(
+def test_a_test_that_passes_alone_counts_and_is_listed(
     starts: str, condition: str, tmp_path: Path, record: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     text = SECOND_TIME.format(folder=str(tmp_path), starts=starts, condition=condition)
@@ -66,7 +66,7 @@ def test_one_that_passes_alone_the_second_time_counts_and_is_listed_with_what_it
 
     assert (outcome.code, outcome.passed, outcome.failed, runs_of(tmp_path)) == (0, 2, 0, 2)
     told, last = capfd.readouterr().out.splitlines()[-2:]
-    assert told.startswith("unsteady in real: test_it.py::test_it failed, and then passed alone; see ")
+    assert told.startswith("unsteady in real: test_it.py::test_it failed, then passed alone; see ")
     assert last == "2 passed, 0 failed, 0 skipped, 1 unsteady"
     assert "test_it.py::test_it\n" in record.read_text()
     assert "it says this" in record.read_text()
@@ -84,9 +84,7 @@ def test_one_that_fails(starts: str, condition: str, runs: int, tmp_path: Path, 
     assert not record.exists()
 
 
-def test_beside_one_that_goes_on_failing_it_is_listed_all_the_same_and_the_stage_fails(
-    tmp_path: Path, record: Path
-) -> None:
+def test_an_unsteady_test_is_listed_if_another_one_fails(tmp_path: Path, record: Path) -> None:
     text = SECOND_TIME.format(folder=str(tmp_path), starts=CHILD, condition="== 'xx'")
     outcome = outcome_of(tmp_path, text + "\ndef test_broken(): raise OSError\n")
 
@@ -102,10 +100,10 @@ def test_one_that_could_not_clean_up_either_counts_once(tmp_path: Path, record: 
 
 
 def test_more_failures_than_chance_has_are_not_tried_again() -> None:
-    many = [unsteady.Failure(f"test_{number}", "") for number in range(unsteady.MOST + 1)]
+    many = [unsteady.Failure(f"test_{number}", "") for number in range(unsteady.MAX_RERUNS + 1)]
     tried: list[str] = []
 
-    assert unsteady.try_again(many, lambda test: bool(tried.append(test))) == []
+    assert unsteady.run_again(many, lambda test: bool(tried.append(test))) == []
     assert tried == []
 
 

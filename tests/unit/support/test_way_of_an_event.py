@@ -24,7 +24,7 @@ def printed(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) 
     return capsys.readouterr().out.splitlines()
 
 
-def test_every_line_is_a_call_with_the_place_of_its_function_and_the_last_one_is_their_sum(printed: list[str]) -> None:
+def test_every_line_is_a_call_and_the_last_line_is_the_sum(printed: list[str]) -> None:
     *rows, last = printed
     found = [LINE.match(row) for row in rows]
     assert all(found), [row for row, match in zip(rows, found, strict=True) if match is None]

@@ -1,4 +1,1 @@
-"""Manifests, chart and unit of the node agent, out of deploy/agent.yaml and deploy/agent/rbac.yaml.
-
-Reading order: `table`, `kustomize`, `chart`, `unit`.
-"""
+"""Manifests, chart and unit of the node agent, made from deploy/agent.yaml and deploy/agent/rbac.yaml."""

@@ -1,8 +1,7 @@
 """The Helm chart of the agent; its templates (deploy/helm/agent/templates) are written by hand.
 
-Rules: what each choice opens is needs.yaml, which no value changes; what an operator may choose is values.yaml, the
-agent's own settings below `config` included, and its schema names every key, so that a misspelt one is refused.
-Next: `unit`.
+needs.yaml has the access that each choice opens, which no value changes. The schema names every key of values.yaml,
+the agent's settings below `config` included, so that a misspelt one is an error.
 """
 
 from __future__ import annotations
@@ -38,20 +37,20 @@ from tools.deployment.readme import readme
 Json = dict[str, Any]
 
 VALUES = """\
-# Values for an operator to choose. needs.yaml says which access to the node each choice gives.
+# Values of the chart. needs.yaml lists the access to the node that each choice opens.
 {of_image}
-# The agent's settings: nri agent keys explains them. A hook that is switched on opens what it needs.
+# The agent's settings, see nri agent keys. An enabled hook opens the access that it needs.
 config:
 {config}
-# Anolis OS or Alibaba Cloud Linux: group identities are switched on in the kernel.
+# Anolis OS or Alibaba Cloud Linux: enable group identities in the kernel.
 anolis: false
-# Further flags, word by word, for example ["-v"].
+# Further flags, one item each, for example ["-v"].
 args: []
 
-# Where the node has what needs.yaml names, if elsewhere, for example {{nri-socket: /run/other}}.
+# Directories of needs.yaml that are elsewhere on your nodes, for example {{nri-socket: /run/other}}.
 hostPaths: {{}}
 
-# A role and an account of their own in the apiserver; false if you make them yourself, by these names.
+# Create roles and a service account in the apiserver; false if you create them yourself, with the same names.
 rbac: true
 # With SELinux, a type that may connect to the runtime's socket and write cgroups, for example {{type: spc_t}}.
 seLinuxOptions: {{}}
@@ -62,15 +61,15 @@ seLinuxOptions: {{}}
 def files() -> dict[str, str]:
     """The chart's files below deploy/helm, by path."""
     chart = application("agent", "Koordinator's QoS rules for the pods of each node.")
-    own = {f"config.{row.key}": (row.default, row.meaning) for row in AGENT_SETTINGS.known_keys()}
-    made = {
+    settings = {f"config.{row.key}": (row.default, row.meaning) for row in AGENT_SETTINGS.known_keys()}
+    files_by_path = {
         "Chart.yaml": HEAD + chart,
-        "README.md": readme(yaml.safe_load(chart), HEAD, "docs/howto/agent.md", values(), schema(), own),
+        "README.md": readme(yaml.safe_load(chart), HEAD, "docs/howto/agent.md", values(), schema(), settings),
         "needs.yaml": HEAD + needs(),
         "values.yaml": HEAD + values(),
         "values.schema.json": as_json(schema()),
     }
-    return {f"agent/{path}": text for path, text in made.items()}
+    return {f"agent/{path}": text for path, text in files_by_path.items()}
 
 
 def values() -> str:
@@ -91,35 +90,35 @@ def needs() -> str:
             "port": HEALTH_PORT,
             "fixed": FIXED,
             "rows": [_row(row) for row in read()],
-            "roles": {each["metadata"]["name"]: each["rules"] for each in roles() if each["kind"] == "ClusterRole"},
+            "roles": {role["metadata"]["name"]: role["rules"] for role in roles() if role["kind"] == "ClusterRole"},
         }
     )
 
 
 def schema() -> Json:
     """values.schema.json: every key by name."""
-    own: Json = {
+    keys: Json = {
         "config": settings_schema(),
         "anolis": {"type": "boolean"},
         "args": {"type": "array", "items": {"type": "string"}},
         "hostPaths": an_object(**{mount.name: PATH for row in read() for mount in row.mounts}),
         "rbac": {"type": "boolean"},
     }
-    return schema_of("agent", own)
+    return schema_of("agent", keys)
 
 
 def settings_schema() -> Json:
     """The agent's settings, without what a DaemonSet has to say itself, and without modes that it cannot have."""
-    found = _type(AgentSettings)
+    schema = _type(AgentSettings)
     for key in ("root", "socket", "http"):
-        del found["properties"][key]
-    modes = found["properties"]["modes"]["items"]["enum"]
+        del schema["properties"][key]
+    modes = schema["properties"]["modes"]["items"]["enum"]
     for row in read():
         if row.unit_only and row.choice == "mode":
             modes.remove(row.value)
         elif row.unit_only and row.choice == "gate":
-            found["properties"]["gates"]["properties"][row.value] = {"const": False}
-    return found
+            schema["properties"]["gates"]["properties"][row.value] = {"const": False}
+    return schema
 
 
 def _type(annotation: Any) -> Json:
@@ -133,9 +132,8 @@ def _type(annotation: Any) -> Json:
         return {"enum": list(args)}
     if origin is tuple:
         return {"type": "array", "items": _type(args[0])}
-    if choices := next(
-        (each.choices for each in getattr(annotation, "__metadata__", ()) if isinstance(each, OneOf)), None
-    ):
+    metadata = getattr(annotation, "__metadata__", ())
+    if choices := next((constraint.choices for constraint in metadata if isinstance(constraint, OneOf)), None):
         return {"enum": list(choices())}
     if origin is not None:  # a table by names that are known
         return an_object(**{name: _type(args[1]) for name in _type(args[0])["enum"]})

@@ -1,7 +1,7 @@
-"""The kustomize folders of the agent: base, stable, unstable, and a component for everything that a choice opens.
+"""The kustomize folders of the agent: base, stable, unstable, and a component for each access that a choice opens.
 
-Rules: the base has what `modes = ["nri", "standalone"]` needs, with rules and pods from the apiserver; each component
-opens one thing more, with its reason. Next: `chart`.
+The base has the access for `modes = ["nri", "standalone"]` with rules and pods from the apiserver. Each component
+opens one more thing, with its reason.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ labels:
 """
 
 DAEMON_SET = """\
-# Koordinator's QoS rules for the pods of each node. Its settings are agent.yaml, beside this file.
+# Koordinator's QoS rules for the pods of each node. Its settings are in agent.yaml.
 apiVersion: apps/v1
 kind: DaemonSet
 metadata:
@@ -66,7 +66,7 @@ spec:
       labels:
         app.kubernetes.io/name: {name}
     spec:
-      # It has to be there before the pods that it decides for, on every node.
+      # It must start before the pods that it decides for, on every node.
       priorityClassName: system-node-critical
       serviceAccountName: {name}
       enableServiceLinks: false
@@ -105,7 +105,7 @@ spec:
             limits:
               memory: "256Mi"
           securityContext:
-            runAsUser: 0 # cgroups and the runtime's socket belong to root; nothing else of root's power is kept
+            runAsUser: 0 # cgroups and the runtime's socket belong to root; all other capabilities are dropped
             runAsGroup: 0
             privileged: false
             allowPrivilegeEscalation: false
@@ -113,14 +113,14 @@ spec:
             capabilities:
               drop:
                 - ALL
-              add: [] # components append theirs
+              add: [] # components append to this list
             seccompProfile:
               type: RuntimeDefault
           volumeMounts:
             - name: config
               mountPath: {config_dir}
               readOnly: true
-            # Where nri agent explain asks; only root can open it.
+            # The socket of nri agent explain; only root can open it.
             - name: socket
               mountPath: {socket_dir}
 {mounts}      volumes:
@@ -140,7 +140,7 @@ CONTAINER = f"{TEMPLATE}/containers/0"
 def files() -> dict[str, str]:
     """The agent's files below deploy/kustomize, by path."""
     rows = read()
-    made = {
+    texts = {
         "base/daemonset.yaml": daemon_set([mount for row in rows if row.in_base for mount in row.mounts]),
         "base/agent.yaml": yaml.safe_dump(DEFAULTS | FIXED, sort_keys=False),
         "base/kustomization.yaml": BASE.format(kustomization=KUSTOMIZATION, image=IMAGE, name=NAME),
@@ -149,8 +149,8 @@ def files() -> dict[str, str]:
     }
     for row in rows:
         if row.opens and not row.in_base and not row.unit_only:
-            made |= {f"components/{row.name}/{path}": text for path, text in component(row).items()}
-    return {f"agent/{path}": HEAD + text for path, text in made.items()}
+            texts |= {f"components/{row.name}/{path}": text for path, text in component(row).items()}
+    return {f"agent/{path}": HEAD + text for path, text in texts.items()}
 
 
 def daemon_set(mounts: list[Mount]) -> str:
@@ -167,10 +167,10 @@ def daemon_set(mounts: list[Mount]) -> str:
 
 def component(row: Row) -> dict[str, str]:
     """The files of what a choice opens, each with its reason."""
-    base = {mount.name for each in read() if each.in_base for mount in each.mounts}
+    base = {mount.name for role in read() if role.in_base for mount in role.mounts}
     patches: list[dict[str, Any]] = []
     for mount in row.mounts:
-        if mount.name in base:  # it is there, and only becomes writable
+        if mount.name in base:  # mounted already; it becomes writable
             patches.append(_merge(mount))
         else:
             patches.append(
@@ -195,11 +195,11 @@ def component(row: Row) -> dict[str, str]:
     reasons += [f"#   host's network: {row.host_network}"] * bool(row.host_network)
     reasons += [f"#   role {row.rbac}"] * bool(row.rbac)
     body: dict[str, Any] = {"patches": patches} if patches else {}
-    made = {}
+    texts = {}
     if row.rbac:
         body["resources"] = ["binding.yaml"]
-        made["binding.yaml"] = yaml.safe_dump(binding(row), sort_keys=False)
-    return {"kustomization.yaml": "\n".join(reasons) + f"\n{COMPONENT}{yaml.safe_dump(body, sort_keys=False)}", **made}
+        texts["binding.yaml"] = yaml.safe_dump(binding(row), sort_keys=False)
+    return {"kustomization.yaml": "\n".join(reasons) + f"\n{COMPONENT}{yaml.safe_dump(body, sort_keys=False)}", **texts}
 
 
 def binding(row: Row) -> dict[str, Any]:
@@ -223,13 +223,13 @@ def _json(*operations: dict[str, Any]) -> dict[str, Any]:
 
 def _merge(mount: Mount) -> dict[str, Any]:
     spec = {"containers": [{"name": "agent", "volumeMounts": [_mount_value(mount)]}]}
-    whole = {
+    merged = {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
         "metadata": {"name": NAME},
         "spec": {"template": {"spec": spec}},
     }
-    return {"patch": yaml.safe_dump(whole, sort_keys=False)}
+    return {"patch": yaml.safe_dump(merged, sort_keys=False)}
 
 
 def _mount_value(mount: Mount) -> dict[str, Any]:

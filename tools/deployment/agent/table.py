@@ -1,4 +1,4 @@
-"""Read deploy/agent.yaml: what the node agent needs of a node, by what an operator chose. Next: `kustomize`."""
+"""Read deploy/agent.yaml: the access to a node that the node agent needs for each choice of the operator."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def read(path: Path = TABLE) -> list[Row]:
 
 def roles() -> list[dict[str, Any]]:
     """The objects of deploy/agent/rbac.yaml, in their order."""
-    return [each for each in yaml.safe_load_all(RBAC.read_text(encoding="utf-8")) if each]
+    return [role for role in yaml.safe_load_all(RBAC.read_text(encoding="utf-8")) if role]
 
 
 def _row(name: str, row: dict[str, Any]) -> Row:

@@ -1,7 +1,6 @@
-"""The agent's systemd unit: everything of the machine is closed but what the table opens, each with its reason.
+"""The systemd unit of the agent: everything is closed except what the table opens, each with its reason.
 
-Rules: what every mode needs is open; what a hook or strategy needs besides stands as a comment that becomes a line of a
-drop-in. Next: nothing.
+Access that every mode needs is open; access for a hook or strategy is a comment, to be copied into a drop-in.
 """
 
 from __future__ import annotations
@@ -36,23 +35,23 @@ def files() -> dict[str, str]:
 
 
 def text() -> str:
-    """The unit: what it runs, what of the machine it has, and why."""
+    """The text of the unit."""
     rows = read()
     shared = [row for row in rows if row.choice in ("always", "mode")]
     lines = [
         UNIT.format(name=NAME, venv=VENV),
-        "# Root because of cgroups and the runtime's sockets; what it needs besides:",
+        "# Root because of cgroups and the runtime's sockets. Its other needs:",
         *rights([line for row in shared for line in row.unit]),
         "",
-        "# Hooks that are off at first need more. Put their lines into a drop-in: systemctl edit nri-agent",
+        "# Hooks that are off by default need more. Add their lines in a drop-in: systemctl edit nri-agent",
     ]
     lines += [line for row in rows if row not in shared for line in _comments(row)]
     return "\n".join([*lines, *INSTALL])
 
 
 def _comments(row: Row) -> list[str]:
-    found = [f"#   {line.key}={line.value}" for line in row.unit]
+    lines = [f"#   {line.key}={line.value}" for line in row.unit]
     if row.capabilities:
-        found.append(f"#   CapabilityBoundingSet={' '.join(f'CAP_{name}' for name in row.capabilities)}")
+        lines.append(f"#   CapabilityBoundingSet={' '.join(f'CAP_{name}' for name in row.capabilities)}")
     reasons = "; ".join(dict.fromkeys([*(line.why for line in row.unit), *row.capabilities.values()]))
-    return [f"# {row.choice} {row.value}: {reasons}", *found] if found else []
+    return [f"# {row.choice} {row.value}: {reasons}", *lines] if lines else []

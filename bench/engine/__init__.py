@@ -1,5 +1,0 @@
-"""The engine beside containerd: whole lives of pods with one container, driven by one client over the CRI.
-
-`python -m bench engine`. `cycle` is the nine calls, `sides` starts both and says what they use, `waterfall` says
-where the engine's time goes, `tables` makes the text, `run` is the command.
-"""
