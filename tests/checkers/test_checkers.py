@@ -30,12 +30,12 @@ def mypy(*files: Path) -> Found:
     """Check files as `mypy --strict` does in a folder of their own, without this project's settings."""
     need((BIN / "mypy").exists(), "mypy (make venv)")
     options = ["--strict", "--config-file=", "--no-error-summary", f"--cache-dir={ROOT / '.mypy_cache' / 'checkers'}"]
-    done = subprocess.run(
+    result = subprocess.run(
         [BIN / "mypy", *options, "--output=json", *files],
         cwd=EXAMPLES, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode in (0, 1), done.stderr
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert result.returncode in (0, 1), result.stderr
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
     return {(row["file"], row["line"]): row["message"] for row in rows if row["severity"] == "error"}
 
 
@@ -43,9 +43,9 @@ def pyright(*files: Path) -> Found:
     """Check files as pyright does in strict mode."""
     need((BIN / "basedpyright").exists(), "basedpyright (make venv)")
     options = ["--project", HERE / "pyrightconfig.json", "--pythonpath", sys.executable, "--outputjson"]
-    done = subprocess.run([BIN / "basedpyright", *options, *files], capture_output=True, text=True, check=False)
-    assert done.returncode in (0, 1), done.stderr or done.stdout
-    rows = json.loads(done.stdout)["generalDiagnostics"]
+    result = subprocess.run([BIN / "basedpyright", *options, *files], capture_output=True, text=True, check=False)
+    assert result.returncode in (0, 1), result.stderr or result.stdout
+    rows = json.loads(result.stdout)["generalDiagnostics"]
     return {(row["file"], row["range"]["start"]["line"] + 1): row["message"] for row in rows}
 
 
@@ -57,9 +57,9 @@ def test_handlers_plain_and_async_and_the_example_plugins_have_no_mistakes(check
 @pytest.mark.parametrize("checker", [mypy, pyright])
 def test_every_slip_is_found_and_nothing_else(checker) -> None:
     marked = {number for number, line in enumerate(WRONG.read_text().splitlines(), 1) if line.endswith("# wrong")}
-    found = {line: message for (_, line), message in checker(WRONG).items()}
+    results = {line: message for (_, line), message in checker(WRONG).items()}
     assert len(marked) > 20
-    assert (sorted(marked - found.keys()), {line: found[line] for line in found.keys() - marked}) == ([], {})
+    assert (sorted(marked - results.keys()), {line: results[line] for line in results.keys() - marked}) == ([], {})
 
 
 def test_the_example_plugins_pass_their_own_tests() -> None:
@@ -76,6 +76,6 @@ def test_the_example_plugins_pass_their_own_tests() -> None:
         "/dev/null",
         EXAMPLES,
     ]
-    done = subprocess.run(command, cwd=EXAMPLES, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{(EXAMPLES / 'test_plugins.py').read_text().count('def test_')} passed" in done.stdout
+    result = subprocess.run(command, cwd=EXAMPLES, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert f"{(EXAMPLES / 'test_plugins.py').read_text().count('def test_')} passed" in result.stdout

@@ -37,40 +37,40 @@ def write(path: Path, cases: list[Any]) -> Path:
 
 
 def test_cases_that_pass_are_counted_and_the_exit_code_is_zero(tmp_path: Path, some_cases: list[Any]) -> None:
-    done = run(write(tmp_path / "plain.jsonl", some_cases))
-    assert (done.returncode, done.stdout) == (0, "20 passed, 0 failed\n"), done.stderr
+    result = run(write(tmp_path / "plain.jsonl", some_cases))
+    assert (result.returncode, result.stdout) == (0, "20 passed, 0 failed\n"), result.stderr
 
 
 def test_several_files_are_read_plain_or_compressed(tmp_path: Path, some_cases: list[Any]) -> None:
     packed = tmp_path / "packed"
     packed.write_bytes(lzma.compress(write(tmp_path / "plain.jsonl", some_cases[:5]).read_bytes()))
-    done = run(packed, tmp_path / "plain.jsonl")
-    assert (done.returncode, done.stdout) == (0, "10 passed, 0 failed\n"), done.stderr
+    result = run(packed, tmp_path / "plain.jsonl")
+    assert (result.returncode, result.stdout) == (0, "10 passed, 0 failed\n"), result.stderr
 
 
 def test_a_case_that_differs_is_shown_as_a_diff_with_its_id(tmp_path: Path, some_cases: list[Any]) -> None:
     case = next(case for case in some_cases if case["op"] == "create" and "adjust" in case["expect"])
     case = json.loads(json.dumps(case))
     case["expect"]["adjust"]["annotations"] = {"never": "set"}
-    done = run(write(tmp_path / "wrong.jsonl", [case]))
-    assert done.returncode == 1
-    assert f"case {case['id']} (create) differs:" in done.stdout
-    assert '-   "never": "set"' in done.stdout, done.stdout
-    assert done.stdout.splitlines()[-1] == "0 passed, 1 failed"
+    result = run(write(tmp_path / "wrong.jsonl", [case]))
+    assert result.returncode == 1
+    assert f"case {case['id']} (create) differs:" in result.stdout
+    assert '-   "never": "set"' in result.stdout, result.stdout
+    assert result.stdout.splitlines()[-1] == "0 passed, 1 failed"
 
 
 def test_a_recorded_error_that_does_not_happen_is_a_failure(tmp_path: Path, some_cases: list[Any]) -> None:
     case = next(case for case in some_cases if "error" not in case["expect"])
     case = {**case, "expect": {**case["expect"], "error": "plugin says no"}}
-    done = run(write(tmp_path / "wrong.jsonl", [case]))
-    assert done.returncode == 1
-    assert "plugin says no" in done.stdout
+    result = run(write(tmp_path / "wrong.jsonl", [case]))
+    assert result.returncode == 1
+    assert "plugin says no" in result.stdout
 
 
 def test_cases_of_other_kinds_are_skipped(tmp_path: Path, some_cases: list[Any]) -> None:
     spec = {"id": "s", "op": "spec", "expect": {}}
-    done = run(write(tmp_path / "mixed.jsonl", [*some_cases[:3], spec]))
-    assert (done.returncode, done.stdout) == (0, "3 passed, 0 failed\n")
+    result = run(write(tmp_path / "mixed.jsonl", [*some_cases[:3], spec]))
+    assert (result.returncode, result.stdout) == (0, "3 passed, 0 failed\n")
 
 
 @pytest.mark.parametrize("content", [None, b"{not json\n", b"[]\n", b"\xfd7zXZ\x00garbage", b"\xff\xfe"])
@@ -78,11 +78,11 @@ def test_a_file_that_cannot_be_read_ends_with_2_and_one_line(tmp_path: Path, con
     path = tmp_path / "bad.jsonl"
     if content is not None:
         path.write_bytes(content)
-    done = run(path)
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1, done.stderr
-    assert str(path) in done.stderr
-    assert "Traceback" not in done.stderr
+    result = run(path)
+    assert result.returncode == 2
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+    assert str(path) in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -100,21 +100,21 @@ def test_a_line_that_is_no_case_ends_with_2_and_names_file_and_line(
     tmp_path: Path, some_cases: list[Any], change: dict[str, Any], reason: str
 ) -> None:
     path = write(tmp_path / "odd.jsonl", [some_cases[0], {**some_cases[1], **change}, some_cases[2]])
-    done = run(path)
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1, done.stderr
-    assert f"{path}:2: not a case: {reason}" in done.stderr
+    result = run(path)
+    assert result.returncode == 2
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+    assert f"{path}:2: not a case: {reason}" in result.stderr
 
 
 def test_an_empty_error_text_is_still_an_error(tmp_path: Path) -> None:
     case = {"id": "e", "op": "stop", "plugins": [{"name": "a", "index": "00", "error": ""}]}
     passing, failing = {**case, "expect": {"error": ""}}, {**case, "expect": {}}
-    done = run(write(tmp_path / "error.jsonl", [passing, failing]))
-    assert done.stdout.splitlines()[-1] == "1 passed, 1 failed", done.stdout
+    result = run(write(tmp_path / "error.jsonl", [passing, failing]))
+    assert result.stdout.splitlines()[-1] == "1 passed, 1 failed", result.stdout
 
 
 def test_a_case_without_a_needed_key_is_a_failure_and_not_a_crash(tmp_path: Path, some_cases: list[Any]) -> None:
     case = {**some_cases[0], "plugins": [{"name": "nameless index"}]}
-    done = run(write(tmp_path / "odd.jsonl", [case]))
-    assert done.returncode == 1
-    assert "it has no 'index'" in done.stdout
+    result = run(write(tmp_path / "odd.jsonl", [case]))
+    assert result.returncode == 1
+    assert "it has no 'index'" in result.stdout

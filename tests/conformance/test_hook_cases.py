@@ -68,10 +68,10 @@ def write(path: Path, cases: list[Any]) -> Path:
 
 
 def test_every_recorded_outcome_comes_out_the_same_in_reference_mode(cases: list[dict[str, Any]]) -> None:
-    ours = [case for case in cases if not is_left_out(case)]
-    failures = [failure for case in ours if (failure := run_hook_case(case)) is not None]
-    assert not failures, f"{len(failures)} of {len(ours)} differ; the first: {failures[0]}"
-    assert (len(cases), len(ours)) == (RUN + LEFT_OUT, RUN)
+    actual = [case for case in cases if not is_left_out(case)]
+    failures = [failure for case in actual if (failure := run_hook_case(case)) is not None]
+    assert not failures, f"{len(failures)} of {len(actual)} differ; the first: {failures[0]}"
+    assert (len(cases), len(actual)) == (RUN + LEFT_OUT, RUN)
 
 
 def test_a_stated_deviation_passes_only_with_its_outcome_and_has_a_row(
@@ -87,16 +87,16 @@ def test_a_stated_deviation_passes_only_with_its_outcome_and_has_a_row(
 
 
 def test_by_default_only_the_known_deviations_come_out_otherwise(cases: list[dict[str, Any]]) -> None:
-    ours = [case for case in cases if not is_left_out(case)]
-    differing = {case["id"] for case in ours if run_hook_case(case, Quirks.DEFAULT) is not None}
+    actual = [case for case in cases if not is_left_out(case)]
+    differing = {case["id"] for case in actual if run_hook_case(case, Quirks.DEFAULT) is not None}
     assert differing == set(DEVIATIONS)
 
 
 def test_each_deviation_is_due_to_named_choices(cases: list[dict[str, Any]]) -> None:
     for name, attributes in DEVIATIONS.items():
         case = next(case for case in cases if case["id"] == name)
-        others = {field.name: field.name not in attributes for field in fields(Quirks)}
-        assert run_hook_case(case, Quirks(**others)) is None, name
+        other_rows = {field.name: field.name not in attributes for field in fields(Quirks)}
+        assert run_hook_case(case, Quirks(**other_rows)) is None, name
 
 
 def test_nothing_is_left_out_that_can_be_run() -> None:
@@ -120,10 +120,10 @@ def test_no_case_can_pass_by_being_empty() -> None:
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The path of each key in an input."""
-    for key, each in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+    for key, entry in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
         if isinstance(value, dict):
             yield (*path, key)
-        yield from places(each, (*path, key))
+        yield from places(entry, (*path, key))
 
 
 def with_null(case: dict[str, Any], path: tuple[Any, ...]) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def test_a_key_that_is_null_is_as_good_as_absent(cases: list[dict[str, Any]]) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "expect"),
+    ("name", "argument", "expect"),
     [
         ("runtimeproxy/store.pod", {"check_pointed_pod_sandbox": {"a": 1}, "pod_sandbox_id": "p"},
          {"pod_sandbox": {"a": 1}, "entries": 1}),
@@ -190,55 +190,55 @@ def test_a_key_that_is_null_is_as_good_as_absent(cases: list[dict[str, Any]]) ->
     ],
 )  # fmt: skip
 def test_stages_that_no_recorded_case_shows_take_what_their_kind_is_given(
-    name: str, given: dict[str, Any], expect: dict[str, Any]
+    name: str, argument: dict[str, Any], expect: dict[str, Any]
 ) -> None:
     hook, _, stage = name.partition("/")
-    assert run_hook_case({"id": name, "hook": hook, "stage": stage, "input": given, "expect": expect}) is None
+    assert run_hook_case({"id": name, "hook": hook, "stage": stage, "input": argument, "expect": expect}) is None
 
 
 def test_the_program_ends_with_how_many_passed() -> None:
-    done = run(CASES, "--compat", "reference")
-    assert (done.returncode, done.stdout.splitlines()) == (
+    result = run(CASES, "--compat", "reference")
+    assert (result.returncode, result.stdout.splitlines()) == (
         0,
         [f"{LEFT_OUT} left out: helpers that only the original has", f"{RUN} passed, 0 failed"],
-    ), done.stderr
+    ), result.stderr
 
 
 def test_the_program_shows_a_difference_as_a_diff(tmp_path: Path, cases: list[dict[str, Any]]) -> None:
     case = next(case for case in cases if case["expect"].get("bvt") == -1)
-    done = run(write(tmp_path / "wrong.jsonl", [{**case, "expect": {**case["expect"], "bvt": 7}}]))
-    assert done.returncode == 1
-    assert f"case {case['id']} " in done.stdout
-    assert '- "bvt": 7' in done.stdout
-    assert '+ "bvt": -1' in done.stdout
-    assert done.stdout.splitlines()[-1] == "0 passed, 1 failed"
+    result = run(write(tmp_path / "wrong.jsonl", [{**case, "expect": {**case["expect"], "bvt": 7}}]))
+    assert result.returncode == 1
+    assert f"case {case['id']} " in result.stdout
+    assert '- "bvt": 7' in result.stdout
+    assert '+ "bvt": -1' in result.stdout
+    assert result.stdout.splitlines()[-1] == "0 passed, 1 failed"
 
 
 def test_the_program_shows_deviations_in_default_mode(cases: list[dict[str, Any]]) -> None:
-    done = run("--compat", "default", CASES)
-    assert done.returncode == 1
-    assert all(name in done.stdout for name in DEVIATIONS)
+    result = run("--compat", "default", CASES)
+    assert result.returncode == 1
+    assert all(name in result.stdout for name in DEVIATIONS)
 
 
 def test_cases_of_other_kinds_alone_are_an_error(tmp_path: Path) -> None:
-    done = run(write(tmp_path / "merge.jsonl", [{"id": "m", "op": "create", "expect": {}}]))
-    assert done.returncode == 1
-    assert "no case of a hook" in done.stderr
+    result = run(write(tmp_path / "merge.jsonl", [{"id": "m", "op": "create", "expect": {}}]))
+    assert result.returncode == 1
+    assert "no case of a hook" in result.stderr
 
 
 @pytest.mark.parametrize(
     "line", [{"id": "a"}, {"id": "a", "expect": {}}, {"id": "a", "hook": 1, "stage": "", "expect": {}}]
 )
 def test_a_line_that_is_no_case_ends_with_1(tmp_path: Path, line: dict[str, Any]) -> None:
-    done = run(write(tmp_path / "odd.jsonl", [line]))
-    assert done.returncode == 1
-    assert "not a case" in done.stderr
+    result = run(write(tmp_path / "odd.jsonl", [line]))
+    assert result.returncode == 1
+    assert "not a case" in result.stderr
 
 
-@pytest.mark.parametrize("given", [{"pods": 5}, {"rule": []}, {"pod": "x"}, {"pod": {"annotations": 7}}])
-def test_a_case_that_cannot_be_run_is_a_failure_and_not_a_crash(given: dict[str, Any]) -> None:
-    found = []
+@pytest.mark.parametrize("argument", [{"pods": 5}, {"rule": []}, {"pod": "x"}, {"pod": {"annotations": 7}}])
+def test_a_case_that_cannot_be_run_is_a_failure_and_not_a_crash(argument: dict[str, Any]) -> None:
+    results = []
     for name in stages():
         hook, _, stage = name.partition("/")
-        found.append(run_hook_case({"id": name, "hook": hook, "stage": stage, "input": given, "expect": {}}))
-    assert any(failure is not None and "the case cannot be run" in failure.diff for failure in found)
+        results.append(run_hook_case({"id": name, "hook": hook, "stage": stage, "input": argument, "expect": {}}))
+    assert any(failure is not None and "the case cannot be run" in failure.diff for failure in results)

@@ -44,18 +44,20 @@ class Replies:
         self._record = provenance.record
         provenance.record = self._keep  # type: ignore[method-assign]
 
-    def _keep(self, event: str, container: str, request: bytes, answers: Any, *rest: Any, **named: Any) -> None:
+    def _keep(self, event: str, container: str, request: bytes, answers: Any, *remaining: Any, **named: Any) -> None:
         if event == "CreateContainer":
             self._last = [raw for _, raw in answers]
-        self._record(event, container, request, answers, *rest, **named)
+        self._record(event, container, request, answers, *remaining, **named)
 
-    def ask(self, given: dict[str, Any]) -> m.CreateContainerResponse | None:
+    def ask(self, argument: dict[str, Any]) -> m.CreateContainerResponse | None:
         """Create a container; returns the reply, or None if the container was refused."""
         self._last = []
-        mounts = [m.Mount(destination=path, type="bind", source="/") for path in given.get("mounts", ())]
-        container = make_container(annotations=given.get("annotations"), args=given.get("args", ()), mounts=mounts)
+        mounts = [m.Mount(destination=path, type="bind", source="/") for path in argument.get("mounts", ())]
+        container = make_container(
+            annotations=argument.get("annotations"), args=argument.get("args", ()), mounts=mounts
+        )
         try:
-            self.runtime.create_container(make_pod(annotations=given.get("pod")), container)
+            self.runtime.create_container(make_pod(annotations=argument.get("pod")), container)
         except PluginRejected:
             return None
         return m.CreateContainerResponse.FromString(b"".join(self._last))
@@ -78,16 +80,16 @@ def test_the_reply_is_the_go_plugin_s(name: str, tmp_path: Path, replies: Replie
         return
     runtime.add(HookInjector(), config=config)
     try:
-        for given in case["containers"]:
-            theirs = None if given.get("refused") else ParseDict(given["reply"], m.CreateContainerResponse())
-            assert replies.ask(given) == theirs, given
+        for argument in case["containers"]:
+            reference = None if argument.get("refused") else ParseDict(argument["reply"], m.CreateContainerResponse())
+            assert replies.ask(argument) == reference, argument
     finally:
         runtime.disconnect("10-hook-injector")
 
 
 def test_the_facts_are_many_and_of_all_kinds() -> None:
-    containers = [given for case in CASES.values() for given in case["containers"]]
+    containers = [container for case in CASES.values() for container in case["containers"]]
     assert len(CASES) > 150 and len(containers) > 600
     assert sum(not case["starts"] for case in CASES.values()) > 25
-    assert sum("refused" in given for given in containers) > 30
-    assert sum(bool(given.get("reply")) for given in containers) > 300
+    assert sum("refused" in container for container in containers) > 30
+    assert sum(bool(container.get("reply")) for container in containers) > 300

@@ -38,8 +38,8 @@ def as_recorded(zone: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **zone,
         "parent": zone.get("parent", ""),
-        "resources": {each["name"]: [each[key] for key in keys] for each in zone["resources"]},
-        "attributes": {each["name"]: each["value"] for each in zone["attributes"]},
+        "resources": {entry["name"]: [entry[key] for key in keys] for entry in zone["resources"]},
+        "attributes": {entry["name"]: entry["value"] for entry in zone["attributes"]},
     }
 
 
@@ -48,7 +48,7 @@ def comparable(zones: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         zone["name"]: {
             **zone,
-            "resources": {name: [parse(each) for each in amounts] for name, amounts in zone["resources"].items()},
+            "resources": {name: [parse(amount) for amount in amounts] for name, amounts in zone["resources"].items()},
         }
         for zone in zones
     }
@@ -57,13 +57,13 @@ def comparable(zones: list[dict[str, Any]]) -> dict[str, Any]:
 @pytest.mark.parametrize("name", CASES)
 def test_zones_are_those_of_the_original_in_reference_mode(name: str) -> None:
     case = CASES[name]
-    for mine, recorded in zip(states(case, Choices.REFERENCE), case["zones"], strict=True):
-        assert comparable([as_recorded(zone) for zone in mine]) == comparable(recorded)
+    for actual, recorded in zip(states(case, Choices.REFERENCE), case["zones"], strict=True):
+        assert comparable([as_recorded(zone) for zone in actual]) == comparable(recorded)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_by_default_only_hard_reservations_and_limits_make_a_difference(name: str) -> None:
     case = CASES[name]
     choices = replace(Choices.DEFAULT, reserved_cpus_stay_reserved=False, balloons_keep_their_limit=False)
-    for mine, recorded in zip(states(case, choices), case["zones"], strict=True):
-        assert comparable([as_recorded(zone) for zone in mine]) == comparable(recorded)
+    for actual, recorded in zip(states(case, choices), case["zones"], strict=True):
+        assert comparable([as_recorded(zone) for zone in actual]) == comparable(recorded)

@@ -24,7 +24,7 @@ def loaded(name: str) -> Any:
 
 
 def warnings(name: str) -> dict[str, str]:
-    return {each.key: each.reason for each in unread_keys(loaded(name).options, 16)}
+    return {key.key: key.reason for key in unread_keys(loaded(name).options, 16)}
 
 
 @pytest.mark.parametrize("name", [name for name, each in CONFIGURATIONS.items() if each["accepted"]])
@@ -49,7 +49,7 @@ def test_a_class_that_is_not_defined_is_a_warning_with_its_key_and_name() -> Non
 
 def test_classes_of_older_releases_are_in_force_where_there_is_no_newer_one() -> None:
     policy = loaded("classes-of-releases-until-2026")
-    classes = {each.name: each for each in policy.options.cpuClasses}
+    classes = {cpu_class.name: cpu_class for cpu_class in policy.options.cpuClasses}
     assert (classes["quick"].maxFreq, classes["quick"].energyPerformancePreference) == (3_000_000, 1)
     assert (classes["slow"].minFreq, classes["slow"].energyPerformancePreference) == (700_000, None)
     assert set(policy.tuning().classes) == {"slow"}

@@ -25,15 +25,15 @@ DIFFERENT = {"no object"}
 def plain(review: dict[str, Any]) -> dict[str, Any]:
     """What an answer says, with the annotation's JSON read."""
     response = review["response"]
-    made = {"uid": response["uid"], "allowed": response["allowed"]}
+    created = {"uid": response["uid"], "allowed": response["allowed"]}
     if "patch" in response:
-        made["patch"] = json.loads(b64decode(response["patch"]))
-        for each in made["patch"]:
-            each["value"] = json.loads(each["value"]) if isinstance(each["value"], str) else each["value"]
-    return made
+        created["patch"] = json.loads(b64decode(response["patch"]))
+        for entry in created["patch"]:
+            entry["value"] = json.loads(entry["value"]) if isinstance(entry["value"], str) else entry["value"]
+    return created
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row["case"] for row in ROWS])
 def test_each_answer_is_that_of_the_original(row: dict[str, Any]) -> None:
-    ours = plain(answer(json.dumps(row["review"]).encode()).review)
-    assert (ours != row["answer"]) is (row["case"] in DIFFERENT)
+    actual = plain(answer(json.dumps(row["review"]).encode()).review)
+    assert (actual != row["answer"]) is (row["case"] in DIFFERENT)

@@ -125,8 +125,8 @@ PLUGINS: dict[str, type[nri.Plugin]] = {
 def compare(name: str, rows: list[tuple[Row, Any]]) -> None:
     """Each of our answers beside the captured one; what differs must be listed, what is listed must differ."""
     listed = {case for cases in DEVIATIONS[name].values() for case in cases}
-    differing = {row.case: f"Go: {row.answer}\nours: {ours}" for row, ours in rows if ours != row.answer}
-    assert set(differing) <= listed, {case: said for case, said in differing.items() if case not in listed}
+    differing = {row.case: f"Go: {row.answer}\nours: {near_end}" for row, near_end in rows if near_end != row.answer}
+    assert set(differing) <= listed, {case: output for case, output in differing.items() if case not in listed}
     assert listed <= set(differing), f"these come out alike by now: {sorted(listed - set(differing))}"
 
 
@@ -143,8 +143,8 @@ def configuration(name: str, folder: Path) -> str:
 
 @pytest.mark.parametrize("name", PLUGINS)
 def test_each_answer_is_that_of_the_go_plugin(name: str, tmp_path: Path) -> None:
-    with Asked(PLUGINS[name](), configuration(name, tmp_path)) as asked:
-        compare(name, [(_without_propagation(row), asked.answer(row)) for row in captured(name)])
+    with Asked(PLUGINS[name](), configuration(name, tmp_path)) as requested:
+        compare(name, [(_without_propagation(row), requested.answer(row)) for row in captured(name)])
 
 
 def _without_propagation(row: Row) -> Row:
@@ -162,18 +162,18 @@ def test_each_answer_of_writable_cgroups_is_that_of_the_go_plugin(tmp_path: Path
         mounts = tmp_path / f"mountinfo{number}"
         if setting is not None:
             mounts.write_text(setting)
-        with Asked(WritableCgroups(), f"hostMountFile: {mounts}") as asked:
-            answers += [(row, asked.answer(row)) for row in rows if row.setting == setting]
+        with Asked(WritableCgroups(), f"hostMountFile: {mounts}") as requested:
+            answers += [(row, requested.answer(row)) for row in rows if row.setting == setting]
     compare("writable-cgroups", answers)
 
 
 def test_each_answer_of_logger_is_that_of_the_go_plugin() -> None:
     answers = []
     for row in captured("logger"):
-        own = parse(["-idx", "10", *row.setting], {}, "logger", "logger", FLAGS).own
-        config = json.dumps({FLAGS[flag].field: values[-1] for flag, values in own.items()})
-        with Asked(Logger(), config) as asked:
-            answers.append((row, asked.answer(row)))
+        plugin_flags = parse(["-idx", "10", *row.setting], {}, "logger", "logger", FLAGS).own
+        config = json.dumps({FLAGS[flag].field: values[-1] for flag, values in plugin_flags.items()})
+        with Asked(Logger(), config) as requested:
+            answers.append((row, requested.answer(row)))
     compare("logger", answers)
 
 
@@ -186,5 +186,5 @@ def test_the_captured_answers_are_of_all_kinds(name: str) -> None:
 
 def test_each_listed_difference_has_its_reason_on_the_page_of_deviations() -> None:
     page = (Path(__file__).parents[2] / "docs" / "deviations.md").read_text().lower()
-    missing = [words for found in DEVIATIONS.values() for words in found if words.lower() not in page]
+    missing = [words for rows in DEVIATIONS.values() for words in rows if words.lower() not in page]
     assert not missing

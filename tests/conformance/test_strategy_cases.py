@@ -55,7 +55,7 @@ def test_each_deviation_is_a_row_of_the_page() -> None:
 
 
 def test_the_last_line_counts_and_a_case_that_fails_fails_the_program(tmp_path: Path) -> None:
-    case = next(each for each in read_json_lines(CASES, lambda _: "") if each["strategy"] == "evict")
+    case = next(line for line in read_json_lines(CASES, lambda _: "") if line["strategy"] == "evict")
     bad = {**case, "id": "bad", "expect": {"writes": "never"}}
     (tmp_path / "cases.jsonl").write_text(f"{json.dumps(case)}\n{json.dumps(bad)}\n")
     command = [sys.executable, "-m", "tests.strategy_cases", str(tmp_path / "cases.jsonl")]

@@ -47,10 +47,10 @@ def test_the_same_requests_and_the_same_errors(nri_runtime: FakeRuntime, tmp_pat
     except PluginError as raised:
         error = str(raised)
     assert node.requests() == case["requests"]
-    theirs = DIFFERENT.get(case["case"], case.get("error", "").partition(" desc = ")[2])
-    ours = error.removeprefix("plugin 10-v010-adapter refused: ")
+    reference = DIFFERENT.get(case["case"], case.get("error", "").partition(" desc = ")[2])
+    actual = error.removeprefix("plugin 10-v010-adapter refused: ")
     for mark in SAME_UPTO:
-        if mark in theirs:
-            theirs = theirs.partition(mark)[0]
-    assert ours.startswith(theirs)
-    assert bool(ours) == bool(theirs)
+        if mark in reference:
+            reference = reference.partition(mark)[0]
+    assert actual.startswith(reference)
+    assert bool(actual) == bool(reference)

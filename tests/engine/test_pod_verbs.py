@@ -64,13 +64,9 @@ def test_a_person_types_at_a_terminal_that_has_a_size_and_leaves(verbs: Verbs) -
 def test_a_pod_that_is_stopped_says_goodbye_and_one_that_is_removed_leaves_nothing(verbs: Verbs) -> None:
     assert verbs.run(WEB).returncode == 0
     assert len(verbs.cgroups()) == 1 and (verbs.folder / "host/sub").is_dir()
-    second_run = verbs.run(WEB)
-    assert (
-        second_run.returncode == 1
-        and b"default/web is there already" in second_run.stderr
-        and b"--replace" in second_run.stderr
-    )
-    assert b"still ready. Use -f, or first: nri pod stop default/web" in verbs("rm", "web").stderr
+    again = verbs.run(WEB)
+    assert again.returncode == 1 and b"default/web is there already" in again.stderr and b"--replace" in again.stderr
+    assert b"still running. Use -f, or first: nri pod stop default/web" in verbs("rm", "web").stderr
     assert verbs("stop", "web").stdout == b"default/web\n"
     assert verbs("logs", "web/app").stdout.endswith(b"bye\n")
     assert json.loads(verbs("inspect", "web/app").stdout)["status"]["exitCode"] == 3

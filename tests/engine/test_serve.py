@@ -105,7 +105,7 @@ def log_of_file(engine: Engine) -> Path:
 
 def test_it_stops_in_order_and_says_so(engine: Engine, talker: str) -> None:
     assert engine.stop() == 0
-    assert engine.log_lines("stopping after SIGTERM; containers run on")
+    assert engine.log_lines("stopping after SIGTERM; containers keep running")
     assert not engine.cri_socket.exists()
     engine.restart()
     assert talker in running(engine)

@@ -53,10 +53,10 @@ def test_the_command_finds_the_adjustments_as_the_table_says(findings: Found) ->
 def test_the_command_finds_every_event_update_and_eviction(findings: Found) -> None:
     assert {*of(findings, "Events").values()} == {"yes"}
     assert {*of(findings, "Updates").values()} == {APPLIED}
-    late = of(findings, "A plugin that is late")
+    late = of(findings, "Late")
     assert late["late, with fail_request and keep_connected: the creation"] == "fails"
-    assert late["late in Synchronize: a creation meanwhile"] == "goes on"
-    assert of(findings, "Around")[FACTS["split-sync"].name] == engine_matrix.FACTS["split-sync"][0]
+    assert late["late in Synchronize: a creation at the same time"] == "succeeds"
+    assert of(findings, "Configure")[FACTS["split-sync"].name] == engine_matrix.FACTS["split-sync"][0]
 
 
 def test_what_cannot_be_applied_here_is_told_and_not_only_left_out(node: Node) -> None:

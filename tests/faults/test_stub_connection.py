@@ -59,7 +59,7 @@ def test_a_connection_that_is_closed_before_any_answer_is_perhaps_not_to_a_runti
         running.runtime.close()
         outcome = running.ended()
         assert isinstance(outcome, nri.ConnectionClosed), repr(outcome)
-        assert "perhaps it is no NRI socket" in str(outcome)
+        assert "it may not be an NRI socket" in str(outcome)
 
 
 def test_a_refused_registration_says_what_the_runtime_said() -> None:

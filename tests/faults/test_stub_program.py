@@ -104,7 +104,7 @@ def test_a_configuration_that_cannot_be_used_is_exit_1(tmp_path, sock) -> None:
 @pytest.mark.parametrize(
     ("more", "arguments", "says"),
     [
-        ("", ["--events", "StopContainer"], "PodName handles none of the chosen events: StopContainer"),
+        ("", ["--events", "StopContainer"], "PodName handles none of the selected events: StopContainer"),
         ("def configure(self):\n    return nri.EventMask(0)", [], "PodName.configure returned an empty mask"),
         ("def configure(self):\n    return 'all'", [], "PodName.configure returned str"),
     ],
@@ -258,7 +258,7 @@ def test_a_signal_during_a_handler_lets_it_answer_first(tmp_path, sock) -> None:
 
 def test_a_socket_that_appears_later_is_picked_up(tmp_path, sock) -> None:
     with plugin_program(tmp_path, plugin_file(tmp_path), "--idx", "10", "--socket-path", sock) as program:
-        program.wait_text(f"waiting for {sock}: No such file or directory. Is NRI enabled? try: nri doctor")
+        program.wait_text(f"waiting for {sock}: No such file or directory. Is NRI on? try: nri doctor")
         with Listener(sock) as listener:
             runtime = listener.accept()
             runtime.begin()

@@ -19,7 +19,7 @@ import pytest
 from nri.adaptation.admin import ask, follow
 from nri.errors import NriError
 from nri.inspector.web import Web
-from nri.service.http import MOST_AT_ONCE, MOST_STREAMS, Server, text_answer
+from nri.service.http import MAX_CONCURRENT_REQUESTS, MAX_STREAMS, Server, text_answer
 from nri.service.probes import probes
 from tests.support.inspected import ATTACK, Inspected
 from tests.support.waiting import wait_for
@@ -76,14 +76,14 @@ def test_a_thousand_clients_in_all_ways_keep_the_page_from_nobody(web: Web) -> N
                 sock.sendall(says[number % len(says)])
         for _ in range(10):
             assert answer(web, "/api/overview").startswith(b"HTTP/1.1 200")
-        assert threads("nri-http") < 4 * (MOST_AT_ONCE + MOST_STREAMS)
+        assert threads("nri-http") < 4 * (MAX_CONCURRENT_REQUESTS + MAX_STREAMS)
 
 
 def test_readers_of_the_stream_that_take_nothing_slow_no_event_and_keep_no_page_from_asking(
     node: Inspected, web: Web
 ) -> None:
     with contextlib.ExitStack() as stack:
-        for _ in range(2 * MOST_STREAMS):
+        for _ in range(2 * MAX_STREAMS):
             stack.enter_context(connected(port_of(web))).sendall(request(web, "/api/follow?after=0"))
         with node.busy(1e6, 2000) as finished:
             wait_for(lambda: finished() == 2000, "all events go on")
@@ -163,4 +163,6 @@ def test_who_holds_a_program_s_probes_keeps_no_kubelet_from_them(tmp_path: Path,
             with reached() as sock:
                 sock.sendall(b"GET /readyz HTTP/1.1\r\n\r\n")
                 assert sock.makefile("rb").read().endswith(b"ok\n")
-        assert threads("nri-http") < 4 * MOST_AT_ONCE and len(os.listdir("/proc/self/fd")) < 2 * CLIENTS + 200
+        assert (
+            threads("nri-http") < 4 * MAX_CONCURRENT_REQUESTS and len(os.listdir("/proc/self/fd")) < 2 * CLIENTS + 200
+        )

@@ -62,5 +62,5 @@ def test_sudo_finds_the_command_after_the_second_line(installed: str, home: Path
     link = readme_line("sudo ln").removeprefix("sudo ")
     (home / "root").mkdir(exist_ok=True)
     script = f"mount -t tmpfs none /usr/local/bin\n{link}\nHOME=/root\nnri doctor --root {home}/root || test $? = 1"
-    said = sh(f"unshare -m /bin/sh -ec '{script}'", home, SUDO_PATH)
-    assert "no configuration of a runtime with NRI was found" in said
+    output = sh(f"unshare -m /bin/sh -ec '{script}'", home, SUDO_PATH)
+    assert "no configuration of a runtime with NRI found" in output

@@ -39,12 +39,12 @@ def test_the_table_has_every_step_and_one_that_failed_fails_the_whole(capsys: py
     def fail() -> str:
         raise CheckError("it is not there\nat all")
 
-    made = Release()
-    made.step("try: pure wheel", "3.11", lambda: "compiled no")
-    assert not made.failed
-    made.step("try: archive", "3.12", fail)
-    assert made.failed
-    lines = made.table().splitlines()[1:]
+    report = Release()
+    report.step("try: pure wheel", "3.11", lambda: "compiled no")
+    assert not report.failed
+    report.step("try: archive", "3.12", fail)
+    assert report.failed
+    lines = report.table().splitlines()[1:]
     assert [line.split()[:4] for line in lines] == [
         ["try:", "pure", "wheel", "3.11"],
         ["try:", "archive", "3.12", "FAILED"],

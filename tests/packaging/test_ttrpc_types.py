@@ -53,9 +53,9 @@ def checked(folder: Path, text: str) -> list[str]:
     file = folder / "program.py"
     file.write_text(text)
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={folder / 'cache'}", str(file)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode in (0, 1), done.stderr
-    return re.findall(r"program\.py:(\d+): error: .*\[(.*)\]", done.stdout)
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert result.returncode in (0, 1), result.stderr
+    return re.findall(r"program\.py:(\d+): error: .*\[(.*)\]", result.stdout)
 
 
 def test_replies_have_the_type_that_was_asked_for(tmp_path: Path) -> None:
@@ -63,5 +63,5 @@ def test_replies_have_the_type_that_was_asked_for(tmp_path: Path) -> None:
 
 
 def test_mistakes_are_found(tmp_path: Path) -> None:
-    found = [code for _, code in checked(tmp_path, WRONG)]
-    assert found == ["call-overload", "attr-defined", "call-overload", "union-attr"]
+    codes = [code for _, code in checked(tmp_path, WRONG)]
+    assert codes == ["call-overload", "attr-defined", "call-overload", "union-attr"]

@@ -89,13 +89,13 @@ class Program:
 
     def start(self, folder: Path, socket: Path) -> PluginProgram:
         """Start it; its output is in a folder of its own."""
-        mine = folder / self.names[0]
-        mine.mkdir()
+        actual = folder / self.names[0]
+        actual.mkdir()
         flags = [flag.replace("{folder}", str(folder)) for flag in self.flags]
         index = ["-idx", self.index] if self.index else []
         module = f"nri.plugins.{self.plugin.replace('-', '_')}.plugin"
         env = {**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}"}
-        return PluginProgram(mine, "-m", module, *index, "-socket", str(socket), *flags, env=env)
+        return PluginProgram(actual, "-m", module, *index, "-socket", str(socket), *flags, env=env)
 
 
 PROGRAMS = (
@@ -195,28 +195,28 @@ def _scoped(key: str, container: str) -> str:
 def _annotations(folder: Path, device: str, cases: Mapping[str, Case] = CASES) -> dict[str, str]:
     """Those of a pod that asks for every case, each for its own container."""
     texts = {"FOLDER": str(folder), "SPARE": f"{device}s", "MOVED": device}
-    found = {}
+    results = {}
     for name, case in cases.items():
         container = "" if case.of_pod else name if case.alone or name in PLACED else SHARED
         for key, value in case.annotations.items():
-            found[_scoped(key, container)] = re.sub("|".join(texts), lambda match: texts[match[0]], value)
-    return found
+            results[_scoped(key, container)] = re.sub("|".join(texts), lambda match: texts[match[0]], value)
+    return results
 
 
 def plain(side: Side, handler: str) -> dict[str, str]:
     """Every case as it reads in a container that nobody adjusts: before the plugins are there."""
     pod = side.pod("plain", {}, handler)
     view = side.container(pod, SHARED, {})
-    found = {name: case.read(view) for name, case in {**CASES, **PLACED}.items()}
+    results = {name: case.read(view) for name, case in {**CASES, **PLACED}.items()}
     side.remove(pod)
-    return found
+    return results
 
 
 def ended(running: Mapping[str, PluginProgram]) -> set[str]:
     """The plugins that have ended for want of an event; one that ended for another reason fails the test."""
-    found = {name: program.text() for name, program in running.items() if program.process.poll() is not None}
-    assert all(NO_EVENT in text for text in found.values()), found
-    return {name.partition("-")[2] for name in found}
+    results = {name: program.text() for name, program in running.items() if program.process.poll() is not None}
+    assert all(NO_EVENT in text for text in results.values()), results
+    return {name.partition("-")[2] for name in results}
 
 
 def measure(side: Side, handler: str, folder: Path, before: Mapping[str, str]) -> dict[str, str]:
@@ -228,19 +228,19 @@ def measure(side: Side, handler: str, folder: Path, before: Mapping[str, str]) -
     with host_device(device), host_device(f"{device}s"):
         pod = side.pod("made", _annotations(folder, device), handler)
         app = side.container(pod, SHARED, HOOKED)
-        found = {}
+        results = {}
         for name, case in CASES.items():
             make = partial(side.container, pod, name, {}) if case.alone else lambda: app
-            found[name] = _outcome(case, before[name], make)
+            results[name] = _outcome(case, before[name], make)
         app.remove()
-        told = state_file(folder, "poststop")
-        assert told.exists() and json.loads(told.read_text())["id"] == app.id, "the hook of poststop"
+        kubelet_state = state_file(folder, "poststop")
+        assert kubelet_state.exists() and json.loads(kubelet_state.read_text())["id"] == app.id, "the hook of poststop"
         side.stop(pod)
-        found[BACK] = _back(device)
+        results[BACK] = _back(device)
         side.remove(pod)
     for stage in STATES:
         state_file(folder, stage).unlink()
-    return found
+    return results
 
 
 def measure_policy(side: Side, handler: str, folder: Path, before: Mapping[str, str], policy: str) -> dict[str, str]:
@@ -249,19 +249,19 @@ def measure_policy(side: Side, handler: str, folder: Path, before: Mapping[str, 
     cases = {name: case for name, case in PLACED.items() if case.plugin == policy}
     pod = side.pod("placed", _annotations(folder, "", cases), handler)
     views = {name: side.container(pod, name, {}) for name in cases}
-    found = {name: _outcome(case, before[name], partial(views.get, name)) for name, case in cases.items()}
+    results = {name: _outcome(case, before[name], partial(views.get, name)) for name, case in cases.items()}
     side.remove(pod)
-    return found
+    return results
 
 
 def _outcome(case: Case, before: str, container: Callable[[], View]) -> str:
     assert before != case.effect, f"{case.plugin}, {case.text}: a plain container has that as well"
     try:
-        seen = case.read(container())
+        effect = case.read(container())
     except Refused as error:
-        known = case.refusal and case.refusal in str(error)
-        return EFFECTIVE if known else f"refused: {error}"
-    return EFFECTIVE if seen == case.effect else IGNORED if seen == before else f"read back {seen!r}"
+        refusal = case.refusal and case.refusal in str(error)
+        return EFFECTIVE if refusal else f"refused: {error}"
+    return EFFECTIVE if effect == case.effect else IGNORED if effect == before else f"read back {effect!r}"
 
 
 def _back(device: str) -> str:

@@ -67,7 +67,9 @@ def _annotation(view: View) -> str:
 def _hooks(view: View) -> str:
     """The stages whose hooks were told of this container, in a state that fits; the last comes with its end."""
     states = {stage: json.loads(path.read_text()) for stage in STATES if (path := state_file(view.dir, stage)).exists()}
-    good = [stage for stage, told in states.items() if told["id"] == view.id and told["status"] in STATES[stage]]
+    good = [
+        stage for stage, message in states.items() if message["id"] == view.id and message["status"] in STATES[stage]
+    ]
     return " ".join(good)
 
 
@@ -106,8 +108,8 @@ def _unified(file: str) -> Callable[[View], str]:
     def read(view: View) -> str:
         lines = Path(f"/proc/{view.pid}/cgroup").read_text().splitlines()
         path = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "/")
-        found = [Path(f"{root}{path}/{file}") for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")]
-        return next((each.read_text().strip() for each in found if each.exists()), "none")
+        results = [Path(f"{root}{path}/{file}") for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")]
+        return next((entry.read_text().strip() for entry in results if entry.exists()), "none")
 
     return read
 
@@ -115,7 +117,7 @@ def _unified(file: str) -> Callable[[View], str]:
 def _tiered(view: View) -> str:
     """Whether a memtierd runs that was given the container's cgroup."""
     configs = (view.dir / "memtierd").glob("**/memtierd.config.yaml")
-    pids = [each.with_name("memtierd.pid").read_text().strip() for each in configs if view.id in each.read_text()]
+    pids = [config.with_name("memtierd.pid").read_text().strip() for config in configs if view.id in config.read_text()]
     return "runs" if any(Path("/proc", pid).exists() for pid in pids) else "none"
 
 
@@ -127,8 +129,8 @@ _WRITABLE = (
 
 
 def _device(view: View) -> str:
-    seen = fields.CASES["device"].read(view)
-    return seen if seen == "none" else f"{seen} {_inside(_USE)(view)}"
+    effect = fields.CASES["device"].read(view)
+    return effect if effect == "none" else f"{effect} {_inside(_USE)(view)}"
 
 
 def _like(name: str) -> tuple[Callable[[View], str], str]:

@@ -60,30 +60,32 @@ _EXCEPTIONS: dict[str, tuple[dict[str, Cell], str]] = {
 
 def cell(name: str, runtime: str, handler: str) -> str:
     """What a case is there."""
-    found = _EXCEPTIONS.get(name, ({}, ""))[0].get(runtime, EFFECTIVE)
-    return found if isinstance(found, str) else found[handler]
+    entry = _EXCEPTIONS.get(name, ({}, ""))[0].get(runtime, EFFECTIVE)
+    return entry if isinstance(entry, str) else entry[handler]
 
 
 def differences(
-    runtime: str, handler: str, found: dict[str, str], names: Iterable[str] = (*CASES, BACK)
+    runtime: str, handler: str, results: dict[str, str], names: Iterable[str] = (*CASES, BACK)
 ) -> dict[str, str]:
     """The cases that are not as the table says: what was expected, and what was found."""
     wrong = {}
     for name in names:
-        expected, seen = cell(name, runtime, handler), found[name]
-        if seen != expected and not (expected.startswith("refused: ") and expected.removeprefix("refused: ") in seen):
-            wrong[name] = f"expected {expected!r}, got {seen!r}"
+        expected, observed = cell(name, runtime, handler), results[name]
+        if observed != expected and not (
+            expected.startswith("refused: ") and expected.removeprefix("refused: ") in observed
+        ):
+            wrong[name] = f"expected {expected!r}, got {observed!r}"
     return wrong
 
 
 def rows() -> list[tuple[str, ...]]:
     """The table for people: plugin, what it was asked for, a cell for each runtime, a note."""
-    found = []
+    results = []
     for name, case in {**CASES, **PLACED}.items():
-        found.append(_row(name, case.plugin, case.text))
+        results.append(_row(name, case.plugin, case.text))
         if name == "net-moved":
-            found.append(_row(BACK, case.plugin, "the device, back on the host"))
-    return found
+            results.append(_row(BACK, case.plugin, "the device, back on the host"))
+    return results
 
 
 def _row(name: str, plugin: str, text: str) -> tuple[str, ...]:
@@ -92,9 +94,9 @@ def _row(name: str, plugin: str, text: str) -> tuple[str, ...]:
 
 def _words(name: str, runtime: str) -> str:
     """A cell: one word if it is the same for all OCI runtimes, else each word with those that it is for."""
-    found: dict[str, list[str]] = {}
+    results: dict[str, list[str]] = {}
     for handler in RUNTIMES[runtime]:
-        found.setdefault(cell(name, runtime, handler).partition(":")[0], []).append(OCI[handler])
-    if len(found) == 1:
-        return next(iter(found))
-    return "; ".join(f"{word} ({', '.join(handlers)})" for word, handlers in found.items())
+        results.setdefault(cell(name, runtime, handler).partition(":")[0], []).append(OCI[handler])
+    if len(results) == 1:
+        return next(iter(results))
+    return "; ".join(f"{word} ({', '.join(handlers)})" for word, handlers in results.items())

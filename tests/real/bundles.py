@@ -81,9 +81,11 @@ class Bundles:
     def call(self, *arguments: str, stdin: str = "", check: bool = True) -> str:
         """What the runtime, and a container that it runs, print. AssertionError with their words if it fails."""
         command = [need_tool(self.runtime), "--root", str(self.folder / self.runtime), *arguments]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60 * PATIENCE, check=False)
-        assert not check or done.returncode == 0, f"{arguments[0]}: {done.stdout}{done.stderr}"
-        return done.stdout
+        result = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, timeout=60 * PATIENCE, check=False
+        )
+        assert not check or result.returncode == 0, f"{arguments[0]}: {result.stdout}{result.stderr}"
+        return result.stdout
 
     def run(self, spec: dict[str, Any]) -> str:
         """Run a container to its end; what it printed."""
@@ -115,5 +117,5 @@ class Bundles:
     def cgroups(self, spec: dict[str, Any]) -> list[Path]:
         """The cgroup's folders that are there, of every hierarchy."""
         name = spec["linux"]["cgroupsPath"].lstrip("/")
-        tops = [Path("/sys/fs/cgroup"), *(Path("/sys/fs/cgroup") / each for each in os.listdir("/sys/fs/cgroup"))]
+        tops = [Path("/sys/fs/cgroup"), *(Path("/sys/fs/cgroup") / entry for entry in os.listdir("/sys/fs/cgroup"))]
         return [top / name for top in tops if (top / name).is_dir()]

@@ -54,14 +54,14 @@ def installed(key: str) -> Installed:
     try:
         ensure_packages(print)
         sweep()
-        found = install(key, print)
+        program = install(key, print)
     except MissingError as error:
         need(False, str(error))
         raise
     # Debian's suites move on; the table is about this release.
-    moved_on = f"containerd {key} in its archive but {found.version}: give that a column in support_matrix.py"
-    need_machine(found.version.startswith(f"{key}."), moved_on)
-    return found
+    moved_on = f"containerd {key} in its archive but {program.version}: give that a column in support_matrix.py"
+    need_machine(program.version.startswith(f"{key}."), moved_on)
+    return program
 
 
 @pytest.fixture(scope="session")

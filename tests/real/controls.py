@@ -81,11 +81,11 @@ CONTROLS = {
 
 def together(part: str, controls: Mapping[str, Control] = CONTROLS) -> Setters:
     """All `setters`, or all `update`s, as one."""
-    made: Setters = {}
+    setters: Setters = {}
     for control in controls.values():
         for name, value in getattr(control, part).items():
-            made[name] = [*made.get(name, []), *value] if isinstance(value, list) else value
-    return made
+            setters[name] = [*setters.get(name, []), *value] if isinstance(value, list) else value
+    return setters
 
 
 def call(builder: Any, setters: Setters) -> Any:

@@ -12,13 +12,13 @@ from tests.real.controls import MIB, Control, disk, disk_path
 def classes(*, weight: bool = True) -> str:
     """Classes of block I/O: `gold`, set at creation, and `silver`, for an update; crun 1.8 can set no weight."""
     disk = disk_path() or "/dev/none"
-    made = ["Classes:"]
+    created = ["Classes:"]
     for name, least in (("gold", 0), ("silver", 2)):
-        made += [f"  {name}:", f"  - Weight: {200 + 50 * least}"] if weight else [f"  {name}:"]
+        created += [f"  {name}:", f"  - Weight: {200 + 50 * least}"] if weight else [f"  {name}:"]
         bps = f"ThrottleReadBps: {3 + least}Mi, ThrottleWriteBps: {4 + least}Mi"
         iops = f"ThrottleReadIOPS: {500 + least}, ThrottleWriteIOPS: {600 + least}"
-        made.append(f"  - {{Devices: [{disk}], {bps}, {iops}}}")
-    return "\n".join(made) + "\n"
+        created.append(f"  - {{Devices: [{disk}], {bps}, {iops}}}")
+    return "\n".join(created) + "\n"
 
 
 def simple(file: str, setter: str, value: object, updated: object) -> Control:

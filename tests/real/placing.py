@@ -59,8 +59,8 @@ Sets = tuple[frozenset[int], frozenset[int]]
 
 def sets_of(status: str) -> Sets:
     """The CPUs and memory nodes of a process, by the text of its status."""
-    found = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
-    return cpuset.parse(found["Cpus_allowed_list"]), cpuset.parse(found["Mems_allowed_list"])
+    results = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    return cpuset.parse(results["Cpus_allowed_list"]), cpuset.parse(results["Mems_allowed_list"])
 
 
 class Asked(NamedTuple):
@@ -101,8 +101,8 @@ class Placing:
 
     def configure(self, text: str = "", **more: Any) -> None:
         """Write the plugin's configuration, with these keys besides; or a text in its place."""
-        whole = {**CONFIGS[self.name], "stateDir": str(self.folder / "state"), **more}
-        (self.folder / "new").write_text(text or json.dumps(whole))
+        full = {**CONFIGS[self.name], "stateDir": str(self.folder / "state"), **more}
+        (self.folder / "new").write_text(text or json.dumps(full))
         (self.folder / "new").replace(self._config)
 
     # -- the plugin ---------------------------------------------------------------------------------------------------
@@ -111,9 +111,9 @@ class Placing:
         """Start the plugin, and wait until it takes part."""
         with self._taking_part():
             flags = ("-idx", "90", "-socket", self.daemon.nri_socket, "-config", self._config)
-            made = PluginProgram(self.folder, "-m", f"nri.plugins.{self.name.replace('-', '_')}.plugin", *flags)
-            self.program = made
-        return made
+            program = PluginProgram(self.folder, "-m", f"nri.plugins.{self.name.replace('-', '_')}.plugin", *flags)
+            self.program = program
+        return program
 
     def restart_runtime(self) -> None:
         """Kill the runtime and start it again; with a plugin that runs wait until it has come back."""
@@ -127,19 +127,19 @@ class Placing:
     @contextmanager
     def _taking_part(self) -> Iterator[None]:
         """Wait at the end until the plugin takes part once more."""
-        seen = 0 if self.program is None else len(self.program.text())
+        count = 0 if self.program is None else len(self.program.text())
         before = len(self.daemon.log_lines(f"plugin .*{self.name}.* connected"))
         yield
 
         def takes_part() -> bool:
-            assert self.program is not None and self.program.process.poll() is None, self._said()
+            assert self.program is not None and self.program.process.poll() is None, self._log_text()
             if isinstance(self.daemon, Containerd):  # its own word comes after the plugin's
                 return len(self.daemon.log_lines(f"plugin .*{self.name}.* connected")) > before
-            return "containers are placed" in self._said()[seen:]
+            return "containers are placed" in self._log_text()[count:]
 
-        wait_for(takes_part, lambda: f"{self.name} does not take part: {self._said()}")
+        wait_for(takes_part, lambda: f"{self.name} does not take part: {self._log_text()}")
 
-    def _said(self) -> str:
+    def _log_text(self) -> str:
         return "" if self.program is None else self.program.text()
 
     def kill(self) -> None:
@@ -157,13 +157,15 @@ class Placing:
 
     def create(self, name: str) -> bool:
         """Run a pod with its container; False if the plugin refuses it."""
-        asked = ASKED[name.partition("-")[0]]
-        amounts = {"cpu": f"{asked.cpu_m}m", "memory": _MEMORY} if asked.cpu_m else {}
-        limits = amounts if asked.qos == "Guaranteed" else {}
-        given = {f"{key.replace('_', '-')}.resource-policy.nri.io": value for key, value in asked.annotations.items()}
-        given[ANNOTATION] = json.dumps({"containers": {"c": {"requests": amounts, "limits": limits}}})
+        requested = ASKED[name.partition("-")[0]]
+        amounts = {"cpu": f"{requested.cpu_m}m", "memory": _MEMORY} if requested.cpu_m else {}
+        limits = amounts if requested.qos == "Guaranteed" else {}
+        argument = {
+            f"{key.replace('_', '-')}.resource-policy.nri.io": value for key, value in requested.annotations.items()
+        }
+        argument[ANNOTATION] = json.dumps({"containers": {"c": {"requests": amounts, "limits": limits}}})
         cri = self.daemon.cri
-        pod = cri.run_pod(name, annotations=given, under=asked.qos.lower())
+        pod = cri.run_pod(name, annotations=argument, under=requested.qos.lower())
         try:
             self.pods[name] = pod, cri.run(pod, "c")
         except grpc.RpcError as error:
@@ -189,13 +191,13 @@ class Placing:
 @contextmanager
 def placing(daemon: Runtime, name: str, folder: Path) -> Iterator[Placing]:
     """A policy beside a runtime, until the end of the `with`; then its pods and its plugin are gone."""
-    made = Placing(daemon, name, folder)
+    instance = Placing(daemon, name, folder)
     try:
-        yield made
+        yield instance
     finally:
-        for pod in list(made.pods):
-            made.stop(pod)
-        made.kill()
+        for pod in list(instance.pods):
+            instance.stop(pod)
+        instance.kill()
 
 
 def assert_found_as_decided(beside: Placing) -> set[frozenset[int]]:
@@ -203,17 +205,19 @@ def assert_found_as_decided(beside: Placing) -> set[frozenset[int]]:
 
     Returns the sets of memory nodes that some container found.
     """
-    seen = set[frozenset[int]]()
+    observed = set[frozenset[int]]()
     policy = make_policy(beside.name, Machine.of(TOPOLOGY), CONFIGS[beside.name], Choices.DEFAULT)
     beside.start()
     for step, name in STEPS:
-        asked = ASKED[name]
+        requested = ASKED[name]
         if step == "stop":
             policy.release(name)
             beside.stop(name)
         elif name not in beside.pods:
-            on_paper = container(name, asked.cpu_m, _BYTES if asked.cpu_m else 0, asked.qos, **asked.annotations)
-            if asked.qos == "Burstable":
+            on_paper = container(
+                name, requested.cpu_m, _BYTES if requested.cpu_m else 0, requested.qos, **requested.annotations
+            )
+            if requested.qos == "Burstable":
                 on_paper.requests = on_paper.requests._replace(memory_limit_bytes=0)
             try:
                 policy.create(on_paper)
@@ -221,14 +225,14 @@ def assert_found_as_decided(beside: Placing) -> set[frozenset[int]]:
             except NoPlace:
                 placed = False
             assert beside.create(name) is placed, f"{step} {name}"
-        expected = {each: _sets(policy.pins.get(each, Pins())) for each in beside.pods}
-        found = beside.all_inside()
-        assert found == expected, f"{beside.name}: {step} {name}"
-        seen |= {mems for _, mems in found.values()}
+        expected = {pod: _sets(policy.pins.get(pod, Pins())) for pod in beside.pods}
+        container_sets = beside.all_inside()
+        assert container_sets == expected, f"{beside.name}: {step} {name}"
+        observed |= {mems for _, mems in container_sets.values()}
     beside.kill()
     beside.start()
-    assert beside.all_inside() == found, "after the plugin was killed"
-    return seen
+    assert beside.all_inside() == container_sets, "after the plugin was killed"
+    return observed
 
 
 def _sets(pins: Pins) -> Sets:
@@ -246,7 +250,7 @@ def assert_kills_move_nothing(beside: Placing, pods: int) -> None:
 
     A container that has CPUs of its own has them until it ends, and nobody else has them.
     """
-    draw, own, kills = random.Random(24), dict[str, Sets](), 0
+    draw, exclusive_sets, kills = random.Random(24), dict[str, Sets](), 0
     beside.start()
     for step, number in sequence(pods, 4):
         name, point = f"{KINDS[number % len(KINDS)]}-{number}", draw.choice(POINTS)
@@ -263,17 +267,23 @@ def assert_kills_move_nothing(beside: Placing, pods: int) -> None:
             getattr(beside, step)(name)
         if point in ("amid", "without"):
             beside.start()
-        own = {each: sets for each, sets in own.items() if each in beside.pods}
+        exclusive_sets = {entry: sets for entry, sets in exclusive_sets.items() if entry in beside.pods}
         wait_for(lambda: not _granted_twice(beside), lambda: f"granted twice: {_granted_twice(beside)}")
-        found = beside.all_inside()
-        assert {each: found[each] for each in own} == own, f"moved, {point or 'no kill'} at {step} {name}"
-        own |= {each: found[each] for each in found if each.startswith("own") and each not in beside.squeezed()}
+        container_sets = beside.all_inside()
+        assert {entry: container_sets[entry] for entry in exclusive_sets} == exclusive_sets, (
+            f"moved, {point or 'no kill'} at {step} {name}"
+        )
+        exclusive_sets |= {
+            entry: container_sets[entry]
+            for entry in container_sets
+            if entry.startswith("own") and entry not in beside.squeezed()
+        }
     assert kills > pods / 2
     beside.kill()
     beside.start()  # the last end may not have been written yet
-    kept, complaint = Checkpoint(str(beside.state.parent), beside.name).read()
-    assert kept is not None, complaint
-    assert kept.containers == {}
+    saved, complaint = Checkpoint(str(beside.state.parent), beside.name).read()
+    assert saved is not None, complaint
+    assert saved.containers == {}
 
 
 def _kill_amid(beside: Placing, step: str, name: str) -> None:
@@ -288,10 +298,10 @@ def _kill_amid(beside: Placing, step: str, name: str) -> None:
 
 def _granted_twice(beside: Placing) -> set[tuple[str, str]]:
     """Containers with CPUs of their own, and others that have some of them."""
-    found, squeezed = beside.all_inside(), beside.squeezed()
-    pinned = {name: cpus for name, (cpus, _) in found.items() if cpus != ALL[0] and name not in squeezed}
+    container_sets, squeezed = beside.all_inside(), beside.squeezed()
+    pinned = {name: cpus for name, (cpus, _) in container_sets.items() if cpus != ALL[0] and name not in squeezed}
     return {
         (one, other)
-        for (one, mine), (other, theirs) in permutations(pinned.items(), 2)
-        if one.startswith("own") and mine & theirs
+        for (one, actual), (other, reference) in permutations(pinned.items(), 2)
+        if one.startswith("own") and actual & reference
     }

@@ -69,11 +69,11 @@ class PluginProcess:
         """Wait for the line number `count` that matches, and return it."""
         deadline = time.monotonic() + timeout_s
         with self._changed:
-            while len(found := [line for line in self._lines if _matches(line, event, fields)]) < count:
-                left = deadline - time.monotonic()
-                if left <= 0 or not self._changed.wait(left):
+            while len(lines := [line for line in self._lines if _matches(line, event, fields)]) < count:
+                remaining = deadline - time.monotonic()
+                if remaining <= 0 or not self._changed.wait(remaining):
                     raise AssertionError(f"{self.name}: no line number {count} of {event} {fields}; {self.story()}")
-            return found[count - 1]
+            return lines[count - 1]
 
     def story(self) -> str:
         """What it printed, for messages of failed tests."""

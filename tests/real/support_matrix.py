@@ -52,16 +52,16 @@ EVENTS = (
 """All events of a pod with one container, in the order in which they come."""
 
 FACTS = {
-    "timeouts": Row("Configure tells the timeouts", (NO, YES, YES)),
+    "timeouts": Row("Configure has the timeouts", (NO, YES, YES)),
     "pod-ips": Row("RunPodSandbox has the pod's addresses", (NO, YES, YES)),
     "split-sync": Row(
-        "Synchronize of more than 4 MiB comes in parts",
+        "Synchronize of more than 4 MiB is sent in parts",
         (NO, YES, YES),
         "1.7: the plugin gets no events; 2.1, 2.4: the same where there are fewer pods than such parts",
     ),
     "preinstalled-sync": Row("a pre-installed plugin gets Synchronize", (NO, YES, YES)),
     "preinstalled-broken": Row(
-        "starts beside a pre-installed plugin that cannot start",
+        "starts with a pre-installed plugin that cannot start",
         (NO, YES, YES),
         '1.7: containerd itself ends with "fatal"',
     ),

@@ -35,14 +35,14 @@ Measured on the real runtimes. The tests in `tests/real` hold every cell of cont
 *ignored* means that the runtime takes the field and does nothing, without an error: neither the plugin nor the
 container's owner hears of it. A protobuf field that a runtime does not know is lost in the same way.
 {notes}
-## Events, in the order in which they come
+## Events, in order
 
 {events}
 The plugin library asks each runtime only for events that it knows. `ValidateContainerAdjustment` needs an answer in
 time, and a plugin's handlers run one at a time: one that is late in `create_container` is late here as well, and the
 container is refused whatever its failure policy says.
 
-## Around the events
+## Configure, Synchronize and pre-installed plugins
 
 {facts}
 ## Adjustments
@@ -75,7 +75,7 @@ def page() -> str:
         adjustments=_table(
             "adjustment",
             [
-                (row, *(each.ADJUSTMENTS.get(key, APPLIED) for each in (crio_matrix, engine_matrix)))
+                (row, *(entry.ADJUSTMENTS.get(key, APPLIED) for entry in (crio_matrix, engine_matrix)))
                 for key, row in ADJUSTMENTS.items()
             ],
             [case.where for case in CASES.values()],
@@ -91,8 +91,8 @@ def _table(first: str, rows: list[tuple[Row, str, str]], where: list[str] | None
     """Rows with the cells of CRI-O and our engine as Markdown, and a column for where it is read back if given."""
     head = [first, *RUNTIMES, "CRI-O", "nri", *(["read back from"] if where else []), "note"]
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
-    for number, (row, *others) in enumerate(rows):
-        cells = [cell.partition(":")[0] for cell in (*row.cells, *others)]
+    for number, (row, *other_rows) in enumerate(rows):
+        cells = [cell.partition(":")[0] for cell in (*row.cells, *other_rows)]
         lines.append(f"| {' | '.join([row.name, *cells, *([where[number]] if where else []), row.note])} |")
     return "\n".join(lines) + "\n"
 

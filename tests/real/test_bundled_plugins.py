@@ -43,11 +43,11 @@ class Beside:
     def container(self, pod: Pod, name: str, annotations: Mapping[str, str]) -> View:
         cri = self.runtime.daemon.cri
         try:
-            made = cri.create(pod, name, annotations=annotations)
-            cri.start(made)
+            reply = cri.create(pod, name, annotations=annotations)
+            cri.start(reply)
         except grpc.RpcError as error:
             raise Refused(error.details()) from error
-        return ContainerView(cri, made, self.folder)
+        return ContainerView(cri, reply, self.folder)
 
     def stop(self, pod: Pod) -> None:
         self.runtime.daemon.cri.stop_pod(pod.id)
@@ -78,8 +78,8 @@ def beside(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.mark.parametrize("handler", OF_CONTAINERD)
 def test_each_plugin_has_the_effect_that_the_table_says(beside: Beside, handler: str) -> None:
-    found = bundled.measure(beside, handler, beside.folder, beside.before[handler])
-    assert differences(beside.runtime.key, handler, found) == {}
+    outcomes = bundled.measure(beside, handler, beside.folder, beside.before[handler])
+    assert differences(beside.runtime.key, handler, outcomes) == {}
 
 
 @pytest.mark.parametrize("policy", bundled.POLICIES)
@@ -87,8 +87,8 @@ def test_each_policy_has_the_effect_that_the_table_says(beside: Beside, policy: 
     key, daemon, folder = beside.runtime.key, beside.runtime.daemon, beside.folder
     with bundled.programs(folder, daemon.nri_socket, daemon.has_connected, bundled.POLICIES[policy]):
         for handler in OF_CONTAINERD:
-            found = bundled.measure_policy(beside, handler, folder, beside.before[handler], policy)
-            assert differences(key, handler, found, found) == {}
+            outcomes = bundled.measure_policy(beside, handler, folder, beside.before[handler], policy)
+            assert differences(key, handler, outcomes, outcomes) == {}
 
 
 def test_only_a_plugin_without_an_event_at_the_runtime_ends(beside: Beside) -> None:

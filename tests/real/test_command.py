@@ -35,11 +35,11 @@ class Command:
 
     def __call__(self, *words: str, code: int = 0) -> str:
         """Run it to its end; returns what it printed as data, or, where it fails, as words."""
-        done = subprocess.run(
+        result = subprocess.run(
             self.argv(*words), cwd=self.folder, capture_output=True, text=True, timeout=120, check=False
         )
-        assert done.returncode == code, f"nri {' '.join(words)} ended with {done.returncode}: {done.stderr}"
-        return done.stderr if code == 3 else done.stdout
+        assert result.returncode == code, f"nri {' '.join(words)} ended with {result.returncode}: {result.stderr}"
+        return result.stderr if code == 3 else result.stdout
 
     @contextlib.contextmanager
     def running(self, *words: str) -> Iterator[Path]:
@@ -55,13 +55,13 @@ class Command:
         assert code in (0, 130), f"nri {' '.join(words)} ended with {code}: {out.read_text()}"
 
 
-def said(out: Path, pattern: str) -> str:
+def wait_for_text(out: Path, pattern: str) -> str:
     """Wait until a command has printed something like this; returns all that it printed."""
     deadline = time.monotonic() + PATIENCE_S
-    while not re.search(pattern, found := whole_lines(out.read_text())):
-        assert time.monotonic() < deadline, f"no {pattern!r} in:\n{found}"
+    while not re.search(pattern, lines := whole_lines(out.read_text())):
+        assert time.monotonic() < deadline, f"no {pattern!r} in:\n{lines}"
         time.sleep(0.05)
-    return found
+    return lines
 
 
 def whole_lines(text: str) -> str:
@@ -83,11 +83,11 @@ def plugin(nri: Command) -> Path:
 
 def test_new_and_run_a_plugin_changes_a_real_container(nri: Command, plugin: Path) -> None:
     with nri.running("run", str(plugin), "--idx", "10") as out:
-        said(out, "registered with containerd .* as 10-pod-name")
+        wait_for_text(out, "registered with containerd .* as 10-pod-name")
         nri.daemon.wait_connected("10-pod-name")
         pod = nri.daemon.cri.run_pod("walk")
         assert "POD_NAME=walk" in nri.daemon.cri.exec(nri.daemon.cri.run(pod, "main"), "/bin/env")
-        said(out, r"adding POD_NAME to main \[pod default/walk, container main\]")
+        wait_for_text(out, r"adding POD_NAME to main \[pod default/walk, container main\]")
 
 
 def test_events_shows_pods_and_containers_that_are_there(nri: Command) -> None:
@@ -113,12 +113,12 @@ def test_events_follows_a_life_in_its_order(
 ) -> None:
     cri = nri.daemon.cri
     with nri.running("events", "-f", *words) as out:
-        said(out, "following containerd")
+        wait_for_text(out, "following containerd")
         nri.daemon.wait_connected("nri-events")
         pod = cri.run_pod("walk")
         cri.stop(cri.run(pod, "main"))
         cri.remove_all()
-        text = said(out, "RemovePodSandbox")
+        text = wait_for_text(out, "RemovePodSandbox")
     lines = [line for line in text.splitlines() if not line.startswith(("following", "TIME"))]
     assert [event for event in map(event_of, lines) if event in LIFE] == LIFE
 
@@ -132,9 +132,9 @@ def test_enable_launches_a_plugin_at_the_next_start_and_disable_takes_it_out(nri
     def variables() -> str:
         daemon.stop()
         daemon.start()
-        found = daemon.cri.exec(daemon.cri.run(daemon.cri.run_pod("walk"), "main"), "/bin/env")
+        output = daemon.cri.exec(daemon.cri.run(daemon.cri.run_pod("walk"), "main"), "/bin/env")
         daemon.cri.remove_all()
-        return found
+        return output
 
     nri("enable", str(plugin), "--idx", "10", "--config", str(drop_in), *folders)
     assert "WALKED=walk" in variables()
@@ -161,23 +161,23 @@ def test_call_registers_by_hand(nri: Command) -> None:
 
 def test_doctor_finds_a_runtime_that_listens_and_one_that_does_not(nri: Command) -> None:
     notes = Path("/var/run/nri", naming.FAILED_DIR)  # of plugins that failed on this machine: problems of their own
-    told = nri("doctor", code=int(any(notes.glob("*"))))
-    assert re.search(rf"{nri.daemon.nri_socket}: (containerd|crio) \(process \d+\) listens", told)
+    result = nri("doctor", code=int(any(notes.glob("*"))))
+    assert re.search(rf"{nri.daemon.nri_socket}: (containerd|crio) \(process \d+\) listens", result)
     nri.daemon.stop()
     assert str(nri.daemon.nri_socket) in nri("doctor", code=1)
 
 
 def test_why_says_that_this_runtime_keeps_no_history(nri: Command) -> None:
-    told = nri("why", "1f2e3d", code=3)
-    assert "only runtimes built on nri have an admin socket, if admin_socket is set" in told
-    assert len(told.splitlines()) == 1, told
+    result = nri("why", "1f2e3d", code=3)
+    assert "only runtimes built on nri have an admin socket, if admin_socket is set" in result
+    assert len(result.splitlines()) == 1, result
 
 
 def test_a_runtime_that_went_away_is_code_3(nri: Command) -> None:
     nri.daemon.stop()
-    told = nri("events", code=3)
-    assert f"cannot connect to {nri.daemon.nri_socket}" in told
-    assert "nri doctor says whether NRI is on" in told
+    result = nri("events", code=3)
+    assert f"cannot connect to {nri.daemon.nri_socket}" in result
+    assert "nri doctor shows whether NRI is on" in result
 
 
 #: Answers from what it knows: with another state, or without an event, it answers otherwise.
@@ -212,7 +212,7 @@ def test_a_recording_of_nri_run_replays_to_the_same_answers(nri: Command) -> Non
     before = cri.run_pod("before")
     cri.run(before, "old")
     with nri.running("run", str(plugin), "--idx", "10", "--record", "traces", "--redact", "none") as out:
-        said(out, "registered with containerd .* as 10-knows")
+        wait_for_text(out, "registered with containerd .* as 10-knows")
         nri.daemon.wait_connected("10-knows")
         pod = cri.run_pod("walk")
         first = cri.run(pod, "first")

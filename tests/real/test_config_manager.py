@@ -37,14 +37,14 @@ def node(installed: Installed, tmp_path: Path) -> Iterator[SystemdNode]:
     (tmp_path / "etc/containerd/config.toml").write_text(OFF)
     one.unit(UNIT, TEXT)
     with one:
-        done = one.run("systemctl", "start", UNIT)
-        assert done.returncode == 0, done.stderr
+        result = one.run("systemctl", "start", UNIT)
+        assert result.returncode == 0, result.stderr
         yield one
 
 
 def manage(node: SystemdNode, pids: bool = True) -> tuple[int, str, str]:
-    done = node.from_pod("config-manager", "--root", str(node.root), "--restart", pids=pids)
-    return done.returncode, (node.root / "etc/containerd/config.toml").read_text(), done.stdout + done.stderr
+    result = node.from_pod("config-manager", "--root", str(node.root), "--restart", pids=pids)
+    return result.returncode, (node.root / "etc/containerd/config.toml").read_text(), result.stdout + result.stderr
 
 
 def test_the_runtime_s_unit_is_restarted_with_nri_on_and_only_once(node: SystemdNode) -> None:

@@ -26,57 +26,61 @@ def tried(daemon: Daemon, cdi_dir: Path, *more: str) -> Found:
     where = ["--socket-path", str(daemon.nri_socket), "--cri-socket", str(daemon.cri_socket), "--image", BUSYBOX]
     folders = ["--cgroup-root", f"/{daemon.run_dir.name}", "--cdi-dir", str(cdi_dir)]
     argv = [sys.executable, "-m", "nri", "conformance", "runtime", *where, *folders, "-o", "json", *more]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr
-    sections = json.loads(done.stdout)["sections"]
+    result = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
+    assert result.returncode == 0, result.stderr
+    sections = json.loads(result.stdout)["sections"]
     return {one["title"]: {row["name"]: row["outcome"] for row in one["rows"]} for one in sections}
 
 
 @pytest.fixture(scope="module")
-def found(runtime: Runtime) -> Found:
+def report(runtime: Runtime) -> Found:
     return tried(runtime.daemon, runtime.daemon.run_dir / "cdi", "--pod-network")
 
 
-def of(found: Found, begin: str) -> dict[str, str]:
-    return next(rows for title, rows in found.items() if title.startswith(begin))
+def of(report: Found, begin: str) -> dict[str, str]:
+    return next(rows for title, rows in report.items() if title.startswith(begin))
 
 
-def test_each_adjustment_has_the_effect_that_the_table_says(runtime: Runtime, found: Found) -> None:
+def test_each_adjustment_has_the_effect_that_the_table_says(runtime: Runtime, report: Found) -> None:
     expected = {case.text: adjustment_support(name)[runtime.key] for name, case in CASES.items()}
-    differ = {name: seen for name, seen in of(found, "Adjustments").items() if not as_said(expected[name], seen)}
+    differ = {
+        name: observed for name, observed in of(report, "Adjustments").items() if not as_said(expected[name], observed)
+    }
     assert differ == {}, {name: expected[name] for name in differ}
     assert set(ADJUSTMENTS) == set(CASES)
 
 
-def as_said(expected: str, seen: str) -> bool:
+def as_said(expected: str, observed: str) -> bool:
     """Whether an outcome is the expected one; of a refusal the table has some words."""
     refused, _, words = expected.partition(": ")
-    return seen == expected or (seen.startswith(f"{refused}: ") and words in seen)
+    return observed == expected or (observed.startswith(f"{refused}: ") and words in observed)
 
 
-def test_events_and_updates_are_those_of_the_table(runtime: Runtime, found: Found) -> None:
-    events = of(found, "Events")
+def test_events_and_updates_are_those_of_the_table(runtime: Runtime, report: Found) -> None:
+    events = of(report, "Events")
     assert {row.name: row[runtime.key] for row in EVENTS} == {name: events[name] for name in events if name[0] != "i"}
-    updates = of(found, "Updates")
+    updates = of(report, "Updates")
     assert {row.name: row[runtime.key] for row in UPDATES.values()} == {
-        name.removesuffix(", by itself"): seen for name, seen in updates.items() if name.endswith("by itself")
+        name.removesuffix(", requested by the plugin"): observed
+        for name, observed in updates.items()
+        if name.endswith("requested by the plugin")
     }
-    assert {seen for name, seen in updates.items() if "returned" in name} == {"applied"}
+    assert {observed for name, observed in updates.items() if "returned" in name} == {"applied"}
     assert updates["an eviction"] == "ignored"
 
 
-def test_what_is_around_the_events_is_as_the_table_says(runtime: Runtime, found: Found) -> None:
-    around = of(found, "Around")
+def test_what_is_around_the_events_is_as_the_table_says(runtime: Runtime, report: Found) -> None:
+    around = of(report, "Configure")
     for fact in ("timeouts", "pod-ips", "split-sync"):
         assert around[FACTS[fact].name] == FACTS[fact][runtime.key]
-    late = of(found, "A plugin that is late")
+    late = of(report, "Late")
     heeded = late["late, with fail_request and keep_connected: the creation"] == "fails"
     assert heeded == (FACTS["failure-policy"][runtime.key] == "yes")
-    assert late["late, without a failure policy: the plugin"] == "is cut off"
-    assert late["late in Synchronize: a creation meanwhile"] == "goes on"
-    told = "stays connected, without events" if runtime.key == "1.7" else "is cut off"
-    assert late["late in Synchronize: the plugin"] == told
+    assert late["late, without a failure policy: the plugin"] == "is disconnected"
+    assert late["late in Synchronize: a creation at the same time"] == "succeeds"
+    text = "stays connected, without events" if runtime.key == "1.7" else "is disconnected"
+    assert late["late in Synchronize: the plugin"] == text
     assert {around[FACTS[fact].name].partition(":")[0] for fact in ("preinstalled-sync", "preinstalled-broken")} == {
         "not measured"
     }
-    assert of(found, "A plugin's error")["CreateContainer"] == "CreateContainer fails"
+    assert of(report, "Errors")["CreateContainer"] == "CreateContainer fails"

@@ -30,13 +30,13 @@ def test_the_example_publishes_an_event_that_subscribers_of_containerd_get(runti
             response_deserializer=as_they_are,
         )
         stream = subscribe(b"", timeout=60)
-        found = threading.Event()
+        event = threading.Event()
 
         def read() -> None:
             try:
                 for envelope in stream:
                     if b"/example/greeting" in envelope and b"hello from Python" in envelope:
-                        found.set()
+                        event.set()
                         return
             except grpc.RpcError:
                 return  # cancelled below
@@ -47,13 +47,13 @@ def test_the_example_publishes_an_event_that_subscribers_of_containerd_get(runti
             # A subscription has no reply that says it stands, so the event is published until it is seen.
             for _ in range(20):
                 socket = str(runtime.daemon.run_dir / "ttrpc.sock")
-                done = subprocess.run(
+                result = subprocess.run(
                     [sys.executable, EXAMPLE, socket], capture_output=True, text=True, timeout=60, check=False
                 )
-                assert done.returncode == 0, done.stderr
-                if found.wait(1.0):
+                assert result.returncode == 0, result.stderr
+                if event.wait(1.0):
                     break
-            assert found.is_set(), "containerd took the event, but no subscriber got it"
+            assert event.is_set(), "containerd took the event, but no subscriber got it"
         finally:
             stream.cancel()
             reader.join(10)

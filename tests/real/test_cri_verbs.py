@@ -13,13 +13,13 @@ from tests.support.waiting import wait_for
 def test_a_pod_of_a_containerd_from_its_manifest_to_its_end(runtime: Runtime, tmp_path: Path) -> None:
     verbs = Verbs(runtime.daemon.cri_socket, runtime.daemon.run_dir.name, tmp_path)
     try:
-        done = verbs.run(WEB, "-o", "json")
-        assert done.returncode == 0, done.stderr
-        pod = json.loads(done.stdout)[0]
+        result = verbs.run(WEB, "-o", "json")
+        assert result.returncode == 0, result.stderr
+        pod = json.loads(result.stdout)[0]
         assert [one["state"] for one in pod["containers"]] == ["CONTAINER_EXITED", *["CONTAINER_RUNNING"] * 2]
         wait_for(lambda: verbs("logs", "web/app").stdout == b"hello web\nready\n", "its log")
-        said = verbs("exec", "-i", "web/app", "sh", "-c", "cat; id -u >&2; exit 7", stdin=b"x" * 3_000_000)
-        assert (said.returncode, len(said.stdout), said.stderr) == (7, 3_000_000, b"1000\n")
+        output = verbs("exec", "-i", "web/app", "sh", "-c", "cat; id -u >&2; exit 7", stdin=b"x" * 3_000_000)
+        assert (output.returncode, len(output.stdout), output.stderr) == (7, 3_000_000, b"1000\n")
         inside = verbs.in_terminal("exec", "-it", "web/app", "sh")
         inside.until(lambda text: "$ " in text)
         inside.type("stty size; exit 4\n")
@@ -29,8 +29,8 @@ def test_a_pod_of_a_containerd_from_its_manifest_to_its_end(runtime: Runtime, tm
         beside.until(lambda text: "42" in text)
         beside.type("\x10\x11")
         assert beside.ended() == 0
-        found = json.loads(verbs("inspect", "web/app").stdout)["info"]
-        assert found["runtimeSpec"]["linux"]["resources"]["memory"]["limit"] == 64 << 20
+        results = json.loads(verbs("inspect", "web/app").stdout)["info"]
+        assert results["runtimeSpec"]["linux"]["resources"]["memory"]["limit"] == 64 << 20
         assert b"web" in verbs("stats", "web").stdout
         assert len(verbs.cgroups()) == 1
         assert verbs("stop", "web").returncode == 0

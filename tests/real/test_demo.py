@@ -49,10 +49,10 @@ def run_dirs() -> set[Path]:
 def leftovers() -> set[Path]:
     """Run directories on this machine that nobody uses any more: other tests may run beside these."""
     with alone():  # so that none is just being made
-        found = {path: mark_of(path) for path in run_dirs()}
+        results = {path: mark_of(path) for path in run_dirs()}
         locked = {line.split()[5] for line in Path("/proc/locks").read_text().splitlines() if "->" not in line}
         # One that has gone since was let go of by its owner, who takes its files away before.
-        return {path for path, mark in found.items() if mark and mark not in locked and mark_of(path) == mark}
+        return {path for path, mark in results.items() if mark and mark not in locked and mark_of(path) == mark}
 
 
 def mark_of(run_dir: Path) -> str:
@@ -70,11 +70,11 @@ def lock_of(file: os.stat_result) -> str:
 
 def run_dirs_of(process: subprocess.Popen[str]) -> set[Path]:
     """The run directories that a process uses."""
-    held = set()
+    open_sockets = set()
     for link in Path(f"/proc/{process.pid}/fd").iterdir():
         with suppress(FileNotFoundError):  # it was closed since
-            held.add(os.path.realpath(link))
-    return {path for path in run_dirs() if str(path / "owner") in held}
+            open_sockets.add(os.path.realpath(link))
+    return {path for path in run_dirs() if str(path / "owner") in open_sockets}
 
 
 def table_of(output: str) -> dict[str, list[str]]:
@@ -96,33 +96,33 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 def test_it_shows_the_container_without_and_with_the_plugins_and_who_changed_what() -> None:
     before = leftovers()
-    done = run()
-    assert done.returncode == 0, done.stderr
-    table = table_of(done.stdout)
+    result = run()
+    assert result.returncode == 0, result.stderr
+    table = table_of(result.stdout)
     assert table["env POD_NAME"] == ["(not set)", "hello"]
     assert table["memory limit, read inside"] == ["64 MiB", "48 MiB"]
     assert table["memory limit, its cgroup"] == ["64 MiB", "48 MiB"]
     assert table["open files, at most"][1] == "256"
     assert table["size of /scratch"] == ["(not set)", "16 MiB"]
-    who = done.stdout.partition("Who changed what")[2].partition("Changes in the OCI runtime's input")
+    who = result.stdout.partition("Who changed what")[2].partition("Changes in the OCI runtime's input")
     assert [line.split()[2:5] for line in who[0].splitlines() if "CreateContainer" in line] == [
         ["10-demo", "Env", "POD_NAME"],
         ["10-demo", "MemLimit", "-"],
         ["20-scratch", "Mounts", "/scratch"],
         ["20-scratch", "Rlimits", "RLIMIT_NOFILE"],
     ]
-    told = who[2].partition("cleaned up")[0]
-    assert '+ process.env[POD_NAME]: "POD_NAME=hello"' in told
-    assert "~ linux.resources.memory.limit: 67108864 -> 50331648" in told
-    assert not [line for line in told.splitlines() if line.strip()[:1] in "+-~" and "cgroupsPath" in line]
+    message = who[2].partition("cleaned up")[0]
+    assert '+ process.env[POD_NAME]: "POD_NAME=hello"' in message
+    assert "~ linux.resources.memory.limit: 67108864 -> 50331648" in message
+    assert not [line for line in message.splitlines() if line.strip()[:1] in "+-~" and "cgroupsPath" in line]
     assert leftovers() <= before
 
 
 def test_the_first_plugin_is_shown_in_a_real_containerd(containerd) -> None:
     before = leftovers()
-    done = run("--containerd", "1.7")
-    assert done.returncode == 0, done.stderr
-    table = table_of(done.stdout)
+    result = run("--containerd", "1.7")
+    assert result.returncode == 0, result.stderr
+    table = table_of(result.stdout)
     assert table["env POD_NAME"] == ["(not set)", "hello"]
     assert table["memory limit, read inside"] == ["64 MiB", "48 MiB"]
     assert leftovers() <= before
@@ -158,22 +158,22 @@ AS_ANOTHER_USER = (
 
 def run_as_another_user(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", AS_ANOTHER_USER, str(ROOT), *arguments]
-    kept = {name: value for name, value in os.environ.items() if name != "CI"}
+    saved = {name: value for name, value in os.environ.items() if name != "CI"}
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=120, check=False, env={**kept, **environment}
+        command, capture_output=True, text=True, timeout=120, check=False, env={**saved, **environment}
     )
 
 
 def test_without_root_it_is_dry_and_says_so() -> None:
     before = leftovers()
-    done = run_as_another_user()
-    assert done.returncode == 0, done.stderr
-    assert "A dry run: containers need root." in done.stdout
-    table = table_of(done.stdout)
+    result = run_as_another_user()
+    assert result.returncode == 0, result.stderr
+    assert "A dry run: containers need root." in result.stdout
+    table = table_of(result.stdout)
     assert table["env POD_NAME"] == ["(not set)", "hello"]
     assert table["memory limit"] == ["64 MiB", "48 MiB"]
     assert table["open files, at most"] == ["(not set)", "256"]
-    assert "20-scratch" in done.stdout
+    assert "20-scratch" in result.stdout
     assert leftovers() <= before
 
 
@@ -189,46 +189,46 @@ def test_an_ordinary_user_sees_the_dry_demo_where_cni_has_run_as_root(mode: str)
     need(not subprocess.run([*AS_NOBODY, "test", "-r", COMMAND[1]], check=False).returncode, "a checkout for all users")
     Path("/var/lib/cni").mkdir(exist_ok=True)
     argv = ["unshare", "-m", "sh", "-c", CNI_OF_ROOT, mode, *AS_NOBODY, *COMMAND]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "A dry run: containers need root." in done.stdout
+    result = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "A dry run: containers need root." in result.stdout
 
 
 def test_where_ci_runs_it_a_dry_demo_is_a_failure() -> None:
-    done = run_as_another_user(CI="true")
-    assert done.returncode == 1
-    assert done.stderr == (
+    result = run_as_another_user(CI="true")
+    assert result.returncode == 1
+    assert result.stderr == (
         "error: the demo cannot run here: it needs a real container, because CI is set: "
         "this is not root, and containers need it\n"
     )
 
 
 def test_a_containerd_cannot_be_dry() -> None:
-    done = run_as_another_user("--containerd", "1.7")
-    assert done.returncode == 1
-    assert done.stderr == (
+    result = run_as_another_user("--containerd", "1.7")
+    assert result.returncode == 1
+    assert result.stderr == (
         "error: the demo cannot run here: it needs root: containers need it; run the command again with sudo\n"
     )
 
 
 def test_it_leaves_a_working_engine_when_asked_to() -> None:
     before = leftovers()
-    done = run("--keep")
+    result = run("--keep")
     (run_dir,) = leftovers() - before
     try:
-        assert done.returncode == 0, done.stderr
-        assert str(run_dir) in done.stdout
+        assert result.returncode == 0, result.stderr
+        assert str(run_dir) in result.stdout
         look = [sys.executable, "-m", "tools.runtimes", "look", str(run_dir)]
-        seen = subprocess.run(look, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
-        assert "hello" in seen, "the plugin is at work still"
-        words = dict(line.strip().split("  ", 1) for line in done.stdout.splitlines() if f"{NRI} " in line)
-        told = {what: shown(command.strip().removeprefix(str(NRI)).split()) for what, command in words.items()}
+        output = subprocess.run(look, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+        assert "hello" in output, "the plugin is at work still"
+        words = dict(line.strip().split("  ", 1) for line in result.stdout.splitlines() if f"{NRI} " in line)
+        message = {what: shown(command.strip().removeprefix(str(NRI)).split()) for what, command in words.items()}
     finally:
         remove(run_dir)
     assert not run_dir.exists()
-    assert [line.split()[::2][:2] for line in told["pods"].splitlines()[1:]] == [["default/hello", "main"]]
-    assert "POD_NAME=hello" in told["its log"]
-    assert "10-demo" in told["who changed it"]
+    assert [line.split()[::2][:2] for line in message["pods"].splitlines()[1:]] == [["default/hello", "main"]]
+    assert "POD_NAME=hello" in message["its log"]
+    assert "10-demo" in message["who changed it"]
 
 
 def shown(arguments: list[str]) -> str:

@@ -129,6 +129,6 @@ def test_events_shows_a_real_runtimes_state(runtime: Runtime) -> None:
         "--socket-path",
         str(runtime.daemon.nri_socket),
     ]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    assert set(json.loads(done.stdout)) == {"pods", "containers"}
+    result = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stderr
+    assert set(json.loads(result.stdout)) == {"pods", "containers"}

@@ -69,5 +69,5 @@ def test_a_plugin_shapes_containers_that_runc_runs(tmp_path: Path) -> None:
     assert refused == "refused: plugin 10-shape refused: not here"
     assert 'exec: "none": executable file not found in $PATH' in failed
     cgroups = Path("/sys/fs/cgroup")
-    left = [*cgroups.glob("nri-example-*"), *cgroups.glob("*/nri-example-*")]  # version 2, version 1
-    assert not left, "a cgroup is left"
+    remaining = [*cgroups.glob("nri-example-*"), *cgroups.glob("*/nri-example-*")]  # version 2, version 1
+    assert not remaining, "a cgroup is left"

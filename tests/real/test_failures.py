@@ -123,8 +123,8 @@ def test_a_plugin_finds_its_runtime_again_after_it_was_killed(start: Start, plug
     daemon.kill()
     plugin.wait_for("Closed")
     daemon.start()
-    again = plugin.wait_for("Synchronize", count=2, timeout_s=60)
-    assert (again["pods"], again["containers"]) == (["survivor"], ["main"])
+    second = plugin.wait_for("Synchronize", count=2, timeout_s=60)
+    assert (second["pods"], second["containers"]) == (["survivor"], ["main"])
     assert created(daemon, daemon.cri.run_pod("after", annotations={"test/adjust": "env"})) == "adjusted"
 
 

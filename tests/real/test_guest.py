@@ -30,10 +30,10 @@ def traces(folder: Path) -> list[str]:
 def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where guests keep their files; a short path, because of sockets."""
     need_root()
-    made = Path(tempfile.mkdtemp(prefix="nri-t-", dir="/tmp"))
-    monkeypatch.setattr(tempfile, "tempdir", str(made))
-    yield made
-    shutil.rmtree(made)
+    created = Path(tempfile.mkdtemp(prefix="nri-t-", dir="/tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", str(created))
+    yield created
+    shutil.rmtree(created)
 
 
 def test_the_exit_code_and_the_report_of_a_command_come_out(tmp_path: Path, folder: Path) -> None:

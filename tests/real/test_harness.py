@@ -45,10 +45,10 @@ def end(owner: subprocess.Popen[str]) -> None:
 def traces(run_dir: Path) -> list[str]:
     """Everything of that run that is still there."""
     name = run_dir.name
-    found = [str(path) for path in (run_dir, Path("/sys/class/net", name)) if path.exists()]
-    found += leftovers.cgroup_dirs(name)
-    found += map(str, leftovers.cni_results(run_dir))
-    return found + [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if name in line]
+    texts = [str(path) for path in (run_dir, Path("/sys/class/net", name)) if path.exists()]
+    texts += leftovers.cgroup_dirs(name)
+    texts += map(str, leftovers.cni_results(run_dir))
+    return texts + [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if name in line]
 
 
 def test_a_sweep_removes_what_a_killed_owner_left(key: str, installed: Installed) -> None:

@@ -86,8 +86,8 @@ def started(folder: Path) -> Iterator[Pod]:
 @pytest.fixture(scope="module")
 def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
     """One for all tests: each begins with values of its own."""
-    with started(tmp_path_factory.mktemp("pod")) as made:
-        yield made
+    with started(tmp_path_factory.mktemp("pod")) as pod_run:
+        yield pod_run
 
 
 def applied(pod: Pod, writes: list[Write]) -> None:
@@ -101,8 +101,8 @@ def applied(pod: Pod, writes: list[Write]) -> None:
 def test_the_process_of_the_container_is_in_its_cgroup(pod: Pod) -> None:
     assert pod.hierarchies.processes(pod.container) == [pod.pid]
     assert pod.hierarchies.threads(pod.container) == [pod.pid]
-    found = processes.cgroups(Root(), pod.pid)
-    assert found is not None and f"/{pod.container}" in found.values()
+    cgroups = processes.cgroups(Root(), pod.pid)
+    assert cgroups is not None and f"/{pod.container}" in cgroups.values()
     assert pod.hierarchies.below(pod.pod, "memory") == ["container"]
 
 
@@ -169,20 +169,20 @@ def test_what_the_kernel_refuses_or_cuts_is_told(pod: Pod) -> None:
 
 
 def test_an_oom_score_is_in_force_for_each_process_of_the_container(pod: Pod) -> None:
-    found = [processes.find(Root(), pid) for pid in pod.hierarchies.processes(pod.container)]
-    results = set_oom_scores(Root(), [process for process in found if process], 321)
+    stats = [processes.find(Root(), pid) for pid in pod.hierarchies.processes(pod.container)]
+    results = set_oom_scores(Root(), [process for process in stats if process], 321)
     assert [result.outcome for result in results] == [Outcome.APPLIED]
     assert Path(f"/proc/{pod.pid}/oom_score_adj").read_text() == "321\n"
 
 
 def test_a_cookie_is_given_and_taken_or_there_is_a_reason_why_not(pod: Pod) -> None:
     scheduler = CoreScheduler()
-    found = scheduler.probe()
-    made = scheduler.create(pod.pid, Scope.PROCESS)
-    if found is not None:
-        assert (made.outcome, made.reason) == (Outcome.UNSUPPORTED, found.reason)
+    findings = scheduler.probe()
+    reply = scheduler.create(pod.pid, Scope.PROCESS)
+    if findings is not None:
+        assert (reply.outcome, reply.reason) == (Outcome.UNSUPPORTED, findings.reason)
         return
-    assert made.after == scheduler.cookie(pod.pid) != 0
+    assert reply.after == scheduler.cookie(pod.pid) != 0
     assert [result.outcome for result in scheduler.clear([pod.pid])] == [Outcome.APPLIED]
     assert scheduler.cookie(pod.pid) == 0
 

@@ -34,9 +34,9 @@ VIEWS = [
 @pytest.fixture(scope="module")
 def node() -> Iterator[Inspected]:
     """A node on which something has happened; all texts of it are attacks."""
-    with tempfile.TemporaryDirectory(prefix="nri-page-", dir="/tmp") as folder, Inspected(Path(folder)) as made:
-        made.work()
-        yield made
+    with tempfile.TemporaryDirectory(prefix="nri-page-", dir="/tmp") as folder, Inspected(Path(folder)) as instance:
+        instance.work()
+        yield instance
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +50,8 @@ def live(node: Inspected) -> Iterator[Running]:
 @pytest.fixture(scope="module")
 def recording() -> Iterator[Recording]:
     with tempfile.TemporaryDirectory(prefix="nri-page-", dir="/tmp") as folder:
-        with Inspected(Path(folder)) as made:
-            made.work()
+        with Inspected(Path(folder)) as instance:
+            instance.work()
         source = Recording(f"{folder}/traces")
         source.read()
         yield source
@@ -121,8 +121,8 @@ def test_every_view_is_reached_by_keys_and_draws_and_no_text_of_others_runs(page
         page.press("/")
         for letter in "app":
             page.press(letter)
-        found = shown(page, "Differences now")
-        assert found.count("shop/web") >= 2 and "Agent" not in found and "default/app" in found
+        page_text = shown(page, "Differences now")
+        assert page_text.count("shop/web") >= 2 and "Agent" not in page_text and "default/app" in page_text
     assert page.ask("document.title") == "nri inspect"
     assert page.ask("document.querySelectorAll('main img, main script, [onerror]').length") == 0
     assert page.told == [], "errors in the page"
@@ -212,17 +212,17 @@ def test_axe_core_has_no_serious_finding_in_any_view(browser: Page, live: Runnin
         browser.dark(dark)
         browser.open(web.url)
         browser.wait("document.querySelectorAll('.tile').length > 3")
-        found = []
+        results = []
         key = live.events()["rows"][0]["key"]
         for view in (*VIEWS, f"#/event?key={key}", "#/agent", "#/help"):
             browser.ask(f"location.hash = {view!r}")
             browser.wait(f"document.getElementById('main').dataset.at === {view!r}")
             for width in (1200, 360):
                 browser.size(width, 760)
-                found += [f"{view}, {width} wide: {line}" for line in findings(browser, script)]
+                results += [f"{view}, {width} wide: {line}" for line in findings(browser, script)]
         browser.size(1200, 760)
         browser.dark(False)
-        assert not found, "\n".join(found)
+        assert not results, "\n".join(results)
 
 
 def test_without_the_token_the_page_asks_for_it_and_shows_nothing(browser: Page, recording: Recording) -> None:
@@ -241,7 +241,7 @@ def test_without_the_token_the_page_asks_for_it_and_shows_nothing(browser: Page,
 def test_ten_thousand_events_at_five_hundred_a_second_stay_in_the_page_and_keys_work_meanwhile(
     browser: Page, node: Inspected, live: Running
 ) -> None:
-    with Web(live) as web, node.busy(500.0, 10_200) as done:
+    with Web(live) as web, node.busy(500.0, 10_200) as result:
         browser.open(web.url)
         browser.told.clear()
         browser.wait("document.querySelectorAll('.tile').length > 3")
@@ -250,12 +250,12 @@ def test_ten_thousand_events_at_five_hundred_a_second_stay_in_the_page_and_keys_
         browser.ask(
             "globalThis.frames = 0; requestAnimationFrame(function next() { frames++; requestAnimationFrame(next); })"
         )
-        seen = 0
-        while done() < 10_200:
+        count = 0
+        while result() < 10_200:
             before = browser.ask("document.activeElement.getAttribute('href')")
             browser.press("j")
-            browser.wait(f"document.activeElement.getAttribute('href') !== {json.dumps(before)} && frames > {seen}")
-            seen = browser.ask("frames")
+            browser.wait(f"document.activeElement.getAttribute('href') !== {json.dumps(before)} && frames > {count}")
+            count = browser.ask("frames")
         browser.wait("list.rows.length === 10000")
         assert browser.ask("document.querySelectorAll('[data-row]').length") < 200
         assert browser.ask("list.body.contains(document.activeElement)"), "the row is kept while others come"
@@ -267,8 +267,8 @@ def test_ten_thousand_events_at_five_hundred_a_second_stay_in_the_page_and_keys_
 
 def test_ten_thousand_events_of_a_recording_are_loaded_as_one_comes_to_them(browser: Page) -> None:
     with tempfile.TemporaryDirectory(prefix="nri-page-", dir="/tmp") as folder:
-        with Inspected(Path(folder), "") as made, made.busy(1e6, 11_000) as done:
-            wait_for(lambda: done() == 11_000, "all that is to be recorded")
+        with Inspected(Path(folder), "") as instance, instance.busy(1e6, 11_000) as result:
+            wait_for(lambda: result() == 11_000, "all that is to be recorded")
         source = Recording(f"{folder}/traces")
         source.read()
         with Web(source) as web:

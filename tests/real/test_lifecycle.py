@@ -25,10 +25,10 @@ def test_configure_says_who_the_runtime_is(runtime: Runtime) -> None:
 
 def test_configure_tells_the_timeouts_where_the_table_says_so(runtime: Runtime, start: object, plug: Plug) -> None:
     daemon = start(request_timeout_s=1.5)  # type: ignore[operator]
-    told = plug(daemon).wait_for("Configure")["request_timeout_s"]
+    message = plug(daemon).wait_for("Configure")["request_timeout_s"]
     # A plugin that is not told assumes the default.
     expected = 1.5 if FACTS["timeouts"][runtime.key] == YES else 2.0
-    assert told == expected
+    assert message == expected
 
 
 def test_a_plugin_knows_the_nri_version_told_or_inferred(runtime: Runtime) -> None:
@@ -63,8 +63,8 @@ def test_all_events_of_a_pod_and_container_come_in_order(runtime: Runtime) -> No
     cri.remove(container)
     cri.remove_pod(pod.id)
     runtime.plugin.wait_for("RemovePodSandbox", pod=name)
-    seen = [line["event"] for line in runtime.plugin.lines(pod=name)]
-    assert seen == [row.name for row in EVENTS if row[runtime.key] == YES]
+    observed = [line["event"] for line in runtime.plugin.lines(pod=name)]
+    assert observed == [row.name for row in EVENTS if row[runtime.key] == YES]
 
 
 def test_a_plugin_sees_the_address_of_the_pod_at_its_start_where_the_table_says_so(runtime: Runtime) -> None:

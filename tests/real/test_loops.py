@@ -57,17 +57,17 @@ def test_a_throttled_container_gets_more_and_gives_it_back(
 
     monkeypatch.setattr(Sampler, "take", of_an_idle_node)
     sensitive = pod(n.LS, paths.BURSTABLE, limit="20m")
-    own, container, _ = machine.run(sensitive, BUSY)
-    for folder in (own, container):
+    pod_folder, container, _ = machine.run(sensitive, BUSY)
+    for folder in (pod_folder, container):
         machine.overwrite(folder, "cpu.cfs_quota", "2000" if machine.hierarchies.mode != "v2" else "2000 100000")
     machine.source.replace([sensitive])
     machine.store.put("NodeSLO", {"spec": {"cpuBurstStrategy": {"policy": "auto"}}}, "t")
     until(loops, lambda: machine.value(container, "cpu.cfs_quota") >= 2800)
-    assert machine.value(own, "cpu.cfs_quota") >= 2800
+    assert machine.value(pod_folder, "cpu.cfs_quota") >= 2800
     assert 0 < machine.value(container, "cpu.cfs_burst") <= machine.value(container, "cpu.cfs_quota")
     machine.store.put("NodeSLO", {"spec": {}}, "t")
     until(loops, lambda: machine.value(container, "cpu.cfs_quota") == 2000)
-    assert machine.value(own, "cpu.cfs_quota") == 2000
+    assert machine.value(pod_folder, "cpu.cfs_quota") == 2000
     assert machine.value(container, "cpu.cfs_burst") == 0
 
 
@@ -85,17 +85,17 @@ def test_best_effort_pods_are_held_back_by_what_is_left_and_let_go(machine: Mach
 def test_memory_of_a_pod_is_protected_where_the_kernel_can_and_told_where_not(machine: Machine, loops: Loops) -> None:
     sensitive = pod(n.LS, paths.BURSTABLE)
     sensitive["spec"]["containers"][0]["resources"] = {"requests": {"memory": "8Mi"}}
-    own, container, _ = machine.run(sensitive)
+    pod_folder, container, _ = machine.run(sensitive)
     machine.source.replace([sensitive])
     memory = {"lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 50}}}
     machine.store.put("NodeSLO", {"spec": {"resourceQOSStrategy": memory}}, "t")
     loops.round()
-    told = machine.history.of("ns/ls")
-    assert told is not None
-    rows = {(row["container"], row["name"]): row for row in told["writes"]}
+    message = machine.history.of("ns/ls")
+    assert message is not None
+    rows = {(row["container"], row["name"]): row for row in message["writes"]}
     outcome = rows["c", "memory.min"]["outcome"]
     if machine.hierarchies.mode == "v2":
         assert outcome == "applied"
-        assert [machine.value(each, "memory.min") for each in (own, container)] == [4 * MIB] * 2
+        assert [machine.value(entry, "memory.min") for entry in (pod_folder, container)] == [4 * MIB] * 2
     else:
         assert (outcome, "cgroup v1" in rows["c", "memory.min"]["reason"]) == ("unsupported", True)

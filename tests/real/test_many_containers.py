@@ -22,18 +22,18 @@ def fill(daemon: Containerd, containers: int, annotation_bytes: int = 0, pod_cou
     pods = [daemon.cri.run_pod(f"full-{number}") for number in range(pod_count)]
     annotations = {"padding": "x" * annotation_bytes}
     with ThreadPoolExecutor(2) as pool:
-        made = pool.map(
+        created = pool.map(
             lambda n: daemon.cri.create(pods[n % pod_count], f"c{n}", annotations=annotations), range(containers)
         )
-        return set(made)
+        return set(created)
 
 
 def test_a_thousand_containers_are_synchronized(start: Start, plug: Plug) -> None:
     daemon = start(log_level="info", request_timeout_s=10.0)
-    made = fill(daemon, 1000)
+    containers = fill(daemon, 1000)
     line = plug(daemon).wait_for("Synchronize", timeout_s=60)
     assert len(line["pods"]) == PODS
-    assert line["ids"] == len(made) == 1000
+    assert line["ids"] == len(containers) == 1000
 
 
 @pytest.mark.parametrize("pods", [PODS, 1])
@@ -41,10 +41,10 @@ def test_a_state_larger_than_a_message_is_synchronized_where_the_table_says_so(
     key: str, start: Start, pods: int
 ) -> None:
     daemon = start(log_level="info", request_timeout_s=10.0 if pods > 1 else 2.0)
-    made = fill(daemon, 100, annotation_bytes=60_000, pod_count=pods)
+    containers = fill(daemon, 100, annotation_bytes=60_000, pod_count=pods)
     with PluginProcess(daemon.nri_socket) as plugin:
         if FACTS["split-sync"][key] == YES and pods > 1:
-            assert plugin.wait_for("Synchronize", timeout_s=60)["ids"] == len(made)
+            assert plugin.wait_for("Synchronize", timeout_s=60)["ids"] == len(containers)
             return
         plugin.wait_for("Configure")
         until = time.monotonic() + 60 * PATIENCE

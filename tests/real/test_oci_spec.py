@@ -133,9 +133,9 @@ if V1:
 
 
 def adjusted(bundles: Bundles, command: str, adjustment: Any, **parts: Any) -> dict[str, Any]:
-    made = Generator(bundles.spec(command), rdt=RdtClasses().resolve, **parts).adjust(adjustment)
-    assert validate(made) == []
-    return made
+    container = Generator(bundles.spec(command), rdt=RdtClasses().resolve, **parts).adjust(adjustment)
+    assert validate(container) == []
+    return container
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -151,11 +151,11 @@ def test_an_adjustment_is_seen_inside(bundles: Bundles, name: str) -> None:
 
 
 def test_hooks_get_the_containers_annotations(bundles: Bundles, tmp_path: Path) -> None:
-    seen = tmp_path / "seen.json"
-    hook = m.Hook(path="/bin/sh", args=["sh", "-c", f"cat > {seen}"])
+    observed = tmp_path / "seen.json"
+    hook = m.Hook(path="/bin/sh", args=["sh", "-c", f"cat > {observed}"])
     adjustment = nri.Adjustment().add_annotation("who", "plugin").add_hooks(m.Hooks(create_runtime=[hook]))
     bundles.run(adjusted(bundles, "true", adjustment))
-    assert json.loads(seen.read_text())["annotations"] == {"who": "plugin"}
+    assert json.loads(observed.read_text())["annotations"] == {"who": "plugin"}
 
 
 def test_a_cgroup_path_is_the_containers(bundles: Bundles) -> None:
@@ -181,21 +181,21 @@ def test_a_class_of_block_io_throttles_a_disk(bundles: Bundles) -> None:
 def test_a_cdi_device_is_there_with_all_that_belongs_to_it(bundles: Bundles, tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared/file").write_text("from the host\n")
-    seen = tmp_path / "hook-ran"
+    observed = tmp_path / "hook-ran"
     edits = {
         "env": ["CDI=yes"],
         "deviceNodes": [{"path": "/dev/cdi", "hostPath": "/dev/null", "permissions": "rw"}],
         "mounts": [{"hostPath": f"{tmp_path}/shared", "containerPath": "/data", "options": ["bind", "ro"]}],
-        "hooks": [{"hookName": "createRuntime", "path": "/bin/sh", "args": ["sh", "-c", f"touch {seen}"]}],
+        "hooks": [{"hookName": "createRuntime", "path": "/bin/sh", "args": ["sh", "-c", f"touch {observed}"]}],
         "additionalGids": [4711],
     }
-    whole = {"cdiVersion": "0.7.0", "kind": "test.com/d", "devices": [{"name": "one", "containerEdits": edits}]}
-    (tmp_path / "test.json").write_text(json.dumps(whole))
+    full = {"cdiVersion": "0.7.0", "kind": "test.com/d", "devices": [{"name": "one", "containerEdits": edits}]}
+    (tmp_path / "test.json").write_text(json.dumps(full))
     command = "echo $CDI; stat -c %t:%T /dev/cdi; echo x > /dev/cdi && cat /data/file; id -G"
     adjustment = nri.Adjustment().add_cdi_device("test.com/d=one")
     printed = bundles.run(adjusted(bundles, command, adjustment, cdi=CdiDevices([str(tmp_path)]).inject))
     assert printed.splitlines() == ["yes", "1:3", "from the host", "0 4711"]
-    assert seen.exists()
+    assert observed.exists()
 
 
 @pytest.fixture
@@ -233,8 +233,8 @@ def test_an_update_reaches_a_running_container(bundles: Bundles) -> None:
     bundles.start(bundle, name)
     try:
         update = nri.Update(name).set_memory_limit(32 * MIB).set_cpu_shares(200).set_pids_limit(40).set_cpuset_cpus("0")
-        told = generator.update(update)
-        bundles.call("update", "--resources", "-", name, stdin=json.dumps(told))
+        updated = generator.update(update)
+        bundles.call("update", "--resources", "-", name, stdin=json.dumps(updated))
         command = "; ".join(
             [
                 file("memory/memory.limit_in_bytes", "memory.max"),
@@ -249,9 +249,9 @@ def test_an_update_reaches_a_running_container(bundles: Bundles) -> None:
     finally:
         bundles.call("delete", "--force", name)
     deadline = time.monotonic() + 10
-    while (left := bundles.cgroups(spec)) and time.monotonic() < deadline:
+    while (cgroups := bundles.cgroups(spec)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert left == [], "the container's cgroup is left"
+    assert cgroups == [], "the container's cgroup is left"
 
 
 def test_a_device_that_is_removed_may_not_be_used_any_more(bundles: Bundles) -> None:

@@ -117,7 +117,7 @@ def test_the_doctor_sees_that_it_was_launched_and_is_gone(daemon: Containerd, tm
     assert isinstance(pid, int)
     os.kill(pid, signal.SIGKILL)
     assert wait_for_end(pid)
-    assert look() == ["plugin 05-pre was launched and is gone"]
+    assert look() == ["plugin 05-pre was launched and has ended"]
 
 
 BROKEN = {
@@ -154,7 +154,7 @@ def test_one_that_cannot_start_is_refused_by_the_command_that_would_install_it(t
     words = ["enable", program, "--idx", "05", "--config", config, "--timeout", "3s"]
     places = ["--plugin-dir", tmp_path / "plugins", "--config-dir", tmp_path / "conf.d"]
     command = [sys.executable, "-m", "nri", *words, *places]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
-    assert done.returncode == 1, done.stdout
-    assert "does not start as the runtime would start it" in done.stderr
+    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    assert result.returncode == 1, result.stdout
+    assert "does not start as the runtime would start it" in result.stderr
     assert not (tmp_path / "plugins").exists()

@@ -40,10 +40,10 @@ WORDS = dict.fromkeys(("rbps", "rseqiops", "rrandiops", "wbps", "wseqiops", "wra
 class Services(Machine):
     """A machine with rubik's services on, each with its block."""
 
-    def __init__(self, folder: Path, *, whole: bool = False, **blocks: Any) -> None:
+    def __init__(self, folder: Path, *, full: bool = False, **blocks: Any) -> None:
         settings = AgentSettings(profile="rubik", gates=dict.fromkeys(blocks, True))
         bundles, top = Bundles(folder, rootfs(folder / "rootfs")), f"nri-rubik-{uuid.uuid4().hex[:8]}"
-        super().__init__(bundles, top, PROFILE.node(settings, Root()), profile=PROFILE, group=whole)
+        super().__init__(bundles, top, PROFILE.node(settings, Root()), profile=PROFILE, group=full)
         document = {"agent": {"enabledFeatures": list(blocks)}, **json.loads(json.dumps(blocks))}
         self.store.put(KIND, document, "config.json")
         self.asked, self.pods = Asked(), list[dict[str, Any]]()
@@ -51,14 +51,14 @@ class Services(Machine):
 
     def pod(self, command: str = "sleep 600", limit: str = "", ask_mib: int = 0, **words: str) -> tuple[str, str, int]:
         """Run a pod with these annotations; return its folder, its container's, and its process."""
-        found = {f"volcano.sh/{key.replace('_', '-')}": text for key, text in words.items()}
-        made = manifest_of("LS", paths.BURSTABLE, found, limit)
+        results = {f"volcano.sh/{key.replace('_', '-')}": text for key, text in words.items()}
+        manifest = manifest_of("LS", paths.BURSTABLE, results, limit)
         if ask_mib:
-            made["spec"]["containers"][0]["resources"] = {"requests": {"memory": str(ask_mib * MIB)}}
-        own, container, pid = self.run(made, command)
-        self.pods.append({**made, "cgroupParent": f"/{own}", "cgroups": {"c": f"/{container}"}})
+            manifest["spec"]["containers"][0]["resources"] = {"requests": {"memory": str(ask_mib * MIB)}}
+        pod_folder, container, pid = self.run(manifest, command)
+        self.pods.append({**manifest, "cgroupParent": f"/{pod_folder}", "cgroups": {"c": f"/{container}"}})
         self.source.replace(self.pods)
-        return own, container, pid
+        return pod_folder, container, pid
 
     def until(self, holds: Callable[[], bool]) -> None:
         """Rounds, half a second apart, until something holds."""
@@ -78,18 +78,18 @@ class Services(Machine):
 def services(tmp_path: Path) -> Iterator[Callable[..., Services]]:
     need_root()
     need_tool("runc")
-    made: list[Services] = []
+    created: list[Services] = []
 
     def make(**blocks: Any) -> Services:
-        made.append(Services(tmp_path, **blocks))
-        return made[-1]
+        created.append(Services(tmp_path, **blocks))
+        return created[-1]
 
     try:
         yield make
     finally:
-        for each in made:
-            each.clean()
-    assert not [left for each in made for left in each.left()]
+        for entry in created:
+            entry.clean()
+    assert not [remaining for entry in created for remaining in entry.left()]
 
 
 def test_offline_pods_yield_and_the_memory_of_online_ones_is_reclaimed_last(services: Callable[..., Services]) -> None:
@@ -101,23 +101,23 @@ def test_offline_pods_yield_and_the_memory_of_online_ones_is_reclaimed_last(serv
     assert Path(f"/proc/{pid}/oom_score_adj").read_text() == "1000\n"
     if not isinstance(probe(node.hierarchies, "cpu.idle"), Unsupported):
         assert (node.value(batch, "cpu.idle"), node.value(web, "cpu.idle")) == (1, 0)
-    told = node.told()
+    message = node.told()
     if node.hierarchies.mode == "v2":
-        low = [node.value(each, "memory.low") for each in ("kubepods", "kubepods/burstable", web, app, batch)]
+        low = [node.value(entry, "memory.low") for entry in ("kubepods", "kubepods/burstable", web, app, batch)]
         assert low == [8 * MIB] * 4 + [0]
     else:
-        assert "memory of online pods has no protection but OOM scores: unsupported here" in told
+        assert "memory of online pods has no protection but OOM scores: unsupported here" in message
 
 
 def test_memory_high_of_offline_pods_is_in_force(services: Callable[..., Services]) -> None:
     node = services(dynMemory={"policy": "fssr"})
     (batch, *_), (web, *_) = node.pod(preemptable="true"), node.pod()
-    told = node.told()
+    message = node.told()
     if node.hierarchies.mode != "v2":
-        assert "dynMemory: offline pods have no limit: unsupported here" in told
+        assert "dynMemory: offline pods have no limit: unsupported here" in message
         return
-    wanted = memory(Root())["MemTotal"] * 8 // 10 // PAGE * PAGE
-    assert (node.value(batch, "memory.high"), node.value(web, "memory.high")) == (wanted, -1)
+    expected = memory(Root())["MemTotal"] * 8 // 10 // PAGE * PAGE
+    assert (node.value(batch, "memory.high"), node.value(web, "memory.high")) == (expected, -1)
     node.store.put(KIND, {"agent": {"enabledFeatures": []}}, "config.json")
     node.loops.round()
     assert node.value(batch, "memory.high") == -1
@@ -139,11 +139,11 @@ def test_disks_have_a_cost_model_and_pods_weights(services: Callable[..., Servic
     model = {"dev": disk_path(), "model": "linear", "param": WORDS}
     node = services(group=True, ioCost=[{"nodeName": "global", "config": [model]}])
     (batch, *_), (web, *_) = node.pod(preemptable="true"), node.pod()
-    told = node.told()
+    message = node.told()
     if isinstance(probe(node.hierarchies, "io.cost_model", ""), Unsupported):
-        assert "ioCost: pods have no weights: unsupported here" in told
+        assert "ioCost: pods have no weights: unsupported here" in message
         return
-    assert [node.value(each, "io.weight") for each in (batch, web)] == [10, 1000]
+    assert [node.value(entry, "io.weight") for entry in (batch, web)] == [10, 1000]
     top = Path(node.hierarchies.folder("io", "") or "")
     (row,) = [line for line in (top / "io.cost.model").read_text().splitlines() if line.startswith(f"{disk()} ")]
     assert all(f" {key}={value}" in row for key, value in WORDS.items())
@@ -159,9 +159,9 @@ def test_an_offline_pod_goes_when_an_online_one_waits_for_cpu(services: Callable
     node.pod(preemptable="true")
     web, *_ = node.pod(f"{BUSY} & {BUSY} & {BUSY}")
     node.overwrite(web, "cpu.cfs_quota", "5000" if node.hierarchies.mode != "v2" else "5000 100000")
-    told = node.told()
-    if "unsupported here" in told:
-        assert "psi: no pod is evicted for cpu" in told
+    message = node.told()
+    if "unsupported here" in message:
+        assert "psi: no pod is evicted for cpu" in message
         return
     node.until(lambda: bool(node.asked.pods))
     assert node.asked.pods == [node.pods[0]["metadata"]["uid"]]
@@ -178,19 +178,19 @@ def test_a_throttled_container_gets_more_on_an_idle_node(
 
     monkeypatch.setattr(Sampler, "take", of_an_idle_node)
     node = services(quotaTurbo={"syncInterval": 100})
-    own, container, _ = node.pod(BUSY, limit="20m", quota_turbo="true")
-    for folder in (own, container):
+    pod_folder, container, _ = node.pod(BUSY, limit="20m", quota_turbo="true")
+    for folder in (pod_folder, container):
         node.overwrite(folder, "cpu.cfs_quota", "2000" if node.hierarchies.mode != "v2" else "2000 100000")
     node.until(lambda: node.value(container, "cpu.cfs_quota") > 2000)
-    assert node.value(own, "cpu.cfs_quota") > 2000
+    assert node.value(pod_folder, "cpu.cfs_quota") > 2000
     node.loops.stop()
-    assert (node.value(container, "cpu.cfs_quota"), node.value(own, "cpu.cfs_quota")) == (2000, 2000)
+    assert (node.value(container, "cpu.cfs_quota"), node.value(pod_folder, "cpu.cfs_quota")) == (2000, 2000)
 
 
 def test_a_burst_is_in_force(services: Callable[..., Services]) -> None:
     node = services(quotaBurst=None)
-    own, container, _ = node.pod(limit="20m", quota_burst_time="1500")
-    for folder in (own, container):
+    pod_folder, container, _ = node.pod(limit="20m", quota_burst_time="1500")
+    for folder in (pod_folder, container):
         node.overwrite(folder, "cpu.cfs_quota", "2000" if node.hierarchies.mode != "v2" else "2000 100000")
     node.loops.round()
     assert node.value(container, "cpu.cfs_burst") == 1500

@@ -64,15 +64,15 @@ class Machine:
     """
 
     def __init__(
-        self, bundles: Bundles, top: str, node: object, *, profile: Profile = PROFILE, whole: bool = False
+        self, bundles: Bundles, top: str, node: object, *, profile: Profile = PROFILE, full: bool = False
     ) -> None:
         self.bundles, self.top = bundles, top
-        self.prefix = f"{top}/" if whole else ""
+        self.prefix = f"{top}/" if full else ""
         self.names: list[str] = []
         root = Root()
         self.everything = detect(root)
         rows = tuple(replace(row, path=f"{row.path}/{top}") for row in self.everything.rows)
-        self.hierarchies = self.everything if whole else Hierarchies(root, rows)
+        self.hierarchies = self.everything if full else Hierarchies(root, rows)
         self.store, self.source, self.history, observer = (
             RuleStore(node, profile.kinds),
             Source(),
@@ -144,14 +144,14 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     need_tool("runc")
     need_machine((os.cpu_count() or 1) > 1, "second CPU")
     gates = frozenset(row.name for row in HOOKS)
-    made = Machine(
+    machine = Machine(
         Bundles(tmp_path, rootfs(tmp_path / "rootfs")), f"nri-alone-{uuid.uuid4().hex[:8]}", Node(gates=gates)
     )
     try:
-        yield made
+        yield machine
     finally:
-        made.clean()
-    assert not made.left()
+        machine.clean()
+    assert not machine.left()
 
 
 def pod(qos: str, kube_class: str, annotations: Mapping[str, str] | None = None, limit: str = "") -> dict[str, Any]:
@@ -179,15 +179,15 @@ def test_shares_quota_memory_and_oom_score_of_a_batch_pod_are_in_force_and_come_
         oom_score_adj.ANNOTATION_OOM_SCORE: "777",
     }
     batch = pod(n.BE, paths.BEST_EFFORT, annotations)
-    own, container, pid = machine.run(batch)
+    pod_folder, container, pid = machine.run(batch)
     machine.source.replace([batch])
     machine.round()
-    wanted = {"cpu.shares": 512, "cpu.cfs_quota": 50_000, "memory.limit": 64 * MIB}
-    for folder in (own, container):
-        found = {knob: machine.value(folder, knob) for knob in wanted}
+    expected = {"cpu.shares": 512, "cpu.cfs_quota": 50_000, "memory.limit": 64 * MIB}
+    for folder in (pod_folder, container):
+        results = {knob: machine.value(folder, knob) for knob in expected}
         # On cgroup v2 a weight stands for several shares.
-        assert abs(found.pop("cpu.shares") - 512) < 27
-        assert found == {knob: value for knob, value in wanted.items() if knob != "cpu.shares"}
+        assert abs(results.pop("cpu.shares") - 512) < 27
+        assert results == {knob: value for knob, value in expected.items() if knob != "cpu.shares"}
     assert Path(f"/proc/{pid}/oom_score_adj").read_text() == "777\n"
     Path(f"/proc/{pid}/oom_score_adj").write_text("5")
     machine.overwrite(container, "cpu.shares", "10")
@@ -196,9 +196,9 @@ def test_shares_quota_memory_and_oom_score_of_a_batch_pod_are_in_force_and_come_
     assert Path(f"/proc/{pid}/oom_score_adj").read_text() == "777\n"
     assert machine.value(container, "cpu.cfs_quota") == 50_000
     assert abs(machine.value(container, "cpu.shares") - 512) < 27
-    told = machine.history.of("ns/be")
-    assert told is not None
-    outcomes = {row["name"]: row["outcome"] for row in told["writes"]}
+    message = machine.history.of("ns/be")
+    assert message is not None
+    outcomes = {row["name"]: row["outcome"] for row in message["writes"]}
     assert outcomes["cpu.bvt" if "cpu.bvt" in outcomes else "cpu.shares"] in ("applied", "unchanged", "unsupported")
 
 
@@ -213,17 +213,17 @@ def test_cpus_of_a_sensitive_pod_follow_the_share_pools(machine: Machine) -> Non
         )
         machine.round("rules", "NodeResourceTopology")
         assert machine.parts.decisions.node.cpus is not None
-        wanted = {0, 1} if cpus == "0-1" else {int(cpus)}
-        assert machine.value(container, "cpuset.cpus") == wanted
-        assert os.sched_getaffinity(pid) == wanted
+        expected = {0, 1} if cpus == "0-1" else {int(cpus)}
+        assert machine.value(container, "cpuset.cpus") == expected
+        assert os.sched_getaffinity(pid) == expected
 
 
 def test_a_ratio_shrinks_and_grows_the_quotas_of_pod_and_container_in_an_order_that_the_kernel_takes(
     machine: Machine,
 ) -> None:
     sensitive = pod(n.LS, paths.BURSTABLE, limit="1")
-    own, container, _ = machine.run(sensitive)
-    for folder in (own, container):
+    pod_folder, container, _ = machine.run(sensitive)
+    for folder in (pod_folder, container):
         machine.overwrite(folder, "cpu.cfs_quota", "100000")
     machine.source.replace([sensitive])
     for ratio, quota in (("2", 50_000), ("1.25", 80_000), ("4", 25_000), ("1", 100_000)):
@@ -231,7 +231,7 @@ def test_a_ratio_shrinks_and_grows_the_quotas_of_pod_and_container_in_an_order_t
         machine.round("rules", "Node")
         assert machine.value(container, "cpu.cfs_quota") == quota
         # On cgroup v1 the pod leaves room for containers that the runtime makes with what was asked for.
-        assert machine.value(own, "cpu.cfs_quota") == (quota if machine.hierarchies.mode == "v2" else 100_000)
+        assert machine.value(pod_folder, "cpu.cfs_quota") == (quota if machine.hierarchies.mode == "v2" else 100_000)
         assert machine.standalone.last.outcomes[Outcome.REFUSED] == 0
 
 
@@ -254,15 +254,15 @@ def test_the_folder_of_best_effort_pods_idles_when_core_scheduling_wants_it(mach
 def test_what_this_kernel_cannot_is_told_with_the_reason_and_a_pod_that_has_gone_costs_nothing(
     machine: Machine,
 ) -> None:
-    gone, here = pod(n.LS, paths.BURSTABLE), pod(n.BE, paths.BEST_EFFORT)
-    machine.run(here)
-    machine.source.replace([gone, here])
+    ended_pod, folder = pod(n.LS, paths.BURSTABLE), pod(n.BE, paths.BEST_EFFORT)
+    machine.run(folder)
+    machine.source.replace([ended_pod, folder])
     identities = {"lsClass": {"cpuQOS": {"enable": True}}, "beClass": {"cpuQOS": {"enable": True}}}
     machine.store.put("NodeSLO", {"spec": {"resourceQOSStrategy": identities}}, "t")
     machine.round("rules", "NodeSLO")
-    told = machine.history.of("ns/be")
-    assert told is not None
-    (row,) = [row for row in told["writes"] if row["name"] == "cpu.bvt"]
+    message = machine.history.of("ns/be")
+    assert message is not None
+    (row,) = [row for row in message["writes"] if row["name"] == "cpu.bvt"]
     if row["outcome"] == "unsupported":
         assert "Anolis" in row["reason"] and "cpu.idle" in row["reason"]
     assert machine.standalone.last.errors == 0

@@ -37,27 +37,27 @@ class Quota:
 @pytest.fixture
 def quota() -> Iterator[Quota]:
     need_root()
-    made = Quota(f"nri-test-v010-{os.getpid()}")
+    quota = Quota(f"nri-test-v010-{os.getpid()}")
     try:
-        made.folder.mkdir()
+        quota.folder.mkdir()
     except OSError:
         need_machine(False, "cgroup of the CPU that may be made")
     try:
-        need_machine(made.file.exists(), "CPU quota in new cgroups")
-        made.file.write_text("50000")
-        yield made
+        need_machine(quota.file.exists(), "CPU quota in new cgroups")
+        quota.file.write_text("50000")
+        yield quota
     finally:
-        made.folder.rmdir()
+        quota.folder.rmdir()
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
-    made = Node(tmp_path)
+    node = Node(tmp_path)
     example = (ROOT / "examples/v010/clearcfs").read_text()
-    program = made.programs / "clearcfs"
+    program = node.programs / "clearcfs"
     program.write_text(example.replace("#!/usr/bin/env python3", f"#!{sys.executable}"))
     program.chmod(0o755)
-    return made
+    return node
 
 
 def start(node: Node, quota: Quota, qos: str) -> None:

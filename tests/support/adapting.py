@@ -71,10 +71,10 @@ class RawPlugin:
         self.label = f"{idx}-{name}"
         self.runtime = runtime
         self.events = events
-        self.sock, theirs = socket.socketpair()
+        self.sock, reference = socket.socketpair()
         self.sock.settimeout(PATIENCE_S)
         weakref.finalize(self, self.sock.close)
-        runtime.connect(theirs)
+        runtime.connect(reference)
         self.name, self.idx = name, idx
 
     def join(self) -> RawPlugin:
@@ -89,12 +89,12 @@ class RawPlugin:
 
     def wait_for(self, text: bytes) -> bytes:
         """Read until these bytes have come."""
-        seen = b""
-        while text not in seen:
+        observed = b""
+        while text not in observed:
             data = self.sock.recv(65536)
             assert data, f"the runtime closed the connection before {text!r}"
-            seen += data
-        return seen
+            observed += data
+        return observed
 
     def ended(self) -> bool:
         """Whether the runtime closes the connection; waits for it."""

@@ -24,10 +24,10 @@ def axe() -> str:
     if not archive.exists():
         fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
         command = [*fetch, "--dest", str(_KEPT), f"{WHEEL}=={VERSION}"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == 0, f"pip: {done.stderr}"
-    found = hashlib.sha256(archive.read_bytes()).hexdigest()
-    assert found == SHA256, f"{archive} is another {WHEEL} {VERSION}: {found}"
+        result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert result.returncode == 0, f"pip: {result.stderr}"
+    hexdigest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    assert hexdigest == SHA256, f"{archive} is another {WHEEL} {VERSION}: {hexdigest}"
     with zipfile.ZipFile(archive) as wheel:
         return wheel.read(f"{WHEEL}/axe.min.js").decode()
 
@@ -35,11 +35,11 @@ def axe() -> str:
 def findings(page: Page, script: str) -> list[str]:
     """What is wrong with a page as it is shown now, seriously: rule, element, and how to mend it."""
     page.ask(f"{script}; undefined")
-    told = json.loads(page.ask("axe.run(document).then(JSON.stringify)"))
-    assert len(told["passes"]) > 10, "it has looked at the page"
+    document = json.loads(page.ask("axe.run(document).then(JSON.stringify)"))
+    assert len(document["passes"]) > 10, "it has looked at the page"
     return [
         f"{row['impact']} {row['id']}: {node['html'][:200]}: {node['failureSummary']}"
-        for row in told["violations"]
+        for row in document["violations"]
         if row["impact"] in SERIOUS
         for node in row["nodes"][:5]
     ]

@@ -55,10 +55,10 @@ class Page:
                     self._texts.append(self._part)
                     self._part = ""
 
-    def call(self, method: str, **given: Any) -> Any:
+    def call(self, method: str, **argument: Any) -> Any:
         """Call a method of the protocol; its result."""
         number = next(self._numbers)
-        message = json.dumps({"id": number, "method": method, "params": given})
+        message = json.dumps({"id": number, "method": method, "params": argument})
         self._socket.sendall(self._wire.send(TextMessage(data=message)))
         while True:
             while self._texts:
@@ -79,11 +79,11 @@ class Page:
     def wait(self, expression: str) -> Any:
         """Wait until an expression is true; its value."""
         deadline = time.monotonic() + PATIENCE_S
-        while not (found := self.ask(expression)):
+        while not (answer := self.ask(expression)):
             shown = self.ask("document.body.innerText")[:500]
             assert time.monotonic() < deadline, f"never true: {expression}; the page is: {shown}; told: {self.told[:3]}"
             time.sleep(0.02)
-        return found
+        return answer
 
     def open(self, url: str) -> None:
         """Open an address anew."""
@@ -103,9 +103,9 @@ class Page:
         """Make the window so big, in pixels."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
-    def dark(self, wanted: bool) -> None:
+    def dark(self, expected: bool) -> None:
         """Ask for dark colours, as a user's settings do."""
-        value = "dark" if wanted else "light"
+        value = "dark" if expected else "light"
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": value}])
 
     def picture(self) -> bytes:
@@ -143,8 +143,8 @@ def _target(folder: Path, process: subprocess.Popen[bytes]) -> tuple[int, str]:
             connection.request("GET", "/json/list")
             text = connection.getresponse().read()
             connection.close()
-            for each in json.loads(text):
-                if each["type"] == "page":
-                    return port, each["webSocketDebuggerUrl"].partition(f":{port}")[2]
+            for load in json.loads(text):
+                if load["type"] == "page":
+                    return port, load["webSocketDebuggerUrl"].partition(f":{port}")[2]
         time.sleep(0.05)
     raise AssertionError("chromium opens no page")

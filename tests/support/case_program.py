@@ -35,8 +35,8 @@ def main(program: str, about: str, system: str, run_case: Callable[[Any], Result
     """
 
     def wrong(case: object) -> str:
-        lacking = [key for key in keys if not isinstance(case, dict) or key not in case]
-        return f"it has no {', '.join(lacking)}" if lacking else ""
+        missing_keys = [key for key in keys if not isinstance(case, dict) or key not in case]
+        return f"it has no {', '.join(missing_keys)}" if missing_keys else ""
 
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description=about)
     parser.add_argument("file", type=Path, help="JSON lines, may be compressed with xz")

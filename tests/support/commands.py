@@ -10,7 +10,7 @@ from pathlib import Path
 
 def run(argv: Sequence[str | Path], **options: object) -> str:
     """Run a command and return what it printed; a failure shows all of it."""
-    done = subprocess.run(
+    result = subprocess.run(
         [str(word) for word in argv],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -19,8 +19,8 @@ def run(argv: Sequence[str | Path], **options: object) -> str:
         check=False,
         **options,  # type: ignore[call-overload]
     )
-    assert done.returncode == 0, f"{' '.join(map(str, argv))} ended with {done.returncode}:\n{done.stdout}"
-    return str(done.stdout)
+    assert result.returncode == 0, f"{' '.join(map(str, argv))} ended with {result.returncode}:\n{result.stdout}"
+    return str(result.stdout)
 
 
 def unmeasured() -> dict[str, str]:

@@ -19,15 +19,15 @@ class Counted:
 
     Args:
         events: what each cgroup's counters say.
-        lacking: why there are none.
+        missing_keys: why there are none.
 
     Attributes:
         open: how many cgroups are counted.
         error: raised when a cgroup is to be counted, or a counter is read.
     """
 
-    def __init__(self, events: Mapping[Event, int], lacking: Unsupported | None = None) -> None:
-        self.events, self.lacking, self.open = dict(events), lacking, 0
+    def __init__(self, events: Mapping[Event, int], missing_keys: Unsupported | None = None) -> None:
+        self.events, self.lacking, self.open = dict(events), missing_keys, 0
         self.folders: list[str] = []
         self.error: OSError | Unsupported | None = None
 

@@ -37,10 +37,10 @@ class CriClient:
     def refused(self, name: str, **fields: Any) -> tuple[grpc.StatusCode, str]:
         """The status and text of a call that has to fail."""
         try:
-            found = [*self.stream(name, **fields)] if METHODS[name].server_streaming else self.call(name, **fields)
+            results = [*self.stream(name, **fields)] if METHODS[name].server_streaming else self.call(name, **fields)
         except grpc.RpcError as error:
             return error.code(), error.details()
-        raise AssertionError(f"{name} succeeded: {found}")
+        raise AssertionError(f"{name} succeeded: {results}")
 
     def _invoke(self, name: str, kind: str, fields: dict[str, Any]) -> Any:
         method = METHODS[name]

@@ -32,9 +32,9 @@ class CriServer:
     def add_container(self, container_id: str, pod_id: str, name: str, **more: Any) -> pb.Container:
         metadata = pb.ContainerMetadata(name=name, attempt=more.pop("attempt", 0))
         more.setdefault("state", pb.CONTAINER_RUNNING)
-        made = pb.Container(id=container_id, pod_sandbox_id=pod_id, metadata=metadata, **more)
-        self.containers.append(made)
-        return made
+        container = pb.Container(id=container_id, pod_sandbox_id=pod_id, metadata=metadata, **more)
+        self.containers.append(container)
+        return container
 
     def answer(self, method: str, request: Any, context: grpc.ServicerContext) -> Any:
         if method == "CreateContainer":

@@ -11,6 +11,6 @@ _PAGE = Path(__file__).parents[2] / "docs" / "deviations.md"
 
 def deviation_rows(system: str = "") -> list[str]:
     """Return the first cell of each row below the heading of a system; "" is the reference, and the rules by name."""
-    rules, _, others = _PAGE.read_text().partition("\n## Other systems\n")
-    part = others.partition(f"\n### {system}\n")[2].partition("\n#")[0] if system else rules
+    rules, _, other_rows = _PAGE.read_text().partition("\n## Other systems\n")
+    part = other_rows.partition(f"\n### {system}\n")[2].partition("\n#")[0] if system else rules
     return [line.split("|")[1].strip() for line in part.splitlines() if line.startswith("| ")]

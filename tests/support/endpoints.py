@@ -29,18 +29,18 @@ class Pair:
         near_request: Callable[[Any], Any] | None = None,
         near_interceptors: Any = (),
     ) -> None:
-        near, far = socket.socketpair()
-        self.near_sock, self.far_sock = near, far
+        near_end, far_end = socket.socketpair()
+        self.near_sock, self.far_sock = near_end, far_end
         self.closed: list[str] = []
         self.near = Endpoint(
-            Trunk(near),
+            Trunk(near_end),
             client_id=1,
             server_id=2,
             on_request=near_request,
             interceptors=near_interceptors,
             on_close=self.closed.append,
         )
-        self.far = Endpoint(Trunk(far), client_id=2, server_id=1, on_request=on_request or (lambda r: r.payload))
+        self.far = Endpoint(Trunk(far_end), client_id=2, server_id=1, on_request=on_request or (lambda r: r.payload))
         self.thread = threading.Thread(target=self.far.serve, daemon=True)
         self.thread.start()
 
@@ -74,9 +74,9 @@ def fill(endpoint: Endpoint) -> None:
         sock.close()
 
 
-def serve(sock: socket.socket, seen: list[int]) -> Endpoint:
+def serve(sock: socket.socket, numbers: list[int]) -> Endpoint:
     def echo(request: Any) -> Any:
-        seen.append(len(request.payload))
+        numbers.append(len(request.payload))
         return request.payload
 
     server = Endpoint(Trunk(sock), client_id=2, server_id=1, on_request=echo)

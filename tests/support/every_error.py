@@ -33,17 +33,21 @@ def kinds() -> tuple[type[NriError], ...]:
     names = {"NriError"}
     while more := {name for (_, name), bases in classes.items() if bases & names} - names:
         names |= more
-    found = (getattr(importlib.import_module(module), name) for module, name in classes if name in names)
-    return tuple(each for each in found if issubclass(each, NriError) and each is not ProtocolError)
+    results = (getattr(importlib.import_module(module), name) for module, name in classes if name in names)
+    return tuple(entry for entry in results if issubclass(entry, NriError) and entry is not ProtocolError)
 
 
 def every(text: str) -> Iterator[NriError]:
     """One error of each class, in which each text is this one. A new type of a parameter needs a line in `_value`."""
     for kind in kinds():
         _, *parameters = inspect.signature(kind.__init__).parameters.values()
-        given = [each for each in parameters if each.kind is not each.VAR_KEYWORD]
-        texts = [text for each in given if each.kind is each.VAR_POSITIONAL]
-        named = {each.name: _value(each.annotation, text) for each in given if each.kind is not each.VAR_POSITIONAL}
+        argument = [parameter for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
+        texts = [text for parameter in argument if parameter.kind is parameter.VAR_POSITIONAL]
+        named = {
+            parameter.name: _value(parameter.annotation, text)
+            for parameter in argument
+            if parameter.kind is not parameter.VAR_POSITIONAL
+        }
         yield kind(*texts, **named)
 
 
@@ -52,7 +56,7 @@ def _value(annotation: str, text: str) -> Any:
     if annotation in ("str", "str | None", "object"):
         return text
     texts = frozenset((text,))
-    made: dict[str, Any] = {
+    created: dict[str, Any] = {
         "int": 3,
         "int | None": 17,
         "float": 1.5,
@@ -66,4 +70,4 @@ def _value(annotation: str, text: str) -> Any:
         "ForeignAgent": ForeignAgent(text, text),
         "Owner": Owner(text, Owns(Level.POD, text, texts), text),
     }
-    return made[annotation]
+    return created[annotation]

@@ -30,8 +30,8 @@ _NEW = {
 class FakeKernel:
     """The files below /sys/fs/cgroup. `lacking` are files that this kernel has not."""
 
-    def __init__(self, version: Version = 1, lacking: frozenset[str] = frozenset()) -> None:
-        self.version, self.lacking = version, lacking
+    def __init__(self, version: Version = 1, missing_keys: frozenset[str] = frozenset()) -> None:
+        self.version, self.lacking = version, missing_keys
         self.files: dict[str, str] = {}
         self.made: dict[str, int] = {}
         self.refused: list[tuple[str, str]] = []
@@ -85,7 +85,11 @@ class FakeKernel:
 
     def folders(self, path: str) -> list[str]:
         return sorted(
-            {each.removeprefix(f"{path}/") for each in self.made if each.rpartition("/")[0] == path and each != path}
+            {
+                entry.removeprefix(f"{path}/")
+                for entry in self.made
+                if entry.rpartition("/")[0] == path and entry != path
+            }
         )
 
     def write(self, path: str, text: str) -> None:
@@ -134,9 +138,9 @@ class FakeKernel:
     def _number(self, folder: str, name: str) -> int | None:
         places = KNOBS[name].places(self.version)
         text = self.files.get(f"{folder}/{places[0].file}") if places else None
-        found = None if text is None else places[0].codec.decode(text)
-        assert found is None or isinstance(found, int)
-        return found
+        results = None if text is None else places[0].codec.decode(text)
+        assert results is None or isinstance(results, int)
+        return results
 
     def _nests(self, row: Knob, place: Place) -> bool:
         """Whether each value is within that of the cgroup above; what has no limit has that of the one above."""

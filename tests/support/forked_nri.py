@@ -31,11 +31,11 @@ class ForkedNri:
     """Runs `nri ...`. For one thread after the other, or several at once; to be closed."""
 
     def __init__(self) -> None:
-        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        self._ours, reference = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with reference:
             self._server = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.forked_nri", str(theirs.fileno())],
-                cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
+                [sys.executable, "-m", "tests.support.forked_nri", str(reference.fileno())],
+                cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[reference.fileno()],
                 process_group=0,
             )  # fmt: skip
 
@@ -43,19 +43,24 @@ class ForkedNri:
         self, arguments: tuple[str, ...], environment: Mapping[str, str], cwd: str | Path, stdin: str, timeout_s: float
     ) -> subprocess.CompletedProcess[str]:
         """Run one command line to its end, as `subprocess.run` does with text."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        asked = json.dumps([arguments, dict(environment), str(cwd)]).encode()
-        with ours, tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-            given.write(stdin.encode())
-            given.seek(0)
-            with theirs:
-                descriptors = [theirs.fileno(), given.fileno(), out.fileno(), err.fileno()]
-                socket.send_fds(self._ours, [asked], descriptors)
+        near_end, far_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        request = json.dumps([arguments, dict(environment), str(cwd)]).encode()
+        with (
+            near_end,
+            tempfile.TemporaryFile() as file,
+            tempfile.TemporaryFile() as out,
+            tempfile.TemporaryFile() as err,
+        ):
+            file.write(stdin.encode())
+            file.seek(0)
+            with far_end:
+                descriptors = [far_end.fileno(), file.fileno(), out.fileno(), err.fileno()]
+                socket.send_fds(self._ours, [request], descriptors)
             sys.audit("os.fork")  # so that tests/conftest.py knows that the test has started a process
-            process = int(ours.recv(32))
-            ours.settimeout(timeout_s)
+            process = int(near_end.recv(32))
+            near_end.settimeout(timeout_s)
             try:
-                code = int(ours.recv(32))
+                code = int(near_end.recv(32))
             except TimeoutError:
                 os.kill(process, signal.SIGKILL)
                 raise subprocess.TimeoutExpired(["nri", *arguments], timeout_s, _text(out), _text(err)) from None
@@ -80,29 +85,29 @@ def serve(asking: socket.socket) -> bool:
     while True:
         for descriptor, _ in poll.poll():
             if descriptor in ends:
-                process, told = ends.pop(descriptor)
+                process, message = ends.pop(descriptor)
                 poll.unregister(descriptor)
                 os.close(descriptor)
                 code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-                with told:
-                    told.send(str(code).encode())
+                with message:
+                    message.send(str(code).encode())
                 continue
-            asked, descriptors, _, _ = socket.recv_fds(asking, _MOST_BYTES, 4)
-            if not asked:
+            requested, descriptors, _, _ = socket.recv_fds(asking, _MOST_BYTES, 4)
+            if not requested:
                 return False
-            told = socket.socket(fileno=descriptors[0])
+            message = socket.socket(fileno=descriptors[0])
             process = os.fork()
             if not process:
-                told.close()
+                message.close()
                 asking.close()
-                arguments, environment, cwd = json.loads(asked)
+                arguments, environment, cwd = json.loads(requested)
                 _become(arguments, environment, cwd, descriptors[1:])
                 return True
-            for each in descriptors[1:]:
-                os.close(each)
-            told.send(str(process).encode())
+            for number in descriptors[1:]:
+                os.close(number)
+            message.send(str(process).encode())
             watched = os.pidfd_open(process)
-            ends[watched] = (process, told)
+            ends[watched] = (process, message)
             poll.register(watched, select.POLLIN)
 
 

@@ -47,13 +47,13 @@ def captured(name: str) -> list[Row]:
     return [_row(json.loads(line)) for line in (DATA / f"{name}.jsonl").read_text().splitlines()]
 
 
-def _row(found: dict[str, Any]) -> Row:
-    request = ParseDict(found["request"], m.CreateContainerRequest())
-    answer: Any = DIED if "died" in found else REFUSED
-    if "reply" in found:
-        text = json.dumps(found["reply"]).replace("-pid-PID", f"-pid-{os.getpid()}")  # logger's mark has its process
+def _row(results: dict[str, Any]) -> Row:
+    request = ParseDict(results["request"], m.CreateContainerRequest())
+    answer: Any = DIED if "died" in results else REFUSED
+    if "reply" in results:
+        text = json.dumps(results["reply"]).replace("-pid-PID", f"-pid-{os.getpid()}")  # logger's mark has its process
         answer = comparable(Parse(text, m.CreateContainerResponse()))
-    return Row(found["case"], request, answer, found.get("flags", found.get("mountinfo")))
+    return Row(results["case"], request, answer, results.get("flags", results.get("mountinfo")))
 
 
 def comparable(reply: m.CreateContainerResponse) -> m.CreateContainerResponse:

@@ -73,6 +73,6 @@ def update(
 
 def steps(provenance: Provenance, container: str = "c1", rules: Rules = Rules.DEFAULT) -> list[tuple[Any, ...]]:
     """The steps of a container's history: event, plugin, field, key, before, after."""
-    made = provenance.explain(container, rules)
-    assert made is not None, f"nothing is known of {container}"
-    return [(step.event, step.plugin, *step.change[1:]) for step in made.steps]
+    explanation = provenance.explain(container, rules)
+    assert explanation is not None, f"nothing is known of {container}"
+    return [(step.event, step.plugin, *step.change[1:]) for step in explanation.steps]

@@ -99,15 +99,15 @@ class Pod:
 
     def resources(self) -> m.LinuxResources:
         """What the kubelet asks for, as NRI says it."""
-        made = m.LinuxResources()
+        resources = m.LinuxResources()
         for value, target in (
-            (self.cpu_shares, made.cpu.shares),
-            (self.cfs_quota, made.cpu.quota),
-            (self.memory_limit, made.memory.limit),
+            (self.cpu_shares, resources.cpu.shares),
+            (self.cfs_quota, resources.cpu.quota),
+            (self.memory_limit, resources.memory.limit),
         ):
             if value:
                 target.value = value
-        return made
+        return resources
 
     def messages(self) -> tuple[m.PodSandbox, m.Container]:
         """The pod and its container in NRI's words."""
@@ -172,9 +172,9 @@ class Case:
     def node(self) -> Node:
         """The node with all rules read."""
         spec = self.documents.get("NodeSLO", {}).get("spec")
-        topology, own = self.documents.get("NodeResourceTopology"), self.documents.get("Node")
+        topology, entry = self.documents.get("NodeResourceTopology"), self.documents.get("Node")
         base = self.base()
-        ratio = base.ratio if own is None else cpu_normalization.ratio_of(own)
+        ratio = base.ratio if entry is None else cpu_normalization.ratio_of(entry)
         return Node(
             identity=None if spec is None else group_identity.rule_of(spec),
             cpus=None if topology is None else cpuset.rule_of(topology),
@@ -205,10 +205,10 @@ def case_id(case: Case) -> str:
 
 
 def outcome(
-    case: Case, found: Mapping[tuple[str, str], str], *, updated: bool = False
+    case: Case, results: Mapping[tuple[str, str], str], *, updated: bool = False
 ) -> dict[tuple[str, str], str | None]:
     """What came of each effect of a case; of those alone that an update brings about as well, if so asked."""
-    return {effect.key: found.get(effect.key) for effect in case.effects if effect.updated or not updated}
+    return {effect.key: results.get(effect.key) for effect in case.effects if effect.updated or not updated}
 
 
 def wanted(case: Case, works: Callable[[Effect], bool], *, updated: bool = False) -> dict[tuple[str, str], str | None]:

@@ -35,17 +35,17 @@ _CGROUPS = "kubepods/podx"
 _LIMIT = 64 << 20
 
 
-def _first(_: Any, made: nri.Container, attack: str) -> nri.Adjustment:
+def _first(_: Any, container: nri.Container, attack: str) -> nri.Adjustment:
     adjustment = nri.Adjustment().add_env("A", attack or "1")
-    if made.name.startswith("app"):
+    if container.name.startswith("app"):
         adjustment.set_memory_limit(_LIMIT).add_annotation(f"note{attack}", attack or "on")
     return adjustment
 
 
-def _second(_: Any, made: nri.Container, attack: str) -> nri.Adjustment | None:
-    if "bad" in made.name:
+def _second(_: Any, container: nri.Container, attack: str) -> nri.Adjustment | None:
+    if "bad" in container.name:
         raise nri.Reject(f"not this one {attack}".strip())
-    return nri.Adjustment().add_env("A", "2") if "fight" in made.name else None
+    return nri.Adjustment().add_env("A", "2") if "fight" in container.name else None
 
 
 class Inspected:
@@ -59,7 +59,7 @@ class Inspected:
         more: dict[str, Any] = {"socket_path": str(folder / "nri.sock"), "disable_connections": False}
         self.runtime = self._stack.enter_context(FakeRuntime(admin_socket=self.admin, reporters=[recorder], **more))
         for index, name, answer in (("10", "sets", _first), ("20", "other", _second)):
-            handlers = {"create_container": lambda pod, made, answer=answer: answer(pod, made, attack)}
+            handlers = {"create_container": lambda pod, created, answer=answer: answer(pod, created, attack)}
             if name == "sets":
                 handlers["start_container"] = lambda *_: None
             self.runtime.add(plugin(name, **handlers), index)
@@ -85,11 +85,11 @@ class Inspected:
         """The file of a container's memory limit, on cgroup v1."""
         return self.root / "sys/fs/cgroup/memory" / _CGROUPS / container_id / "memory.limit_in_bytes"
 
-    def _explain(self, given: Any) -> Answer:
+    def _explain(self, argument: Any) -> Answer:
         pod = {"key": "u1", "namespace": "shop", "name": self.pod.name, "ended": False}
-        if not given:
+        if not argument:
             return json_answer({"pods": [pod]})
-        if given["pod"] != "u1":
+        if argument["pod"] != "u1":
             return json_answer({"error": "unknown"}, 404)
         word = self.attack or "set by the pod's annotation"
         value = {"container": "app", "field": "cpu.shares", "value": "512", "hook": "cpu-normalization", "reason": word,
@@ -124,21 +124,23 @@ class Inspected:
                 self.runtime.create_container(self.pod, make_container(id=ident, name=name))
 
     @contextlib.contextmanager
-    def busy(self, per_second: float, most: int) -> Iterator[Callable[[], int]]:
+    def busy(self, per_second: float, highest: int) -> Iterator[Callable[[], int]]:
         """Have containers start, so many a second and in all, while the block lasts; gives how many have by now."""
-        over, done = threading.Event(), [0]
-        made = make_container(id="c9", name="busy")
+        over, finished = threading.Event(), [0]
+        container = make_container(id="c9", name="busy")
 
         def work() -> None:
             begun = time.monotonic()
-            while done[0] < most and not over.wait(max(0.0, begun + done[0] / per_second - time.monotonic())):
-                self.runtime.start_container(self.pod, made)
-                done[0] += 1
+            while finished[0] < highest and not over.wait(
+                max(0.0, begun + finished[0] / per_second - time.monotonic())
+            ):
+                self.runtime.start_container(self.pod, container)
+                finished[0] += 1
 
         thread = threading.Thread(target=work)
         thread.start()
         try:
-            yield lambda: done[0]
+            yield lambda: finished[0]
         finally:
             over.set()
             thread.join()

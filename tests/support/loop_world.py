@@ -124,8 +124,8 @@ class LoopWorld(World):
             self.loops.round()
 
     def _add(self, path: str, file: str, more: int) -> None:
-        found = self.folder / TOP / "cpu,cpuacct" / path / file
-        found.write_text(f"{int(found.read_text()) + more}\n")
+        folder = self.folder / TOP / "cpu,cpuacct" / path / file
+        folder.write_text(f"{int(folder.read_text()) + more}\n")
 
     def _stat(self) -> None:
         text = f"cpu {int(self._busy)} 0 0 {int(self._idle)} 0 0 0 0 0 0\n"

@@ -19,11 +19,11 @@ def plugin(name: str, **handlers: Any) -> nri.Plugin:
     """A plugin with these handlers, each a function of what the event gives: (pod, container, ...)."""
 
     def method(function: Any) -> Any:
-        return lambda self, *given: function(*given)
+        return lambda self, *argument: function(*argument)
 
-    methods = {event: method(each) for event, each in handlers.items()}
-    made: nri.Plugin = type("Made", (nri.Plugin,), {"name": name, **methods})()
-    return made
+    methods = {event: method(entry) for event, entry in handlers.items()}
+    plugin: nri.Plugin = type("Made", (nri.Plugin,), {"name": name, **methods})()
+    return plugin
 
 
 class Quiet(nri.Plugin):

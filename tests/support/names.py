@@ -25,18 +25,18 @@ Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 def statements(body: list[ast.stmt]) -> list[ast.stmt]:
     """The statements of a module or class, those inside `if` and `try` included."""
-    found: list[ast.stmt] = []
+    nodes: list[ast.stmt] = []
     for node in body:
-        found.append(node)
+        nodes.append(node)
         if isinstance(node, (ast.If, ast.Try)):
-            found += statements(node.body + node.orelse)
-    return found
+            nodes += statements(node.body + node.orelse)
+    return nodes
 
 
 def targets(node: ast.stmt) -> list[str]:
     """The plain names that an assignment binds."""
     bound = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    names = [each for target in bound for each in (target.elts if isinstance(target, ast.Tuple) else [target])]
+    names = [entry for target in bound for entry in (target.elts if isinstance(target, ast.Tuple) else [target])]
     return [name.id for name in names if isinstance(name, ast.Name)]
 
 
@@ -56,54 +56,54 @@ class Source:
     def file(self, module: str) -> Path | None:
         """The file of a module or package; None if there is none."""
         path = self.root.joinpath(*module.split("."))
-        for each in (path.with_suffix(".py"), path / "__init__.py"):
-            if each.is_file():
-                return each
+        for entry in (path.with_suffix(".py"), path / "__init__.py"):
+            if entry.is_file():
+                return entry
         return None
 
     def _members(self, module: str) -> dict[str, ast.stmt | str]:
         """What a module holds: the definition of a name, or the dotted name that it was imported from."""
         file = self.file(module)
         assert file is not None
-        found: dict[str, ast.stmt | str] = {}
+        results: dict[str, ast.stmt | str] = {}
         for node in statements(ast.parse(file.read_text(encoding="utf-8")).body):
             if isinstance(node, Definition):
-                found[node.name] = node
+                results[node.name] = node
             elif isinstance(node, ast.ImportFrom):
-                found |= {each.asname or each.name: f"{node.module}.{each.name}" for each in node.names}
+                results |= {name.asname or name.name: f"{node.module}.{name.name}" for name in node.names}
             elif isinstance(node, ast.Import):
-                found |= {each.asname: each.name for each in node.names if each.asname}
+                results |= {name.asname: name.name for name in node.names if name.asname}
             else:
-                found |= dict.fromkeys(targets(node), node)
-        return found
+                results |= dict.fromkeys(targets(node), node)
+        return results
 
     def _attributes(self, module: str, name: str) -> frozenset[str] | None:
         """The attributes of a class, inherited ones included; None if a base is not ours, so that nothing is known."""
         node = self.members(module)[name]
         assert isinstance(node, ast.ClassDef)
-        found: set[str] = set()
+        texts: set[str] = set()
         for part in ast.walk(node):
             if isinstance(part, Definition):
-                found.add(part.name)
+                texts.add(part.name)
             elif isinstance(part, ast.stmt):
-                found.update(targets(part))
+                texts.update(targets(part))
             elif isinstance(part, ast.Constant) and isinstance(part.value, str):
-                found.add(part.value)  # __slots__
+                texts.add(part.value)  # __slots__
             elif isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store):
-                found.add(part.attr)
+                texts.add(part.attr)
         for base in node.bases:
             home = self.locate(f"{module}.{ast.unparse(base)}")
             if home is None:
                 kind = PLAIN.get(ast.unparse(base)) or getattr(builtins, ast.unparse(base), None)
                 if kind is None:
                     return None
-                found.update(dir(kind))
+                texts.update(dir(kind))
                 continue
             inherited = self.attributes(*home)
             if inherited is None:
                 return None
-            found |= inherited
-        return frozenset(found)
+            texts |= inherited
+        return frozenset(texts)
 
     def locate(self, dotted: str) -> tuple[str, str] | None:
         """The module and name of a class of ours, imports followed; None for anything else."""
@@ -119,13 +119,13 @@ class Source:
         """Whether a dotted name leads to something that is there."""
         parts = dotted.split(".")
         length = next((n for n in range(len(parts), 0, -1) if self.file(".".join(parts[:n]))), 0)
-        module, rest = ".".join(parts[:length]), parts[length:]
-        if not rest:
+        module, remaining = ".".join(parts[:length]), parts[length:]
+        if not remaining:
             return True
-        if not length or rest[0] not in self.members(module):
+        if not length or remaining[0] not in self.members(module):
             return False
-        home = self.locate(f"{module}.{rest[0]}")
-        if len(rest) == 1 or home is None:
-            return len(rest) == 1 or isinstance(self.members(module)[rest[0]], str)
-        known = self.attributes(*home)
-        return known is None or rest[1] in known
+        home = self.locate(f"{module}.{remaining[0]}")
+        if len(remaining) == 1 or home is None:
+            return len(remaining) == 1 or isinstance(self.members(module)[remaining[0]], str)
+        attributes = self.attributes(*home)
+        return attributes is None or remaining[1] in attributes

@@ -100,14 +100,14 @@ def _leave_network() -> None:
 
 @functools.cache
 def _has_veth() -> bool:
-    made = subprocess.run(
+    result = subprocess.run(
         [need_tool("ip"), "link", "add", "nriprobe0", "type", "veth", "peer", "name", "nriprobe1"],
         capture_output=True,
         check=False,
     )
-    if made.returncode == 0:
+    if result.returncode == 0:
         ip("link", "del", "nriprobe0")
-    return made.returncode == 0
+    return result.returncode == 0
 
 
 def need_veth() -> None:

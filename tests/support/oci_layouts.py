@@ -28,8 +28,8 @@ def digest(data: bytes) -> str:
 
 def layer(files: Mapping[str, bytes | str | None]) -> bytes:
     """A layer: path -> content, the target of a link, or None for a folder."""
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as archive:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
         for path, content in files.items():
             row = tarfile.TarInfo(path)
             row.mode = 0o755
@@ -40,14 +40,14 @@ def layer(files: Mapping[str, bytes | str | None]) -> bytes:
                 row.type = tarfile.DIRTYPE if content is None else tarfile.SYMTYPE
                 row.linkname = content or ""
                 archive.addfile(row)
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def base_layer(**files: bytes) -> bytes:
     """A layer with a busybox and some applets, and files of /etc by their names."""
     entries: dict[str, bytes | str | None] = dict.fromkeys(("bin", "dev", "etc", "proc", "sys", "tmp"))
     entries["bin/busybox"] = _static_busybox(print).read_bytes()
-    entries.update((f"bin/{each}", "busybox") for each in APPLETS)
+    entries.update((f"bin/{applet}", "busybox") for applet in APPLETS)
     entries.update((f"etc/{name}", content) for name, content in files.items())
     return layer(entries)
 
@@ -73,15 +73,15 @@ def layout(
         (blobs / digest(data).partition(":")[2]).write_bytes(data)
         return {"mediaType": kind, "digest": digest(data), "size": len(data)}
 
-    ids = [digest(each) for each in layers] if diff_ids is None else list(diff_ids)
-    made = {
+    ids = [digest(layer) for layer in layers] if diff_ids is None else list(diff_ids)
+    created = {
         "architecture": architecture(),
         "os": "linux",
         "config": {"Env": ["PATH=/bin"], "Cmd": ["sleep", "1000000"], **(config or {})},
         "rootfs": {"type": "layers", "diff_ids": ids},
     }
-    text = json.dumps(made if whole_config is None else whole_config)
-    rows = [add(gzip.compress(each, mtime=0), f"{MEDIA}.layer.v1.tar+gzip") for each in layers]
+    text = json.dumps(created if whole_config is None else whole_config)
+    rows = [add(gzip.compress(layer, mtime=0), f"{MEDIA}.layer.v1.tar+gzip") for layer in layers]
     body = {
         "schemaVersion": 2,
         "mediaType": f"{MEDIA}.manifest.v1+json",

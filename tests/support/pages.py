@@ -60,17 +60,17 @@ def read_blocks(page: Path) -> list[Block]:
 
 def commands(text: str) -> list[tuple[str, str]]:
     """Split a console block into (command, expected output); a command line that ends in a backslash goes on."""
-    found: list[tuple[str, str]] = []
+    blocks: list[tuple[str, str]] = []
     open_command = False
     for line in text.splitlines():
         if line.startswith("$ "):
-            found.append((line[2:], ""))
-        elif found and open_command:
-            found[-1] = (f"{found[-1][0]}\n{line}", "")
-        elif found:
-            found[-1] = (found[-1][0], f"{found[-1][1]}{line}\n")
+            blocks.append((line[2:], ""))
+        elif blocks and open_command:
+            blocks[-1] = (f"{blocks[-1][0]}\n{line}", "")
+        elif blocks:
+            blocks[-1] = (blocks[-1][0], f"{blocks[-1][1]}{line}\n")
         open_command = line.endswith("\\") and (line.startswith("$ ") or open_command)
-    return found
+    return blocks
 
 
 def output_matches(expected: str, actual: str) -> bool:

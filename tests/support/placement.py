@@ -68,10 +68,10 @@ def write_machine(folder: Path, topology: Topology) -> Path:
             files[f"{base}/cache/index{place}/type"] = cache.kind
             files[f"{base}/cache/index{place}/id"] = str(cache.number)
             files[f"{base}/cache/index{place}/shared_cpu_list"] = cpuset.to_text(cache.cpus)
-    for number, each in topology.nodes.items():
-        files[f"{node}/node{number}/cpulist"] = cpuset.to_text(each.cpus)
-        files[f"{node}/node{number}/meminfo"] = f"Node {number} MemTotal: {each.memory_bytes >> 10} kB\n"
-        files[f"{node}/node{number}/distance"] = " ".join(map(str, each.distances.values()))
+    for number, entry in topology.nodes.items():
+        files[f"{node}/node{number}/cpulist"] = cpuset.to_text(entry.cpus)
+        files[f"{node}/node{number}/meminfo"] = f"Node {number} MemTotal: {entry.memory_bytes >> 10} kB\n"
+        files[f"{node}/node{number}/distance"] = " ".join(map(str, entry.distances.values()))
     write_files(folder, files)
     return folder
 
@@ -98,16 +98,16 @@ def container(name: str, cpu_m: int = 0, memory: int = 0, qos: str = "", limit_m
     """A container in a pod of its own; annotations by their keys without the domain, `_` for `-`."""
     qos = qos or ("Guaranteed" if cpu_m else "BestEffort")
     parts = ((*key.replace("_", "-").partition("/"), value) for key, value in annotations.items())
-    given = {f"{word}.resource-policy.nri.io{slash}{scope}": value for word, slash, scope, value in parts}
+    argument = {f"{word}.resource-policy.nri.io{slash}{scope}": value for word, slash, scope, value in parts}
     requests = Requests(cpu_m, limit_m or (cpu_m if qos == "Guaranteed" else 0), memory, memory_limit or memory)
-    return Container(name, name, Pod(pod or name, pod or name, namespace, qos=qos, annotations=given), requests)
+    return Container(name, name, Pod(pod or name, pod or name, namespace, qos=qos, annotations=argument), requests)
 
 
-def sequence(pods: int, most: int) -> Iterator[tuple[str, int]]:
-    """`create N` and `stop N` of so many pods, at most `most` at a time; drawn, and the same each time."""
+def sequence(pods: int, highest: int) -> Iterator[tuple[str, int]]:
+    """`create N` and `stop N` of so many pods, at most `highest` at a time; drawn, and the same each time."""
     draw, alive = random.Random(24), list[int]()
     for number in range(pods):
-        while len(alive) >= most or (alive and draw.random() < 0.3):
+        while len(alive) >= highest or (alive and draw.random() < 0.3):
             yield "stop", alive.pop(draw.randrange(len(alive)))
         alive.append(number)
         yield "create", number

@@ -17,10 +17,10 @@ class PluginThread:
     """A running session; `outcome` is what `run` returned or raised."""
 
     def __init__(self, plugin: nri.Plugin, **options: Any) -> None:
-        ours, theirs = socket.socketpair()
+        near_end, far_end = socket.socketpair()
         self.plugin = plugin
-        self.runtime = ScriptedRuntime(theirs)
-        self.session = Session(plugin, ours, index=options.pop("index", "10"), **options)
+        self.runtime = ScriptedRuntime(far_end)
+        self.session = Session(plugin, near_end, index=options.pop("index", "10"), **options)
         self.outcome: str | BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()

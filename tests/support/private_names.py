@@ -22,17 +22,17 @@ PUBLIC = {"_replace", "_asdict", "_fields", "_make", "_exit", "_getframe"}
 
 
 @functools.cache
-def _known() -> set[str]:
+def _allowed_names() -> set[str]:
     """The private names of the product."""
-    found = (re.findall(r"\b_[a-zA-Z]\w*", path.read_text(encoding="utf-8")) for path in SOURCE.rglob("*.py"))
-    return set().union(*found) - PUBLIC
+    matches = (re.findall(r"\b_[a-zA-Z]\w*", path.read_text(encoding="utf-8")) for path in SOURCE.rglob("*.py"))
+    return set().union(*matches) - PUBLIC
 
 
 def _private(name: object) -> bool:
-    return name in _known()
+    return name in _allowed_names()
 
 
-def _own(tree: ast.Module) -> set[str]:
+def _class_names(tree: ast.Module) -> set[str]:
     """The private names that a test file makes itself."""
     names = set()
     for node in ast.walk(tree):
@@ -50,30 +50,30 @@ def _is_self(node: ast.expr) -> bool:
 def accesses(source: str) -> Iterator[tuple[int, str]]:
     """Line and text of each access in a test file."""
     tree = ast.parse(source)
-    own = _own(tree)
+    class_names = _class_names(tree)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and _private(node.attr) and node.attr not in own:
+        if isinstance(node, ast.Attribute) and _private(node.attr) and node.attr not in class_names:
             if not _is_self(node.value):
                 yield node.lineno, ast.unparse(node)
         elif isinstance(node, ast.Call) and len(node.args) > 1 and ast.unparse(node.func).endswith("attr"):
-            first, second = (each.value if isinstance(each, ast.Constant) else None for each in node.args[:2])
+            first, second = (name.value if isinstance(name, ast.Constant) else None for name in node.args[:2])
             path, _, last = str(first).rpartition(".")
             if _private(last if path.startswith("nri.") else second):
                 yield node.lineno, ast.unparse(node)
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("nri"):
-            for each in node.names:
-                if _private(each.name):
-                    yield node.lineno, f"from {node.module} import {each.name}"
+            for name in node.names:
+                if _private(name.name):
+                    yield node.lineno, f"from {node.module} import {name.name}"
 
 
 def rooms() -> Counter[str]:
     """The number of accesses by room: the folder below `tests/unit`, or another kind of tests."""
     counts: Counter[str] = Counter()
     for path in TESTS.rglob("*.py"):
-        found = sum(1 for _ in accesses(path.read_text(encoding="utf-8")))
-        if found:
+        results = sum(1 for _ in accesses(path.read_text(encoding="utf-8")))
+        if results:
             parts = path.relative_to(TESTS).parts
-            counts["/".join(parts[:2]).removesuffix(".py") if parts[0] == "unit" else parts[0]] += found
+            counts["/".join(parts[:2]).removesuffix(".py") if parts[0] == "unit" else parts[0]] += results
     return counts
 
 

@@ -77,8 +77,8 @@ class Proxied:
         return self.proxy
 
     def stop(self) -> None:
-        for each in self._plugins:
-            each.stop()
+        for plugin in self._plugins:
+            plugin.stop()
         self._plugins = []
         if self.proxy is not None:
             self.proxy.stop()
@@ -138,15 +138,15 @@ class Proxied:
         return str(answer.container_id)
 
     def run(self, pod_id: str, name: str = "c", **more: Any) -> str:
-        made = self.create(pod_id, name, **more)
-        self.cri.call("StartContainer", container_id=made)
-        return made
+        reply = self.create(pod_id, name, **more)
+        self.cri.call("StartContainer", container_id=reply)
+        return reply
 
     def spec(self, container_id: str) -> dict[str, Any]:
         """The OCI spec that the runtime has made."""
         assert self.engine is not None
-        found: dict[str, Any] = self.engine.engine.inventory.container(container_id).spec
-        return found
+        results: dict[str, Any] = self.engine.engine.inventory.container(container_id).spec
+        return results
 
     def close(self) -> None:
         self.stop()

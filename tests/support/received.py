@@ -7,13 +7,13 @@ from nri.api import messages as m
 
 def resources(**values: int | str) -> m.LinuxResources:
     """Resources with these fields set: `limit` of the memory, `pids`, all others of the CPU."""
-    made = m.LinuxResources()
+    resources = m.LinuxResources()
     for name, value in values.items():
         if name in ("cpus", "mems"):
-            setattr(made.cpu, name, value)
+            setattr(resources.cpu, name, value)
         elif name == "pids":
-            made.pids.limit = int(value)
+            resources.pids.limit = int(value)
         else:
-            part = made.memory if name == "limit" else made.cpu
+            part = resources.memory if name == "limit" else resources.cpu
             getattr(part, name).value = value
-    return made
+    return resources

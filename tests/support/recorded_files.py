@@ -44,8 +44,8 @@ class RecordedTree:
         for front, place in _KERNEL.items():
             if name.startswith(front):
                 return place + name.removeprefix(front)
-        first, _, rest = name.lstrip("/").partition("/")
-        return f"{_TOP}/{name.lstrip('/')}" if self.v2 else f"{_TOP}/{_V1[first]}/{rest}"
+        first, _, remaining = name.lstrip("/").partition("/")
+        return f"{_TOP}/{name.lstrip('/')}" if self.v2 else f"{_TOP}/{_V1[first]}/{remaining}"
 
     def recorded_path(self, place: str) -> str:
         """Return the case's path of a file of the machine."""
@@ -56,8 +56,8 @@ class RecordedTree:
         inside = inside.removeprefix(f"{_TOP}/")
         if self.v2:
             return f"/{inside}"
-        first, _, rest = inside.partition("/")
-        return f"/{next(name for name, folder in _V1.items() if folder == first)}/{rest}"
+        first, _, remaining = inside.partition("/")
+        return f"/{next(name for name, folder in _V1.items() if folder == first)}/{remaining}"
 
     def files(self, recorded: Mapping[str, str | None]) -> dict[str, str]:
         """Return the files of a case with what else is in their cgroups, by place."""
@@ -99,8 +99,8 @@ class KernelRoot(Root):
             for group in ("", *self.names(f"/{_RESCTRL}")):
                 other = f"/{_RESCTRL}/{group}/tasks".replace("//", "/")
                 if other != path and self.exists(other):
-                    left = [task for task in self.read(other).split() if task not in text.split()]
-                    super().write(other, "\n".join(left))
+                    tasks = [task for task in self.read(other).split() if task not in text.split()]
+                    super().write(other, "\n".join(tasks))
             return "\n".join(dict.fromkeys([*before.split(), *text.split()]))
         if _DEVICE_LINES.search(path):
             lines = {words[0]: line for line in before.splitlines() if len(words := line.split()) > 1}

@@ -53,8 +53,8 @@ def _event(number: int, event: str, message: bytes = b"", reply: bytes = b"", pl
     begins = _record(kind=t.BEGINS, message=message, **at)
     answered = _record(kind=t.ANSWERED, plugin=plugin, message=reply, duration_ns=number, **at)
     merged = _record(kind=t.MERGED, plugin=plugin, **at)
-    asked = _record(kind=t.ASKED, plugin=plugin, same=True, **at)
-    return begins + asked + answered + merged + _record(kind=t.ENDS, message=reply, **at)
+    record = _record(kind=t.ASKED, plugin=plugin, same=True, **at)
+    return begins + record + answered + merged + _record(kind=t.ENDS, message=reply, **at)
 
 
 def _pod(name: str = "web") -> bytes:
@@ -71,14 +71,14 @@ def _creation(number: int, more: bytes = b"", reply: bytes = b"", ident: str = "
 
 def _variables(number: int) -> bytes:
     """An answer that sets variables."""
-    pairs = (bytes_field(1, str(each).encode()) + bytes_field(2, b"v") for each in range(number))
+    pairs = (bytes_field(1, str(entry).encode()) + bytes_field(2, b"v") for entry in range(number))
     return bytes_field(1, b"".join(bytes_field(4, pair) for pair in pairs))
 
 
 def _updates(number: int) -> bytes:
     """An answer that updates containers."""
     cpu = bytes_field(2, bytes_field(1, bytes_field(2, bytes_field(1, varint_field(1, 7)))))
-    return b"".join(bytes_field(2, bytes_field(1, f"u{each}".encode()) + cpu) for each in range(number))
+    return b"".join(bytes_field(2, bytes_field(1, f"u{entry}".encode()) + cpu) for entry in range(number))
 
 
 def _random_note(size: int) -> bytes:

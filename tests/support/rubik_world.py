@@ -94,24 +94,24 @@ class RubikWorld(LoopWorld):
 
     def run(self, *pods: Json) -> None:
         """Have these pods run, and no others; new ones get cgroups."""
-        for each in pods:
-            folder = self.folder_of(each)
+        for pod in pods:
+            folder = self.folder_of(pod)
             if not (self.folder / TOP / "memory" / folder).exists():
-                self.pod(each)
-                limit = each["spec"]["containers"][0]["resources"]["limits"].get("cpu")
+                self.pod(pod)
+                limit = pod["spec"]["containers"][0]["resources"]["limits"].get("cpu")
                 quota = str(quota_us(round(float(limit) * 1000))) if limit else "-1"
-                for path in (folder, self.app(each)):
+                for path in (folder, self.app(pod)):
                     self.overwrite(path, "cpu.cfs_quota_us", quota)
         self.source.replace(list(pods))
 
-    def folder_of(self, given: Json) -> str:
+    def folder_of(self, document: Json) -> str:
         """A pod's cgroup."""
-        kube = {"Burstable": "/burstable", "BestEffort": "/besteffort"}.get(given["status"]["qosClass"], "")
-        return f"kubepods{kube}/pod{given['metadata']['uid']}"
+        kube = {"Burstable": "/burstable", "BestEffort": "/besteffort"}.get(document["status"]["qosClass"], "")
+        return f"kubepods{kube}/pod{document['metadata']['uid']}"
 
-    def app(self, given: Json) -> str:
+    def app(self, document: Json) -> str:
         """The cgroup of a pod's container."""
-        return f"{self.folder_of(given)}/{given['metadata']['name']}c"
+        return f"{self.folder_of(document)}/{document['metadata']['name']}c"
 
     def quota(self, path: str) -> int:
         """The CPU quota of a cgroup."""
@@ -124,30 +124,30 @@ class RubikWorld(LoopWorld):
 
 def create_container(world: RubikWorld, quota: int, **words: str) -> None:
     """Have a runtime create and start a container whose pod has these annotations; its cgroup is there by then."""
-    given = make_pod(name="a", uid="u", annotations={f"volcano.sh/{k.replace('_', '-')}": v for k, v in words.items()})
-    given.linux.cgroup_parent = "/kubepods/burstable/podu"
+    pod = make_pod(name="a", uid="u", annotations={f"volcano.sh/{k.replace('_', '-')}": v for k, v in words.items()})
+    pod.linux.cgroup_parent = "/kubepods/burstable/podu"
     plugin = HookPlugin(world.parts)
     with FakeRuntime() as runtime:
         runtime.add(plugin)
-        runtime.run_pod_sandbox(given)
-        made = make_container(name="app", id="c", pod_sandbox_id=given.id)
-        made.linux.cgroups_path = "/kubepods/burstable/podu/c"
-        made.linux.resources.cpu.quota.value = quota
-        made.linux.resources.cpu.period.value = 100_000
-        reply = runtime.create_container(given, made)
+        runtime.run_pod_sandbox(pod)
+        container = make_container(name="app", id="c", pod_sandbox_id=pod.id)
+        container.linux.cgroups_path = "/kubepods/burstable/podu/c"
+        container.linux.resources.cpu.quota.value = quota
+        container.linux.resources.cpu.period.value = 100_000
+        reply = runtime.create_container(pod, container)
         assert not reply.owners.owners, "on cgroup v1 a runtime has no word for it"
         world.cgroup("kubepods/burstable/podu")
         world.cgroup("kubepods/burstable/podu/c")
-        runtime.start_container(given, made)
+        runtime.start_container(pod, container)
 
 
 def run_pod(world: RubikWorld, name: str, offline: bool) -> str:
     """Have a runtime run a pod in a cgroup that is there before; no service has a round."""
     path = f"kubepods/burstable/pod{name}"
     world.cgroup(path)
-    given = make_pod(name=name, uid=name, annotations={"volcano.sh/preemptable": str(offline).lower()})
-    given.linux.cgroup_parent = f"/{path}"
+    pod = make_pod(name=name, uid=name, annotations={"volcano.sh/preemptable": str(offline).lower()})
+    pod.linux.cgroup_parent = f"/{path}"
     with FakeRuntime() as runtime:
         runtime.add(HookPlugin(world.parts))
-        runtime.run_pod_sandbox(given)
+        runtime.run_pod_sandbox(pod)
     return path

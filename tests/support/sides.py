@@ -154,7 +154,7 @@ class OurSide:
                     send(request.pod, request.overhead, request.resources)
                     return Outcome(None)
                 case _:
-                    send(*(each for each in (request.pod, request.container) if each is not None))
+                    send(*(entry for entry in (request.pod, request.container) if entry is not None))
                     return Outcome(None)
         except NriError as error:
             return Outcome(error.whole_text)

@@ -14,7 +14,7 @@ def signal_in_a_wait(number: int, after_s: float = 0.5) -> Iterator[None]:
 
     The kernel then interrupts that other thread: the main thread's wait goes on, as if it had begun just afterwards.
     """
-    kept = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    saved = {entry: signal.getsignal(entry) for entry in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     over = threading.Event()
 
     def take() -> None:
@@ -28,5 +28,5 @@ def signal_in_a_wait(number: int, after_s: float = 0.5) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-        for each, handler in kept.items():
-            signal.signal(each, handler)
+        for entry, handler in saved.items():
+            signal.signal(entry, handler)

@@ -219,8 +219,8 @@ class World:
         text = "".join(f"{pid}\n" for pid in pids)
         for controller, files in FIRST.items():
             base = f"{TOP}/{controller}/{path}".rstrip("/")
-            made = {f"{base}/{name}": f"{value}\n" for name, value in files.items()}
-            write_files(self.folder, made | {f"{base}/cgroup.procs": text, f"{base}/tasks": text})
+            created = {f"{base}/{name}": f"{value}\n" for name, value in files.items()}
+            write_files(self.folder, created | {f"{base}/cgroup.procs": text, f"{base}/tasks": text})
         for pid in pids:
             stat = f"{pid} (sleep) S 1 {pid} {pid} 0 -1" + " 0" * 13 + f" {pid * 10} 0 0\n"
             write_files(self.folder, {f"proc/{pid}/stat": stat, f"proc/{pid}/oom_score_adj": "0\n"})
@@ -236,7 +236,9 @@ class World:
         """Make the cgroups of a pod and of its containers; return the pod's folder. It is not listed by that."""
         folder = pod_folder(manifest, self.driver)
         self.cgroup(folder)
-        ids = [each["containerID"] for each in manifest["status"].get("containerStatuses", ()) if each["containerID"]]
+        ids = [
+            entry["containerID"] for entry in manifest["status"].get("containerStatuses", ()) if entry["containerID"]
+        ]
         for number, name in enumerate([*ids, *([f"containerd://{sandbox}"] if sandbox else [])]):
             self.cgroup(paths.container_path(folder, name, self.driver), [first_pid + number])
         return folder

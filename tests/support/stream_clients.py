@@ -96,13 +96,13 @@ class WebSocketClient:
 
     def _read(self, data: bytes) -> Iterator[bytes]:
         self._connection.receive_data(data)
-        kept = b""
+        saved = b""
         for event in self._connection.events():
             if isinstance(event, BytesMessage | TextMessage):
-                kept += event.data.encode() if isinstance(event.data, str) else event.data
+                saved += event.data.encode() if isinstance(event.data, str) else event.data
                 if event.message_finished:
-                    yield kept
-                    kept = b""
+                    yield saved
+                    saved = b""
             elif isinstance(event, Pong):
                 self.pongs.append(bytes(event.payload))
             elif isinstance(event, CloseConnection):

@@ -83,8 +83,8 @@ class World:
         return talk
 
     def close(self) -> None:
-        for each in self._servers:
-            each.stop()
+        for server in self._servers:
+            server.stop()
 
 
 def request(url: str, *headers: str, method: str = "POST") -> tuple[socket.socket, bytes]:
@@ -106,11 +106,11 @@ def ask(url: str, *headers: str, method: str = "POST") -> str:
 
 def rest_of(connection: socket.socket) -> bytes:
     """All that comes until the end."""
-    found = b""
+    results = b""
     with contextlib.suppress(ConnectionResetError):
         while data := connection.recv(65536):
-            found += data
-    return found
+            results += data
+    return results
 
 
 class Talk:

@@ -82,10 +82,10 @@ class SystemdNode:
             "PATH": "/usr/sbin:/usr/bin", "BOOT": _BOOT, "NAME": self._name, "BOUND": " ".join(_BOUND),
             "HIERARCHIES": " ".join(_HIERARCHIES),
         }  # fmt: skip
-        for each in _FOLDERS:
-            (root / each).mkdir(parents=True)
-        for each in _LINKS:
-            (root / each).symlink_to(f"usr/{each}")
+        for folder in _FOLDERS:
+            (root / folder).mkdir(parents=True)
+        for folder in _LINKS:
+            (root / folder).symlink_to(f"usr/{folder}")
         (root / "var/run").symlink_to("/run")
         (root / "etc/machine-id").write_text(f"{1:032x}\n")
         (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
@@ -119,9 +119,9 @@ class SystemdNode:
         self._process.kill()
         self._process.communicate()
         wait_for(lambda: not self._init or not Path(f"/proc/{self._init}").exists(), "the node's end")
-        for each in _HIERARCHIES:
-            own = _CGROUPS / each / self._name
-            for folder in (*sorted(own.rglob("*/"), reverse=True), own):
+        for hierarchy in _HIERARCHIES:
+            cgroup_folder = _CGROUPS / hierarchy / self._name
+            for folder in (*sorted(cgroup_folder.rglob("*/"), reverse=True), cgroup_folder):
                 wait_for(partial(_removed, folder), f"{folder} without processes")
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:

@@ -17,13 +17,13 @@ def traces(run_dir: Path) -> list[str]:
 
     The cgroup above all pods stays: it is the node's.
     """
-    found = [str(path) for place in PLACES for path in run_dir.glob(f"{place}/*")]
+    texts = [str(path) for place in PLACES for path in run_dir.glob(f"{place}/*")]
     for place in PLACES:
-        top, _, rest = place.partition("/")
-        found += map(str, run_dir.glob(f"{top}/domains/*/{rest}/*"))
-    found += map(str, run_dir.glob("ipam/*/[0-9]*"))
-    found += map(str, Path("/sys/class/net", run_dir.name, "brif").glob("*"))
-    found += [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()
+        top, _, remaining = place.partition("/")
+        texts += map(str, run_dir.glob(f"{top}/domains/*/{remaining}/*"))
+    texts += map(str, run_dir.glob("ipam/*/[0-9]*"))
+    texts += map(str, Path("/sys/class/net", run_dir.name, "brif").glob("*"))
+    texts += [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()
               if run_dir.name in line.split()[4]]  # fmt: skip
     tops = [*Path("/sys/fs/cgroup").glob(run_dir.name), *Path("/sys/fs/cgroup").glob(f"*/{run_dir.name}")]
-    return found + [folder for top in tops for folder, _, _ in os.walk(top) if folder != str(top)]
+    return texts + [folder for top in tops for folder, _, _ in os.walk(top) if folder != str(top)]

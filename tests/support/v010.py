@@ -48,7 +48,7 @@ class Node:
 
     def name(self, *types: str | tuple[str, Any]) -> None:
         """Have these programs run, each with its configuration if it has one."""
-        rows = [{"type": each} if isinstance(each, str) else {"type": each[0], "conf": each[1]} for each in types]
+        rows = [{"type": kind} if isinstance(kind, str) else {"type": kind[0], "conf": kind[1]} for kind in types]
         self.write({"version": "0.1", "plugins": rows})
 
     def program(self, name: str, text: str) -> None:

@@ -31,9 +31,9 @@ def reply(message: object) -> _Text:
 
 def error(text: str) -> _Text:
     """The expression that answers with an error."""
-    made = _Text(text.encode())
-    made.failed = True
-    return made
+    source = _Text(text.encode())
+    source.failed = True
+    return source
 
 
 def plugin(
@@ -76,8 +76,8 @@ def plugin(
         if name not in without:
             parts.append(_function(name, kind, body))
     memory = '(memory (export "memory") 8)' if "memory" not in without else "(memory 8)"
-    whole = f"(module {imports} {memory} (global $next (mut i32) (i32.const {_HEAP})) {' '.join(parts)} {more})"
-    return bytes(wasmtime.wat2wasm(whole))
+    module_text = f"(module {imports} {memory} (global $next (mut i32) (i32.const {_HEAP})) {' '.join(parts)} {more})"
+    return bytes(wasmtime.wat2wasm(module_text))
 
 
 def _function(name: str, kind: str, body: str) -> str:

@@ -1,7 +1,4 @@
-"""The very start of the `nri` command: Ctrl-C ends it with code 130 and no words, also while it is still being loaded.
-
-Rules: next to nothing is imported at the top. Next: `nri.cli.main`.
-"""
+"""Start the `nri` command. Ctrl-C ends it with code 130 and without a traceback, even while it is being loaded."""
 
 from __future__ import annotations
 
@@ -14,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def _quit(*_: object) -> NoReturn:
-    """End at once. The interpreter is not asked to tidy up, because it may be in the middle of an import."""
+    """Exit at once, without the interpreter's cleanup, because it may be in the middle of an import."""
     os._exit(130)
 
 
 def start() -> NoReturn:
-    """Load the command and run it. A SIGINT that is ignored, as in a shell's background, stays ignored."""
+    """Load the command and run it. If SIGINT is ignored, as in a shell's background job, it stays ignored."""
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if interruptible:
         signal.signal(signal.SIGINT, _quit)
@@ -29,8 +26,8 @@ def start() -> NoReturn:
         if interruptible:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         main()
-    except KeyboardInterrupt:  # outside of the part of `main` that makes an exit code of every error
+    except KeyboardInterrupt:  # outside the part of `main` that converts errors to exit codes
         _quit()
     finally:
         if interruptible:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is said: no traceback while Python comes to its end
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback while the interpreter shuts down

@@ -1,6 +1,6 @@
-"""From an error to one line on standard error and one exit code. Next module: none, this is the way out.
+"""Convert an error to one line on standard error and an exit code.
 
-The codes are public: documented in the help, tested, never reused. See `EXIT_CODES` for which error gives which.
+The codes are public: they are documented in the help, tested, and never reused.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
 )
 
 
-#: Options of other programs, and how we say it.
-_MEANT = {"--json": "-o json", "--yaml": "-o yaml", "--format": "-o json or -o yaml", "--table": "-o table"}
+#: Options of other programs, and the option of this one that does the same.
+_EQUIVALENTS = {"--json": "-o json", "--yaml": "-o yaml", "--format": "-o json or -o yaml", "--table": "-o table"}
 
 
 class Failure(click.ClickException):
-    """The failure of a verb: what, where and next step in one line; `code` is the exit code."""
+    """The failure of a verb: one line with subject, reason and next step; `code` is the exit code."""
 
     def __init__(self, message: str, code: int = FAILED) -> None:
         super().__init__(message)
@@ -53,18 +53,18 @@ class Failure(click.ClickException):
 
 
 def exit_code(error: BaseException) -> int:
-    """Return the exit code that an error ends the command with."""
+    """The exit code for an error."""
     if isinstance(error, Failure):
         return error.code
     return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), FAILED)
 
 
 def describe(error: BaseException) -> str:
-    """Put an error into one line (a ConfigError: one per problem) that says what, where, and what to do next."""
+    """Describe an error in one line (a ConfigError: one line per problem): subject, reason, next step."""
     if isinstance(error, click.UsageError):
         verb = error.ctx.command_path if error.ctx else "nri"
         text = _no_such_option(error) if isinstance(error, click.NoSuchOption) else error.format_message().rstrip(".")
-        text = " ".join(text.split())  # choices come in lines of their own
+        text = " ".join(text.split())  # click puts choices on separate lines
         stop = "" if text.endswith("?") else "."
         return f"{text[:1].lower()}{text[1:]}{stop} try: {verb} --help"
     if isinstance(error, click.ClickException):
@@ -79,28 +79,28 @@ def describe(error: BaseException) -> str:
     if isinstance(error, errors.NriError):
         return str(error)
     if isinstance(error, ValueError) and sys.stdout.closed:
-        return "standard output is closed: loaded code, such as a plugin, has closed it"
-    return f"{type(error).__name__}: {str(error).rstrip('.')}. This is a defect of nri; -v -v shows where it happened"
+        return "standard output is closed: code that was loaded, for example a plugin, has closed it"
+    return f"{type(error).__name__}: {str(error).rstrip('.')}. This is a bug in nri; -v -v shows the traceback"
 
 
 def _no_such_option(error: click.NoSuchOption) -> str:
-    """Say what is near also without the dashes, which all options have; else where options of verbs stand."""
+    """Describe an unknown option, with similar ones; names are compared without dashes, which all options have."""
     name = error.option_name
-    near = {each.lstrip("-"): each for each in sorted(error.possibilities or (), reverse=True)}
-    meant = [near[word] for word in get_close_matches(name.lstrip("-"), near)]
-    if name in _MEANT:
-        return f"no such option {name}: here it is {_MEANT[name]}"
-    if meant:
-        return f"no such option {name}, did you mean {' or '.join(meant)}?"
+    option_by_name = {option.lstrip("-"): option for option in sorted(error.possibilities or (), reverse=True)}
+    suggestions = [option_by_name[word] for word in get_close_matches(name.lstrip("-"), option_by_name)]
+    if name in _EQUIVALENTS:
+        return f"no such option {name}: use {_EQUIVALENTS[name]}"
+    if suggestions:
+        return f"no such option {name}, did you mean {' or '.join(suggestions)}?"
     if error.ctx is not None and error.ctx.parent is None:
-        return f"no such option {name} here: options of a verb come after it"
+        return f"no such global option {name}: put options of a verb after it"
     return f"no such option {name}"
 
 
 def report(error: BaseException, settings: Settings) -> int:
-    """Print the error to standard error and return the exit code. The traceback comes with -v -v only.
+    """Print the error to standard error and return the exit code. The traceback is printed with -v -v only.
 
-    Nothing is printed for Ctrl-C: the person who pressed it knows.
+    Nothing is printed for Ctrl-C.
     """
     end_progress()
     if settings.verbose >= 2:

@@ -1,7 +1,6 @@
-"""The `nri` command: a table of verbs, loaded when they are called, and the way out of errors. Started by `entry`.
+"""The `nri` command: a table of verbs, which are imported when they are called, and the handling of errors.
 
-Rules: nothing heavy is imported here, nor by a verb's module at its top; `nri --help` imports no verb at all.
-Next: `nri.cli.support.verb` has the classes of verbs, `nri.cli.errors` the exit codes of errors.
+Nothing heavy is imported here, nor at the top of a verb's module; `nri --help` imports no verb at all.
 """
 
 from __future__ import annotations
@@ -22,60 +21,60 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """A verb: the module that holds it as `command`, and its purpose in one line."""
+    """A verb: the module that defines it as `command`, and its purpose in one line."""
 
     module: str
     summary: str
 
 
-#: The verbs by what they are for, in the order of the help.
+#: The verbs by topic, in the order of the help.
 VERB_GROUPS = {
     "Plugins": {
-        "new": Row("nri.cli.verbs.new", "start a plugin: code, test, image, manifests"),
+        "new": Row("nri.cli.verbs.new", "create a plugin project: code, test, image, manifests"),
         "try": Row("nri.cli.verbs.try_", "show what plugins would do to a pod, without a runtime"),
         "replay": Row("nri.cli.verbs.replay", "run a recording again with other plugins, and compare the outcomes"),
-        "run": Row("nri.cli.verbs.run", "run plugins: bundled ones by name, yours from a file or a module"),
-        "plugins": Row("nri.cli.verbs.plugins", "show the plugins that have a name, and what each one takes"),
-        "enable": Row("nri.cli.verbs.enable", "let the runtime launch a plugin from now on"),
-        "disable": Row("nri.cli.verbs.disable", "take a plugin out of the runtime's folder again"),
+        "run": Row("nri.cli.verbs.run", "run plugins: bundled ones by name, your own from a file or module"),
+        "plugins": Row("nri.cli.verbs.plugins", "list bundled and registered plugins; show flags and configuration"),
+        "enable": Row("nri.cli.verbs.enable", "install a plugin into the runtime's plugin folder"),
+        "disable": Row("nri.cli.verbs.disable", "remove a plugin from the runtime's plugin folder"),
     },
     "On this node": {
         "doctor": Row("nri.cli.verbs.doctor", "find out why NRI does not work here"),
         "config-manager": Row("nri.cli.verbs.config_manager", "turn NRI on in containerd's or CRI-O's configuration"),
         "events": Row("nri.cli.verbs.events", "show pods and containers, and follow what happens to them"),
         "why": Row("nri.cli.verbs.why", "show which plugin changed what in a container"),
-        "top": Row("nri.cli.verbs.top", "show which plugins are slow, silent or failing, as it happens"),
-        "drift": Row(
-            "nri.cli.verbs.drift", "show which applied values of cgroups have been overwritten, when and by whom"
-        ),
-        "inspect": Row("nri.cli.verbs.inspect", "show what plugins do, or did, on a page in the browser"),
+        "top": Row("nri.cli.verbs.top", "show live which plugins are slow, unresponsive or failing"),
+        "drift": Row("nri.cli.verbs.drift", "show which cgroup values were overwritten after they were applied"),
+        "inspect": Row("nri.cli.verbs.inspect", "show in the browser what plugins do, or did in a recording"),
         "pod": Row("nri.cli.verbs.pod.pod", "run pods from manifests on any CRI runtime; list, enter and remove them"),
     },
     "Daemons": {
-        "engine": Row(
-            "nri.cli.verbs.engine", "run a container engine with NRI in it; its settings; what it needs here"
+        "engine": Row("nri.cli.verbs.engine", "run a container engine with NRI; check its requirements and settings"),
+        "agent": Row(
+            "nri.cli.verbs.agent.agent", "run the node agent, which applies QoS rules to pods; explain its values"
         ),
-        "agent": Row("nri.cli.verbs.agent.agent", "run the node agent: QoS rules for pods; see what it did, and why"),
         "resource-annotator": Row(
-            "nri.cli.verbs.resource_annotator", "annotate pods with their resources, as a webhook of an apiserver"
+            "nri.cli.verbs.resource_annotator", "run an admission webhook that annotates pods with their resources"
         ),
-        "proxy": Row("nri.cli.verbs.proxy", "give NRI to a runtime that lacks it, as a CRI proxy in front of it"),
+        "proxy": Row("nri.cli.verbs.proxy", "run a CRI proxy that adds NRI to a runtime without it"),
     },
     "Wire and specs": {
         "call": Row("nri.cli.verbs.call", "call a method over ttRPC by hand"),
         "decode": Row("nri.cli.verbs.decode", "explain captured NRI or ttRPC bytes, frame by frame"),
-        "record": Row("nri.cli.verbs.record", "record what happens on any runtime, as a plugin that changes nothing"),
-        "trace": Row("nri.cli.verbs.trace", "show, sum up, cut and export the events that --record wrote"),
-        "predict": Row("nri.cli.verbs.predict", "tell from recordings which plugins will collide on which fields"),
-        "spec": Row("nri.cli.verbs.spec", "apply adjustments to OCI specs, compare and check specs"),
+        "record": Row("nri.cli.verbs.record", "record the events of any runtime, as a plugin that changes nothing"),
+        "trace": Row("nri.cli.verbs.trace", "show, summarize, cut and export recordings"),
+        "predict": Row("nri.cli.verbs.predict", "predict from recordings which plugins will conflict on which fields"),
+        "spec": Row("nri.cli.verbs.spec", "apply adjustments to OCI specs, compare and validate specs"),
         "conformance": Row(
-            "nri.cli.verbs.conformance", "find out what a runtime does with NRI, or a plugin does wrong; recorded cases"
+            "nri.cli.verbs.conformance", "test a runtime or a plugin for conformance; run recorded cases"
         ),
-        "placement": Row("nri.cli.verbs.placement", "show where containers would run, by CPUs and memory nodes"),
+        "placement": Row(
+            "nri.cli.verbs.placement", "show, explain or simulate the CPUs and memory nodes of containers"
+        ),
     },
     "This command": {
-        "completion": Row("nri.cli.verbs.completion", "print the shell's completion script"),
-        "version": Row("nri.cli.verbs.version", "print the versions of everything"),
+        "completion": Row("nri.cli.verbs.completion", "print a shell completion script"),
+        "version": Row("nri.cli.verbs.version", "print the versions of nri, Python, protobuf and the kernel"),
     },
 }
 VERBS = {name: row for rows in VERB_GROUPS.values() for name, row in rows.items()}
@@ -86,13 +85,13 @@ Exit codes: 0 done; 1 the operation failed; 2 wrong usage or configuration; 3 no
 
 
 class _ReaderGone(Exception):
-    """The reader of our output had enough, as in `nri events -f | head`."""
+    """The reader of our output has closed the pipe, as in `nri events -f | head`."""
 
 
 class Nri(VerbGroup):
-    """The group of all verbs, which imports a verb's module when that verb is asked for."""
+    """The group of all verbs, which imports a verb's module when the verb is called."""
 
-    # click would end with code 1 where a pipe is closed, before `main` learns of it.
+    # click itself would exit with code 1 on a closed pipe, before `main` can handle it.
 
     def make_context(self, *args: Any, **more: Any) -> click.Context:
         try:
@@ -124,10 +123,10 @@ class Nri(VerbGroup):
 @click.group(
     cls=Nri,
     examples=[
-        "nri new pod-name                        # a plugin, its test and all that deploys it",
+        "nri new pod-name                        # create a plugin project: code, test, deployment",
         "nri run pod_name.py --idx 10            # run it against the runtime on this machine",
-        "nri events -f                           # what happens to containers here",
-        "nri doctor                              # when something does not work",
+        "nri events -f                           # follow what happens to containers on this machine",
+        "nri doctor                              # find out why something does not work",
     ],
     epilog=EXIT_CODES,
 )
@@ -135,8 +134,8 @@ def nri() -> None:
     """Write, run and examine NRI plugins: programs that adjust containers inside a container runtime."""
 
 
-def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted:
+def _print_version(ctx: click.Context, _: click.Parameter, requested: bool) -> None:
+    if requested:
         from nri.cli.verbs.version import command
 
         ctx.invoke(command)
@@ -154,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with one of the documented codes. Tracebacks are shown with -v -v only."""
     settings = Settings()
     for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by who has started us, and not to be taken by the next file
+        if getattr(sys, name) is None:  # closed by the parent process; the next open file must not get its number
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115 - for the process's life
     try:
         result = nri.main(args=arguments, prog_name="nri", obj=settings, standalone_mode=False)
@@ -169,12 +168,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = report(error, settings)
         try:
             sys.stdout.flush()
-        except (OSError, ValueError):  # on a full disk, which is told; or closed
+        except (OSError, ValueError):  # a full disk, which was reported above; or a closed stream
             _discard_output()
     sys.exit(code)
 
 
 def _discard_output() -> None:
-    """Let what is not written yet go nowhere: Python would complain about it at exit."""
+    """Discard buffered output, which Python would otherwise report as an error at exit."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,12 +1,8 @@
-"""The printing of results: tables for people, JSON and YAML for programs, colours only where they are welcome.
+"""Print results: tables for people, JSON and YAML for programs.
 
-Rules: results go to standard output, words to standard error. JSON and YAML have everything, in full; only tables cut
-long ids, and, unless -w is given, long texts and what a terminal has no room for: first columns that can be missed go,
-then the widest of the others are cut, last of all the first, which says what the row is of; then the end of the line.
-Widths are those that a terminal shows: letters of East Asia take two columns, marks on letters none. `-o json` is
-one document, and one object per line where results come one by one (`stream`). Printed texts come from runtimes,
-containers and plugins, and are their exact data up to here: this is the one place that makes it fit for a terminal. All
-that is printed is escaped; colours are `Painted` parts of a line.
+Results go to standard output, messages to standard error. JSON and YAML contain every value in full; only tables are
+cut. Texts from runtimes, containers and plugins are escaped here and nowhere else, so that they cannot control the
+terminal; colours are therefore `Painted` parts of a line.
 """
 
 from __future__ import annotations
@@ -31,10 +27,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: When counting begins to be shown, and how often it is, in seconds.
-COUNT_FROM_S, COUNT_EACH_S = 2.0, 0.2
-#: A column is made no smaller than this for a narrow terminal; on a narrower one the end of the line is cut.
-_NARROW = 8
+#: After how many seconds a count is shown as progress, and how often it is updated.
+COUNT_FROM_S, COUNT_INTERVAL_S = 2.0, 0.2
+#: Columns are not cut below this width; on a narrower terminal the end of the line is cut instead.
+_MIN_COLUMN_WIDTH = 8
 _STYLES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "cyan": 36}
 
 
@@ -43,10 +39,10 @@ class Column(NamedTuple):
 
     Attributes:
         title: its heading.
-        key: of the value in each row.
-        cut: the length that it is cut to in tables; 0: not cut.
-        mark: what is cut ends with three dots. An id does not: its beginning is as good as the whole.
-        extra: it is left out where a terminal has no room for it; the first column only where no others are left out.
+        key: the key of its value in each row.
+        cut: the length that values are cut to; 0: not cut.
+        mark: cut values end with three dots. Ids do not: the beginning of an id identifies it as well.
+        extra: the column is left out on a terminal that is too narrow for all columns.
     """
 
     title: str
@@ -57,7 +53,7 @@ class Column(NamedTuple):
 
 
 def wants_color(mode: str, stream: TextIO) -> bool:
-    """Whether to colour: as --color says, else NO_COLOR and FORCE_COLOR, else if a person is watching."""
+    """Whether to use colours: as set by --color, else by NO_COLOR or FORCE_COLOR, else if `stream` is a terminal."""
     if mode != "auto":
         return mode == "always"
     if os.environ.get("NO_COLOR"):
@@ -68,7 +64,7 @@ def wants_color(mode: str, stream: TextIO) -> bool:
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether a person looks at a stream, at a terminal that can do more than print."""
+    """Whether a stream is a terminal that understands escape sequences."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
@@ -79,16 +75,20 @@ class Painted(NamedTuple):
     style: str
 
 
-def paint(text: str, style: str, wanted: bool = True) -> str:
-    """Return the escaped text in a colour or weight, if that is wanted and there is such a style."""
+def paint(text: str, style: str, enabled: bool = True) -> str:
+    """The escaped text in a colour or weight, if `enabled` and the style exists."""
     text = escape(text)
-    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if wanted and text and style in _STYLES else text
+    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if enabled and text and style in _STYLES else text
 
 
 class Output:
-    """Prints in the form that the global options ask for. `width` is the terminal's, 0 where nothing is cut."""
+    """The printer of results, in the format that the global options select.
 
-    #: Whether a sign of life is at the terminal. Of all, because errors are printed by nobody's.
+    Attributes:
+        width: of the terminal, in columns; 0 if nothing is cut.
+    """
+
+    #: Whether a progress line is shown. It belongs to the class, because errors are printed without an instance.
     _in_progress: ClassVar[bool] = False
 
     def __init__(self, settings: Settings) -> None:
@@ -100,11 +100,11 @@ class Output:
 
     @property
     def human(self) -> bool:
-        """Whether a person reads this: neither JSON nor YAML was asked for."""
+        """Whether the output is for people: neither JSON nor YAML is selected."""
         return self.format == "table"
 
     def text(self, *parts: str | Painted) -> None:
-        """Print a line of results for people, in parts of which some have a colour."""
+        """Print a line of results for people; parts of it may be coloured."""
         self.progress("")
         styled = [part if isinstance(part, Painted) else Painted(part, "") for part in parts]
         sys.stdout.write("".join([paint(text, style, self.color) for text, style in styled]) + "\n")
@@ -115,43 +115,43 @@ class Output:
             self.text(line)
 
     def begin_screen(self) -> int:
-        """Begin a terminal's screen again, for a picture that takes the place of the last; returns its lines.
+        """Clear the terminal for the next table, and return its number of lines.
 
-        Elsewhere one picture comes below the other, each as long as it is.
+        If the output is not a terminal, tables are printed one below the other, in full length.
         """
         if not is_terminal(sys.stdout):
             return 1 << 16
         sys.stdout.write("\x1b[H\x1b[J")
         columns, lines = shutil.get_terminal_size()
-        self.width = self.width and columns  # it may be another one than before
+        self.width = self.width and columns  # the window may have been resized
         return lines
 
     def names(self, names: Iterable[str]) -> None:
-        """Print names or ids alone, one a line, for programs that read lines: the form of -q."""
+        """Print names or ids alone, one per line: the format of -q."""
         sys.stdout.writelines(f"{escape(name)}\n" for name in names)
 
     def note(self, line: str) -> None:
-        """Print a line about the course of events to standard error; not in quiet mode."""
+        """Print a message to standard error; not in quiet mode."""
         if not self.quiet:
             self.progress("")
             sys.stderr.write(f"{escape(line)}\n")
 
     def progress(self, line: str) -> None:
-        """Show a sign of life, at a terminal: a line of standard error that the next one replaces, "" takes away."""
+        """Show a progress line on standard error, if it is a terminal; it replaces the last one, and "" removes it."""
         if not line:
             end_progress()
         elif not self.quiet and is_terminal(sys.stderr):
-            room = shutil.get_terminal_size().columns - 1
-            sys.stderr.write(f"\r\x1b[K{_cut(escape(line), room)}")
+            width = shutil.get_terminal_size().columns - 1
+            sys.stderr.write(f"\r\x1b[K{_cut(escape(line), width)}")
             sys.stderr.flush()
             Output._in_progress = True
 
     def counted(self, items: Iterable[T], what: str) -> Iterator[T]:
-        """Hand items on as they come, and count them as progress if that takes longer than a moment; `what` is one."""
-        shown = monotonic() + COUNT_FROM_S - COUNT_EACH_S
+        """Yield the items, and show their number as progress if they take long. `what` is the noun for one item."""
+        shown = monotonic() + COUNT_FROM_S - COUNT_INTERVAL_S
         try:
             for number, item in enumerate(items, 1):
-                if (now := monotonic()) - shown >= COUNT_EACH_S:
+                if (now := monotonic()) - shown >= COUNT_INTERVAL_S:
                     shown = now
                     self.progress(f"{count(number, what)} ...")
                 yield item
@@ -159,14 +159,14 @@ class Output:
             self.progress("")
 
     def document(self, value: Any) -> None:
-        """Print one value as the whole output; in table mode as JSON, for verbs whose result is data by nature."""
+        """Print one value as the entire output; in table mode as JSON."""
         if self.format == "yaml":
             sys.stdout.write(to_yaml(value))
         else:
             sys.stdout.write(json_text(json.dumps(value, indent=2, ensure_ascii=False)) + "\n")
 
     def stream(self, value: Any) -> None:
-        """Print one of many values at once: a JSON line, or a YAML document."""
+        """Print one of many values as soon as it is known: a JSON line, or a YAML document."""
         self.progress("")
         if self.format == "yaml":
             sys.stdout.write(f"---\n{to_yaml(value)}")
@@ -175,16 +175,17 @@ class Output:
         sys.stdout.flush()
 
     def table(self, columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> None:
-        """Print rows as a table with a heading, as a list in JSON or YAML, or with -q the first column alone, uncut."""
-        found = list(rows)
+        """Print rows as a table with a heading, as a list in JSON or YAML, or with -q only the first column, uncut."""
+        all_rows = list(rows)
         if self.quiet and self.human:
-            self.names(str(row.get(columns[0].key, "")) for row in found)
+            self.names(str(row.get(columns[0].key, "")) for row in all_rows)
         elif not self.human:
-            self.document(found)
+            self.document(all_rows)
         else:
-            cuts = [0 if self.wide and one.mark else one.cut for one in columns]
-            drawn = [(one.key, cut, one.mark) for one, cut in zip(columns, cuts, strict=True)]
-            self._draw(columns, [[cell(row.get(key), cut, mark=mark) for key, cut, mark in drawn] for row in found])
+            cuts = [0 if self.wide and column.mark else column.cut for column in columns]
+            formats = [(column.key, cut, column.mark) for column, cut in zip(columns, cuts, strict=True)]
+            body = [[cell(row.get(key), cut, mark=mark) for key, cut, mark in formats] for row in all_rows]
+            self._draw(columns, body)
 
     def pairs(self, rows: Mapping[str, str], indent: str = "") -> None:
         """Print names and their texts, one pair a line."""
@@ -194,33 +195,33 @@ class Output:
 
     def _draw(self, columns: Sequence[Column], body: list[list[str]]) -> None:
         table = [[column.title for column in columns], *body]
-        whole = [max(map(_width, column)) for column in zip(*table, strict=True)]
-        shown = _shown(columns, whole, self.width) if self.width else range(len(columns))
-        kept = [whole[place] for place in shown]
-        widths = _shrunk(kept, self.width - 2 * (len(kept) - 1)) if self.width else kept
+        full_widths = [max(map(_width, column)) for column in zip(*table, strict=True)]
+        places = _shown_columns(columns, full_widths, self.width) if self.width else range(len(columns))
+        shown_widths = [full_widths[place] for place in places]
+        widths = _shrunk(shown_widths, self.width - 2 * (len(shown_widths) - 1)) if self.width else shown_widths
         for number, line in enumerate(table):
-            cells = [padded(_cut(line[place], width), width) for place, width in zip(shown, widths, strict=True)]
+            cells = [padded(_cut(line[place], width), width) for place, width in zip(places, widths, strict=True)]
             text = "  ".join(cells).rstrip()
             text = _cut(text, self.width) if self.width else text
             self.text(text if number else Painted(text, "bold"))
-        if self.width and _length(whole) > self.width:
-            self.note("(cut to the width of the terminal: -w shows all)")
+        if self.width and _length(full_widths) > self.width:
+            self.note("(cut to the width of the terminal; -w shows everything)")
 
 
 def write_page(path: str, data: bytes) -> None:
-    """Write a result as a file of its own, whole or not at all; a link stays, and so does what is no file."""
+    """Write a result to a file, completely or not at all. A link is followed; other non-files are refused."""
     from nri.files import write_whole
 
     if os.path.islink(path) and os.lstat(path).st_uid not in (0, os.geteuid()):
-        raise OSError(errno.EPERM, "a link of another user: name another file", path)
-    where = os.path.realpath(path)  # such as /dev/stdout
+        raise OSError(errno.EPERM, "the path is a link of another user: choose another file", path)
+    where = os.path.realpath(path)  # for example of /dev/stdout
     if os.path.exists(where) and not os.path.isfile(where):
-        raise OSError(errno.EINVAL, "not a regular file: name another one", path)
+        raise OSError(errno.EINVAL, "not a regular file: choose another file", path)
     write_whole(where, data)
 
 
 def end_progress() -> None:
-    """Take the sign of life away, if there is one."""
+    """Remove the progress line, if one is shown."""
     if Output._in_progress:
         Output._in_progress = False
         sys.stderr.write("\r\x1b[K")
@@ -228,7 +229,7 @@ def end_progress() -> None:
 
 
 def age(seconds: float) -> str:
-    """A time in its largest unit: `5s`, `3m`, `2d`."""
+    """A duration in its largest unit: `5s`, `3m`, `2d`."""
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= size:
             return f"{seconds // size:.0f}{unit}"
@@ -240,57 +241,59 @@ def _length(widths: Sequence[int]) -> int:
     return sum(widths) + 2 * (len(widths) - 1)
 
 
-def _shown(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """The places of the columns that are shown: those that are extra only if there is room, from the left."""
-    kept = list(range(len(columns)))
-    for place in reversed(kept[:]):
-        needed = [widths[each] if each == 0 or place else min(widths[each], _NARROW) for each in kept]
-        if columns[place].extra and _length(needed) > room:
-            kept.remove(place)
-    return kept
+def _shown_columns(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
+    """The indices of the columns that fit into `width`: extra columns are dropped from the right until all fit."""
+    shown = list(range(len(columns)))
+    for place in reversed(shown[:]):
+        min_widths = [
+            widths[index] if index == 0 or place else min(widths[index], _MIN_COLUMN_WIDTH) for index in shown
+        ]
+        if columns[place].extra and _length(min_widths) > width:
+            shown.remove(place)
+    return shown
 
 
-def _shrunk(widths: Sequence[int], room: int) -> list[int]:
-    """The widths, the widest made smaller until all fit into the room; none is made smaller than `_NARROW`.
+def _shrunk(widths: Sequence[int], total_width: int) -> list[int]:
+    """The widths after cutting the widest columns until all fit; none is cut below `_MIN_COLUMN_WIDTH`.
 
-    The first gives only what the others cannot.
+    The first column, which identifies the row, is cut only if cutting the others is not enough.
     """
-    rest = widths[1:]
-    most = max(room, _NARROW)
-    while most > _NARROW and widths[0] + sum(min(width, most) for width in rest) > room:
-        most -= 1
-    others = [min(width, most) for width in rest]
-    return [min(widths[0], max(room - sum(others), _NARROW)), *others]
+    other_widths = widths[1:]
+    limit = max(total_width, _MIN_COLUMN_WIDTH)
+    while limit > _MIN_COLUMN_WIDTH and widths[0] + sum(min(width, limit) for width in other_widths) > total_width:
+        limit -= 1
+    shrunk_widths = [min(width, limit) for width in other_widths]
+    return [min(widths[0], max(total_width - sum(shrunk_widths), _MIN_COLUMN_WIDTH)), *shrunk_widths]
 
 
 def _width(text: str) -> int:
-    """How many columns of a terminal a printable text takes."""
+    """The number of terminal columns of a printable text."""
     return len(text) if text.isascii() else sum(map(_columns, text))
 
 
 def _columns(char: str) -> int:
-    """How many columns a character takes: none for a mark on the one before it, two for one of East Asia."""
+    """The number of terminal columns of a character: 0 for a combining mark, 2 for a wide East Asian character."""
     return 0 if category(char) in ("Mn", "Me") else 2 if east_asian_width(char) in "WF" else 1
 
 
 def padded(text: str, width: int) -> str:
-    """A printable text, made as wide as so many columns of a terminal."""
+    """A printable text, padded to this number of terminal columns."""
     return text + " " * (width - _width(text))
 
 
-def _cut(text: str, most: int) -> str:
-    """The text, cut to so many columns; what was cut ends with three dots."""
-    return text if _width(text) <= most else _head(text, max(most - 3, 0)) + "..."
+def _cut(text: str, width: int) -> str:
+    """The text, cut to this number of terminal columns; a cut text ends with three dots."""
+    return text if _width(text) <= width else _head(text, max(width - 3, 0)) + "..."
 
 
-def _head(text: str, most: int) -> str:
-    """As much of the beginning of a text as so many columns take."""
+def _head(text: str, width: int) -> str:
+    """The beginning of a text that fits into this number of terminal columns."""
     ends = accumulate(map(_columns, text))
-    return text[: sum(end <= most for end in ends)]
+    return text[: sum(end <= width for end in ends)]
 
 
 def cell(value: object, cut: int = 0, *, mark: bool = True) -> str:
-    """Write a value for a table: "-" for nothing, lists joined, cut to `cut` characters unless that is 0."""
+    """Format a value for a table: "-" if empty, lists joined, cut to `cut` columns unless that is 0."""
     if value is None or value in ("", [], {}):
         return "-"
     if isinstance(value, bool):
@@ -302,17 +305,17 @@ def cell(value: object, cut: int = 0, *, mark: bool = True) -> str:
 
 
 def readable(value: Any) -> Any:
-    """A value of a field for people: the mode of a file is octal, as ``chmod`` has it."""
+    """A field's value for people: file modes are octal, as in ``chmod``."""
     if isinstance(value, dict) and isinstance(value.get("file_mode"), int):
         return {**value, "file_mode": f"{value['file_mode']:04o}"}
     return value
 
 
 def to_yaml(value: Any) -> str:
-    """Write YAML in block style, keys in the given order."""
+    """Format a value as YAML in block style; keys keep their order."""
     import yaml
 
     text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, default_flow_style=False)
-    if not text.replace("\n", "").isprintable():  # YAML calls some marks printable: all that is not ASCII is escaped
+    if not text.replace("\n", "").isprintable():  # YAML counts some control characters as printable: escape non-ASCII
         text = yaml.safe_dump(value, sort_keys=False, allow_unicode=False, default_flow_style=False)
     return text

@@ -1,7 +1,6 @@
-"""The global options, which may be before or after the verb, `Settings`, which holds what they gave, and types.
+"""The global options, which may be before or after the verb; their values, `Settings`; and types of parameters.
 
-Rules: `Settings` is the only state of the command; a verb gets it by `click.pass_obj`. Only click is imported at the
-top. Next: `nri.cli.output`, which prints as they say.
+`Settings` is the only state of the command; a verb gets it by `click.pass_obj`.
 """
 
 from __future__ import annotations
@@ -21,11 +20,13 @@ else:
 
 
 class Settings:
-    """The global options. `socket_path` is None unless a flag or NRI_SOCKET gave it; `timeout_s` likewise.
+    """The values of the global options.
 
     Attributes:
-        socket_from: "--socket-path" or "NRI_SOCKET", whichever gave `socket_path`.
-        verbose: how often -v was given; 2 shows tracebacks.
+        socket_path: None unless set by --socket-path or NRI_SOCKET.
+        socket_from: "--socket-path" or "NRI_SOCKET", whichever set `socket_path`.
+        verbose: the number of -v options; 2 shows tracebacks.
+        timeout_s: None unless set by --timeout.
     """
 
     __slots__ = ("color", "log_format", "output", "quiet", "socket_from", "socket_path", "timeout_s", "verbose", "wide")
@@ -47,8 +48,8 @@ class DurationType(_FloatType):
 
     name = "duration"
 
-    def __init__(self, least: float = 0.0, most: float = inf) -> None:
-        self._least, self._most = least, most
+    def __init__(self, min_s: float = 0.0, max_s: float = inf) -> None:
+        self._min_s, self._max_s = min_s, max_s
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         from nri.config.duration import parse_duration
@@ -61,8 +62,8 @@ class DurationType(_FloatType):
             self.fail(str(error), param, ctx)
         if seconds <= 0:
             self.fail(f'"{value}" is not a positive duration', param, ctx)
-        if not self._least <= seconds <= self._most:
-            self.fail(f'"{value}" is not between {self._least:g} and {self._most:g} seconds', param, ctx)
+        if not self._min_s <= seconds <= self._max_s:
+            self.fail(f'"{value}" is not between {self._min_s:g} and {self._max_s:g} seconds', param, ctx)
         return seconds
 
 
@@ -70,11 +71,11 @@ DURATION = DurationType()
 
 
 class PathType(click.Path):
-    """A file or a folder, which need not be there; "" is none, though the system takes it for the current folder."""
+    """A file or a folder, which need not exist. "" is refused, although the system takes it for the current folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not value:
-            self.fail("it is empty: name a file or a folder", param, ctx)
+            self.fail("the path is empty: name a file or a folder", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -82,26 +83,26 @@ PATH = PathType()
 
 
 class FileType(click.Path):
-    """A regular file that has to be there, as a `pathlib.Path`: a pipe might be waited for for ever."""
+    """An existing regular file, as a `pathlib.Path`. Pipes are refused, because reading one could wait forever."""
 
     def __init__(self) -> None:
         super().__init__(exists=True, dir_okay=False, path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
-            found = os.stat(value)
+            status = os.stat(value)
         except PermissionError:
-            raise  # click would say that it does not exist
+            raise  # click would report that the file does not exist
         except OSError:
             pass
         else:
-            if stat.S_ISFIFO(found.st_mode) or stat.S_ISSOCK(found.st_mode):
+            if stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode):
                 self.fail(f"{os.fspath(value)!r} is not a regular file.", param, ctx)
         return super().convert(value, param, ctx)
 
 
 FILE = FileType()
-#: The two folders of plugins that a runtime launches, as options.
+#: Options for the two folders of plugins that a runtime launches.
 PLUGIN_DIR = click.option(
     "--plugin-dir",
     type=click.Path(path_type=Path),
@@ -112,12 +113,12 @@ CONFIG_DIR = click.option(
     "--config-dir",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="The folder of configuration. Default: /etc/nri/conf.d.",
+    help="The runtime's folder of plugin configuration. Default: /etc/nri/conf.d.",
 )
 
 
 def _store(ctx: click.Context, param: click.Parameter, value: object) -> None:
-    """Keep an option that was given; leave the rest alone, so that an option before the verb holds after it."""
+    """Store an option that was set; an option that was not set keeps the value from before the verb."""
     settings = ctx.find_object(Settings)
     if settings is None or value is None or value is False or value == 0 or param.name is None:
         return
@@ -126,24 +127,24 @@ def _store(ctx: click.Context, param: click.Parameter, value: object) -> None:
     if param.name == "socket_path":
         from_environment = ctx.get_parameter_source(param.name) is click.core.ParameterSource.ENVIRONMENT
         if from_environment and settings.socket_path:
-            return  # a flag before the verb comes first
+            return  # a flag before the verb has precedence
         settings.socket_from = "NRI_SOCKET" if from_environment else "--socket-path"
     setattr(settings, param.name, value)
 
 
-#: Declarations and attributes of the options that every verb takes. The environment is read once, before the verb.
+#: Declarations and attributes of the options that every verb accepts.
 GLOBAL_OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--socket-path",), {"metavar": "PATH", "help": "The runtime's NRI socket (environment: NRI_SOCKET)."}),
-    (("--output", "-o"), {"type": click.Choice(["table", "json", "yaml"]), "help": "How to print results."}),
+    (("--output", "-o"), {"type": click.Choice(["table", "json", "yaml"]), "help": "Format of results."}),
     (("--wide", "-w"), {"is_flag": True, "help": "Do not cut tables to the width of the terminal."}),
-    (("--quiet", "-q"), {"is_flag": True, "help": "Print names or ids only."}),
+    (("--quiet", "-q"), {"is_flag": True, "help": "Print only names or ids."}),
     (("--verbose", "-v"), {"count": True, "help": "Log more; -v -v also shows tracebacks."}),
-    (("--log-format",), {"type": click.Choice(["text", "json"]), "help": "How to print log lines."}),
+    (("--log-format",), {"type": click.Choice(["text", "json"]), "help": "Format of log lines."}),
     (
         ("--color",),
         {
             "type": click.Choice(["auto", "always", "never"]),
-            "help": "When to colour (environment: NO_COLOR, FORCE_COLOR).",
+            "help": "When to use colours (environment: NO_COLOR, FORCE_COLOR).",
         },
     ),
     (("--timeout", "timeout_s"), {"type": DURATION, "metavar": "5s", "help": "How long to wait for an answer."}),
@@ -151,9 +152,9 @@ GLOBAL_OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
 
 
 def global_options(*, environment: bool = False) -> list[click.Option]:
-    """Make the options of `GLOBAL_OPTIONS` for click; with `environment`, NRI_SOCKET is read for --socket-path."""
-    made = []
+    """Create the click options of `GLOBAL_OPTIONS`; with `environment`, NRI_SOCKET is read for --socket-path."""
+    options = []
     for names, attributes in GLOBAL_OPTIONS:
         extra: dict[str, Any] = {"envvar": "NRI_SOCKET"} if environment and names[0] == "--socket-path" else {}
-        made.append(click.Option(list(names), expose_value=False, callback=_store, **attributes, **extra))
-    return made
+        options.append(click.Option(list(names), expose_value=False, callback=_store, **attributes, **extra))
+    return options

@@ -1,11 +1,7 @@
-"""Run the reference's recorded outcomes through our merge and our spec generator, case by case, and say what differs.
+"""Compare this package's merge and spec generator, in reference mode, with recorded results of the reference.
 
-A file has one JSON object a line, plain or xz-compressed: what was asked, what each plugin answered, and what the
-reference (release 0.12.5) made of it. Cases run in reference mode. Lists whose order the reference leaves to chance are
-compared as sets: the namespaces that later plugins see, and neighbouring removal marks of mounts. A `spec` case has an
-OCI spec, an adjustment, and the spec that the reference made of both; specs are compared in canonical form, and the
-host that propagation is checked on is one private mount, as it was where the cases were recorded.
-Next: `nri.cli.verbs.conformance`, the command over this module.
+A merge case has the request, the answer of each plugin, and the result of the reference (release 0.12.5). A `spec` case
+has an OCI spec, an adjustment, and the resulting spec; specs are compared in canonical form.
 """
 
 from __future__ import annotations
@@ -33,15 +29,15 @@ __all__ = ["MERGE_OPS", "Failure", "read_cases", "run_merge_case", "run_spec_cas
 #: A case, as in the file.
 Case = dict[str, Any]
 
-#: Every operation that a file may hold; `spec` cases are the spec generator's.
+#: The operations of cases.
 _OPS = ("create", "update", "stop", "spec")
-#: The mounts of the host that specs are made on.
+#: The mounts of the host, against which propagation is checked: one private mount, as when the cases were recorded.
 _HOST = MountTable([MountPoint("/")])
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One case that came out otherwise. `diff` is for people: expected against actual, as a unified diff of JSON."""
+    """A case with another result. `diff` is a unified diff of expected and actual JSON."""
 
     case: str
     op: str
@@ -53,15 +49,15 @@ class Failure:
 
 def read_cases(path: str | Path) -> Iterator[Case]:
     """Yield the merge and spec cases of a file of JSON lines, plain or compressed with xz. Raises ConfigError."""
-    return read_json_lines(path, _wrong)
+    return read_json_lines(path, _mistake)
 
 
-def _wrong(case: Any) -> str:
-    """Say why a line is no case; "" if it is one. Messages are checked when the case runs."""
+def _mistake(case: Any) -> str:
+    """Why a line is not a valid case; "" if it is one. Messages are checked when the case runs."""
     if not isinstance(case, dict) or not {"id", "op", "expect"} <= case.keys():
-        return "id, op and expect are needed"
+        return "id, op and expect are required"
     if case["op"] not in _OPS:
-        return f"op is {json.dumps(case['op'])}, known are {', '.join(_OPS)}"
+        return f"unknown op {json.dumps(case['op'])}: use one of {', '.join(_OPS)}"
     expect, plugins = case["expect"], case.get("plugins") or []
     if not isinstance(expect, dict):
         return "expect is not an object"
@@ -76,24 +72,24 @@ def _wrong(case: Any) -> str:
 
 
 def _parse(data: Any, message: Any) -> Any:
-    # A null means a message that is not there; on the wire, an element of a list can only be an empty one.
+    # null is a missing message; as an element of a list, it can only be an empty one on the wire.
     try:
         json_format.ParseDict({} if data is None else data, message)
-    except (TypeError, ValueError, SystemError) as error:  # the library's own, for a number where a message belongs
+    except (TypeError, ValueError, SystemError) as error:  # protobuf raises these for a number in place of a message
         raise json_format.ParseError(f"{message.DESCRIPTOR.name}: {error}") from error
     return message
 
 
 def _parse_all(data: Iterable[Any] | None, kind: Callable[[], Any]) -> list[Any]:
-    return [_parse(each, kind()) for each in data or ()]
+    return [_parse(entry, kind()) for entry in data or ()]
 
 
 def _readable(messages: Iterable[Message]) -> list[Any]:
-    return [json_format.MessageToDict(each, preserving_proto_field_name=True) for each in messages]
+    return [json_format.MessageToDict(message, preserving_proto_field_name=True) for message in messages]
 
 
 class _Run:
-    """One case on its way through a state: what plugins saw, and what came out."""
+    """The run of one case: the messages that plugins saw, and the result."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -104,15 +100,15 @@ class _Run:
         self.outcome: dict[str, list[Any]] = {}
 
     def fold(self, state: Any, see: Callable[[], Message] | None, reply: Callable[[], Any]) -> str | None:
-        """Let every plugin answer; give the error's text, None if there was no error."""
+        """Apply the answers of all plugins; returns the text of the first error, or None."""
         for plugin in self.plugins:
             if see is not None:
                 self.seen.append(_copy(see()))
             if plugin.get("error") is not None:
                 return str(plugin["error"])
             answer = reply()
-            known = answer.DESCRIPTOR.fields_by_name
-            _parse({key: value for key, value in plugin.items() if key in known and value is not None}, answer)
+            fields = answer.DESCRIPTOR.fields_by_name
+            _parse({key: value for key, value in plugin.items() if key in fields and value is not None}, answer)
             try:
                 state.apply(f"{plugin['index']}-{plugin['name']}", answer)
             except NriError as error:
@@ -159,7 +155,7 @@ def _stop(run: _Run) -> str | None:
 
 
 _RUNNERS: dict[str, Callable[[_Run], str | None]] = {"create": _create, "update": _update, "stop": _stop}
-#: The operations that are merges; a file may hold others.
+#: The operations that are merges.
 MERGE_OPS = frozenset(_RUNNERS)
 _SEEN_TYPES: dict[str, Callable[[], Any]] = {"create": m.Container, "update": m.LinuxResources}
 _PART_TYPES: dict[str, Callable[[], Any]] = {
@@ -170,7 +166,7 @@ _PART_TYPES: dict[str, Callable[[], Any]] = {
 
 
 def run_merge_case(case: Case) -> Failure | None:
-    """Run one create, update or stop case in reference mode; None if it came out as recorded."""
+    """Run one create, update or stop case in reference mode; None if the result is the recorded one."""
     try:
         run = _Run(case)
         error = _RUNNERS[case["op"]](run)
@@ -195,19 +191,19 @@ def _compare(run: _Run, error: str | None) -> Iterator[str]:
         if part not in run.outcome or (part == "owners" and part not in expect):
             continue
         recorded = expect.get(part)
-        wanted = _parse_all(recorded if part == "update" else [recorded], kind)
-        yield from _compare_part(part, wanted, run.outcome[part])
+        expected = _parse_all(recorded if part == "update" else [recorded], kind)
+        yield from _compare_part(part, expected, run.outcome[part])
 
 
-def _compare_part(part: str, wanted: list[Any], got: list[Any]) -> Iterator[str]:
-    for message in (*wanted, *got):
+def _compare_part(part: str, expected: list[Any], actual: list[Any]) -> Iterator[str]:
+    for message in (*expected, *actual):
         _settle_order(message)
-    if wanted != got:
-        yield _diff(part, _readable(wanted), _readable(got))
+    if expected != actual:
+        yield _diff(part, _readable(expected), _readable(actual))
 
 
 def _settle_order(message: Any) -> None:
-    """Sort what the reference leaves in the order of a Go map."""
+    """Sort lists that the reference returns in the random order of a Go map."""
     if isinstance(message, m.Container):
         message.linux.namespaces.sort(key=lambda namespace: (namespace.type, namespace.path))
     elif isinstance(message, m.ContainerAdjustment):
@@ -223,7 +219,7 @@ def _settle_order(message: Any) -> None:
 
 
 def run_spec_case(case: Case, host: MountTable = _HOST) -> Failure | None:
-    """Run one spec case in reference mode; None if it came out as recorded."""
+    """Run one spec case in reference mode; None if the result is the recorded one."""
     diff = _compare_spec(case, host)
     return Failure(str(case["id"]), "spec", diff) if diff else None
 
@@ -235,21 +231,25 @@ def _compare_spec(case: Case, host: MountTable) -> str:
         return f"the case cannot be read: {str(problem).splitlines()[0]}"
     if not isinstance(case.get("spec"), dict):
         return "the case cannot be read: it has no 'spec'"
-    given = copy.deepcopy(case["spec"])
+    original_spec = copy.deepcopy(case["spec"])
     try:
-        got = _spec_outcome(spec=Generator(case["spec"], compat="reference", mounts=host).adjust(adjustment))
+        actual = _spec_outcome(spec=Generator(case["spec"], compat="reference", mounts=host).adjust(adjustment))
     except NriError as error:
-        got = {"error": error.whole_text}
-    if case["spec"] != given:
-        return "the generator changed the spec that it was given"
-    wanted = _spec_outcome(**case["expect"])
-    return "" if got == wanted else _diff("spec", wanted, got)
+        actual = {"error": error.whole_text}
+    if case["spec"] != original_spec:
+        return "the generator changed its input spec"
+    expected = _spec_outcome(**case["expect"])
+    return "" if actual == expected else _diff("spec", expected, actual)
 
 
 def _spec_outcome(spec: Any = None, error: Any = None, **_: Any) -> dict[str, Any]:
     return {"error": error} if error is not None else {"spec": canonical(spec) if isinstance(spec, dict) else spec}
 
 
-def _diff(part: str, wanted: Any, got: Any) -> str:
-    recorded, ours = (json.dumps(side, indent=1, sort_keys=True).split("\n") for side in (wanted, got))
-    return "\n".join(difflib.unified_diff(recorded, ours, f"{part}: recorded", f"{part}: ours", lineterm=""))
+def _diff(part: str, expected: Any, actual: Any) -> str:
+    expected_lines, actual_lines = (
+        json.dumps(side, indent=1, sort_keys=True).split("\n") for side in (expected, actual)
+    )
+    return "\n".join(
+        difflib.unified_diff(expected_lines, actual_lines, f"{part}: recorded", f"{part}: ours", lineterm="")
+    )

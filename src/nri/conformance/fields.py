@@ -1,8 +1,7 @@
-"""Every field that a plugin may set, tried on a real container: what to ask for, and where to read its effect back.
+"""The fields that a plugin may set, each with an adjustment and the place where its effect can be read.
 
-Rules: an effect is read from inside the container, from its process or its cgroup where this machine can show it; else
-from the OCI spec that the runtime hands on. A case whose effect a container has without it shows nothing. Next:
-`nri.conformance.runtime`, which has a runtime make containers for these.
+An effect is read inside the container, from its process or its cgroup; if this machine cannot show it, from the OCI
+spec that the runtime reports.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from typing import Any, NamedTuple, Protocol
 from nri.api import messages as m
 from nri.api.builders.adjustment import Adjustment
 
-#: Annotations of a pod in which the cases find a folder of the machine that is theirs, and the pod's cgroup.
+#: The annotations of a pod with the folder of the test on this machine, and the pod's cgroup.
 FOLDER, CGROUP_PARENT = "probe.nri.example/folder", "probe.nri.example/cgroup"
 
 
 class View(Protocol):
-    """A container as it is read back: `dir` is the folder that its pod names, `pid` is 0 if it does not run."""
+    """A container whose effects are read: `dir` is the folder of the test, `pid` is 0 if it does not run."""
 
     id: str
     pid: int
@@ -35,7 +34,7 @@ class View(Protocol):
         """Read a file of the container's cgroup, by its name in each version."""
 
     def spec(self, *path: str) -> Any:
-        """Read a part of the OCI spec that the runtime shows."""
+        """Read a part of the OCI spec that the runtime reports."""
 
     def remove(self) -> None:
         """Remove the container."""
@@ -43,9 +42,9 @@ class View(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`adjust` makes the answer, `read` reads its effect back, which is `effect` where it is applied.
+    """A field: `adjust` creates the answer, and `read` returns `effect` if the runtime applies it.
 
-    Without `start` the container is only created: runc or this machine cannot run it, its OCI spec is what counts.
+    Without `start` the container is only created, because runc or this machine cannot run it; its OCI spec is read.
     """
 
     text: str
@@ -75,7 +74,7 @@ def _device(view: View, name: str) -> str:
 
 
 def namespace(view: View, kind: str) -> str:
-    """Whose namespace of this type the container has: the host's or another one."""
+    """Whether the container has the host's namespace of this type ("host"), or another one ("own")."""
     return "host" if os.readlink(f"/proc/{view.pid}/ns/{kind}") == os.readlink(f"/proc/self/ns/{kind}") else "own"
 
 
@@ -108,13 +107,13 @@ def _folder(pod: m.PodSandbox) -> str:
 
 
 def _hook(pod: m.PodSandbox, stage: str) -> Adjustment:
-    """A hook that leaves a file; a hook's stdin is the container's state, as JSON."""
+    """A hook that writes a file from its stdin, which is the container's state as JSON."""
     script = f"/bin/grep -c ociVersion > {_folder(pod)}/hook-{stage}"
     return Adjustment().add_hook(stage, "/bin/sh", ["sh", "-c", script])
 
 
 def _seccomp() -> m.LinuxSeccomp:
-    """Everything is allowed, but mkdir gives the error 99."""
+    """A policy that permits everything except mkdir, which fails with error 99."""
     rule = m.LinuxSyscall(names=["mkdir", "mkdirat"], action="SCMP_ACT_ERRNO")
     rule.errno_ret.value = 99
     return m.LinuxSeccomp(default_action="SCMP_ACT_ALLOW", syscalls=[rule])
@@ -142,14 +141,14 @@ INSIDE, PROCESS, CGROUP, SPEC = "inside", "process", "cgroup", "OCI spec"
 CASES: dict[str, Case] = {
     "env": Case("add_env", INSIDE, lambda _: A().add_env("ADDED", "yes"), lambda v: _env(v, "ADDED"), "yes"),
     "env-replace": Case(
-        "add_env over one of the pod's",
+        "add_env that replaces one of the pod",
         INSIDE,
         lambda _: A().add_env("OF_POD", "new"),
         lambda v: _env(v, "OF_POD"),
         "new",
     ),
     "env-remove": Case(
-        "remove_env of one of the pod's",
+        "remove_env of one of the pod",
         INSIDE,
         lambda _: A().remove_env("OF_POD"),
         lambda v: _env(v, "OF_POD"),
@@ -210,10 +209,10 @@ CASES: dict[str, Case] = {
     "device-use": Case(
         "add_device grants access",
         INSIDE,
-        # /dev/kmsg, which every kernel has and the default rules do not allow: opening it shows the rule that comes
-        # with the device. Its mode is the machine's own, so none is asked for.
+        # /dev/kmsg exists in every kernel, and the default rules do not allow it: opening it shows that the device's
+        # rule was added. No mode is set, because the kernel has its own.
         lambda _: A().add_device("/dev/added", "c", 1, 11),
-        # Without the device, what is opened for writing would be made as a file.
+        # `test -c`, because without the device the redirection would create a file.
         lambda v: v.exec(
             "/bin/sh", "-c", "test -c /dev/added && (exec 3>/dev/added) 2>/dev/null && echo open || echo none"
         ).strip(),
@@ -269,7 +268,7 @@ CASES: dict[str, Case] = {
         str(48 << 20),
     ),
     "memory-inside": Case(
-        "set_memory_limit, as it is seen inside",
+        "set_memory_limit, as seen inside the container",
         INSIDE,
         lambda _: A().set_memory_limit(48 << 20),
         lambda v: v.exec(
@@ -368,7 +367,7 @@ CASES: dict[str, Case] = {
     "hook-start-container": Case(
         "add_hook start_container",
         INSIDE,
-        # This one runs in the container, with the container's files.
+        # This hook runs inside the container.
         lambda _: A().add_hook("start_container", "/bin/sh", ["sh", "-c", "/bin/grep -c ociVersion > /tmp/hook"]),
         lambda v: v.exec("/bin/sh", "-c", "cat /tmp/hook 2>/dev/null || echo none").strip(),
         "1",
@@ -447,10 +446,10 @@ class Setter(NamedTuple):
     """An update of a running container: a setter of `nri.Update`, and where its effect is read.
 
     Attributes:
-        value: what it is given.
+        value: its argument.
         controller: of the cgroup.
-        v1_file, v2_file: of the controller, by its version.
-        text: what the file says then; on version 2 a weight of processors is another number.
+        v1_file, v2_file: the controller's file, by cgroup version.
+        text: the content of the file afterwards; on version 2, the CPU weight is another number.
     """
 
     value: Any

@@ -1,9 +1,7 @@
-"""A plugin in any language, put before our adaptation and told what it does wrong.
+"""Test a plugin in any language against this package's runtime side.
 
-Each check has a runtime and a process of its own, so that what one breaks does not count in the next. A program of one
-word is started as a runtime starts an installed plugin; one with `{socket}` among its words connects by itself. Rules:
-a plugin may refuse what it is asked, but not break, hang, ask for what cannot be, or run on without a runtime. Next:
-`nri.testing.trial.trial`, which starts the first kind.
+Each check has its own runtime and process, so that a failure does not affect the next check. A plugin may refuse
+requests, but it must not fail, hang, request changes of unknown containers, or keep running without a runtime.
 """
 
 from __future__ import annotations
@@ -41,20 +39,20 @@ __all__ = ["SOCKET", "Candidate", "candidate", "examine"]
 
 SOCKET: Final = "{socket}"
 _INDEX: Final = "50"
-#: How long a program has to end, in seconds.
-ENDS_S = 5.0
-#: How many events come in a row; how large the state is that comes in parts.
+#: How long a program may take to end, in seconds.
+END_TIMEOUT_S = 5.0
+#: The number of events in a burst; the bytes of padding per container in the large state.
 _BURST, _PADDING = 200, 60_000
-_LOOK_S = 0.02
-_PIECE: Final = 1 << 16
-#: The events at which an error is a refusal that counts.
+_POLL_S = 0.02
+_READ_BYTES: Final = 1 << 16
+#: The events that a plugin can refuse with an error.
 _REFUSABLE: Final = ("RunPodSandbox", "CreateContainer", "StartContainer", "UpdateContainer", "UpdatePodSandbox")
-#: A field that no version has, with the number 15000, as a newer runtime may send one.
-_FUTURE: Final = b"\xc2\xd4\x07\x03new"
+#: A field with the number 15000, which no version defines, as a newer runtime may send.
+_UNKNOWN_FIELD: Final = b"\xc2\xd4\x07\x03new"
 
 
 class Candidate(NamedTuple):
-    """The program that is examined: its words, its configuration, and how long it may take to answer, in seconds."""
+    """The tested program: its command line, its configuration, and how long it may take to answer, in seconds."""
 
     words: tuple[str, ...]
     config: Source | None
@@ -67,7 +65,7 @@ class Candidate(NamedTuple):
 
 
 class _Notes(Observer):
-    """The plugin as its runtime sees it."""
+    """An observer that collects the plugin's failures."""
 
     __slots__ = ("failures", "left_out")
 
@@ -76,17 +74,17 @@ class _Notes(Observer):
         self.left_out: list[str] = []
 
     def record_plugin_invocation(self, plugin: str, operation: str, error: BaseException | None) -> None:  # noqa: ARG002
-        """Keep what was no answer, and an error that it answered."""
+        """Store errors and missing answers."""
         if error is not None:
             self.failures.append((operation, error))
 
     def record_left_out(self, plugin: str, operation: str) -> None:  # noqa: ARG002
-        """Keep that it asked for something of a container that is not there."""
+        """Store a request for an unknown container."""
         self.left_out.append(operation)
 
 
-class _Running(NamedTuple):
-    """A runtime with the program in it: `pid` is the program's, `ended` tells whether it has ended."""
+class _RunningPlugin(NamedTuple):
+    """A runtime with the connected program: `pid` is the program's, `ended` returns whether it has ended."""
 
     runtime: FakeRuntime
     notes: _Notes
@@ -95,163 +93,170 @@ class _Running(NamedTuple):
 
     @property
     def health(self) -> Any:
-        """The plugin as the runtime sees it."""
+        """The plugin's health in the runtime."""
         return self.runtime.plugins[-1]
 
 
 def candidate(words: Sequence[str], config: str | None, timeout_s: float) -> Candidate:
-    """Read a command line; a Python file is run by `nri run`. ConfigError if there is no such program."""
+    """Parse a command line; a Python file is run by `nri run`. ConfigError if the program does not exist."""
     program = words[0]
     if len(words) == 1 and program.endswith(".py") and os.path.isfile(program) and not os.access(program, os.X_OK):
         words = [sys.executable, "-m", "nri", "run", program, "--socket-path", SOCKET, "--no-reconnect"]
     elif not any(SOCKET in word for word in words):
         if len(words) > 1:
-            step = (
-                f"write {SOCKET} where its socket's path is to be; a program of one word is started as installed ones"
-            )
-            raise ConfigError(str(" ".join(words)), "", f"how does it find the runtime? {step}")
+            step = f"write {SOCKET} in place of its path, or omit the arguments to start an installed plugin"
+            raise ConfigError(str(" ".join(words)), "", f"the arguments do not contain the runtime's socket: {step}")
         if not (os.path.isfile(program) and os.access(program, os.X_OK)):
             path = shutil.which(program)
-            step = f"write its path: {path}" if path else "name a file that may be executed"
-            raise ConfigError(str(program), "", f"no program that can be run; {step}")
+            step = f"write its path: {path}" if path else "name an executable file"
+            raise ConfigError(str(program), "", f"not an executable program: {step}")
     return Candidate(tuple(words), read_file(config) if config else None, timeout_s)
 
 
 @contextmanager
-def _running(one: Candidate, **options: Any) -> Iterator[_Running]:
-    """Have the program take part in a runtime while the block lasts. NriError if it does not."""
+def _run_plugin(subject: Candidate, **options: Any) -> Iterator[_RunningPlugin]:
+    """Run the program, connected to a runtime, for the length of the block. NriError if it does not connect."""
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory(prefix="nri-conformance-", dir="/tmp"))
         path = os.path.join(folder, "nri.sock")
         notes = _Notes()
-        more: dict[str, Any] = {"socket_path": path} if one.external else {}
+        more: dict[str, Any] = {"socket_path": path} if subject.external else {}
         runtime = FakeRuntime(
-            name="nri-conformance", request_timeout_s=one.timeout_s, observer=notes, **more, **options
+            name="nri-conformance", request_timeout_s=subject.timeout_s, observer=notes, **more, **options
         )
         stack.callback(runtime.close)
-        pid, ended, words = _connecting(one, path, stack) if one.external else _installed(one, runtime, stack)
+        pid, ended, words = (
+            _start_external(subject, path, stack) if subject.external else _start_installed(subject, runtime, stack)
+        )
         until = time.monotonic() + REGISTRATION_TIMEOUT_S * 2
-        while not (runtime.plugins and runtime.adaptation.ready([runtime.plugins[-1].plugin], _LOOK_S, settled=True)):
+        while not (runtime.plugins and runtime.adaptation.ready([runtime.plugins[-1].plugin], _POLL_S, settled=True)):
             if ended() or time.monotonic() > until:
                 state = runtime.plugins[-1].last_error if runtime.plugins else ""
-                why = state or ("it has ended" if ended() else "it never registered")
-                raise NriError(f"{why}: {words() or 'start it by hand to see what it says'}")
-            time.sleep(_LOOK_S)
-        yield _Running(runtime, notes, pid, ended)
+                why = state or ("the program has ended" if ended() else "the program never registered")
+                raise NriError(f"{why}: {words() or 'start it by hand to see its output'}")
+            time.sleep(_POLL_S)
+        yield _RunningPlugin(runtime, notes, pid, ended)
 
 
-_Begun = tuple[int, "Callable[[], bool]", "Callable[[], str]"]
+_Started = tuple[int, "Callable[[], bool]", "Callable[[], str]"]
 
 
-def _installed(one: Candidate, runtime: FakeRuntime, stack: ExitStack) -> _Begun:
-    """Start it as a runtime starts installed plugins."""
-    program = one.words[0]
-    own = re.match(r"[0-9]{2}(?=-.)", os.path.basename(program))
-    index = own[0] if own else _INDEX
+def _start_installed(subject: Candidate, runtime: FakeRuntime, stack: ExitStack) -> _Started:
+    """Start the program as a runtime starts installed plugins."""
+    program = subject.words[0]
+    index_match = re.match(r"[0-9]{2}(?=-.)", os.path.basename(program))
+    index = index_match[0] if index_match else _INDEX
     process = Process(PluginFile(os.path.abspath(program), index, name_in(program) or os.path.basename(program)))
     waiter = threading.Thread(target=process.wait, args=(lambda: 1.0,), name="nri-conformance", daemon=True)
     waiter.start()
-    stack.callback(waiter.join, ENDS_S)
+    stack.callback(waiter.join, END_TIMEOUT_S)
     stack.callback(process.kill)
-    runtime.adaptation.connect(process.socket, "" if one.config is None else one.config.text)
+    runtime.adaptation.connect(process.socket, "" if subject.config is None else subject.config.text)
     return process.pid, lambda: not waiter.is_alive(), lambda: process.last_words
 
 
-def _connecting(one: Candidate, path: str, stack: ExitStack) -> _Begun:
-    """Start it with the path of our socket among its words."""
-    words, heard = [word.replace(SOCKET, path) for word in one.words], StderrTail()
-    ours, theirs = os.pipe()
+def _start_external(subject: Candidate, path: str, stack: ExitStack) -> _Started:
+    """Start the program with the path of the runtime's socket in its arguments."""
+    argv, output = [word.replace(SOCKET, path) for word in subject.words], StderrTail()
+    read_end, write_end = os.pipe()
     try:
-        process = subprocess.Popen(  # noqa: S603 - the words of the person who runs this; no shell reads them
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs
+        process = subprocess.Popen(  # noqa: S603 - the user's command line, without a shell
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=write_end
         )
     except OSError as error:
-        os.close(ours)
-        raise ConfigError(str(words[0]), "", f"cannot be run: {error.strerror}") from None
+        os.close(read_end)
+        raise ConfigError(str(argv[0]), "", f"cannot be run: {error.strerror}") from None
     finally:
-        os.close(theirs)
+        os.close(write_end)
     stack.callback(process.wait)
     stack.callback(process.kill)
 
     def listen() -> None:
-        with open(ours, "rb", buffering=0) as stream:
-            while data := stream.read(_PIECE):
-                heard.add(data)
+        with open(read_end, "rb", buffering=0) as stream:
+            while data := stream.read(_READ_BYTES):
+                output.add(data)
 
     def last_words() -> str:
-        listener.join(1.0)  # what it started may run on, and hold the pipe
-        return heard.text
+        listener.join(1.0)  # with a timeout, because a child process may keep the pipe open
+        return output.text
 
     listener = threading.Thread(target=listen, name="nri-conformance", daemon=True)
     listener.start()
     return process.pid, lambda: process.poll() is not None, last_words
 
 
-# -- what is checked ------------------------------------------------------------------------------------------------
+# -- checks ---------------------------------------------------------------------------------------------------------
 
 
-def examine(one: Candidate, say: Callable[[str], None]) -> Report:
-    """Examine a plugin. NriError if it never takes part."""
+def examine(subject: Candidate, report_progress: Callable[[str], None]) -> Report:
+    """Run all checks. NriError if the plugin never takes part."""
     report = Report("How this plugin behaves")
-    with _running(one) as running:
+    with _run_plugin(subject) as running:
         health = running.health
-        report.about.update({"plugin": health.plugin, "protocol": health.nri_version or "not told"})
+        report.about.update({"plugin": health.plugin, "protocol": health.nri_version or "not reported"})
         report.about["events"] = health.events.replace(",", ", ") or "none"
-        report.section("Joining").add("takes part", "ok")
-        wanted = set(health.events.split(","))
+        report.section("Connecting").add("registers and is synchronized", "ok")
+        subscribed = set(health.events.split(","))
     joining = report.sections[0]
-    _scenario(joining, "takes a state of more than 4 MiB, in parts", one, say, lambda _: None, **_large_state())
+    _scenario(
+        joining,
+        "accepts a state of more than 4 MiB, in parts",
+        subject,
+        report_progress,
+        lambda _: None,
+        **_large_state(),
+    )
     events = report.section("Events")
     for spec in EVENTS:
-        if spec.rpc in wanted and spec.kind != "validation":
-            _scenario(events, spec.rpc, one, say, partial(_ask, spec.method))
+        if spec.rpc in subscribed and spec.kind != "validation":
+            _scenario(events, spec.rpc, subject, report_progress, partial(_measure_event, spec.method))
     answers = report.section("Answers")
     for name, check in _ANSWERS.items():
-        _scenario(answers, name, one, say, check)
-    others = report.section("What it does not expect")
-    for name, (pod, container) in _strange().items():
-        _scenario(others, name, one, say, partial(_life, pod, container))
-    for name, check in _ODD.items():
-        _scenario(others, name, one, say, check)
-    _ends(report.section("The end"), one, say)
+        _scenario(answers, name, subject, report_progress, check)
+    unexpected = report.section("Unusual requests")
+    for name, (pod, container) in _unusual_messages().items():
+        _scenario(unexpected, name, subject, report_progress, partial(_send_life, pod, container))
+    for name, check in _UNEXPECTED.items():
+        _scenario(unexpected, name, subject, report_progress, check)
+    _check_end(report.section("The end"), subject, report_progress)
     return report
 
 
 def _scenario(
-    section: Section, name: str, one: Candidate, say: Callable[[str], None], check: Callable[[_Running], str | None],
-    **options: Any,
+    section: Section, name: str, subject: Candidate, report_progress: Callable[[str], None],
+    check: Callable[[_RunningPlugin], str | None], **options: Any,
 ) -> None:  # fmt: skip
-    """Run a check in a runtime of its own; its outcome is what it returns, or what it breaks with."""
-    say(name)
+    """Run a check with its own runtime, and add its outcome, or its failure, to the section."""
+    report_progress(name)
     note = ""
     try:
-        with _running(one, **options) as running:
+        with _run_plugin(subject, **options) as running:
             try:
-                found = check(running) or "ok"
+                result = check(running) or "ok"
             except NriError as error:
-                found, note = "wrong", describe(error)
+                result, note = "wrong", describe(error)
             if running.ended() or running.health.state == "gone":
-                found, note = "wrong", f"its connection has ended: {running.health.last_error or 'it has left'}"
-            elif found.startswith("ok") and running.notes.failures:
-                found, note = _judged(*running.notes.failures[0])
+                result, note = "wrong", f"the connection ended: {running.health.last_error or 'closed by the plugin'}"
+            elif result.startswith("ok") and running.notes.failures:
+                result, note = _failure_outcome(*running.notes.failures[0])
     except NriError as error:
-        found, note = "wrong", f"it does not take part: {error}"
-    outcome, _, rest = found.partition(": ")
-    section.add(name, outcome, "", note or rest)
+        result, note = "wrong", f"the plugin does not connect: {error}"
+    outcome, _, detail = result.partition(": ")
+    section.add(name, outcome, "", note or detail)
 
 
-def _judged(event: str, error: BaseException) -> tuple[str, str]:
-    """The outcome and the note for an event that got no answer, or an error."""
+def _failure_outcome(event: str, error: BaseException) -> tuple[str, str]:
+    """The outcome and the note for an event without an answer, or with an error."""
     if isinstance(error, LATE):
         return "wrong", f"{event}: no answer in time"
     if isinstance(error, RpcError) and event in _REFUSABLE:
         return "refuses", f"{event}: {describe(error)}"
-    step = "; nothing can be refused there" if isinstance(error, RpcError) else ""
+    step = "; this event cannot be refused" if isinstance(error, RpcError) else ""
     return "wrong", f"{event}: {describe(error)}{step}"
 
 
-def _subject() -> tuple[m.PodSandbox, m.Container]:
-    """A pod and a container as they are."""
+def _typical_messages() -> tuple[m.PodSandbox, m.Container]:
+    """A typical pod and container."""
     pod = make_pod(name="web", namespace="shop", labels={"app": "web"}, annotations={"example.org/a": "b"})
     pod.linux.cgroup_parent = "/kubepods/burstable/podweb"
     container = make_container(
@@ -267,17 +272,17 @@ def _subject() -> tuple[m.PodSandbox, m.Container]:
     return pod, container
 
 
-def _ask(method: str, running: _Running) -> str:
-    """Bring one event, and tell how long it took."""
-    pod, container = _subject()
+def _measure_event(method: str, running: _RunningPlugin) -> str:
+    """Send one event; returns how long it took."""
+    pod, container = _typical_messages()
     runtime = running.runtime
     began = time.monotonic()
-    _event(runtime, method, pod, container)
+    _send_event(runtime, method, pod, container)
     return f"ok: {(time.monotonic() - began) * 1000:.1f} ms"
 
 
-def _event(runtime: FakeRuntime, method: str, pod: m.PodSandbox, container: m.Container) -> Any:
-    """Bring an event; a refusal is the plugin's right."""
+def _send_event(runtime: FakeRuntime, method: str, pod: m.PodSandbox, container: m.Container) -> Any:
+    """Send an event; a refusal is not a fault."""
     about: tuple[Any, ...] = (pod,) if "pod_sandbox" in method else (pod, container)
     if method == "update_container":
         about = (pod, container, m.LinuxResources(cpu=m.LinuxCPU(shares=m.OptionalUInt64(value=600))))
@@ -293,10 +298,10 @@ _LIFE: Final = (
 )  # fmt: skip
 
 
-def _life(pod: m.PodSandbox, container: m.Container, running: _Running) -> None:
-    """A whole life of a pod with a container."""
+def _send_life(pod: m.PodSandbox, container: m.Container, running: _RunningPlugin) -> None:
+    """Send all events of a pod with a container, in order."""
     for method in _LIFE:
-        _event(running.runtime, method, pod, container)
+        _send_event(running.runtime, method, pod, container)
 
 
 def _large_state() -> dict[str, Any]:
@@ -305,17 +310,17 @@ def _large_state() -> dict[str, Any]:
     return {"pods": [pod], "containers": containers}
 
 
-def _strange() -> dict[str, tuple[m.PodSandbox, m.Container]]:
-    """Pods and containers that a runtime may send, and that plugins forget."""
-    pod, container = _subject()
-    newer = (m.PodSandbox.FromString(pod.SerializeToString() + _FUTURE),
-             m.Container.FromString(container.SerializeToString() + _FUTURE))  # fmt: skip
-    texts, inside = _subject()
+def _unusual_messages() -> dict[str, tuple[m.PodSandbox, m.Container]]:
+    """Pods and containers that runtimes may send, but plugins often do not expect."""
+    pod, container = _typical_messages()
+    newer = (m.PodSandbox.FromString(pod.SerializeToString() + _UNKNOWN_FIELD),
+             m.Container.FromString(container.SerializeToString() + _UNKNOWN_FIELD))  # fmt: skip
+    texts, inside = _typical_messages()
     for message in (texts, inside):
         message.name = "naïve-\u4f60\u597d-\U0001f600"
         message.annotations.update({f"example.org/{n}": "\u00fc" * 500 for n in range(300)})
     return {
-        "a pod and a container with nothing but ids": (
+        "a pod and a container with only ids": (
             m.PodSandbox(id="pod-bare"),
             m.Container(id="container-bare", pod_sandbox_id="pod-bare"),
         ),
@@ -324,98 +329,98 @@ def _strange() -> dict[str, tuple[m.PodSandbox, m.Container]]:
     }
 
 
-def _unknown(running: _Running) -> None:
-    """Ends of what it was never told of, twice."""
-    pod, container = _subject()
+def _send_unknown_ends(running: _RunningPlugin) -> None:
+    """Send the last events of an unknown pod and container, twice."""
+    pod, container = _typical_messages()
     for _ in range(2):
         for method in ("stop_container", "remove_container", "stop_pod_sandbox", "remove_pod_sandbox"):
-            _event(running.runtime, method, pod, container)
+            _send_event(running.runtime, method, pod, container)
 
 
-def _burst(running: _Running) -> str:
-    """Many containers one after the other; the slowest answer counts."""
+def _send_burst(running: _RunningPlugin) -> str:
+    """Send the creations of many containers; returns the slowest answer."""
     slowest = 0.0
-    pod, _ = _subject()
+    pod, _ = _typical_messages()
     for _ in range(_BURST):
-        container = _subject()[1]
+        container = _typical_messages()[1]
         began = time.monotonic()
-        _event(running.runtime, "create_container", pod, container)
+        _send_event(running.runtime, "create_container", pod, container)
         slowest = max(slowest, time.monotonic() - began)
-        _event(running.runtime, "remove_container", pod, container)
+        _send_event(running.runtime, "remove_container", pod, container)
     return f"ok: the slowest creation took {slowest * 1000:.1f} ms"
 
 
-def _adjusts(running: _Running) -> str:
-    """Whether its adjustment makes a valid OCI spec."""
-    pod, container = _subject()
-    made = _event(running.runtime, "create_container", pod, container)
-    if made is None:
-        return "refuses: it refuses the container"
+def _check_adjustment(running: _RunningPlugin) -> str:
+    """Check that the plugin's adjustment results in a valid OCI spec."""
+    pod, container = _typical_messages()
+    reply = _send_event(running.runtime, "create_container", pod, container)
+    if reply is None:
+        return "refuses: the plugin refuses the container"
     spec = {"ociVersion": "1.2.0", "process": {"args": ["sleep", "9"], "cwd": "/", "env": ["A=1"]},
             "root": {"path": "rootfs"}, "linux": {"resources": {}, "namespaces": [{"type": "pid"}]}}  # fmt: skip
-    anything: Callable[..., Any] = lambda given, *_: given  # noqa: E731 - classes and devices are the machine's
-    adjusted = Generator(spec, cdi=anything, blockio=lambda _: {}, rdt=lambda _: {}).adjust(made.message)
+    anything: Callable[..., Any] = lambda spec_part, *_: spec_part  # noqa: E731 - classes and devices depend on the machine
+    adjusted = Generator(spec, cdi=anything, blockio=lambda _: {}, rdt=lambda _: {}).adjust(reply.message)
     problems = validate(adjusted)
     return f"wrong: {problems[0]}" if problems else "ok"
 
 
-def _again(running: _Running) -> str:
-    """Whether it answers the same to the same."""
-    pod, container = _subject()
+def _check_repeatable(running: _RunningPlugin) -> str:
+    """Check that the plugin gives the same answer to the same request."""
+    pod, container = _typical_messages()
     copy = m.Container()
     copy.CopyFrom(container)
-    first = _event(running.runtime, "create_container", pod, container)
-    _event(running.runtime, "remove_container", pod, container)
-    second = _event(running.runtime, "create_container", pod, copy)
+    first = _send_event(running.runtime, "create_container", pod, container)
+    _send_event(running.runtime, "remove_container", pod, container)
+    second = _send_event(running.runtime, "create_container", pod, copy)
     if first is None or second is None:
-        return "refuses: it refuses the container"
+        return "refuses: the plugin refuses the container"
     same = first.message == second.message
-    return "ok" if same else "differs: a creation that is tried again gets another answer"
+    return "ok" if same else "differs: a repeated creation gets another answer"
 
 
-def _asks_for(running: _Running) -> str:
-    """Whether it asks only for containers that there are."""
-    pod, container = _subject()
+def _check_requested_containers(running: _RunningPlugin) -> str:
+    """Check that the plugin updates and evicts only existing containers."""
+    pod, container = _typical_messages()
     for method in ("run_pod_sandbox", "create_container", "start_container", "update_container", "stop_container"):
-        _event(running.runtime, method, pod, container)
+        _send_event(running.runtime, method, pod, container)
     left_out = running.notes.left_out
     return (
-        f"wrong: {count(len(left_out), 'update')} of a container that is not there, at {left_out[0]}"
+        f"wrong: {count(len(left_out), 'update')} of a container that does not exist, at {left_out[0]}"
         if left_out
         else "ok"
     )
 
 
-_ANSWERS: Final[dict[str, Callable[[_Running], str | None]]] = {
-    "its adjustment makes a valid OCI spec": _adjusts,
-    "the same question gets the same answer": _again,
-    "it asks only for containers that there are": _asks_for,
+_ANSWERS: Final[dict[str, Callable[[_RunningPlugin], str | None]]] = {
+    "the adjustment results in a valid OCI spec": _check_adjustment,
+    "the same request gets the same answer": _check_repeatable,
+    "updates only existing containers": _check_requested_containers,
 }
-_ODD: Final[dict[str, Callable[[_Running], str | None]]] = {
-    "ends of pods that it was never told of, twice": _unknown,
-    f"{_BURST} containers one after the other": _burst,
+_UNEXPECTED: Final[dict[str, Callable[[_RunningPlugin], str | None]]] = {
+    "the end of unknown pods, twice": _send_unknown_ends,
+    f"{_BURST} containers one after the other": _send_burst,
 }
 
 
-def _ends(section: Section, one: Candidate, say: Callable[[str], None]) -> None:
-    """Whether it ends when the runtime goes, and at SIGTERM."""
-    say("the end")
+def _check_end(section: Section, subject: Candidate, report_progress: Callable[[str], None]) -> None:
+    """Check that the program ends when the runtime stops, and at SIGTERM."""
+    report_progress("the end")
     for name, act in (
-        ("the runtime goes away", lambda running: running.runtime.adaptation.stop()),
+        ("the runtime stops", lambda running: running.runtime.adaptation.stop()),
         ("SIGTERM", lambda running: os.kill(running.pid, signal.SIGTERM)),
     ):
         try:
-            with _running(one) as running:
-                with suppress(ProcessLookupError):  # it ends by itself in this moment
+            with _run_plugin(subject) as running:
+                with suppress(ProcessLookupError):  # the program may just have ended
                     act(running)
-                until = time.monotonic() + ENDS_S
+                until = time.monotonic() + END_TIMEOUT_S
                 while not running.ended() and time.monotonic() < until:
-                    time.sleep(_LOOK_S)
+                    time.sleep(_POLL_S)
                 if running.ended():
-                    section.add(name, "ok", "", "it ends")
-                elif one.external and name != "SIGTERM":
-                    section.add(name, "ok", "", "it runs on, to connect again")
+                    section.add(name, "ok", "", "the program ends")
+                elif subject.external and name != "SIGTERM":
+                    section.add(name, "ok", "", "the program keeps running, to reconnect")
                 else:
-                    section.add(name, "wrong", "", f"it still runs after {ENDS_S:g} s, without a runtime")
+                    section.add(name, "wrong", "", f"the program still runs after {END_TIMEOUT_S:g} s")
         except NriError as error:
-            section.add(name, "wrong", "", f"it does not take part: {error}")
+            section.add(name, "wrong", "", f"the plugin does not connect: {error}")

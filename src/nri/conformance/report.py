@@ -1,7 +1,6 @@
-"""Findings in sections of rows: as tables, a document, or a page; compared with an earlier one.
+"""A report of sections with rows: as tables, JSON or an HTML page, and compared with an earlier report.
 
-Rules: names and outcomes come from runtimes and plugins: they are cut and escaped here. Next: the verbs in
-`nri.cli.verbs.conformance`.
+Texts from runtimes and plugins are cut and escaped here.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from nri.text import plain
 
 __all__ = ["EXTRA_COLUMNS", "Report", "Row", "Section", "filled_columns", "read_rows"]
 
-_LONGEST = 500
-_MOST_BYTES = 4 << 20
+_MAX_TEXT_CHARS = 500
+_MAX_REPORT_BYTES = 4 << 20
 _STYLE = (
     ":root{color-scheme:light dark}"
     "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}"
@@ -31,18 +30,18 @@ _STYLE = (
 )
 _COLUMNS = (("What", "name"), ("Outcome", "outcome"), ("Read from", "where"), ("Note", "note"))
 EXTRA_COLUMNS = ("where", "note")
-#: How an outcome begins that is as it should be, and one that is not.
+#: The first words of good and of bad outcomes.
 _GOOD, _BAD = ("applied", "yes", "ok"), ("wrong", "ignored", "refused", "no")
 
 
 class Row(NamedTuple):
-    """One thing that was tried.
+    """The result of one test.
 
     Attributes:
-        name: what.
-        outcome: what became of it, in a few words.
-        where: where that was read.
-        note: what else a person should know.
+        name: of the test.
+        outcome: the result, in a few words.
+        where: the place from which it was read.
+        note: further information.
     """
 
     name: str
@@ -59,7 +58,7 @@ class Section:
     rows: list[Row] = field(default_factory=list)
 
     def shown(self) -> list[Row]:
-        """The rows for a person: what follows an outcome's first words, its reason, stands among the notes."""
+        """The rows for people: the reason after an outcome's first words is moved to the notes."""
         parted = [(row, *row.outcome.partition(": ")[::2]) for row in self.rows]
         return [
             row._replace(outcome=outcome, note="; ".join(filter(None, (reason, row.note))))
@@ -68,19 +67,19 @@ class Section:
 
     def add(self, name: str, outcome: str, where: str = "", note: str = "") -> None:
         """Add a row; long texts are cut."""
-        self.rows.append(Row(*(plain(text, _LONGEST) for text in (name, outcome, where, note))))
+        self.rows.append(Row(*(plain(text, _MAX_TEXT_CHARS) for text in (name, outcome, where, note))))
 
 
 @dataclass(slots=True)
 class Report:
-    """All sections, and what they are of.
+    """A report.
 
     Attributes:
         about: names and versions.
         sections: in the order in which they are shown.
-        incomplete: why it ends before its end; "" for a whole one.
-        runtime_gone: whether it is incomplete because the runtime went away.
-        stopped_by: the number of the signal that stopped it; 0 for none.
+        incomplete: why the test stopped early; "" if it is complete.
+        runtime_gone: whether it stopped early because the runtime stopped.
+        stopped_by: the number of the signal that stopped the test; 0 for none.
     """
 
     title: str
@@ -91,27 +90,29 @@ class Report:
     stopped_by: int = 0
 
     def section(self, title: str) -> Section:
-        """Begin a section."""
+        """Add a section and return it."""
         self.sections.append(Section(title))
         return self.sections[-1]
 
     def to_json(self) -> dict[str, Any]:
-        """The report as a table of JSON."""
-        sections = [{"title": one.title, "rows": [row._asdict() for row in one.rows]} for one in self.sections]
+        """The report as a JSON object."""
+        sections = [
+            {"title": section.title, "rows": [row._asdict() for row in section.rows]} for section in self.sections
+        ]
         return {"title": self.title, "about": self.header(), "sections": sections}
 
     def header(self) -> dict[str, str]:
-        """What the report is of, by name, and why it is incomplete if it is."""
+        """Names and versions, and the reason if the report is incomplete."""
         return self.about | ({"incomplete": self.incomplete} if self.incomplete else {})
 
     def differences(self, before: dict[tuple[str, str], str]) -> list[str]:
-        """A line for each row whose outcome was another one before, and for each that was not there, or is not.
+        """A line for each row with another outcome than before, and for each new or missing row.
 
-        A reason after the outcome does not count: it may name a process, a container or a path of that one run.
+        The reason after an outcome is not compared, because it may contain a process, container or path of that run.
         """
-        now = {(one.title, row.name): row.outcome for one in self.sections for row in one.rows}
+        now = {(section.title, row.name): row.outcome for section in self.sections for row in section.rows}
         places = dict.fromkeys((*before, *now))
-        changes = [(place, before.get(place, "not there"), now.get(place, "not there")) for place in places]
+        changes = [(place, before.get(place, "missing"), now.get(place, "missing")) for place in places]
         return [
             f"{': '.join(place)}: before {old}; now {new}"
             for place, old, new in changes
@@ -119,56 +120,60 @@ class Report:
         ]
 
     def html(self) -> bytes:
-        """The report as a page that needs nothing else and runs nothing."""
+        """The report as a self-contained HTML page without scripts."""
         digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
         policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
         title = escape(self.title)
         about = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in self.header().items())
-        made = [
+        parts = [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{title}</title><style>{_STYLE}</style></head><body><main><h1>{title}</h1><dl>{about}</dl>",
         ]
-        for one in self.sections:
-            shown = one.shown()
+        for section in self.sections:
+            shown = section.shown()
             filled = filled_columns(shown)
             rows = "".join(
                 f'<tr><th scope="row">{escape(row.name)}</th>'
-                f'<td class="{_tone(row.outcome)}">{escape(row.outcome)}</td>'
+                f'<td class="{_css_class(row.outcome)}">{escape(row.outcome)}</td>'
                 + "".join(f"<td>{escape(getattr(row, key))}</td>" for _, key in filled[2:])
                 + "</tr>"
                 for row in shown
             )
             head = "".join(f'<th scope="col">{name}</th>' for name, _ in filled)
-            made.append(
-                f"<h2>{escape(one.title)}</h2><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+            parts.append(
+                f"<h2>{escape(section.title)}</h2><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
             )
-        return "".join((*made, "</main></body></html>\n")).encode()
+        return "".join((*parts, "</main></body></html>\n")).encode()
 
 
 def filled_columns(rows: list[Row]) -> list[tuple[str, str]]:
-    """The titles and keys of the columns that have something, the first two in any case."""
+    """The titles and keys of the first two columns, and of the others that are not empty."""
     return [
         (title, key) for title, key in _COLUMNS if key not in EXTRA_COLUMNS or any(getattr(row, key) for row in rows)
     ]
 
 
-def _tone(outcome: str) -> str:
+def _css_class(outcome: str) -> str:
     word = outcome.split(" ", maxsplit=1)[0].rstrip(":,")
     return "good" if word in _GOOD else "bad" if word in _BAD else ""
 
 
 def read_rows(path: str) -> dict[tuple[str, str], str]:
-    """The outcomes of an earlier report, as -o json printed it, by section and row. ConfigError if it is none."""
+    """The outcomes of an earlier report (-o json), by section and row. ConfigError if the file is not a report."""
     try:
-        found = parse_json(read_regular(path, _MOST_BYTES))
+        document = parse_json(read_regular(path, _MAX_REPORT_BYTES))
     except OSError as error:
         raise ConfigError(path, "", error.strerror or str(error)) from None
     except ValueError as error:
-        raise ConfigError(path, "", f"no JSON: {error}") from None
+        raise ConfigError(path, "", f"not JSON: {error}") from None
     try:
-        return {(one["title"], row["name"]): str(row["outcome"]) for one in found["sections"] for row in one["rows"]}
+        return {
+            (section["title"], row["name"]): str(row["outcome"])
+            for section in document["sections"]
+            for row in section["rows"]
+        }
     except (TypeError, KeyError):
-        step = "make one: nri conformance runtime -o json > FILE"
-        raise ConfigError(path, "sections", "this is no report of nri conformance", step) from None
+        step = "create one: nri conformance runtime -o json > FILE"
+        raise ConfigError(path, "sections", "not a report of nri conformance", step) from None

@@ -1,7 +1,4 @@
-"""Ask an agent or a plugin over its unix socket: HTTP, answers in JSON, bounded, with a deadline.
-
-Next: `nri.service.http` is the other end.
-"""
+"""Query an agent or a plugin over its unix socket, with HTTP and JSON, limits and a deadline."""
 
 from __future__ import annotations
 
@@ -14,12 +11,12 @@ from urllib.parse import quote
 from nri.config.syntax import parse_json
 from nri.errors import NriError, ProgramUnreachable
 
-#: The longest answer that is read, in bytes.
-MOST_BYTES = 64 << 20
+#: A longer answer is refused.
+MAX_ANSWER_BYTES = 64 << 20
 
 
 class Program(NamedTuple):
-    """Who is asked: in words, how it is started, and the option for its socket."""
+    """The queried program: its name, the command that starts it, and the option for its socket."""
 
     name: str
     start: str
@@ -37,7 +34,7 @@ class UnixConnection(http.client.HTTPConnection):
         self._path = path
 
     def connect(self) -> None:
-        """Connect to the socket."""
+        """Open the unix socket; called by `http.client`."""
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
@@ -46,14 +43,14 @@ class UnixConnection(http.client.HTTPConnection):
 def ask(
     path: str, target: str, timeout_s: float, query: Mapping[str, str] | None = None, program: Program = AGENT
 ) -> tuple[int, Any]:
-    """Ask for a target such as `/explain`; returns the status and the answer. Raises NriError without one."""
+    """Query a target such as `/explain`; returns status and answer. Raises NriError without an answer."""
     if query:
         target += "?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
     connection = UnixConnection(path, timeout_s)
     try:
         connection.request("GET", target)
         response = connection.getresponse()
-        body = response.read(MOST_BYTES + 1)
+        body = response.read(MAX_ANSWER_BYTES + 1)
     except TimeoutError:
         raise ProgramUnreachable(path, f"the {program.name} at {path} has not answered in {timeout_s:g} s") from None
     except PermissionError:
@@ -66,8 +63,8 @@ def ask(
         raise ProgramUnreachable(path, f"{path} is not the {program.name}'s socket ({program.option})") from None
     finally:
         connection.close()
-    if len(body) > MOST_BYTES:
-        raise NriError(f"the answer of {path} is longer than {MOST_BYTES >> 20} MiB")
+    if len(body) > MAX_ANSWER_BYTES:
+        raise NriError(f"the answer of {path} is longer than {MAX_ANSWER_BYTES >> 20} MiB")
     try:
         return response.status, parse_json(body)
     except ValueError:

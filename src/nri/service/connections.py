@@ -1,10 +1,8 @@
-"""Limit the connections that are served at once, so that no client can keep the others out.
+"""Limit the connections that are served at once, so that no client can block the others.
 
-When all places are taken, a new connection gets the place of one that is still sending its request: the oldest of the
-address with most places, if that address has no fewer than the address of the new connection. So a process that holds
-connections open loses them to clients that ask, such as a kubelet's probe, and never takes the place of one. A
-connection whose request is being answered keeps its place; new ones wait briefly for it, first those of the addresses
-with fewest places. The bytes of all requests together are limited in the same way.
+When all places are in use, a new connection replaces one that is still sending its request: the oldest one of the
+address with most places, if that address has at least as many places as the new connection's. A connection whose
+request is being answered keeps its place. The total size of all request bodies is limited in the same way.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from typing import Final
 
 __all__ = ["Connection", "Connections"]
 
-#: How long a connection waits for a place while all others are being answered, in seconds.
+#: How long a new connection waits while all others are being answered, in seconds.
 WAIT_S: Final = 1.0
 
 
@@ -34,19 +32,19 @@ class Connection:
 
 
 class Connections:
-    """The connections that have a place. Any thread may call.
+    """The connections that have a place. Thread-safe.
 
     Args:
-        most: places.
-        max_body_bytes: what the bodies of all requests may have together; those of one address may have two thirds.
+        max_connections: the number of places.
+        max_body_bytes: the limit for the bodies of all requests together; one address may use two thirds of it.
 
     Attributes:
         waiting: connections that wait for their turn, in order of arrival.
-        on_room: called when a connection may have room that had none before.
+        on_room: called when a place or a turn may have become free.
     """
 
-    def __init__(self, most: int, max_body_bytes: int = 0) -> None:
-        self._most, self._max_body_bytes = most, max_body_bytes
+    def __init__(self, max_connections: int, max_body_bytes: int = 0) -> None:
+        self._max_connections, self._max_body_bytes = max_connections, max_body_bytes
         self._present: dict[Connection, None] = {}
         self._lock = threading.Lock()
         self._turns = threading.Condition()
@@ -55,7 +53,7 @@ class Connections:
         self.on_room: Callable[[], None] = lambda: None
 
     def __len__(self) -> int:
-        """The number of those that have a place."""
+        """The number of connections that have a place."""
         return len(self._present)
 
     def enter(self, waiting: Iterable[Connection]) -> Connection | None:
@@ -69,15 +67,15 @@ class Connections:
             return connection
 
     def answer(self, connection: Connection) -> bool:
-        """Note that a connection is being answered, and keeps its place; return whether it still has one."""
+        """Record that a connection is being answered, so that it keeps its place; returns whether it still has one."""
         with self._lock:
             connection.answered = connection in self._present
             return connection.answered
 
     def charge(self, connection: Connection, size: int) -> bool:
-        """Count received bytes of a body; return whether the connection may continue.
+        """Count received bytes of a body; returns whether the connection may continue.
 
-        Over the limit, a connection is closed: of the address with most bytes the one that began its body first.
+        Over the limit, the oldest connection of the address with most bytes is closed.
         """
         with self._lock:
             connection.body_bytes += size
@@ -93,14 +91,14 @@ class Connections:
             return connection in self._present
 
     def wait(self, connection: Connection) -> None:
-        """Note that the answer is there, and the connection only has to take it."""
+        """Record that the answer is ready, so that a slow reader can lose its place."""
         with self._lock:
             connection.answered = False
         self.on_room()
 
     @contextlib.contextmanager
     def turn(self, connection: Connection) -> Iterator[None]:
-        """Wait until no other connection is in this block; next is the first one of the address with fewest waiting."""
+        """Run the block for one connection at a time; next is a connection of the address with fewest waiting ones."""
         with self._turns:
             self.waiting.append(connection)
             self._turns.wait_for(lambda: not self._is_taken and self._next_waiting() is connection)
@@ -118,25 +116,25 @@ class Connections:
         return min(self.waiting, key=lambda other: lengths[other.address])
 
     def leave(self, connection: Connection) -> None:
-        """Take a connection's place back, if it still has it."""
+        """Free a connection's place, if it still has one."""
         with self._lock:
             self._present.pop(connection, None)
         self.on_room()
 
     def _has_room(self, connection: Connection, places: Counter[str]) -> bool:
-        """Whether there is a place, if need be one that is taken from another."""
-        if len(self._present) < self._most:
+        """Whether the connection can get a place, if necessary by closing another connection."""
+        if len(self._present) < self._max_connections:
             return True
-        own = places[connection.address]
-        idle = [other for other in self._present if not other.answered and places[other.address] >= own]
+        address_places = places[connection.address]
+        idle = [other for other in self._present if not other.answered and places[other.address] >= address_places]
         if not idle:
             return False
-        self._close(max(idle, key=lambda other: places[other.address]))  # of several the first, which came first
+        self._close(max(idle, key=lambda other: places[other.address]))  # `max` returns the first, which is the oldest
         return True
 
     def _close(self, connection: Connection) -> None:
-        """Take a connection's place and wake its thread, which closes it."""
+        """Free a connection's place and wake its thread, which closes the connection."""
         del self._present[connection]
         with contextlib.suppress(OSError):
-            # The plain socket's method: that of an SSLSocket drops the TLS state under the thread that reads.
+            # Not the method of SSLSocket, which would drop the TLS state while another thread reads.
             socket.socket.shutdown(connection.socket, socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""Run a daemon until a signal: signals, systemd, health and metrics, and one line if it cannot start."""
+"""Run a daemon until a signal, with notifications to systemd, health and metrics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Daemon", "needs_extra", "run"]
 
 
-#: How long a stop may take, in seconds: the next start takes up what a killed engine or proxy was doing.
+#: How long a stop may take before the process exits, in seconds. The next start resumes what was interrupted.
 STOP_S = 10.0
 
 
@@ -28,24 +28,24 @@ class Daemon(Protocol):
     """A program that serves until it is stopped."""
 
     def start(self) -> None:
-        """Start it. OSError, NriError if it cannot start; then nothing of it is left."""
+        """Start serving. Raises OSError or NriError, after cleaning up, if that is not possible."""
 
     def stop(self) -> None:
-        """Stop it."""
+        """Stop serving."""
 
     def describe(self) -> str:
-        """Say in one line where it listens."""
+        """Describe in one line where it listens."""
 
 
 def run(what: str, make: Callable[[Observer | None], Daemon], address: str, log: logging.Logger, step: str = "") -> int:
     """Run a daemon until a signal; returns the exit code. NriError if it cannot start.
 
     Args:
-        what: the program, such as "the engine".
-        make: makes the daemon, with an observer of its plugins if there is one.
+        what: the program, for example "the engine".
+        make: creates the daemon, with an observer of its plugins or None.
         address: HOST:PORT of health and metrics; empty for none.
         log: its logger.
-        step: the next step where it cannot start.
+        step: the next step to print if it cannot start.
     """
     stop = Stop(second_ends=True)
     stop.listen(signal.SIGHUP)
@@ -66,9 +66,9 @@ def run(what: str, make: Callable[[Observer | None], Daemon], address: str, log:
             notify("READY=1")
         number = stop.wait_for_signal()
         ready.clear()
-        log.info("stopping after %s; containers run on", signal.Signals(number).name)
+        log.info("stopping after %s; containers keep running", signal.Signals(number).name)
         notify("STOPPING=1")
-        stop.end_process_in(STOP_S, lambda names: log.warning("%s: not stopped in %g s: %s", what, STOP_S, names))
+        stop.end_process_in(STOP_S, lambda names: log.warning("%s: not stopped after %g s: %s", what, STOP_S, names))
     finally:
         daemon.stop()
         if server is not None:
@@ -86,7 +86,7 @@ def _reason(error: NriError | OSError) -> str:
 
 
 def _serve(address: str, ready: list[bool]) -> tuple[Server, Observer]:
-    """Serve health and metrics; returns the server and the observer that counts. NriError if it cannot listen."""
+    """Serve health and metrics; returns the server and the observer that counts events. NriError if not possible."""
     try:
         from prometheus_client import CollectorRegistry
     except ModuleNotFoundError as error:
@@ -102,9 +102,9 @@ def _serve(address: str, ready: list[bool]) -> tuple[Server, Observer]:
 
 
 def needs_extra(what: str, error: ModuleNotFoundError, extra: str) -> NoReturn:
-    """Raise NriError for a package that is not installed, with the command that installs it; else the error itself.
+    """Raise NriError with the install command if a package of an extra is missing; raise `error` for a module of nri.
 
-    No package index has this project, so its name alone would bring a stranger's: the command is for a checkout.
+    The command is for a checkout, because nri is not on a package index, and its name there may be another project's.
     """
     if (error.name or "").partition(".")[0] == "nri":
         raise error

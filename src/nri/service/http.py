@@ -1,9 +1,8 @@
 """A small HTTP server: a unix socket for root, and a TCP address for probes, Prometheus and admission reviews.
 
-A connection carries one request of bounded length, answered in bounded time. A connection costs a thread only after its
-first byte has arrived; `nri.service.connections` limits how many requests are served at once. Streams last longer and
-have their own limit; a reader that is too slow is disconnected. A process that connects to the unix socket must run as
-root or as the server's own user.
+A connection has one request of limited length, which is answered in limited time. It gets a thread only after its first
+byte has arrived. Streams last longer and have a separate limit; slow readers are disconnected. Clients of the unix
+socket must run as root or as the server's user.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ __all__ = ["Answer", "BodyHandler", "Guard", "Handler", "Posts", "Server", "Stre
 
 _log = logging.getLogger(__name__)
 
-_MOST_REQUEST: Final = 8192
-MOST_AT_ONCE: Final = 8
+_MAX_HEAD_BYTES: Final = 8192
+MAX_CONCURRENT_REQUESTS: Final = 8
 #: Connections that have sent nothing yet; when one more arrives, the oldest is closed.
 MAX_SILENT: Final = 128
-MOST_STREAMS: Final = 8
-#: Connections that the kernel keeps until they are accepted; those above it try again after a second.
+MAX_STREAMS: Final = 8
+#: Connections that the kernel queues until they are accepted; clients beyond the limit retry after a second.
 _BACKLOG: Final = 512
 _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
 _DEADLINE_S: Final = 5.0
-_WORDS: Final = {
+_REASON_PHRASES: Final = {
     200: "OK", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
     413: "Content Too Large", 415: "Unsupported Media Type", 429: "Too Many Requests",
     500: "Internal Server Error", 503: "Service Unavailable",
@@ -56,19 +55,19 @@ Answer = tuple[int, str, bytes]
 Handler = Callable[[Mapping[str, str]], Answer]
 #: The headers of a POST request by their names in lower case, and its body, to the answer.
 BodyHandler = Callable[[Mapping[str, str], bytes], Answer]
-#: The parameters of a request to the parts of its answer, server-sent events: each is sent as soon as it is there.
+#: The parameters of a request to the parts of its answer, server-sent events, which are sent as soon as possible.
 Stream = Callable[[Mapping[str, str]], Generator[bytes]]
-#: A path, and the headers of a request by their names in small letters, to the answer of those who may not ask.
+#: A path, and the headers of a request by their names in lower case, to the refusal; None permits the request.
 Guard = Callable[[str, Mapping[str, str]], Answer | None]
 
 
 def text_answer(text: str, status: int = 200) -> Answer:
-    """An answer of plain text."""
+    """An answer with plain text."""
     return status, "text/plain; charset=utf-8", text.encode("utf-8", "replace")
 
 
 def json_answer(value: Any, status: int = 200) -> Answer:
-    """An answer of JSON, all of it ASCII."""
+    """An answer with JSON, in ASCII."""
     return status, "application/json", json.dumps(value).encode()
 
 
@@ -87,24 +86,24 @@ class Posts(NamedTuple):
 
     handler: BodyHandler | None = None
     max_body_bytes: int = 0
-    max_requests: int = MOST_AT_ONCE
+    max_requests: int = MAX_CONCURRENT_REQUESTS
     max_silent: int = MAX_SILENT
     tls: Callable[[], ssl.SSLContext] | None = None
     on_tls_error: Callable[[str, OSError], None] | None = None
 
 
 class Server:
-    """Listens from when it is made until `close`.
+    """A server that listens from its creation until `close`.
 
     Args:
         private: handlers by path for the unix socket.
-        path: the unix socket; its folder is made if it is not there. Empty for none.
+        path: the unix socket; its folder is created if missing. Empty for none.
         public: handlers by path for TCP, for all processes that can connect.
-        address: HOST:PORT for TCP; empty for none. Port 0 takes any.
-        streams: streams by path for TCP. One that has nothing to say has to give an empty part each second.
+        address: HOST:PORT for TCP; empty for none. Port 0 selects a free port.
+        streams: streams by path for TCP. An idle stream must yield an empty part every second.
         deadline_s: for one request and its answer together.
-        guard: asked first, for each request over TCP.
-        headers: added to each answer over TCP.
+        guard: checks every request over TCP first.
+        headers: added to every answer over TCP.
         posts: how POST requests over TCP are answered; None refuses them.
 
     Raises:
@@ -128,12 +127,12 @@ class Server:
         self._headers = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         self._handlers = {True: private or {}, False: public or {}}
         self._streams = streams or {}
-        self._room_for_streams = threading.Semaphore(MOST_STREAMS)
+        self._room_for_streams = threading.Semaphore(MAX_STREAMS)
         self._deadline_s = deadline_s
         self._posts = posts or Posts()
-        # Separate limits: connections over TCP cannot keep root from asking.
+        # Separate limits, so that TCP clients cannot block root on the unix socket.
         over_tcp = Connections(self._posts.max_requests, 3 * self._posts.max_body_bytes)
-        self._connections = {True: Connections(MOST_AT_ONCE), False: over_tcp}
+        self._connections = {True: Connections(MAX_CONCURRENT_REQUESTS), False: over_tcp}
         self._closing = False
         self._wakers: list[socket.socket] = []
         self._unix: UnixListener | None = None
@@ -147,8 +146,8 @@ class Server:
         except OSError as error:
             self.close()
             where = path if self._unix is None and path else address
-            taken = "another process listens there; choose another place, or end it"
-            reason = taken if error.errno == errno.EADDRINUSE else error.strerror or error
+            in_use = "another process listens there; stop it, or choose another address"
+            reason = in_use if error.errno == errno.EADDRINUSE else error.strerror or error
             raise NriError(f"cannot listen on {where}: {reason}") from None
         for listener, trusted in self._listeners():
             threading.Thread(target=self.accept, args=(listener, trusted), name="nri-http", daemon=True).start()
@@ -159,7 +158,7 @@ class Server:
         return 0 if self._tcp is None else int(self._tcp.getsockname()[1])
 
     def close(self) -> None:
-        """Stop listening; requests at hand are answered. A second time does nothing."""
+        """Stop listening. Running requests are still answered. Calling it again has no effect."""
         self._closing = True
         for waker in self._wakers:
             waker.close()
@@ -169,17 +168,18 @@ class Server:
             self._tcp.close()
 
     def _listeners(self) -> list[tuple[socket.socket, bool]]:
-        """The sockets that listen, and whether a connection to each may see everything."""
+        """The listening sockets, and whether connections to each are trusted."""
         unix = [] if self._unix is None else [(self._unix.socket, True)]
         return unix if self._tcp is None else [*unix, (self._tcp, False)]
 
     def accept(self, listener: socket.socket, trusted: bool) -> None:
         """Serve the connections of a listening socket until it is closed. `trusted`: with the handlers for root."""
-        silent: dict[socket.socket, tuple[Connection, float]] = {}  # in order of arrival, with the time to close at
-        waiting: dict[Connection, float] = {}  # likewise; they have sent something, and wait for a place
+        # Both are in order of arrival, with the deadline of each connection.
+        silent: dict[socket.socket, tuple[Connection, float]] = {}  # have sent nothing yet
+        waiting: dict[Connection, float] = {}  # have sent something, and wait for a place
         woken, waker = socket.socketpair()
         waker.setblocking(False)
-        self._wakers.append(waker)  # `close` wakes this thread with it; a closed listener alone would not
+        self._wakers.append(waker)  # for `close`, because closing the listener does not wake this thread
         self._connections[trusted].on_room = partial(_wake, waker)
         with selectors.DefaultSelector() as selector, woken, waker, ExitStack() as stack:
             stack.callback(_close_all, silent)
@@ -198,7 +198,7 @@ class Server:
                         if silent.pop(connection.socket, None) is not None:
                             selector.unregister(connection.socket)
                             waiting[connection] = time.monotonic() + WAIT_S
-                            if len(waiting) > max(self._posts.max_silent // 4, MOST_AT_ONCE):
+                            if len(waiting) > max(self._posts.max_silent // 4, MAX_CONCURRENT_REQUESTS):
                                 _close_first(waiting)
                     elif key.fileobj is woken:
                         woken.recv(4096)
@@ -216,11 +216,11 @@ class Server:
         selector: selectors.BaseSelector,
         silent: dict[socket.socket, tuple[Connection, float]],
     ) -> bool:
-        """Accept a connection and wait for its first byte; return False when the listening socket is closed."""
+        """Accept a connection and register it for its first byte; returns False if the listening socket is closed."""
         try:
             sock, address = listener.accept()
         except BlockingIOError:
-            return True  # the client has gone in the meantime
+            return True  # the client has disconnected in the meantime
         except OSError as error:
             if self._closing or listener.fileno() < 0:
                 return False
@@ -228,7 +228,7 @@ class Server:
                 _close_oldest(selector, silent)
                 return True
             _log.warning("cannot accept a connection: %s", error)
-            time.sleep(0.1)  # mostly a lack of file descriptors, which passes
+            time.sleep(0.1)  # usually a lack of file descriptors, which is temporary
             return True
         if len(silent) >= self._posts.max_silent:
             _close_oldest(selector, silent)
@@ -238,19 +238,19 @@ class Server:
         return True
 
     def _admit(self, waiting: dict[Connection, float], trusted: bool) -> None:
-        """Serve connections that have sent something, each in its own thread, as far as the limit allows it."""
+        """Serve connections that have sent something, each in a separate thread, up to the limit."""
         places = self._connections[trusted]
         while (connection := places.enter(waiting)) is not None:
             del waiting[connection]
             try:
                 if self._posts.tls is not None and not trusted:
-                    # The thread does the handshake; here the socket is only replaced, before the thread can see it.
+                    # The socket is replaced before the thread starts, which then does the handshake.
                     connection.socket = self._posts.tls().wrap_socket(
                         connection.socket, server_side=True, do_handshake_on_connect=False
                     )
                 threading.Thread(target=self._serve, args=(connection, trusted), name="nri-http", daemon=True).start()
             except (OSError, ValueError, RuntimeError) as error:
-                if isinstance(error, RuntimeError):  # no thread can be started for now; otherwise the client has gone
+                if isinstance(error, RuntimeError):  # no thread can be started; other errors: the client is gone
                     _log.warning("cannot serve a connection: %s", error)
                 places.leave(connection)
                 connection.socket.close()
@@ -262,10 +262,10 @@ class Server:
                 deadline = time.monotonic() + self._deadline_s
                 if self._posts.tls is not None and not trusted:
                     self._shake_hands(connection, deadline)
-                head, rest = _read_head(sock, deadline)
+                head, received = _read_head(sock, deadline)
                 body = b""
                 if head.startswith(b"POST ") and self._posts.handler is not None and not trusted:
-                    body = self._read_body(connection, head, rest, deadline)
+                    body = self._read_body(connection, head, received, deadline)
                 if not places.answer(connection):
                     return
                 answer = self._answer(head, body, connection, trusted)
@@ -276,8 +276,8 @@ class Server:
                 places.wait(connection)
                 _send(sock, answer, deadline, "" if trusted else self._headers, body=not head.startswith(b"HEAD "))
         except OSError:
-            pass  # it went away, or was too slow
-        except Exception:  # noqa: BLE001 - one request never ends the others
+            pass  # the client disconnected, or was too slow
+        except Exception:  # noqa: BLE001 - an error in one request must not affect others
             _log.exception("a request could not be answered")
         finally:
             places.leave(connection)
@@ -286,39 +286,39 @@ class Server:
         """Do the TLS handshake. Raises OSError if it fails."""
         sock = connection.socket
         try:
-            sock.settimeout(_left(deadline))
+            sock.settimeout(_remaining_s(deadline))
             sock.do_handshake()  # type: ignore[attr-defined]  # `_admit` has made it an SSLSocket
         except OSError as error:
             if self._posts.on_tls_error is not None:
                 self._posts.on_tls_error(connection.address, error)
             raise
 
-    def _read_body(self, connection: Connection, head: bytes, rest: bytes, deadline: float) -> bytes:
-        """Read the body of a request; none if its length is not allowed. Raises OSError if it is late or cut off."""
+    def _read_body(self, connection: Connection, head: bytes, received: bytes, deadline: float) -> bytes:
+        """Read the body of a request; empty if its length is not allowed. OSError if it is late or incomplete."""
         length, places = self._body_length(head), self._connections[False]
-        body = bytearray(rest[:length])
+        body = bytearray(received[:length])
         chunk = bytes(body)
         while True:
             if not places.charge(connection, len(chunk)):
                 raise ConnectionAbortedError
             if len(body) >= length:
                 return bytes(body)
-            connection.socket.settimeout(_left(deadline))
+            connection.socket.settimeout(_remaining_s(deadline))
             chunk = connection.socket.recv(min(1 << 16, length - len(body)))
             if not chunk:
                 raise ConnectionAbortedError
             body += chunk
 
     def _body_length(self, head: bytes) -> int:
-        """The length of a request's body; -1 if there is none that is allowed."""
+        """The length of a request's body; -1 if it is missing, invalid or too large."""
         length = _fields(head).get("content-length", "")
         is_number = length.isascii() and length.isdecimal() and len(length) <= 12
         return int(length) if is_number and int(length) <= self._posts.max_body_bytes else -1
 
     def _stream(self, sock: socket.socket, parts: Generator[bytes]) -> None:
-        """Send the parts of a stream, each in bounded time, until it or the server ends."""
+        """Send the parts of a stream, each with a deadline, until the stream or the server ends."""
         if not self._room_for_streams.acquire(blocking=False):
-            full = text_answer(f"{MOST_STREAMS} pages look on already: close one\n", 503)
+            full = text_answer(f"{MAX_STREAMS} clients are already connected: close one first\n", 503)
             _send(sock, full, time.monotonic() + self._deadline_s, self._headers, body=True)
             return
         try:
@@ -335,20 +335,20 @@ class Server:
     def _answer(self, head: bytes, body: bytes, connection: Connection, trusted: bool) -> Answer | Generator[bytes]:
         sock = connection.socket
         if trusted and credentials(sock).uid not in (0, os.geteuid()):
-            return text_answer("only root may ask\n", 403)
-        words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
-        if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            return text_answer("not a request of HTTP/1\n", 400)
-        if words[0] == "POST" and self._posts.handler is not None and not trusted:
+            return text_answer("only root may connect\n", 403)
+        parts = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+        if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
+            return text_answer("not an HTTP/1 request\n", 400)
+        if parts[0] == "POST" and self._posts.handler is not None and not trusted:
             if self._body_length(head) < 0:
                 return text_answer(f"Content-Length must be a number up to {self._posts.max_body_bytes}\n", 413)
-            with self._connections[trusted].turn(connection):  # one is parsed at a time, which bounds the memory
+            with self._connections[trusted].turn(connection):  # one at a time, which limits the memory
                 return self._posts.handler(_fields(head), body)
-        if words[0] not in ("GET", "HEAD"):
-            return text_answer("only GET\n", 405)
+        if parts[0] not in ("GET", "HEAD"):
+            return text_answer("only GET and HEAD are supported\n", 405)
         try:
-            target = urlsplit(words[1])
-            given = {name: values[-1] for name, values in parse_qs(target.query, max_num_fields=16).items()}
+            target = urlsplit(parts[1])
+            parameters = {name: values[-1] for name, values in parse_qs(target.query, max_num_fields=16).items()}
         except ValueError as error:
             return text_answer(f"not a path: {error}\n", 400)
         if self._guard is not None and not trusted:
@@ -356,14 +356,14 @@ class Server:
             if refusal is not None:
                 return refusal
         if not trusted and target.path in self._streams:
-            return self._streams[target.path](given)
+            return self._streams[target.path](parameters)
         handlers = self._handlers[trusted]
         handler = handlers.get(target.path)
         if handler is None:
             return text_answer(f"see {', '.join(sorted(handlers))}\n", 404)
         try:
-            return handler(given)
-        except Exception as error:  # noqa: BLE001 - nor does what is asked about
+            return handler(parameters)
+        except Exception as error:  # noqa: BLE001 - an error in a handler is one status
             _log.exception("%s could not be answered", target.path)
             return text_answer(f"{type(error).__name__}\n", 500)
 
@@ -371,11 +371,13 @@ class Server:
 def _listen(address: str) -> socket.socket:
     name, _, port = address.rpartition(":")
     if not (port.isascii() and port.isdecimal() and int(port[:6]) < 1 << 16):
-        raise OSError(errno.EINVAL, "not HOST:PORT, such as 127.0.0.1:8080")
+        raise OSError(errno.EINVAL, "not HOST:PORT, for example 127.0.0.1:8080")
     host = name.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    both = host == "::" and socket.has_dualstack_ipv6()
-    return socket.create_server((host or "127.0.0.1", int(port)), family=family, backlog=_BACKLOG, dualstack_ipv6=both)
+    dual_stack = host == "::" and socket.has_dualstack_ipv6()
+    return socket.create_server(
+        (host or "127.0.0.1", int(port)), family=family, backlog=_BACKLOG, dualstack_ipv6=dual_stack
+    )
 
 
 def _close_all(connections: Iterable[socket.socket | Connection]) -> None:
@@ -390,39 +392,39 @@ def _close_first(waiting: dict[Connection, float]) -> None:
 
 
 def _wake(waker: socket.socket) -> None:
-    with suppress(OSError):  # it is full, which wakes as well, or the server is closed
+    with suppress(OSError):  # the buffer is full, so the thread will wake anyway; or the server is closed
         waker.send(b"\0")
 
 
 def _close_oldest(selector: selectors.BaseSelector, silent: dict[socket.socket, tuple[Connection, float]]) -> None:
-    """Close the connection that has been silent for longest."""
+    """Close the connection that has been silent the longest."""
     sock = next(iter(silent))
     del silent[sock]
     selector.unregister(sock)
     sock.close()
 
 
-def _left(deadline: float) -> float:
-    left = deadline - time.monotonic()
-    if left <= 0:
+def _remaining_s(deadline: float) -> float:
+    remaining_s = deadline - time.monotonic()
+    if remaining_s <= 0:
         raise TimeoutError
-    return left
+    return remaining_s
 
 
 def _read_head(sock: socket.socket, deadline: float) -> tuple[bytes, bytes]:
-    """The request's first lines, and what came after them. Raises OSError if they are late or too long."""
+    """Read the request line and headers, and the bytes received after them. Raises OSError if late or too long."""
     data = b""
     while not (end := _HEAD_END.search(data)):
-        sock.settimeout(_left(deadline))
-        chunk = sock.recv(_MOST_REQUEST)
+        sock.settimeout(_remaining_s(deadline))
+        chunk = sock.recv(_MAX_HEAD_BYTES)
         data += chunk
-        if not chunk or len(data) > _MOST_REQUEST:
+        if not chunk or len(data) > _MAX_HEAD_BYTES:
             raise ConnectionAbortedError
     return data[: end.end()], data[end.end() :]
 
 
 def _fields(head: bytes) -> dict[str, str]:
-    """The headers of a request, by their names in small letters; of two with one name the last."""
+    """The headers of a request, by their names in lower case; of repeated headers, the last."""
     pairs = (line.partition(":") for line in head.decode("latin-1").splitlines()[1:])
     return {name.strip().lower(): value.strip() for name, colon, value in pairs if colon}
 
@@ -430,14 +432,14 @@ def _fields(head: bytes) -> dict[str, str]:
 def _send(sock: socket.socket, answer: Answer, deadline: float, headers: str, *, body: bool) -> None:
     status, kind, content = answer
     head = (
-        f"HTTP/1.1 {status} {_WORDS.get(status, 'Unknown')}\r\nContent-Type: {kind}\r\n"
+        f"HTTP/1.1 {status} {_REASON_PHRASES.get(status, 'Unknown')}\r\nContent-Type: {kind}\r\n"
         f"Content-Length: {len(content)}\r\n{headers}Connection: close\r\n\r\n"
     )
     _write(sock, head.encode() + (content if body else b""), deadline)
 
 
 def _write(sock: socket.socket, data: bytes, deadline: float) -> None:
-    left = memoryview(data)
-    while left:
-        sock.settimeout(_left(deadline))
-        left = left[sock.send(left) :]
+    remaining = memoryview(data)
+    while remaining:
+        sock.settimeout(_remaining_s(deadline))
+        remaining = remaining[sock.send(remaining) :]

@@ -1,7 +1,4 @@
-"""A signal as an exception, for verbs that have to clean up: SIGINT, SIGTERM and SIGHUP while a block lasts.
-
-Without it SIGTERM and SIGHUP end the process at once, and what it has created stays behind.
-"""
+"""Raise an exception at SIGINT, SIGTERM and SIGHUP, for verbs that have to clean up what they created."""
 
 from __future__ import annotations
 
@@ -19,10 +16,10 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(SystemExit):
-    """A signal has stopped the verb; the exit code is that of a process which the signal has ended, as of shells.
+    """A signal has stopped the verb. The exit code is 128 plus the signal's number, as in shells.
 
     Attributes:
-        signal, number: its name, such as SIGTERM, and number.
+        signal, number: its name, for example SIGTERM, and its number.
     """
 
     def __init__(self, number: int) -> None:
@@ -31,10 +28,10 @@ class Stopped(SystemExit):
 
 
 class SignalStop:
-    """Raise `Stopped` in the main thread at the first signal; later ones do not interrupt the clean-up.
+    """Raise `Stopped` in the main thread at the first signal; further signals do not interrupt the cleanup.
 
-    Senders often send more than one: `timeout` sends SIGTERM to the process and to its group. A signal that is ignored,
-    as SIGHUP under nohup, stays ignored.
+    A sender may send several: `timeout` sends SIGTERM to the process and to its group. Ignored signals stay ignored,
+    for example SIGHUP under nohup.
     """
 
     def __init__(self) -> None:
@@ -55,7 +52,7 @@ class SignalStop:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Let the block finish first, also with an error: what it creates is known only after it."""
+        """Delay the exception to the end of the block: what the block creates is known only then."""
         self._held = True
         try:
             yield
@@ -65,7 +62,7 @@ class SignalStop:
                 raise Stopped(self._number)
 
     def finish(self) -> None:
-        """Let no signal interrupt what follows: the clean-up."""
+        """Ignore signals from now on, so that they do not interrupt the cleanup."""
         self._is_over = True
 
     def _take(self, number: int, _: object) -> None:

@@ -1,7 +1,4 @@
-"""The paths that every program serves alike: /healthz and /readyz for probes, /metrics for Prometheus.
-
-Next: `nri.service.http`, which serves them.
-"""
+"""HTTP handlers that all programs share: /healthz and /readyz for probes, /metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -18,9 +15,9 @@ __all__ = ["metrics", "probes"]
 
 
 def probes(state: Callable[[], tuple[bool, str]]) -> dict[str, Handler]:
-    """Handlers of the probes. `state` says whether the program is ready, and how it is in lines of text.
+    """The handlers of the probes. `state` returns whether the program is ready, and its state as text.
 
-    /healthz is 200 while the process lives, /readyz 200 while it is ready, else 503.
+    /healthz is 200 while the process is running; /readyz is 200 while it is ready, else 503.
     """
 
     def ready(_: Mapping[str, str]) -> Answer:
@@ -31,7 +28,7 @@ def probes(state: Callable[[], tuple[bool, str]]) -> dict[str, Handler]:
 
 
 def metrics(registry: CollectorRegistry, more: Callable[[], str] = str) -> dict[str, Handler]:
-    """The handler of /metrics, which collects from a registry of prometheus-client, and `more` text, at each scrape."""
+    """The handler of /metrics: the metrics of a registry of prometheus-client, followed by the text of `more`."""
     from prometheus_client import generate_latest  # noqa: PLC0415 - an optional dependency
 
     kind = "text/plain; version=0.0.4; charset=utf-8"

@@ -1,4 +1,4 @@
-"""The table ``[http]`` of every program's settings. Next: `nri.service.http`, which listens."""
+"""The table ``[http]`` of every program's settings."""
 
 from __future__ import annotations
 
@@ -20,4 +20,4 @@ class HttpSettings:
     def __post_init__(self) -> None:
         host, _, port = self.address.rpartition(":")
         if self.address and not (host and port.isascii() and port.isdecimal() and int(port[:6]) < 1 << 16):
-            raise ValueError(f'address "{self.address}" is not HOST:PORT, such as "127.0.0.1:9316"')
+            raise ValueError(f'address "{self.address}" is not HOST:PORT, for example "127.0.0.1:9316"')

@@ -1,4 +1,4 @@
-"""What systemd tells a service: where it listens for notifications, and what is not for children. Next: `http`."""
+"""Notifications to systemd, and the environment without the variables that systemd sets for this process only."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import socket
 
 __all__ = ["environment_of_child", "notify"]
 
-#: What systemd tells a service alone. Given NOTIFY_SOCKET, runc waits for the container to say that it is ready.
-_ITS_OWN = ("NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PID", "WATCHDOG_PID", "WATCHDOG_USEC")
+#: Variables for the service itself. With NOTIFY_SOCKET, runc would wait until the container reports that it is ready.
+_SERVICE_VARIABLES = ("NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PID", "WATCHDOG_PID", "WATCHDOG_USEC")
 
 
 def notify(state: str) -> None:
-    """Send a state to systemd, if it started us: "READY=1", "STOPPING=1"."""
+    """Send a state to systemd, if it started this process: "READY=1", "STOPPING=1"."""
     path = os.environ.get("NOTIFY_SOCKET", "")
     if not path.startswith(("/", "@")):
         return
@@ -22,9 +22,9 @@ def notify(state: str) -> None:
         try:
             sock.sendto(state.encode(), address)
         except OSError:
-            return  # systemd does not listen; a program does not fail because of that
+            return  # systemd does not listen, which must not make the program fail
 
 
 def environment_of_child() -> dict[str, str]:
-    """Return this process's environment for a child: without what systemd has told it alone."""
-    return {name: value for name, value in os.environ.items() if name not in _ITS_OWN}
+    """The environment for a child process: this process's, without systemd's variables for the service."""
+    return {name: value for name, value in os.environ.items() if name not in _SERVICE_VARIABLES}

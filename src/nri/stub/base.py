@@ -1,10 +1,4 @@
-"""A plugin before it is a program: its settings, what a handler finds in `self`, and a method for each event.
-
-A method that is never called is a bug that is never seen. So class creation refuses names that are nearly those of an
-event or a setting, and handlers that take the wrong arguments (`nri.stub.support.checks`).
-`nri.stub.handler.answers` says what a handler may return. Next: `nri.stub.plugin` adds the start of a program,
-`nri.stub.session.session` serves a plugin on one connection.
-"""
+"""`PluginBase`: the settings of a plugin, the attributes of `self`, and a method for each event."""
 
 from __future__ import annotations
 
@@ -33,9 +27,9 @@ __all__ = ["PluginBase"]
 
 
 class PluginBase:
-    """A plugin without `main()`: all that sessions and handlers know of it. Subclass `nri.Plugin`, not this."""
+    """A plugin without `main()`, as sessions and handlers use it. Subclass `nri.Plugin`, not this class."""
 
-    # The docstring of `nri.Plugin` says what these mean, where the people look who set them.
+    # These are described in the docstring of `nri.Plugin`.
     name: ClassVar[str] = ""
     failure_policy: ClassVar[FailurePolicy | None] = None
     mirror: ClassVar[bool] = False
@@ -46,24 +40,24 @@ class PluginBase:
     annotations: ClassVar[Mapping[str, str]] = {}
     sets: ClassVar[Sequence[str] | None] = None
 
-    #: An instance of `Config`, from the runtime's text, `--config FILE` and the defaults. Set before `configure`; until
-    #: then, as in a test that calls a handler, the defaults alone.
+    #: An instance of `Config`, from the runtime's text, `--config FILE` and the defaults. Set before `configure` is
+    #: called; until then, for example in a test that calls a handler, it has the defaults.
     config: Any = DefaultConfig()
-    #: The file of `--config`, or "the runtime's configuration", for errors that only `configure` finds; "" for none.
+    #: The file of `--config`, or "the runtime's configuration", for errors that `configure` raises; "" for none.
     config_source: str = ""
-    #: The mirror, if `mirror` is true. Empty before there is a runtime.
-    state: Mirror = EmptyState()  # type: ignore[assignment]  # what it gives is one
-    #: The other side, with `.name`, `.version`, `.nri_version`, `.update(...)`, `.evict(...)`.
+    #: The mirror, if `mirror` is true. Empty before the plugin is connected.
+    state: Mirror = EmptyState()  # type: ignore[assignment]  # its `__get__` returns a Mirror
+    #: The runtime, with `.name`, `.version`, `.nri_version`, `.update(...)`, `.evict(...)`.
     runtime: RuntimeHandle = RuntimeHandle()
 
-    #: ``NN-name`` where several plugins share a process, and its log.
+    #: ``NN-name`` if several plugins share a process and its log, else "".
     _log_name = ""
-    #: The events that the command line asks for by their names.
+    #: The events that the command line lists by name.
     _named_events: int = 0
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        check_class(cls, PluginBase)
+        check_class(cls, PluginBase)  # a handler with a wrong name would otherwise never be called, without an error
         if not cls.__dict__.get("name"):
             cls.name = kebab_case(cls.__name__)
         if cls.__module__ == "__main__":
@@ -71,71 +65,71 @@ class PluginBase:
 
     @classmethod
     def _connections(cls, options: Any) -> list[tuple[PluginBase, Any]]:
-        """The plugins that a program of this class runs, each with its options: one, but for those that compare.
+        """The plugins that a program of this class runs, each with its options: one, unless a class overrides this.
 
-        Raises ConfigError for a class that cannot be made without arguments.
+        Raises ConfigError for a class whose constructor requires arguments.
         """
         code: Any = getattr(cls.__init__, "__code__", None)
         needed = code.co_argcount - len(getattr(cls.__init__, "__defaults__", None) or ()) if code is not None else 0
         if needed > 1:
-            reason = f"asks for {', '.join(code.co_varnames[1:needed])}, and a plugin is made without arguments"
-            raise ConfigError(f"class {cls.__name__}", "__init__", reason, "give each a default, or use Config")
+            reason = f"requires {', '.join(code.co_varnames[1:needed])}, but plugins are created without arguments"
+            raise ConfigError(f"class {cls.__name__}", "__init__", reason, "add default values, or use Config")
         return [(cls(), options)]
 
     @classmethod
     def _takes_index(cls) -> bool:
-        """Whether it connects once, at the index that it is given, as a runtime that launches it must have it."""
+        """Whether it connects once, with the given index. A runtime can launch only such a plugin."""
         return cls._connections.__func__ is PluginBase._connections.__func__  # type: ignore[attr-defined]
 
-    # -- what a handler finds in self ---------------------------------------------------------------------------------
+    # -- attributes for handlers --------------------------------------------------------------------------------------
 
     @property
     def deadline(self) -> float | None:
-        """The `time.monotonic()` seconds at which the runtime gives up on this request; None if it does not say."""
+        """When the runtime stops waiting for this request, in `time.monotonic()` seconds; None if it sets no limit."""
         call = context.current.get()
         return None if call is None else call.deadline
 
     def time_left(self) -> float | None:
-        """Seconds until `deadline`, never negative; None outside handlers and if the runtime does not say."""
+        """Seconds until `deadline`, never negative; None outside handlers and if the runtime sets no limit."""
         deadline = self.deadline
         return None if deadline is None else max(0.0, deadline - monotonic())
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger whose lines carry the pod and container of the present request."""
+        """A logger that adds the pod and container of the present request to each line."""
         from nri.stub.support import logs
 
         return logs.adapter(self._log_name or self.name)
 
-    # -- the life of the plugin ---------------------------------------------------------------------------------------
+    # -- connection ---------------------------------------------------------------------------------------------------
 
     def configure(self) -> EventMask | Awaitable[EventMask | None] | None:
-        """Connected: `self.config` and `self.runtime` are set. Return a mask to take fewer events than the methods say.
+        """The plugin is connected, `self.config` and `self.runtime` are set. Return a mask to receive fewer events.
 
-        Called again when the file of `--config` changes; the mask then has no effect any more.
+        Called again when the file of `--config` changes; the mask then has no effect.
         """
         return None
 
     def synchronize(
         self, pods: list[m.PodSandbox], containers: list[m.Container], /
     ) -> UpdateAnswer | Awaitable[UpdateAnswer]:
-        """Take in all that runs already: the full truth, on each connection again. Returns updates and evictions."""
+        """Receive all existing pods and containers, on every connection. May return updates and evictions."""
         return None
 
     def shutdown(self) -> Awaitable[None] | None:
-        """The runtime is going away. Runtimes on the Go reference never say so."""
+        """The runtime is shutting down. Runtimes on the Go reference never call this."""
 
     def closed(self) -> Awaitable[None] | None:
-        """The connection is gone; unless this is the end, another one follows."""
+        """The connection has ended. The plugin connects again unless it is being stopped."""
 
     def measurements(self) -> str:
-        """Measurements of its own, as text of Prometheus: they are served with those of the process at `--metrics`."""
+        """Additional metrics in Prometheus' text format, which `--metrics` serves with those of the process."""
         return ""
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def run_pod_sandbox(self, pod: m.PodSandbox, /) -> Awaitable[None] | None:
-        """A pod starts; its network is there, its containers are not."""
+        """A pod is starting; it has a network, but no containers yet."""
 
     def update_pod_sandbox(
         self, pod: m.PodSandbox, overhead: m.LinuxResources, resources: m.LinuxResources, /
@@ -146,15 +140,15 @@ class PluginBase:
         """A pod's resources have changed."""
 
     def stop_pod_sandbox(self, pod: m.PodSandbox, /) -> Awaitable[None] | None:
-        """A pod has stopped; its network is still there."""
+        """A pod has stopped; it still has its network."""
 
     def remove_pod_sandbox(self, pod: m.PodSandbox, /) -> Awaitable[None] | None:
-        """A pod is removed."""
+        """A pod is being removed."""
 
     # -- containers ---------------------------------------------------------------------------------------------------
 
     def create_container(self, pod: m.PodSandbox, container: m.Container, /) -> CreateAnswer | Awaitable[CreateAnswer]:
-        """A container is about to be created: the one place for an Adjustment; updates and evictions of others too."""
+        """A container is about to be created. Returns an Adjustment, and updates and evictions of other containers."""
         return None
 
     def post_create_container(self, pod: m.PodSandbox, container: m.Container, /) -> Awaitable[None] | None:
@@ -169,7 +163,7 @@ class PluginBase:
     def update_container(
         self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources, /
     ) -> UpdateAnswer | Awaitable[UpdateAnswer]:
-        """A container's resources change to `resources` soon. Returns updates and evictions, of any container."""
+        """A container's resources are about to change to `resources`. Returns updates and evictions."""
         return None
 
     def post_update_container(self, pod: m.PodSandbox, container: m.Container, /) -> Awaitable[None] | None:
@@ -180,7 +174,7 @@ class PluginBase:
         return None
 
     def remove_container(self, pod: m.PodSandbox, container: m.Container, /) -> Awaitable[None] | None:
-        """A container is removed."""
+        """A container is being removed."""
 
     def validate_container_adjustment(self, request: ValidationRequest, /) -> Awaitable[None] | None:
-        """All plugins have spoken: raise `nri.Reject` to refuse what they made of the container."""
+        """All plugins have answered: raise `nri.Reject` to refuse their combined adjustment of the container."""

@@ -1,8 +1,4 @@
-"""`Plugin`: the class that every plugin inherits from, with its start as a program.
-
-One job: the documented whole of a plugin for the people who write one. The events and all else in `self` come from
-`nri.stub.base`; how a program starts is in `nri.stub.program.start`, which is loaded by `main()` only.
-"""
+"""`Plugin`: the class that every plugin inherits from."""
 
 from __future__ import annotations
 
@@ -16,24 +12,24 @@ __all__ = ["Plugin"]
 
 
 class Plugin(PluginBase):
-    """A plugin: override the methods of the events that it wants.
+    """A plugin. Override the methods of the events that it handles.
 
-    Run it with `main()`, with `nri run FILE`, or pre-installed.
+    Run it with `main()`, with `nri run FILE`, or let a runtime launch it.
 
     Class attributes:
-        name: its name; default: the class name in kebab-case. The command line and the environment come first.
-        failure_policy: what the runtime should do when this plugin is late or gone (`nri.FailurePolicy`), or None.
-        mirror: keep `self.state` true: all pods and containers. Subscribes to what that needs.
-        config_format: "auto", "json", "yaml" or "toml": how the runtime's and the file's configuration is written.
-        log_file: where to log instead of stderr (or, pre-installed, syslog).
-        Config: a plain class with annotations; it is read and checked before `configure`, and then is `self.config`.
-        flags: its own flags: name -> (field of `Config`, name of the value in the help, help). Without a name for its
-            value a flag is a switch. Flags come before all other configuration.
-        annotations: the annotations of pods that it reads: key -> what its value does. For `nri plugins`.
-        sets: all that it may set, such as ``("env.*", "linux.resources.cpu")``, for `nri predict`; None if it does not
-            say. An answer with more is an error in `nri.testing` and `nri try`, and a warning on a node.
+        name: its name; default: the class name in kebab-case. The command line and the environment override it.
+        failure_policy: what the runtime should do if this plugin fails (`nri.FailurePolicy`), or None.
+        mirror: keep all pods and containers in `self.state`. Subscribes to the events that this requires.
+        config_format: "auto", "json", "yaml" or "toml": the format of the runtime's and the file's configuration.
+        log_file: where to log instead of stderr, or of syslog if a runtime launched the plugin.
+        Config: a class with annotations, whose instance `self.config` is read and checked before `configure`.
+        flags: additional flags: name -> (field of `Config`, name of the value in the help, help). Without a name for
+            its value a flag is a switch. Flags override all other configuration.
+        annotations: the pod annotations that it reads: key -> meaning of the value. For `nri plugins`.
+        sets: all fields that it may set, for example ``("env.*", "linux.resources.cpu")``, for `nri predict`; None if
+            not declared. Setting other fields is an error in `nri.testing` and `nri try`, and a warning on a node.
 
-    Handlers run one at a time, in the order of the events, in the plugin's one loop. They may be `async def`.
+    Handlers run one at a time, in the order of the events, in one thread. They may be `async def`.
     """
 
     @classmethod
@@ -45,6 +41,6 @@ class Plugin(PluginBase):
             from nri.stub.program.start import main
 
             code = main(cls, sys.argv[1:] if argv is None else list(argv))
-        except KeyboardInterrupt:  # before the program listens to signals
+        except KeyboardInterrupt:  # before the program handles signals
             code = 130
         sys.exit(code)

@@ -1,4 +1,4 @@
-"""For people who test plugins, and for our own tests: a real runtime side without root, files or a container engine.
+"""Test plugins against a real runtime side, without root, files or a container engine.
 
     from nri.testing import make_container, make_pod
 
@@ -6,8 +6,8 @@
         reply = nri_runtime.add(PodName()).create_container(make_pod(name="web"), make_container())
         assert reply.env == {"POD_NAME": "web"}
 
-`FakeRuntime` is the adaptation itself with plugins on socket pairs: what passes there passes the wire. `Link` is a wire
-that can be made to fail. The fixture `nri_runtime` comes with the package, without a line in conftest.py.
+`FakeRuntime` is the real adaptation, with plugins on socket pairs. `Link` is a connection with faults. The pytest
+fixture `nri_runtime` is registered by the package.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ __all__ = [
     "make_pod",
 ]
 
-# Loaded when first used: every run of pytest on a machine that has this package loads the fixtures, and with them this.
-if not TYPE_CHECKING:  # a checker that sees this takes every misspelt name for one that exists
+# Imported lazily, because every run of pytest with this package installed imports the fixtures and thereby this file.
+if not TYPE_CHECKING:  # with `__getattr__`, type checkers would accept every misspelt name
     __getattr__, __dir__ = lazy(
         globals(),
         {

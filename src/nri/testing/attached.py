@@ -1,8 +1,4 @@
-"""One plugin in a thread of this process, connected to a runtime's adaptation over a socket pair or a link.
-
-One job: start a session, wait until both sides say that the plugin takes part, and end the connection. An error that
-kept a plugin from taking part is raised where the test waits for it. Next: `nri.testing.runtime` holds these.
-"""
+"""Run a plugin in a thread of this process, connected to a runtime's adaptation over a socket pair or a link."""
 
 from __future__ import annotations
 
@@ -23,19 +19,19 @@ if TYPE_CHECKING:
 
 __all__ = ["PATIENCE_S", "Attached"]
 
-#: How long the runtime waits for a plugin to take part, in seconds. Machines that build are slow.
+#: How long to wait for a plugin to take part, in seconds; long, because build machines are slow.
 PATIENCE_S = 20.0
 
 
 class Attached:
-    """One plugin and its present session.
+    """A plugin and its present session.
 
     Args:
         plugin: an instance.
         index: two digits.
         name: the name to register under.
-        config: the runtime's configuration text for it.
-        real_time: start its background work (`nri.every`) as a program does; else it is done in `tick` only.
+        config: the runtime's configuration text for the plugin.
+        real_time: start its background work (`nri.every`), as a program does; else it runs only in `tick`.
 
     Attributes:
         label: ``NN-name``.
@@ -44,7 +40,7 @@ class Attached:
     """
 
     def __init__(self, plugin: Plugin, index: str, name: str, config: str, *, real_time: bool = True) -> None:
-        settings.check_own(plugin)
+        settings.check_attributes(plugin)
         self.label = f"{index}-{name}"
         self.background = Background(plugin)
         self._real_time = real_time
@@ -55,13 +51,13 @@ class Attached:
         self._error: BaseException | None = None
 
     def connect(self, adaptation: Adaptation, link: Link | None = None) -> None:
-        """Start a new session, over this link if given."""
-        ours, theirs = (link.runtime, link.plugin) if link is not None else socket.socketpair()
+        """Start a new session, over a socket pair or this link."""
+        runtime_end, plugin_end = (link.runtime, link.plugin) if link is not None else socket.socketpair()
         self._error = None
         self._begun = False
         session = self._session = Session(
             self.plugin,
-            theirs,
+            plugin_end,
             index=self._index,
             name=self._name,
             on_ready=self._on_ready,
@@ -69,7 +65,7 @@ class Attached:
         )
         self._thread = threading.Thread(target=self._run, args=(session,), name=f"plugin-{self.label}", daemon=True)
         self._thread.start()
-        adaptation.connect(ours, self._config)
+        adaptation.connect(runtime_end, self._config)
 
     def _run(self, session: Session) -> None:
         try:
@@ -84,25 +80,25 @@ class Attached:
 
     @property
     def ready(self) -> bool:
-        """Whether the plugin's side says that it takes part, and its background work has begun."""
+        """Whether the plugin is synchronized, and its background work has started."""
         return self._session is not None and self._session.stage == "ready" and self._begun
 
     def wait(self, adaptation: Adaptation) -> None:
-        """Wait until the plugin takes part, and what it answered to Synchronize is done; raises what prevents it."""
+        """Wait until the plugin takes part, and its updates of Synchronize are applied. Raises its error otherwise."""
         deadline = monotonic() + PATIENCE_S
         while not (adaptation.ready([self.label], 0.02, settled=True) and self.ready):
             ended = self._thread is None or not self._thread.is_alive()
-            if self._error is not None:  # looked at after the thread: its last act is to set this
+            if self._error is not None:  # checked after the thread, which sets it at its very end
                 raise self._error
             if ended or monotonic() > deadline:
                 state = next((row for row in adaptation.plugins if row.plugin == self.label), None)
-                raise LocalProtocolError(f"plugin {self.label} does not take part: {state or 'it never registered'}")
+                raise LocalProtocolError(f"plugin {self.label} does not take part: {state or 'never registered'}")
 
     def reconfigure(self, config: str) -> None:
-        """Give the plugin another configuration, as a changed file of `--config` does. Raises what it raises."""
+        """Change the plugin's configuration, like a change of the file of `--config`. Raises the plugin's errors."""
         session = self._session
         if session is None or not self.ready:
-            raise LocalProtocolError(f"plugin {self.label} does not take part, so it has no configuration to change")
+            raise LocalProtocolError(f"plugin {self.label} is not connected, so its configuration cannot be changed")
         session.reconfigure(lambda: settings.apply(self.plugin, config))
         self._config = config
 

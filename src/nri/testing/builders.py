@@ -1,8 +1,4 @@
-"""Pods and containers for tests, in one call each: only what the test is about needs to be said.
-
-Ids count up, so two pods made one after the other differ. Keyword arguments beyond the named ones go to the message as
-they are (`make_container(args=["sleep", "1"])`). Next: `nri.testing.runtime`.
-"""
+"""Create pods and containers for tests, with unique ids and defaults for everything that a test does not set."""
 
 from __future__ import annotations
 
@@ -29,7 +25,7 @@ def make_pod(
     annotations: Mapping[str, str] | None = None,
     **fields: Any,
 ) -> m.PodSandbox:
-    """A pod sandbox as a runtime would describe it."""
+    """Create a pod sandbox, as a runtime would describe it; `fields` are further fields of the message."""
     _check(make_pod, m.PodSandbox, fields)
     number = next(_numbers)
     fields.setdefault("id", f"pod{number}")
@@ -46,16 +42,16 @@ def make_container(
     annotations: Mapping[str, str] | None = None,
     **fields: Any,
 ) -> m.Container:
-    """A container as a runtime would describe it.
+    """Create a container, as a runtime would describe it.
 
     Args:
         name: of the container in its pod.
-        pod: the pod that it belongs to, for `pod_sandbox_id`; events set it if it is not given.
+        pod: its pod, for `pod_sandbox_id`; without it, events set the field.
         env: environment by name.
         labels: labels.
         annotations: annotations.
-        fields: more fields of the message; `cpu_shares`, `cpu_quota`, `cpus`, `mems` and `memory_limit` are put where
-            they belong.
+        fields: further fields of the message, for example `args`; `cpu_shares`, `cpu_quota`, `cpus`, `mems` and
+            `memory_limit` set the container's resources.
     """
     resources = {key: fields.pop(key) for key in tuple(fields) if key in _RESOURCES}
     _check(make_container, m.Container, fields, *_RESOURCES)
@@ -75,12 +71,12 @@ def make_container(
 
 
 def _check(function: Callable[..., object], kind: type[Message], fields: Mapping[str, object], *more: str) -> None:
-    """Raise TypeError, as Python does, for an argument that the function does not have and the message neither."""
-    known = kind.DESCRIPTOR.fields_by_name
+    """Raise TypeError for an argument that neither the function nor the message has."""
+    fields_by_name = kind.DESCRIPTOR.fields_by_name
     for key in fields:
-        if key not in known:
-            own = [name for name in function.__annotations__ if name not in ("fields", "return")]
-            step = suggest(key, [*own, *more, *known])
+        if key not in fields_by_name:
+            arguments = [name for name in function.__annotations__ if name not in ("fields", "return")]
+            step = suggest(key, [*arguments, *more, *fields_by_name])
             raise TypeError(f"{function.__name__}() got an unexpected keyword argument {key!r}; {step}")
 
 

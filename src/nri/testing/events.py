@@ -1,10 +1,4 @@
-"""The events of a test's runtime: each one a method, with pod and container for those that a test leaves out.
-
-One job: bring an event to the adaptation and keep the pods and containers true to it; they are plain dictionaries,
-which the three callbacks of an adaptation (snapshot, update, evict) read and change. The events without an answer are
-one table, as on `nri.adaptation.Adaptation`; their types are declared, so that a misspelt one is found by a type
-checker. Next: `nri.testing.runtime`, which adds the plugins.
-"""
+"""The events of `FakeRuntime`, a method for each, with default pods and containers."""
 
 from __future__ import annotations
 
@@ -34,9 +28,9 @@ class Contents:
     """A runtime's pods and containers.
 
     Attributes:
-        pods, containers: what there is now, by id.
-        updates: what plugins asked for by themselves, in order.
-        evictions: likewise.
+        pods, containers: the existing ones, by id.
+        updates: the updates that plugins requested, in order.
+        evictions: the evictions that plugins requested, in order.
         refuse_updates: ids of containers whose updates fail.
     """
 
@@ -50,7 +44,7 @@ class Contents:
         self._orders: dict[str, FieldOrder] = {}
 
     def _pod(self, pod: m.PodSandbox | None) -> m.PodSandbox:
-        """The pod of an event: the one given, else the last one, else a new one."""
+        """The pod of an event: the argument, or the latest pod, or a new one."""
         _check(pod, m.PodSandbox, "a pod first", "make_pod()")
         with self._lock:
             if pod is None:
@@ -58,15 +52,15 @@ class Contents:
             return self.pods.setdefault(pod.id, pod)
 
     def _container(self, pod: m.PodSandbox, container: m.Container | None) -> m.Container:
-        """The container of an event: the one given, else the last one of the pod, else a new one."""
+        """The container of an event: the argument, or the latest container of the pod, or a new one."""
         _check(container, m.Container, "a container after the pod", "make_container(), or container=...")
         with self._lock:
             if container is None:
-                inside = [each for each in self.containers.values() if each.pod_sandbox_id == pod.id]
+                inside = [candidate for candidate in self.containers.values() if candidate.pod_sandbox_id == pod.id]
                 container = inside[-1] if inside else make_container(pod=pod)
             return self.containers.setdefault(container.id, container)
 
-    # -- what the adaptation asks for ---------------------------------------------------------------------------------
+    # -- callbacks of the adaptation ----------------------------------------------------------------------------------
 
     def _snapshot(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
         with self._lock:
@@ -87,7 +81,7 @@ class Contents:
         return failed
 
     def _put(self, container: m.Container, update: m.ContainerUpdate, numbers: Numbers) -> UpdateResult:
-        """Give a container the resources of an update that no later answer of a plugin has set. Holds the lock."""
+        """Apply the resources of an update, except fields that a later answer has set. The caller holds the lock."""
         result, order = UpdateResult(update), self._orders.setdefault(container.id, FieldOrder())
         container.linux.resources.MergeFrom(order.newest(update.linux.resources, numbers, result))
         order.note(result, numbers)
@@ -98,10 +92,10 @@ class Contents:
             self.evictions.extend(Eviction.of(eviction) for eviction in evictions)
 
 
-def _check(given: object, wanted: type, place: str, step: str) -> None:
-    """Raise LocalProtocolError for an argument of another type; None means one that was left out."""
-    if given is not None and not isinstance(given, wanted):
-        raise LocalProtocolError(f"an event takes {place}, not {type(given).__name__}: write {step}")
+def _check(argument: object, expected: type, place: str, step: str) -> None:
+    """Raise LocalProtocolError for an argument of another type; None is an omitted argument."""
+    if argument is not None and not isinstance(argument, expected):
+        raise LocalProtocolError(f"an event takes {place}, not {type(argument).__name__}: write {step}")
 
 
 class PodEvent(Protocol):
@@ -132,11 +126,11 @@ def _blocked(adaptation: Adaptation, spec: EventSpec) -> Block:
 
 
 class Events(Contents):
-    """The part of a runtime for tests that its events are.
+    """The events of a runtime for tests.
 
     Attributes:
-        adaptation: the real thing.
-        closed: whether the runtime has been closed; nothing can be asked of it then.
+        adaptation: the runtime's adaptation.
+        closed: whether the runtime has been closed; then all methods fail.
     """
 
     adaptation: Adaptation
@@ -160,9 +154,9 @@ class Events(Contents):
                 setattr(self, spec.method, partial(relay, spec))
 
     def _live(self) -> Adaptation:
-        """The adaptation, as long as the runtime is not closed."""
+        """The adaptation. LocalProtocolError if the runtime is closed."""
         if self.closed:
-            raise LocalProtocolError("this runtime is closed, and no event reaches a plugin: make a new FakeRuntime")
+            raise LocalProtocolError("this runtime is closed: create a new FakeRuntime")
         return self.adaptation
 
     def _relay_pod(self, spec: EventSpec, pod: m.PodSandbox | None = None, **when: Any) -> None:
@@ -193,7 +187,7 @@ class Events(Contents):
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> CreateReply:
-        """Create a container; raises what the creation fails with."""
+        """Create a container. Raises the error with which the runtime's request would fail."""
         adaptation = self._live()
         pod = self._pod(pod)
         _check(container, m.Container, "a container after the pod", "make_container(), or container=...")
@@ -219,25 +213,25 @@ class Events(Contents):
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> UpdateReply:
-        """Update a container's resources; raises what the update fails with.
+        """Update a container's resources. Raises the error with which the runtime's request would fail.
 
         Args:
-            pod, container: the last ones, if they are left out.
-            resources: what is asked for: `nri.Update(container)` with its setters, or a message.
+            pod, container: default: the latest ones.
+            resources: the requested resources: `nri.Update(container)` with its setters, or a message.
             timeout_s, deadline: as on `nri.adaptation.Adaptation`.
         """
         adaptation = self._live()
         pod = self._pod(pod)
         container = self._container(pod, container)
-        wanted = resources.resources if isinstance(resources, Update) else resources
-        _check(wanted, m.LinuxResources, "resources last", "nri.Update(container).set_memory_limit(...)")
-        wanted = wanted or m.LinuxResources()
+        requested = resources.resources if isinstance(resources, Update) else resources
+        _check(requested, m.LinuxResources, "resources last", "nri.Update(container).set_memory_limit(...)")
+        requested = requested or m.LinuxResources()
         with adaptation.block_sync():
-            reply = adaptation.update_container(pod, container, wanted, timeout_s=timeout_s, deadline=deadline)
-            own = m.ContainerUpdate(container_id=container.id)
-            own.linux.resources.CopyFrom(reply.resources)
+            reply = adaptation.update_container(pod, container, requested, timeout_s=timeout_s, deadline=deadline)
+            update = m.ContainerUpdate(container_id=container.id)
+            update.linux.resources.CopyFrom(reply.resources)
             with self._lock:
-                self._put(container, own, reply.numbers)
+                self._put(container, update, reply.numbers)
         return UpdateReply(reply, container.id)
 
     def stop_container(
@@ -248,7 +242,7 @@ class Events(Contents):
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> StopReply:
-        """Stop a container; raises what the stop fails with."""
+        """Stop a container. Raises the error with which the runtime's request would fail."""
         adaptation = self._live()
         pod = self._pod(pod)
         container = self._container(pod, container)

@@ -1,4 +1,4 @@
-"""The fixtures of pytest that come with the package, through its entry point: nothing to import or configure."""
+"""The pytest fixture of the package, which its entry point registers."""
 
 from __future__ import annotations
 

@@ -1,10 +1,6 @@
-"""A rehearsal of a plugin's start, before it is installed: launched, configured and synchronized as a runtime would.
+"""Test the start of a plugin before it is installed: launch, configure and synchronize it as a runtime would.
 
-Rules: nothing is left out and nothing simulated. The launcher itself is started by the launching part of the adaptation
-(`nri.adaptation.launch`): no PATH, three variables, the folder /, the time that runtimes allow. The runtime behind it
-is the one of our tests, without a pod in it. containerd 1.7 ends with "fatal" over a plugin that fails here. The
-plugin's note for `nri doctor` is taken back: nothing has failed on the node. Processes that it has started are ended
-with it.
+The launcher is started by `nri.adaptation.launch`, with the environment and timeouts of a runtime without pods.
 """
 
 from __future__ import annotations
@@ -37,12 +33,12 @@ if TYPE_CHECKING:
 __all__ = ["rehearse"]
 
 _PR_SET_CHILD_SUBREAPER = 36
-#: One start is all that is wanted to be seen.
+#: The plugin is started only once.
 _POLICY = '[defaults]\nrestart = "never"\n'
 
 
 class _Synchronization(Observer):
-    """Keeps the error of a failed synchronization, which the end of the process would cover."""
+    """An observer that stores the error of a failed synchronization, which the process's end would hide."""
 
     __slots__ = ("error",)
 
@@ -50,7 +46,7 @@ class _Synchronization(Observer):
         self.error: BaseException | None = None
 
     def record_plugin_invocation(self, plugin: str, operation: str, error: BaseException | None) -> None:  # noqa: ARG002
-        """Keep the first error."""
+        """Store the first error."""
         self.error = self.error or error
 
 
@@ -60,15 +56,15 @@ def rehearse(
     """Start a plugin as a runtime would.
 
     Args:
-        launcher: what would be installed.
-        file_name: under which name, ``NN-name``.
-        file: the plugin's own file, for errors.
-        config: its configuration; None: the one that is in `drop_ins` already, if any.
+        launcher: the content of the launcher to install.
+        file_name: its file name, ``NN-name``.
+        file: the plugin's file, for errors.
+        config: its configuration; None: the existing one in `drop_ins`, if there is one.
         drop_ins: the folder of drop-in configuration.
-        timeout_s: how long it has to register, in seconds; None: as long as runtimes allow.
+        timeout_s: how long it may take to register, in seconds; None: the default of runtimes.
 
     Raises:
-        NriError: it does not take part, with the reason.
+        NriError: the plugin does not take part, with the reason.
     """
     text, name = _configuration(config, drop_ins, file_name)
     with tempfile.TemporaryDirectory(prefix="nri-enable-", dir=executable_folder(file)) as scratch:
@@ -78,14 +74,14 @@ def rehearse(
         (plugins / file_name).write_bytes(launcher)
         (plugins / file_name).chmod(0o700)
         (configs / f"{file_name}.conf").write_bytes(text)
-        with _notes_kept(file_name), _nothing_left_running():
+        with _restore_note(file_name), _kill_descendants():
             reason = _start(plugins, configs, file_name, timeout_s or REGISTRATION_TIMEOUT_S, file)
     if reason:
         raise NriError(f"{file}: does not start as the runtime would start it: {with_source(reason, name)}")
 
 
 def _configuration(config: Path | None, drop_ins: Path, file_name: str) -> tuple[bytes, str]:
-    """Return the configuration that the plugin would get, and the file it comes from. NriError if it is not text."""
+    """The configuration that the plugin would get, and its file. NriError if it is not text."""
     if config is not None:
         raw = read_regular(config, MAX_BYTES)
         try:
@@ -98,10 +94,10 @@ def _configuration(config: Path | None, drop_ins: Path, file_name: str) -> tuple
 
 
 @contextlib.contextmanager
-def _notes_kept(file_name: str) -> Iterator[None]:
-    """Keep the plugin's note for `nri doctor` as it is: one that is started by a runtime looks for it where all do."""
+def _restore_note(file_name: str) -> Iterator[None]:
+    """Restore the plugin's note for `nri doctor` after the block, because a failure of this test is not one."""
     path = Path(note_path(DEFAULT_SOCKET, file_name))
-    had_folder = os.path.isdir(path.parent)  # False too where we may not look, and so could not write
+    had_folder = os.path.isdir(path.parent)  # also False without permission, when it could not be written either
     before = path.read_bytes() if os.path.isfile(path) else None
     try:
         yield
@@ -116,37 +112,37 @@ def _notes_kept(file_name: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _nothing_left_running() -> Iterator[None]:
-    """End what the plugin has started and left, also in a session of its own: it becomes a child of this process."""
+def _kill_descendants() -> Iterator[None]:
+    """Kill processes that the plugin has left running; as a subreaper, this process becomes their parent."""
     libc = ctypes.CDLL(None)
-    before = set(_own_children())
+    before = set(_child_pids())
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         yield
     finally:
-        while left := set(_own_children()) - before:  # and what these have started comes next
-            for pid in left:
+        while pids := set(_child_pids()) - before:  # repeat, because their children become ours when they end
+            for pid in pids:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
                     os.waitpid(pid, 0)
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-def _own_children() -> list[int]:
+def _child_pids() -> list[int]:
     stats = ((pid, read_stat(MACHINE, pid)) for pid in numbers(MACHINE))
     return [pid for pid, stat in stats if stat is not None and stat.parent == os.getpid()]
 
 
 def executable_folder(file: Path) -> str:
-    """Choose a folder in which programs may be started: machines that are locked up do not allow that in /tmp."""
-    for folder in (tempfile.gettempdir(), "/var/tmp", str(file.parent)):  # noqa: S108 - a folder of our own is made in it
+    """Choose a folder in which programs can be started; hardened machines do not permit that in /tmp."""
+    for folder in (tempfile.gettempdir(), "/var/tmp", str(file.parent)):  # noqa: S108 - a private folder is created in it
         if os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_NOEXEC:
             return folder
     return tempfile.gettempdir()
 
 
 def _start(plugins: Path, configs: Path, file_name: str, timeout_s: float, file: Path) -> str:
-    """Have the plugin launched, and ended again; returns why it does not take part, "" if it does."""
+    """Launch the plugin, and end it again; returns why it does not take part, "" if it does."""
     synchronization = _Synchronization()
     with contextlib.chdir("/"):
         runtime = FakeRuntime(
@@ -169,10 +165,10 @@ def _start(plugins: Path, configs: Path, file_name: str, timeout_s: float, file:
 
 
 def reason_of(cut_off: str, ended: PluginHealth, timeout_s: float, file: Path) -> str:
-    """Say why a plugin does not take part: in its own words if it has any; `cut_off` is what the runtime says."""
+    """Why a plugin does not take part: its own error text if there is one; `cut_off` is the runtime's text."""
     words = last_error_of(ended.last_words, file)
     if "timed out" in cut_off:
-        return f"it does not register within {timeout_s:g} s{f'; its last words: {words}' if words else ''}"
+        return f"it does not register within {timeout_s:g} s{f'; its last output: {words}' if words else ''}"
     if words:
         return words
     if cut_off.startswith("failed to"):
@@ -183,16 +179,16 @@ def reason_of(cut_off: str, ended: PluginHealth, timeout_s: float, file: Path) -
 
 
 def last_error_of(words: str, file: Path) -> str:
-    """Find the error in what a program wrote: our own line, or a traceback's end and the author's line."""
+    """Find the error in a program's output: the last line that begins with "error: ", or the end of a traceback."""
     lines = words.splitlines()
-    own = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
-    if own or not lines:
-        return own[-1] if own else ""
-    places = [f"{found[1]}:{found[2]}" for line in lines if (found := re.match(r'\s*File "(.+)", line (\d+)', line))]
-    theirs = [place for place in places if place.startswith(f"{file}:")] or places
-    return f"{theirs[-1]}: {lines[-1]}" if theirs else lines[-1]
+    error_lines = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    if error_lines or not lines:
+        return error_lines[-1] if error_lines else ""
+    places = [f"{match[1]}:{match[2]}" for line in lines if (match := re.match(r'\s*File "(.+)", line (\d+)', line))]
+    plugin_places = [place for place in places if place.startswith(f"{file}:")] or places
+    return f"{plugin_places[-1]}: {lines[-1]}" if plugin_places else lines[-1]
 
 
 def with_source(reason: str, name: str) -> str:
-    """Name the file instead of the way on which its text comes."""
+    """Replace "the runtime's configuration" by the name of the configuration file."""
     return reason.replace("the runtime's configuration", name, 1) if name else reason

@@ -1,16 +1,12 @@
-"""A recording run again: its events through the real adaptation and other plugins, each outcome with the recorded one.
+"""Run the events of a recording again with other plugins, and compare each outcome with the recorded one.
 
-    with Replay("traces") as again:
-        again.add(MyPlugin(), "10")
-        assert not again.differences()
+    with Replay("traces") as replay:
+        replay.add(MyPlugin(), "10")
+        assert not replay.differences()
 
-Rules: the runtime begins with the pods and containers that the first plugin of the recording was given; events come one
-after the other, in the order in which they began. Of a recording by a runtime the merged replies are compared; of one
-that a plugin made of itself (`nri run`, `nri agent`), its answers with those of the plugin that has its index and name,
-or its index. A runtime's recording notes which plugins take part; a plugin's recording has no such notes. An event
-whose values were replaced cannot be run again, for plugins would see the replacements; nor can one of which a part is
-missing. Next: `nri.trace.history`, which reads the recording, and `nri.adaptation.audit.diff`, whose words the
-differences are.
+The runtime starts with the pods and containers that the first recorded plugin received. For a recording by a runtime
+the merged replies are compared; for a recording by a plugin (`nri run`, `nri agent`), the answers of the plugin with
+the same index and name, or the same index.
 """
 
 from __future__ import annotations
@@ -34,31 +30,31 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcome", "Replay"]
 
-#: Requests that plugins make by themselves, and the recordings of a plugin that only looked on.
-_BY_ITSELF: Final = "UpdateContainers"
+#: The request that plugins make unprompted, and the command of recordings by an observing plugin.
+_PLUGIN_REQUEST: Final = "UpdateContainers"
 _OBSERVER: Final = "nri record"
 _PARTIAL: Final = "a part of it is missing"
-_OBSERVED: Final = "it was only looked at by a plugin, and the answers of others are not in it"
-#: Plugins that recordings are remembered to have had.
-_MOST_PLUGINS: Final = 256
-#: Bytes of the pods and containers that are kept, besides twice those of the recording: about what one takes, and what
-#: it takes for each byte of its message.
+_OBSERVED: Final = "it was recorded by nri record, without the answers of plugins"
+#: At most this many plugins of a recording are stored.
+_MAX_PLUGINS: Final = 256
+#: The memory limit for pods and containers, in addition to twice the size of the recording; and the estimated size of
+#: an object, and of a byte of its message.
 STATE_BYTES, OBJECT_BYTES, BYTES_PER_BYTE = 14 << 20, 2000, 3
-#: Differences of one event that are told, and characters of a line.
+#: At most this many differences per event, and characters per line.
 _MAX_LINES, _MAX_LINE = 100, 4096
-_LONGEST_ID: Final = 256
-_LONG_ID: Final = f"the id of its pod or container has more than {_LONGEST_ID} characters"
-_NO_ROOM: Final = "the recording has more pods and containers at the same time than are kept: cut a part of it"
+_MAX_ID_CHARS: Final = 256
+_LONG_ID: Final = f"the id of its pod or container has more than {_MAX_ID_CHARS} characters"
+_TOO_LARGE: Final = "the recording has too many pods and containers at the same time: use a part of it (nri trace cut)"
 
 
 class Outcome(NamedTuple):
     """The outcome of a recorded event.
 
     Attributes:
-        event: as it was recorded.
+        event: the recorded event.
         left_out: why it was not run again; "" if it was.
-        differences: what differs from the recorded outcome, in words; empty if nothing does.
-        missed: the plugins without which it went on when it was recorded, and why they gave no answer.
+        differences: descriptions of the differences from the recorded outcome.
+        missed: the plugins that did not answer in the recording, and why.
     """
 
     event: Event
@@ -73,36 +69,36 @@ class Outcome(NamedTuple):
 
 
 class Replay(FakeRuntime):
-    """A runtime that repeats what a recording has. Add plugins to it, then ask for `outcomes` or `differences`.
+    """A runtime that runs a recording again. Add plugins to it, then call `outcomes` or `differences`.
 
     Args:
-        path: a recording, or a folder of them.
-        reporters: told of everything as well; a `nri.trace.recorder.Recorder` records it again.
-        options: what `FakeRuntime` takes: `policy`, `request_timeout_s`, and more.
+        path: a recording, or a folder of recordings.
+        reporters: further reporters, for example a `nri.trace.recorder.Recorder` that records the run.
+        options: of `FakeRuntime`: `policy`, `request_timeout_s`, and more.
 
     Attributes:
-        recorded: the plugins of the recording, ``NN-name``, once the events have been run.
-        lost: steps that are missing in the recording, because it could not keep up; known then as well.
-        trace: the recording; its `problems` are what could not be read.
+        recorded: the plugins of the recording, ``NN-name``; complete after all events.
+        lost: the number of steps that the recorder could not store; complete after all events.
+        trace: the recording; its `problems` are the unreadable parts.
 
-    Raises ConfigError where there is no recording.
+    Raises ConfigError without a recording.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, reporters: Iterable[Reporter] = (), **options: Any) -> None:
         self.trace = Trace(path)
         self.recorded: dict[str, None] = {}
         self.lost = 0
-        self._answers, self._makers = _Answers(), _Makers()
-        self._room = STATE_BYTES + 2 * self.trace.size_bytes
+        self._answers, self._sources = _Answers(), _Sources()
+        self._free_bytes = STATE_BYTES + 2 * self.trace.size_bytes
         self._sizes: dict[str, int] = {}  # of pods and containers that events have made
-        state = _first_state(self.trace, self._room)
-        self._room -= _state_bytes(state)
+        state = _first_state(self.trace, self._free_bytes)
+        self._free_bytes -= _state_bytes(state)
         super().__init__(pods=state.pods, containers=state.containers, reporters=[self._answers, *reporters], **options)
 
     def differences(self) -> list[str]:
-        """Run all events; returns a line for each difference, and one for each event that could not be run.
+        """Run all events; returns a line for each difference, and for each event that could not be run.
 
-        An empty list says that everything was run again and came out the same.
+        An empty list means that all events were run again with the same outcome.
         """
         return [
             f"{outcome.subject}: {line}"
@@ -111,21 +107,21 @@ class Replay(FakeRuntime):
         ]
 
     def outcomes(self, *, real_time: bool = False) -> Iterator[Outcome]:
-        """Run the events one after the other; with `real_time`, as far apart as they were."""
+        """Run the events one after the other; with `real_time`, with the recorded time between them."""
         began, first_ns = monotonic(), 0
         for item in self.trace.items():
             if isinstance(item, Note):
-                self._makers.take_note(item)
-                if item.kind == "plugin" and len(self.recorded) < _MOST_PLUGINS:
+                self._sources.take_note(item)
+                if item.kind == "plugin" and len(self.recorded) < _MAX_PLUGINS:
                     self.recorded[item.plugin] = None
                 self.lost += item.lost
                 continue
-            self._makers.take_event(item)
-            if item.name not in BY_RPC and item.name != _BY_ITSELF:
-                continue  # plugins joined and were given their settings: those of this runtime have done so already
+            self._sources.take_event(item)
+            if item.name not in BY_RPC and item.name != _PLUGIN_REQUEST:
+                continue  # the connection of a plugin; those of this runtime are connected already
             first_ns = first_ns or item.began_ns
-            missed, owner = _missed(item), self._makers.owner(item)
-            left_out = _OBSERVED if self._makers.is_observer(item) else self._why_not(item, owner)
+            missed, owner = _missed(item), self._sources.owner(item)
+            left_out = _OBSERVED if self._sources.is_observer(item) else self._why_not(item, owner)
             if left_out:
                 yield Outcome(item, left_out, (), missed)
                 continue
@@ -134,85 +130,87 @@ class Replay(FakeRuntime):
             lines = self._run(item, owner)
             if lines:
                 lines += [*_without("recorded", missed), *_without("now", self._answers.missed)]
-            self._forget_gone(item)
+            self._release_removed(item)
             yield Outcome(item, "", tuple(lines), missed)
 
     def _why_not(self, event: Event, owner: str | None) -> str:
         """Why an event cannot be run again; "" if it can."""
-        if event.name != _BY_ITSELF:
+        if event.name != _PLUGIN_REQUEST:
             reason = _why_not(event)
             if owner and not reason and self._counterpart(owner) is None:
                 index = owner.partition("-")[0]
                 step = f"add it with index {index}"
-                return f"{owner} recorded this by itself, and no plugin with its index is here: {step}"
-            return reason or self._no_room(event)
+                return f"it was recorded by {owner}, and no plugin with this index was added: {step}"
+            return reason or self._size_problem(event)
         if not event.whole or event.message is None or not event.steps:
             return _PARTIAL
         if event.steps[0].plugin not in self._attached:
-            return f"{event.steps[0].plugin} asked for it by itself, and is not attached here, or is a separate program"
-        return "" if event.message.update else "evictions that a plugin asks for by itself are not asked for again"
+            return f"{event.steps[0].plugin} requested it, and was not added, or is a separate program"
+        return "" if event.message.update else "evictions that a plugin requests are not repeated"
 
-    def _no_room(self, event: Event) -> str:
-        """Why what an event makes cannot be kept; "" if it can, and it is counted then."""
-        for message, there in ((event.pod, self.pods), (event.container, self.containers)):
-            if message is not None and len(message.id) > _LONGEST_ID:
+    def _size_problem(self, event: Event) -> str:
+        """Why the objects of an event exceed a limit; "" if they do not, and then their size is counted."""
+        for message, objects in ((event.pod, self.pods), (event.container, self.containers)):
+            if message is not None and len(message.id) > _MAX_ID_CHARS:
                 return _LONG_ID
-            if message is not None and message.id not in there and message.id not in self._sizes:
+            if message is not None and message.id not in objects and message.id not in self._sizes:
                 size = OBJECT_BYTES + BYTES_PER_BYTE * message.ByteSize()
-                if size > self._room:
-                    return _NO_ROOM
+                if size > self._free_bytes:
+                    return _TOO_LARGE
                 self._sizes[message.id] = size
-                self._room -= size
+                self._free_bytes -= size
         return ""
 
-    def _forget_gone(self, event: Event) -> None:
-        """Give back the room of what an event has removed, and forget what plugins have asked for so far."""
-        for message, there in ((event.pod, self.pods), (event.container, self.containers)):
-            if message is not None and message.id not in there:
-                self._room += self._sizes.pop(message.id, 0)
+    def _release_removed(self, event: Event) -> None:
+        """Subtract the size of objects that an event has removed, and drop the requests of plugins."""
+        for message, objects in ((event.pod, self.pods), (event.container, self.containers)):
+            if message is not None and message.id not in objects:
+                self._free_bytes += self._sizes.pop(message.id, 0)
         self.updates.clear()
         self.evictions.clear()
 
     def _ask(self, event: Event) -> list[str]:
-        """Have a plugin ask for what it asked for by itself."""
+        """Repeat a request of a plugin; returns the differences."""
         plugin = self._attached[event.steps[0].plugin].plugin
         recorded, now, error = "" if event.error is None else event.error.message, set[str](), ""
         try:
-            now = {each.container_id for each in plugin.runtime.update(*event.message.update).result()}
-        except NriError as raised:  # also of a plugin that has gone meanwhile
+            now = {container_id.container_id for container_id in plugin.runtime.update(*event.message.update).result()}
+        except NriError as raised:  # also if the plugin has disconnected
             error = raised.message if isinstance(raised, RpcError) else str(raised)
         if recorded != error:
             return [f"recorded: {recorded or 'ok'}; now: {error or 'ok'}"]
         reply = event.parse(event.name, event.reply, reply=True)
-        before = {each.container_id for each in reply.failed} if reply is not None else set()
+        before = {container_id.container_id for container_id in reply.failed} if reply is not None else set()
         return [
-            f"update of container {each}: recorded {_ended(each in before)}; now {_ended(each in now)}"[:_MAX_LINE]
-            for each in sorted(before ^ now)[:_MAX_LINES]
+            f"update of container {id_}: recorded {_ended(id_ in before)}; now {_ended(id_ in now)}"[:_MAX_LINE]
+            for id_ in sorted(before ^ now)[:_MAX_LINES]
         ]
 
     def _counterpart(self, owner: str) -> str | None:
-        """The plugin of this runtime with the name of a recorded one, else with its index; None without one."""
+        """The plugin of this runtime with the label of a recorded one, or else with its index; None without one."""
         index = owner.partition("-")[0]
         labels = sorted(row.plugin for row in self.plugins)
-        return owner if owner in labels else next((each for each in labels if each.startswith(f"{index}-")), None)
+        return owner if owner in labels else next((label for label in labels if label.startswith(f"{index}-")), None)
 
     def _run(self, event: Event, owner: str | None) -> list[str]:
-        """Run an event; `owner` is as `_Makers.owner` gives it. Returns what differs."""
+        """Run an event; `owner` is that of `_Sources.owner`. Returns the differences."""
         self._answers.clear()
-        if event.name == _BY_ITSELF:
+        if event.name == _PLUGIN_REQUEST:
             return self._ask(event)
         request, error = event.message, None
-        more = [getattr(request, name) for name in _MORE.get(event.name, ())]
+        more = [getattr(request, name) for name in _FURTHER_ARGUMENTS.get(event.name, ())]
         container = [] if event.container is None else [_copy(event.container)]
         try:
-            made = getattr(self, BY_RPC[event.name].method)(_copy(event.pod), *container, *more)
+            reply = getattr(self, BY_RPC[event.name].method)(_copy(event.pod), *container, *more)
             if event.name == "CreateContainer":
-                made.commit()
+                reply.commit()
         except NriError as raised:
             error = raised
         recorded = "" if event.error is None else event.error.text
         now = "" if error is None else str(error)
-        as_raised = owner is not None and recorded and now.endswith(recorded)  # a runtime says which plugin it was
+        as_raised = (
+            owner is not None and recorded and now.endswith(recorded)
+        )  # a runtime adds the plugin's name before the text
         if recorded != now and not as_raised:
             return [f"recorded: {recorded or 'ok'}; now: {now or 'ok'}"]
         if owner is None:
@@ -223,8 +221,8 @@ class Replay(FakeRuntime):
         return list(_differences(event, event.reply, self._answers.of(counterpart)))
 
 
-class _Makers:
-    """Who made each recording: a runtime, whose notes say which plugins take part, or a plugin of itself."""
+class _Sources:
+    """The source of each recording: a runtime, which also records the connected plugins, or a single plugin."""
 
     def __init__(self) -> None:
         self._runtimes: set[int] = set()
@@ -232,14 +230,14 @@ class _Makers:
         self._owners: dict[int, str] = {}
 
     def take_note(self, note: Note) -> None:
-        """Learn from a note; `opened` has the command that made the recording, if one did."""
+        """Determine the source from a note: of a runtime's plugin, or with the recording command."""
         if note.kind == "plugin":
             self._runtimes.add(note.recording)
         elif note.about.get("command") == _OBSERVER:
             self._observers.add(note.recording)
 
     def take_event(self, event: Event) -> None:
-        """Learn from an event: a runtime alone merges answers, and one plugin's recording has no other plugin in it."""
+        """Determine the source from an event: only runtimes merge answers, and a plugin's recording has one plugin."""
         if any(step.merged or step.refused is not None for step in event.steps):
             self._runtimes.add(event.recording)
         if event.steps:
@@ -252,20 +250,20 @@ class _Makers:
         return event.recording in self._observers
 
     def owner(self, event: Event) -> str | None:
-        """The plugin that recorded an event of itself, "" if that is not known; None if a runtime recorded it."""
+        """The plugin that recorded an event, "" if it is not known; None if a runtime recorded it."""
         if event.recording in self._runtimes:
             return None
         return event.steps[0].plugin if event.steps else self._owners.get(event.recording, "")
 
 
 def _missed(event: Event) -> dict[str, str]:
-    """The plugins without which an event went on, and why they gave no answer; one that failed says it by itself."""
+    """The plugins that did not answer an event, and why; empty if the event failed, whose error has the reason."""
     steps = event.steps if event.error is None else ()
     return {step.plugin: step.error.text for step in steps if step.silent and step.error is not None}
 
 
 def _without(when: str, missed: dict[str, str]) -> list[str]:
-    return [f"{when} without {plugin}, which gave no answer: {reason}" for plugin, reason in missed.items()]
+    return [f"{when} without {plugin}, which did not answer: {reason}" for plugin, reason in missed.items()]
 
 
 def _ended(failed: bool) -> str:
@@ -273,7 +271,7 @@ def _ended(failed: bool) -> str:
 
 
 class _Answers:
-    """A reporter that keeps what the plugins of this runtime answer to one event; `missed`: those that do not."""
+    """A reporter that stores the plugins' answers to one event; `missed`: plugins without an answer."""
 
     def __init__(self) -> None:
         self._answered: dict[str, bytes] = {}
@@ -281,43 +279,43 @@ class _Answers:
         self.merged = b""
 
     def of(self, plugin: str) -> bytes:
-        """The answer of a plugin; empty if it gave none."""
+        """The answer of a plugin; empty without one."""
         return self._answered.get(plugin, b"")
 
     def clear(self) -> None:
-        """Forget the last event."""
+        """Drop the answers of the last event."""
         self._answered.clear()
         self.missed = {}
         self.merged = b""
 
     def event_begins(self, *_: object) -> None:
-        """Leave it: the recording has the request."""
+        """Ignore the step, because the recording has the request."""
 
     plugin_asked = reply_merged = event_begins
 
     def plugin_failed(self, *step: Any) -> None:
-        """Keep why there is no answer, if there is none."""
+        """Store the reason of a missing answer."""
         if isinstance(step[3], (*LATE, ConnectionClosed, ProtocolError)):
             self.missed[step[0]] = str(step[3])
 
     def plugin_answered(self, *step: Any) -> None:
-        """Keep the reply."""
+        """Store the reply."""
         self._answered[step[0]] = step[3]
 
     def event_ends(self, *step: Any) -> None:
-        """Keep the merged reply."""
+        """Store the merged reply."""
         self.merged = step[2]
 
 
-#: The parts of an event besides pod and container, in the order of the method's arguments.
-_MORE: Final = {
+#: The fields of an event in addition to pod and container, in the order of the method's arguments.
+_FURTHER_ARGUMENTS: Final = {
     "UpdateContainer": ("linux_resources",),
     "UpdatePodSandbox": ("overhead_linux_resources", "linux_resources"),
 }
 
 
 def _copy(message: Any) -> Any:
-    """A message of its own: the runtime keeps and changes what it is given."""
+    """Copy a message, because the runtime changes its arguments."""
     if message is None:
         return None
     copy = type(message)()
@@ -325,17 +323,17 @@ def _copy(message: Any) -> Any:
     return copy
 
 
-def _first_state(trace: Trace, most_bytes: int) -> m.SynchronizeRequest:
-    """The state that the first plugin was given before the first event, put together of its parts."""
+def _first_state(trace: Trace, max_bytes: int) -> m.SynchronizeRequest:
+    """The state that the first plugin received before the first event, of all its parts."""
     state: m.SynchronizeRequest = m.SynchronizeRequest()
     plugin = None
     for event in trace.events():
-        if event.name in BY_RPC or event.name == _BY_ITSELF:
+        if event.name in BY_RPC or event.name == _PLUGIN_REQUEST:
             break
-        asked = event.steps[0].plugin if event.steps else ""
-        if event.name == "Synchronize" and event.whole and event.message is not None and plugin in (None, asked):
-            plugin = asked
-            if _state_bytes(state) + _state_bytes(event.message) > most_bytes:
+        asked_plugin = event.steps[0].plugin if event.steps else ""
+        if event.name == "Synchronize" and event.whole and event.message is not None and plugin in (None, asked_plugin):
+            plugin = asked_plugin
+            if _state_bytes(state) + _state_bytes(event.message) > max_bytes:
                 event.leave_out("part of the first state")
                 break
             more = event.message.more
@@ -349,53 +347,54 @@ def _first_state(trace: Trace, most_bytes: int) -> m.SynchronizeRequest:
 
 
 def _state_bytes(state: m.SynchronizeRequest) -> int:
-    """About how many bytes the pods and containers of a state take."""
+    """The estimated memory of a state's pods and containers."""
     return OBJECT_BYTES * (len(state.pods) + len(state.containers)) + BYTES_PER_BYTE * state.ByteSize()
 
 
 def _why_not(event: Event) -> str:
     """Why an event cannot be run again; "" if it can."""
     if event.name == VALIDATE:
-        return "a validator was asked alone: record the runtime to run it again with the creation"
+        return "a validator recorded it: record the runtime instead, to run it again with the creation"
     if event.redacted:
-        return "its values were replaced when it was recorded: record with --redact none to run it again"
+        return "its values were replaced in the recording: record with --redact none to run it again"
     if not event.whole or event.pod is None:
         return _PARTIAL
     return ""
 
 
 def _differences(event: Event, recorded: bytes, now: bytes) -> Iterator[str]:
-    """The differences of two replies, in words."""
-    # Runtimes without plugins, and older plugins, answer a creation with nothing at all.
+    """Describe the differences of two replies."""
+    # Runtimes without plugins, and older plugins, answer a creation with an empty message.
     if (recorded or EMPTY_CREATION) == (now or EMPTY_CREATION):
         return
     before, after = event.parse(event.name, recorded, reply=True), event.parse(event.name, now, reply=True)
     if before == after:
         return
     if before is None or after is None:
-        yield "the recorded reply cannot be read"
+        yield "the recorded reply cannot be decoded"
         return
-    old, new = _asked_for(before, event), _asked_for(after, event)
+    old, new = _requests(before, event), _requests(after, event)
     differing = [key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key)]
     for key in differing[:_MAX_LINES]:
         yield f"{key}: recorded {old.get(key, 'nothing')}; now {new.get(key, 'nothing')}"[:_MAX_LINE]
     if len(differing) > _MAX_LINES:
         yield f"and {count(len(differing) - _MAX_LINES, 'further difference')}"
     if not differing:
-        yield "the same entries, in another order or with values that the container has already"
+        yield "the same entries in another order, or with values that the container already has"
 
 
-def _asked_for(reply: Any, event: Event) -> dict[str, str]:
-    """The requests of a reply, by container, field and key, in words."""
+def _requests(reply: Any, event: Event) -> dict[str, str]:
+    """Describe the changes that a reply requests, by container, field and key."""
     container = event.container or m.Container()
-    found = {}
+    texts = {}
     if isinstance(reply, m.CreateContainerResponse):
-        found = {
-            f"{each.field} {each.key}".rstrip(): show(each.after) for each in of_adjustment(reply.adjust, container)
+        texts = {
+            f"{change.field} {change.key}".rstrip(): show(change.after)
+            for change in of_adjustment(reply.adjust, container)
         }
     for update in getattr(reply, "update", ()):
-        of = "" if update.container_id == container.id else f" of container {update.container_id}"
-        found |= {f"{each.field} {each.key}".rstrip() + of: show(each.after) for each in of_update(update)}
+        suffix = "" if update.container_id == container.id else f" of container {update.container_id}"
+        texts |= {f"{change.field} {change.key}".rstrip() + suffix: show(change.after) for change in of_update(update)}
     for eviction in getattr(reply, "evict", ()):
-        found[f"eviction of container {eviction.container_id}"] = show(eviction.reason)
-    return found
+        texts[f"eviction of container {eviction.container_id}"] = show(eviction.reason)
+    return texts

@@ -1,9 +1,4 @@
-"""The answers of `nri.testing.FakeRuntime` to the events that have one, in the words of plugin authors.
-
-One job: the adaptation's reply with a typed reader for each thing that a plugin can set, so that a type checker finds
-a misspelt one. In all of them updates are `nri.Update`, by the id of the container. Next: `nri.testing.events` makes
-these.
-"""
+"""The replies of `FakeRuntime`, with a typed reader for everything that a plugin can set."""
 
 from __future__ import annotations
 
@@ -38,7 +33,7 @@ class StopReply:
     Attributes:
         updates: updates of other containers, by id.
         owners: which plugin set which field.
-        reply: the adaptation's own reply, with `ignored`.
+        reply: the adaptation's reply, with `ignored`.
     """
 
     reply: adaptation.CreateReply | adaptation.UpdateReply | adaptation.StopReply
@@ -57,28 +52,28 @@ class StopReply:
     def owner(self, field: str | int, key: str | None = None, container_id: str = "") -> str | None:
         """The plugin (``NN-name``) that set a field, or one entry of it; see `nri.ValidationRequest.owner`.
 
-        Without `container_id` it is the container that the event is about.
+        `container_id` defaults to the event's container.
         """
         return owners.owner(self.owners, container_id or self._container_id, field, key)
 
     def commit(self) -> None:
-        """Say that the runtime's request went well."""
+        """Confirm that the runtime's request succeeded."""
         self.reply.commit()
 
     def abort(self) -> dict[str, Update]:
-        """Undo the updates, because the runtime's request failed after all; returns those that could not be, by id."""
+        """Undo the updates, because the runtime's request failed; returns those that could not be undone, by id."""
         return _by_id(self.reply.abort())
 
 
 class UpdateReply(StopReply, ResourceView):
-    """The outcome of an update of a container. The readers of `Update` show what the container is to have.
+    """The outcome of a container's update. The readers of `Update` return the resulting resources.
 
     Attributes:
-        changed: whether a plugin changed what was asked for.
+        changed: whether a plugin changed the requested resources.
         updates: updates of other containers, by id.
-        evictions: evictions that plugins asked for.
+        evictions: evictions that plugins requested.
         owners: which plugin set which field.
-        reply: the adaptation's own reply, with `ignored` and `message`.
+        reply: the adaptation's reply, with `ignored` and `message`.
     """
 
     reply: adaptation.UpdateReply
@@ -90,20 +85,20 @@ class UpdateReply(StopReply, ResourceView):
 
     @property
     def resources(self) -> m.LinuxResources:
-        """The resources that the container is to have, as a message."""
+        """The resulting resources, as a message."""
         return self.reply.resources
 
 
 class CreateReply(StopReply, AdjustmentView):
-    """The outcome of a container's creation. The readers of `Adjustment` work on it directly: `reply.env`.
+    """The outcome of a container's creation. It has the readers of `Adjustment`: `reply.env`.
 
     Attributes:
         adjust: the merged adjustment.
         updates: updates of other containers, by id.
-        evictions: evictions that plugins asked for.
-        container: the container as it came out.
+        evictions: evictions that plugins requested.
+        container: the adjusted container.
         owners: which plugin set which field.
-        reply: the adaptation's own reply, with `ignored`.
+        reply: the adaptation's reply, with `ignored`.
     """
 
     reply: adaptation.CreateReply

@@ -1,10 +1,4 @@
-"""`FakeRuntime`: a runtime for tests. The adaptation and the plugins' connections are real, the containers are not.
-
-It keeps pods and containers as a runtime does (`nri.testing.events`), so a plugin that is added later is given them;
-its events are `nri.testing.events`. Plugins run in threads of this process, each on its own socket pair
-(`nri.testing.attached`); everything between is bytes. No root, no files, no container engine. Next:
-`nri.testing.builders` for pods and containers, `nri.testing.wire` for connections that fail.
-"""
+"""`FakeRuntime`: a runtime for tests, with a real adaptation and real connections, but without containers."""
 
 from __future__ import annotations
 
@@ -32,25 +26,25 @@ __all__ = ["FakeRuntime"]
 class FakeRuntime(Events):
     """A runtime for tests.
 
-    Events are methods, as on `nri.adaptation.Adaptation`; pod and container may be left out.
+    Events are methods, as on `nri.adaptation.Adaptation`; pod and container are optional.
 
     Args:
         compat: "default" or "reference".
         policy: text of a policy.toml.
-        pods, containers: what there is at the start.
-        name, version: what plugins get.
-        real_time: background work of plugins (`nri.every`) runs as it does in a program, and the first turn has begun
-            when `add` returns; False: it runs in `tick` only.
-        options: more of what `Adaptation` takes (`builtin`, `observer`, `default_validator`, `request_timeout_s`; with
+        pods, containers: the existing ones at the start.
+        name, version: of the runtime, for plugins.
+        real_time: background work of plugins (`nri.every`) runs as in a program, and has started when `add` returns;
+            False: it runs only in `tick`.
+        options: further options of `Adaptation` (`builtin`, `observer`, `default_validator`, `request_timeout_s`; with
             `socket_path` it listens, with `plugin_path` it launches; `policy_path` is a file instead of `policy`).
 
     Attributes:
-        pods, containers: what there is now, by id.
-        updates: what plugins asked for by themselves, in order.
-        evictions: likewise.
+        pods, containers: the existing ones, by id.
+        updates: the updates that plugins requested, in order.
+        evictions: the evictions that plugins requested, in order.
         refuse_updates: ids of containers whose updates fail.
-        adaptation: the real thing.
-        closed: whether the runtime has been closed; nothing can be asked of it then.
+        adaptation: the runtime's adaptation.
+        closed: whether the runtime has been closed; then all methods fail.
     """
 
     def __init__(
@@ -72,7 +66,7 @@ class FakeRuntime(Events):
         options.setdefault("disable_connections", "socket_path" not in options)
         options.setdefault("plugin_path", "/nonexistent")
         options.setdefault("wasm_cache", None)
-        #: Where plugins can connect; "" if nowhere.
+        #: The socket on which it listens; "" without one.
         self.socket_path: str = options.get("socket_path", "")
         options.setdefault("policy_path", self._policy_path)
         self._options = {"name": name, "version": version, "compat": compat, **options}
@@ -104,19 +98,19 @@ class FakeRuntime(Events):
         link: Link | None = None,
         wait: bool = True,
     ) -> FakeRuntime:
-        """Connect a plugin and wait until it takes part, and what it asked for in `synchronize` is done.
+        """Connect a plugin, and wait until it takes part and its updates of `synchronize` are applied.
 
         Returns the runtime, for chaining.
 
         Args:
             plugin: an instance.
             idx: its index, two digits.
-            name: its name, if not its own.
-            config: what the runtime gives it as configuration.
-            link: connect over this link, for faults.
-            wait: False: return before it takes part.
+            name: its name; default: that of the class.
+            config: its configuration text from the runtime.
+            link: connect over this link, which can have faults.
+            wait: False: return before the plugin takes part.
 
-        Raises: what kept it from taking part.
+        Raises the error that prevents the plugin from taking part.
         """
         if not isinstance(plugin, Plugin):
             is_class = isinstance(plugin, type) and issubclass(plugin, Plugin)
@@ -132,13 +126,13 @@ class FakeRuntime(Events):
                 attached.wait(adaptation)
             except Exception:
                 if not is_second:
-                    self._cut(attached)  # so that the next plugin of this name is not "connected already"
+                    self._cut(attached)  # so that another plugin of this name can connect
                 raise
         self._attached[attached.label] = attached
         return self
 
     def connect(self, sock: socket.socket) -> None:
-        """Take over a socket with something else at its other end."""
+        """Take over a socket that is connected to another plugin."""
         self._live().connect(sock)
 
     @property
@@ -151,12 +145,12 @@ class FakeRuntime(Events):
         for row in self.plugins:
             if row.plugin == label:
                 return row
-        raise LookupError(f"no plugin {label} has ever registered: {[row.plugin for row in self.plugins]}")
+        raise LookupError(f"plugin {label} has never registered; others: {[row.plugin for row in self.plugins]}")
 
     def tick(self, label: str = "") -> FakeRuntime:
-        """Let a plugin (``NN-name``), or all, take one turn of background work (`nri.every`), now and in this thread.
+        """Call the background work (`nri.every`) of a plugin (``NN-name``), or of all, once in this thread.
 
-        A turn that is under way is waited for. Raises what the methods raise; in real time that is only logged.
+        Running calls are waited for. Raises the exceptions of the methods, which are only logged in real time.
         """
         self._live()
         for attached in list(self._attached.values()):
@@ -165,10 +159,10 @@ class FakeRuntime(Events):
         return self
 
     def reload(self, config: str, label: str = "") -> FakeRuntime:
-        """Give a plugin (``NN-name``), or all, another configuration, as a file of `--config` that has changed does.
+        """Change the configuration of a plugin (``NN-name``), or of all, like a change of the file of `--config`.
 
-        `plugin.config` is replaced and `configure` called, between two handlers. A text that cannot be used is a
-        ConfigError and changes nothing; what `configure` raises is raised. A program logs either, and goes on.
+        `plugin.config` is replaced and `configure` called, between two handlers. An invalid text raises ConfigError and
+        changes nothing; exceptions of `configure` are raised. A program would only log these errors.
         """
         _check_texts("reload", config=config)
         self._live()
@@ -177,15 +171,15 @@ class FakeRuntime(Events):
                 attached.reconfigure(config)
         return self
 
-    # -- making things go wrong ---------------------------------------------------------------------------------------
+    # -- faults -------------------------------------------------------------------------------------------------------
 
     def timeout(self, seconds: float) -> FakeRuntime:
-        """From now on a plugin has so many seconds to answer a request."""
+        """Set how many seconds a plugin has to answer a request."""
         self._live().set_request_timeout(seconds)
         return self
 
     def disconnect(self, label: str = "") -> FakeRuntime:
-        """Cut a plugin's connection (``NN-name``), or all; returns when both sides have noticed."""
+        """Close the connection of a plugin (``NN-name``), or of all, and wait until both sides have noticed."""
         for attached in list(self._attached.values()):
             if label in ("", attached.label):
                 self._cut(attached)
@@ -203,7 +197,7 @@ class FakeRuntime(Events):
         )
 
     def restart(self) -> FakeRuntime:
-        """End the runtime and start it again, with the same pods and containers; all plugins connect again."""
+        """Restart the runtime with the same pods and containers; all plugins reconnect."""
         self._live()
         self._end()
         self.adaptation = self._start()
@@ -220,7 +214,7 @@ class FakeRuntime(Events):
             attached.join()
 
     def close(self) -> None:
-        """End everything, once and for all. A second time does nothing."""
+        """Stop the runtime and all plugins. Calling it again has no effect."""
         if self.closed:
             return
         self.closed = True
@@ -232,7 +226,7 @@ class FakeRuntime(Events):
             self._forget_policy()
 
     def _forget_policy(self) -> None:
-        """Remove the file that was written for `policy`."""
+        """Remove the temporary file of `policy`."""
         path, self._policy_path = self._policy_path, None
         if path is not None:
             os.unlink(path)
@@ -245,11 +239,11 @@ class FakeRuntime(Events):
 
 
 def _check_texts(method: str, **options: object) -> None:
-    """Raise LocalProtocolError for an option that is not text, with what to write instead."""
-    for option, given in options.items():
-        if not isinstance(given, str):
-            step = "json.dumps(...)" if option == "config" else f'"{str(given).zfill(2 if option == "idx" else 0)}"'
-            raise LocalProtocolError(f"{method}() takes {option} as text, not {given!r}: write {option}={step}")
+    """Raise LocalProtocolError for an option that is not text, with the fix."""
+    for option, value in options.items():
+        if not isinstance(value, str):
+            step = "json.dumps(...)" if option == "config" else f'"{str(value).zfill(2 if option == "idx" else 0)}"'
+            raise LocalProtocolError(f"{method}() takes {option} as text, not {value!r}: write {option}={step}")
 
 
 def _write(policy: str) -> str:

@@ -1,12 +1,11 @@
-"""A wire between two sockets that can be made slow, cut, corrupted, split or deaf, in each direction on its own.
+"""A connection between two sockets with faults: it can delay, cut, corrupt, split or drop bytes in each direction.
 
     link = Link()
     runtime.add(plugin, link=link)
-    link.to_plugin.cut_after(100)          # the 101st byte from now on never arrives: the connection ends
+    link.to_plugin.cut_after(100)          # 100 more bytes arrive, then the connection ends
 
-Bytes are pumped by one thread per direction; what a fault does holds from the moment it is set. Counts are in bytes
-from then on. Close the link at the end, or use it as a context manager. Next: `nri.testing.attached`, which connects a
-plugin over one.
+A fault applies from the moment when it is set, and counts bytes from then. Close the link at the end, or use it as a
+context manager.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ __all__ = ["Direction", "Link"]
 
 
 class Direction:
-    """One direction of a link, and what is wrong with it. All faults may be combined.
+    """One direction of a link, with its faults, which may be combined.
 
     Attributes:
-        passed: bytes that came through so far.
-        dropped: bytes that were swallowed so far.
+        passed: the number of bytes forwarded so far.
+        dropped: the number of bytes dropped so far.
     """
 
     def __init__(self, name: str, source: socket.socket, target: socket.socket) -> None:
@@ -39,29 +38,29 @@ class Direction:
         self._thread = threading.Thread(target=self._pump, name=f"nri-link-{name}", daemon=True)
 
     def delay(self, seconds: float) -> None:
-        """Hold everything back for so many seconds."""
+        """Delay all bytes by this many seconds."""
         self._delay_s = seconds
 
     def cut_after(self, count: int) -> None:
-        """End the connection, both ways, after so many more bytes."""
+        """Close the connection in both directions after `count` more bytes."""
         with self._lock:
             self._cut_at = self.passed + count
 
     def corrupt(self, after: int, mask: int = 0xFF) -> None:
-        """Change one byte: the one after so many more bytes; `mask` says which bits."""
+        """Change one byte, after `after` more bytes; `mask` has the bits to flip."""
         with self._lock:
             self._corrupt_at[self.passed + after] = mask
 
     def split(self, size: int) -> None:
-        """Pass everything on in pieces of at most so many bytes; 0 to stop that."""
+        """Forward bytes in pieces of at most `size`; 0 ends that."""
         self._piece = size
 
     def drop(self, deaf: bool = True) -> None:
-        """Swallow everything: the sender sees nothing of it."""
+        """Drop all bytes; the sender does not notice it."""
         self._deaf = deaf
 
     def half_close(self) -> None:
-        """End this direction; the other one goes on."""
+        """Close this direction only."""
         _shut(self._target, socket.SHUT_WR)
 
     def _pump(self) -> None:
@@ -91,7 +90,7 @@ class Direction:
         _shut(self._target, socket.SHUT_WR)
 
     def _spoil(self, data: bytes) -> tuple[bytes, bool]:
-        """Apply the faults to some bytes; returns the rest, and whether the connection ends after them."""
+        """Apply the faults to some bytes; returns the bytes to forward, and whether the connection ends after them."""
         start, end = self.passed, self.passed + len(data)
         for place, mask in list(self._corrupt_at.items()):
             if start <= place < end:
@@ -109,7 +108,7 @@ class Link:
     """Two connected sockets with faults in between.
 
     Attributes:
-        plugin, runtime: the two ends; the side that takes an end closes it.
+        plugin, runtime: the two ends; each is closed by the side that uses it.
         to_plugin, to_runtime: the two directions.
     """
 
@@ -123,12 +122,12 @@ class Link:
             direction._thread.start()
 
     def cut(self) -> None:
-        """End the connection, both ways, at once."""
+        """Close the connection in both directions at once."""
         for sock in self._inner:
             _shut(sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """End the connection and the threads, and give back all four sockets."""
+        """Close the connection, the threads, and all four sockets."""
         self.cut()
         for direction in (self.to_plugin, self.to_runtime):
             direction._thread.join(5.0)
@@ -146,4 +145,4 @@ def _shut(sock: socket.socket, how: int) -> None:
     try:
         sock.shutdown(how)
     except OSError:
-        pass  # gone already
+        pass  # closed already

@@ -70,13 +70,13 @@ def check_verdicts(program: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         write_whole_machine(Path(folder), Machines({"guest": GUEST}, DATA), "guest")
         file = Path(folder, "policy.yaml")
-        for each in yaml.safe_load((DATA / "configurations.yaml").read_text()):
-            file.write_text(yaml.safe_dump({"kind": each["kind"], "spec": each["spec"]}))
-            done = subprocess.run(
+        for entry in yaml.safe_load((DATA / "configurations.yaml").read_text()):
+            file.write_text(yaml.safe_dump({"kind": entry["kind"], "spec": entry["spec"]}))
+            result = subprocess.run(
                 [str(program), "load", folder, str(file)], capture_output=True, text=True, check=False
             )
-            if each["accepted"] != (done.returncode == 0):
-                wrong.append(f"{each['id']}: {done.stdout}{done.stderr[-300:]}")
+            if entry["accepted"] != (result.returncode == 0):
+                wrong.append(f"{entry['id']}: {result.stdout}{result.stderr[-300:]}")
     if wrong:
         raise SystemExit("\n".join(wrong))
 
@@ -102,17 +102,19 @@ def write_whole_machine(root: Path, machines: Machines, name: str) -> None:
 def play(program: Path, root: Path, case: dict[str, Any]) -> list[list[dict[str, Any]]]:
     """The zones at the start of a case and after each of its steps."""
     steps = [as_a_kubelet_does(step, case["node_memory_capacity_bytes"]) for step in case["steps"]]
-    given = {
+    argument = {
         "policy": case["policy"],
         "root": str(root),
         "memory_bytes": case["node_memory_capacity_bytes"],
         "spec": case["config"],
         "steps": steps,
     }
-    done = subprocess.run([str(program), "zones"], input=json.dumps(given), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{case['id']}: {done.stderr.strip().splitlines()[-1]}")
-    return [sorted(state, key=lambda zone: str(zone["name"])) for state in json.loads(done.stdout)]
+    result = subprocess.run(
+        [str(program), "zones"], input=json.dumps(argument), capture_output=True, text=True, check=False
+    )
+    if result.returncode:
+        raise SystemExit(f"{case['id']}: {result.stderr.strip().splitlines()[-1]}")
+    return [sorted(state, key=lambda zone: str(zone["name"])) for state in json.loads(result.stdout)]
 
 
 def as_a_kubelet_does(step: dict[str, Any], capacity: int) -> dict[str, Any]:
@@ -120,15 +122,15 @@ def as_a_kubelet_does(step: dict[str, Any], capacity: int) -> dict[str, Any]:
     if step["op"] == "delete":
         return {"op": "delete", "pod": step["pods"][0]}
     qos, containers = step["qos"], []
-    for each in step["containers"]:
-        limit = each.get("cpu_limit_m", 0)
-        score = max(2, min(1000 - 1000 * each.get("mem_request", 0) // capacity, 999))
+    for entry in step["containers"]:
+        limit = entry.get("cpu_limit_m", 0)
+        score = max(2, min(1000 - 1000 * entry.get("mem_request", 0) // capacity, 999))
         containers.append(
             {
-                "name": each["name"],
-                "shares": cpu_shares(Fraction(each.get("cpu_request_m", 0), 1000)),
+                "name": entry["name"],
+                "shares": cpu_shares(Fraction(entry.get("cpu_request_m", 0), 1000)),
                 "quota": cpu_quota_us(Fraction(limit, 1000)) if limit else 0,
-                "memory_limit": each.get("mem_limit", 0),
+                "memory_limit": entry.get("mem_limit", 0),
                 "oom_score_adj": SCORES.get(qos, score),
             }
         )

@@ -24,8 +24,8 @@ def _gone(name: str) -> dict[str, Any]:
 
 
 def _case(name: str, policy: str, topology: str, config: dict[str, Any], *steps: dict[str, Any]) -> dict[str, Any]:
-    for each in config.get("balloonTypes", ()):
-        each.setdefault("allocatorPriority", "none")
+    for entry in config.get("balloonTypes", ()):
+        entry.setdefault("allocatorPriority", "none")
     capacity = (8 if topology.startswith("n4") else 9) * _GIB
     case = {"id": name, "policy": policy, "topology": topology, "config": {**_PINNED, **config}}
     return {**case, "node_memory_capacity_bytes": capacity, "steps": list(steps)}

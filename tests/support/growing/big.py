@@ -66,17 +66,17 @@ def adjustment(row: Row, keys: list[str]) -> m.CreateContainerResponse:
 
 def container(row: Row | None = None, keys: list[str] | None = None, container_id: str = "made") -> m.Container:
     """A container that has these entries from the start, where containers show the field."""
-    made = m.Container(id=container_id, name="made", pod_sandbox_id="pod")
+    container = m.Container(id=container_id, name="made", pod_sandbox_id="pod")
     if row is not None and row.always_shown:
-        fill(made, row, keys or [])
-    return made
+        fill(container, row, keys or [])
+    return container
 
 
 def update(container_id: str, value: int = 5) -> m.ContainerUpdate:
     """An update of one value."""
-    made = m.ContainerUpdate(container_id=container_id)
-    made.linux.resources.cpu.shares.value = value
-    return made
+    update = m.ContainerUpdate(container_id=container_id)
+    update.linux.resources.cpu.shares.value = value
+    return update
 
 
 def updates(count: int, prefix: str = "c") -> list[m.ContainerUpdate]:

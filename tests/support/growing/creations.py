@@ -28,9 +28,9 @@ def create(container: m.Container, *replies: m.CreateContainerResponse) -> Calla
         merge = CreateMerge(request)
         shown = CreateRequest(BY_METHOD["create_container"], POD, container, merge)
         shown.encoded()
-        for n, each in enumerate(encoded):
+        for n, entry in enumerate(encoded):
             try:
-                merge.apply(f"{n:02}-plugin", m.CreateContainerResponse.FromString(each))
+                merge.apply(f"{n:02}-plugin", m.CreateContainerResponse.FromString(entry))
             except NriError:
                 continue
             shown.refresh()

@@ -57,10 +57,10 @@ def history(row: Row) -> Case:
         def run() -> None:
             provenance = Provenance()
             provenance.record("CreateContainer", "made", request, replies)
-            made = provenance.explain("made")
-            assert made is not None
-            made.rows()
-            made.to_json()
+            explanation = provenance.explain("made")
+            assert explanation is not None
+            explanation.rows()
+            explanation.to_json()
 
         return run
 

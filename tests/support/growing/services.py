@@ -28,7 +28,7 @@ SERVICES: dict[str, Any] = {
 def rubik(n: int) -> Callable[[], object]:
     """Rounds of rubik's services, of which a third of the pods is offline."""
     folder = mkdtemp(prefix="nri-linear-")
-    pods = [pod(f"p{each}", offline=not each % 3, cpu="1", quota_turbo="true") for each in range(n // _PART)]
+    pods = [pod(f"p{entry}", offline=not entry % 3, cpu="1", quota_turbo="true") for entry in range(n // _PART)]
     world = RubikWorld(Path(folder), *pods, **SERVICES)
     finalize(world, shutil.rmtree, folder, ignore_errors=True)
     return lambda: world.loop(_ROUNDS)

@@ -39,7 +39,7 @@ def recordings(n: int) -> Callable[[], object]:
         with tempfile.TemporaryDirectory() as folder:
             for number in range(n):
                 opened = t.Record(kind=t.OPENED, about={"recording": str(number)})
-                raw = b"".join(bytes_field(1, each.SerializeToString()) for each in (opened, t.Record(serial=1)))
+                raw = b"".join(bytes_field(1, entry.SerializeToString()) for entry in (opened, t.Record(serial=1)))
                 (Path(folder) / f"{number:06}.nritrace").write_bytes(blocks.MAGIC + blocks.pack(raw, 2, 0, 0))
             list(Trace(folder).events())
 

@@ -13,12 +13,12 @@ from tests.support.growing import big
 from tests.support.growing.big import POD, Case, names
 
 
-def update_event(*replies: m.UpdateContainerResponse, known: Any = None) -> Callable[[], object]:
+def update_event(*replies: m.UpdateContainerResponse, known_names: Any = None) -> Callable[[], object]:
     """One UpdateContainer, each reply shown to the next plugin."""
     encoded = [reply.SerializeToString() for reply in replies]
 
     def run() -> None:
-        merge = UpdateMerge(m.UpdateContainerRequest(container=big.container()), containers=known)
+        merge = UpdateMerge(m.UpdateContainerRequest(container=big.container()), containers=known_names)
         for n, reply in enumerate(encoded):
             merge.apply(f"{n:02}-plugin", m.UpdateContainerResponse.FromString(reply))
             merge.resources.SerializeToString()
@@ -78,8 +78,8 @@ def updates_of_all(n: int) -> Callable[[], object]:
 def conflicts_ignored(n: int) -> Callable[[], object]:
     """Updates in conflict with an earlier plugin's, each of which may fail."""
     first, second = (m.UpdateContainerResponse(update=big.updates(n)) for _ in "ab")
-    for each in second.update:
-        each.ignore_failure = True
+    for entry in second.update:
+        entry.ignore_failure = True
     return update_event(first, second)
 
 
@@ -110,12 +110,12 @@ class _Answers:
 def node(containers: int, plugin: _Answers, **more: Any) -> Adaptation:
     """A runtime with so many containers, c0 and so on."""
     state = [POD], [m.Container(id=f"c{n}", pod_sandbox_id="pod") for n in range(containers)]
-    made = Adaptation(
+    adaptation = Adaptation(
         "bench", "1", synchronize=lambda: state, update=lambda updates: [], plugin_path="/nonexistent",
         builtin=[BuiltinPlugin("10", "p", plugin)], disable_connections=True, policy_path=None, **more,
     )  # fmt: skip
-    made.start()
-    return made
+    adaptation.start()
+    return adaptation
 
 
 def rebalance(n: int) -> Callable[[], object]:

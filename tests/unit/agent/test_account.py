@@ -62,7 +62,7 @@ def test_each_rule_is_shown_with_file_line_and_key(capsys: pytest.CaptureFixture
 def test_rules_notes_and_a_pod_without_values_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(capsys, values=[], rules={"NodeSLO": "a.yaml", "Node": ""}, notes=["a note"])
     assert text.splitlines()[1:] == [
-        "no hook gave it any value",
+        "no hook has set a value",
         "",
         "Rules: NodeSLO: a.yaml; Node: none",
         "",
@@ -84,8 +84,8 @@ def test_quietly_it_is_a_line_for_each_value(capsys: pytest.CaptureFixture[str])
 def test_each_strategy_says_when_it_decides_again(capsys: pytest.CaptureFixture[str]) -> None:
     row = {"strategy": "psi", "in_s": 0.5, "every_s": 10.0, "state": "online pods wait 2 % for cpu", "preview": True}
     show(Output(Settings()), {"key": "u", "values": [], "strategies": [row]})
-    output = capsys.readouterr().out
-    assert "psi" in output and "in 0.5 s, every 10 s, and only says what it would do" in output
+    said = capsys.readouterr().out
+    assert "psi" in said and "in 0.5 s, every 10 s, preview only" in said
 
 
 def test_what_did_not_change_is_a_table_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,17 +23,17 @@ def command(*arguments: str) -> list[str]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    kept = {
+    saved = {
         name: value for name, value in os.environ.items() if not name.startswith(("NRI_", "NO_COLOR", "FORCE_COLOR"))
     }
-    return kept | {"COLUMNS": "100", **more}
+    return saved | {"COLUMNS": "100", **more}
 
 
 def complete(words: str, place: int) -> list[str]:
     """What bash offers for the word at this place of a command line."""
     env = environment(_NRI_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(place))
-    done = subprocess.run(command(), env=env, capture_output=True, text=True, check=True)
-    return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
+    result = subprocess.run(command(), env=env, capture_output=True, text=True, check=True)
+    return [line.partition(",")[2] for line in result.stdout.splitlines() if line]
 
 
 @pytest.fixture(scope="session")

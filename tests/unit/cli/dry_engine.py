@@ -56,6 +56,6 @@ def pod_with_container(cri: CriClient, folder: Path) -> str:
         log_path="app.log",
     )
     request = pb.CreateContainerRequest(pod_sandbox_id=pod, config=container, sandbox_config=config)
-    made: str = cri.call("CreateContainer", request).container_id
-    cri.call("StartContainer", pb.StartContainerRequest(container_id=made))
-    return made
+    created: str = cri.call("CreateContainer", request).container_id
+    cri.call("StartContainer", pb.StartContainerRequest(container_id=created))
+    return created

@@ -38,20 +38,20 @@ MODULES = ("nri.cli.main", "click", "nri.cli.settings", "nri.cli.verbs.version",
 
 @pytest.mark.parametrize("module", [*MODULES, "google.protobuf"])
 def test_an_interrupt_while_it_is_loaded_is_code_130_without_a_word(module: str) -> None:
-    done = run(module, ["version"])
-    assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")
+    result = run(module, ["version"])
+    assert (result.returncode, result.stdout, result.stderr.strip()) == (130, "", "")
 
 
 @pytest.mark.parametrize("module", ["nri.stub.plugin", "nri.stub.program.start", "nri.stub.session.session"])
 def test_an_interrupt_before_a_plugin_listens_is_code_130_without_a_word(tmp_path: Path, module: str) -> None:
     (tmp_path / "p.py").write_text(PLUGIN)
-    done = run(module, ["run", str(tmp_path / "p.py"), "--socket-path", str(tmp_path / "no.sock")])
-    assert (done.returncode, done.stderr.strip()) == (130, "")
+    result = run(module, ["run", str(tmp_path / "p.py"), "--socket-path", str(tmp_path / "no.sock")])
+    assert (result.returncode, result.stderr.strip()) == (130, "")
 
 
 def test_an_interrupt_that_is_ignored_stays_ignored() -> None:
-    done = run("click", ["version", "-q"], preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
-    assert (done.returncode, done.stderr) == (0, "")
+    result = run("click", ["version", "-q"], preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_the_exit_code_of_the_command_is_that_of_the_process() -> None:
@@ -66,6 +66,6 @@ def test_a_reader_that_has_enough_ends_it_without_a_word_and_with_code_0(argumen
     reads, writes = os.pipe()
     os.close(reads)
     argv = [sys.executable, "-m", "nri", *arguments]
-    done = subprocess.run(argv, stdout=writes, stderr=subprocess.PIPE, text=True, check=False, env=environment())
+    result = subprocess.run(argv, stdout=writes, stderr=subprocess.PIPE, text=True, check=False, env=environment())
     os.close(writes)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (result.returncode, result.stderr) == (0, "")

@@ -81,12 +81,12 @@ def test_a_socket_that_is_closed_to_us_is_no_missing_runtime() -> None:
 
 
 def test_an_error_that_is_not_ours_is_said_to_be_a_defect() -> None:
-    assert describe(ZeroDivisionError("x")).startswith("ZeroDivisionError: x. This is a defect of nri")
+    assert describe(ZeroDivisionError("x")).startswith("ZeroDivisionError: x. This is a bug in nri")
 
 
-@pytest.mark.parametrize(("verbose", "told"), [(0, False), (1, False), (2, True)])
+@pytest.mark.parametrize(("verbose", "text"), [(0, False), (1, False), (2, True)])
 def test_the_traceback_comes_with_verbose_twice_only(
-    capsys: pytest.CaptureFixture[str], verbose: int, told: bool
+    capsys: pytest.CaptureFixture[str], verbose: int, text: bool
 ) -> None:
     settings = Settings()
     settings.verbose, settings.color = verbose, "never"
@@ -96,7 +96,7 @@ def test_the_traceback_comes_with_verbose_twice_only(
         assert report(error, settings) == FAILED
     captured = capsys.readouterr()
     assert captured.err.endswith("error: no luck\n")
-    assert ("Traceback" in captured.err) is told
+    assert ("Traceback" in captured.err) is text
 
 
 def test_an_error_cannot_steer_the_terminal_nor_forge_a_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,6 +116,6 @@ def test_an_error_cannot_steer_the_terminal_nor_forge_a_line(capsys: pytest.Capt
 
 def test_a_standard_output_that_a_plugin_has_closed_is_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", io.StringIO())
-    assert describe(ValueError("odd.")) == "ValueError: odd. This is a defect of nri; -v -v shows where it happened"
+    assert describe(ValueError("odd.")) == "ValueError: odd. This is a bug in nri; -v -v shows the traceback"
     sys.stdout.close()
     assert describe(ValueError("I/O operation")).startswith("standard output is closed: ")

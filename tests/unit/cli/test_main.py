@@ -16,22 +16,22 @@ from tests.support.commands import unmeasured
 
 
 def test_help_lists_every_verb_and_shows_examples_before_usage(nri) -> None:
-    done = nri("--help")
-    assert done.returncode == 0
-    assert done.stdout.index("Examples:") < done.stdout.index("Usage:") < done.stdout.index("Plugins:\n")
+    result = nri("--help")
+    assert result.returncode == 0
+    assert result.stdout.index("Examples:") < result.stdout.index("Usage:") < result.stdout.index("Plugins:\n")
     for verb, row in VERBS.items():
-        assert f"  {verb} " in done.stdout
-        assert row.summary in done.stdout
-    assert "Exit codes: 0 done" in done.stdout
+        assert f"  {verb} " in result.stdout
+        assert row.summary in result.stdout
+    assert "Exit codes: 0 done" in result.stdout
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
 def test_each_verb_has_help_with_an_example(nri, verb: str) -> None:
-    done = nri(verb, "--help")
-    assert done.returncode == 0, done.stderr
-    assert f"Examples:\n  nri {verb}" in done.stdout
-    assert "Global options" in done.stdout
-    assert nri(verb, "-h").stdout == done.stdout
+    result = nri(verb, "--help")
+    assert result.returncode == 0, result.stderr
+    assert f"Examples:\n  nri {verb}" in result.stdout
+    assert "Global options" in result.stdout
+    assert nri(verb, "-h").stdout == result.stdout
 
 
 def test_no_group_of_verbs_cuts_what_one_of_them_does() -> None:
@@ -54,8 +54,8 @@ def test_help_imports_no_verb_and_nothing_heavy() -> None:
         "heavy = {'google.protobuf', 'nri.config.typed', 'yaml', 'asyncio', 'json', 'nri.api.messages', 'nri.stub'}\n"
         "print('LOADED', sorted(heavy & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], env=unmeasured(), capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "LOADED []", "nri --help has to start fast"
+    result = subprocess.run([sys.executable, "-c", code], env=unmeasured(), capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == "LOADED []", "nri --help has to start fast"
 
 
 HEAVY = """
@@ -74,8 +74,8 @@ for name in sys.argv[1:]:
 def test_a_verb_loads_its_heavy_parts_only_when_it_runs() -> None:
     modules = [VERBS[verb].module for verb in sorted(set(VERBS) - {"conformance"})]
     argv = [sys.executable, "-c", HEAVY, *modules]
-    done = subprocess.run(argv, env=unmeasured(), capture_output=True, text=True, check=True)
-    assert done.stdout == ""
+    result = subprocess.run(argv, env=unmeasured(), capture_output=True, text=True, check=True)
+    assert result.stdout == ""
 
 
 @pytest.mark.parametrize(
@@ -84,36 +84,36 @@ def test_a_verb_loads_its_heavy_parts_only_when_it_runs() -> None:
         (("versio",), 'error: no verb "versio", did you mean nri version? try: nri --help'),
         (("version", "--colour"), "? try: nri version --help"),
         (("completion", "tcsh"), "try: nri completion --help"),
-        (("version", "--json"), "error: no such option --json: here it is -o json. try: nri version --help"),
-        (("--yaml", "version"), "error: no such option --yaml: here it is -o yaml. try: nri --help"),
-        (("doctor", "--format", "json"), "error: no such option --format: here it is -o json or -o yaml. try: "),
+        (("version", "--json"), "error: no such option --json: use -o json. try: nri version --help"),
+        (("--yaml", "version"), "error: no such option --yaml: use -o yaml. try: nri --help"),
+        (("doctor", "--format", "json"), "error: no such option --format: use -o json or -o yaml. try: "),
         (("run", "--idx", "10", "--nam", "x"), "error: no such option --nam, did you mean --name? try: nri run --help"),
         (("version", "--wudi"), "error: no such option --wudi. try: nri version --help"),
-        (("--idx", "5", "run"), "error: no such option --idx here: options of a verb come after it. try"),
+        (("--idx", "5", "run"), "error: no such global option --idx: put options of a verb after it. try"),
         (("version", "--timeout", "soon"), "is not a duration; write a number with a unit, such as 2s"),
         (("version", "--timeout", "0s"), "is not a positive duration"),
     ],
 )
 def test_wrong_usage_is_one_line_with_the_next_step_and_code_2(nri, arguments: tuple[str, ...], line: str) -> None:
-    done = nri(*arguments)
-    assert done.returncode == USAGE
-    assert line in done.stderr
-    assert len(done.stderr.splitlines()) == 1, done.stderr
-    assert done.stdout == ""
+    result = nri(*arguments)
+    assert result.returncode == USAGE
+    assert line in result.stderr
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+    assert result.stdout == ""
 
 
 def test_the_command_alone_shows_its_help_as_an_error(nri) -> None:
-    done = nri()
-    assert done.returncode == USAGE
-    assert "Examples:" in done.stderr
-    assert "error:" not in done.stderr
+    result = nri()
+    assert result.returncode == USAGE
+    assert "Examples:" in result.stderr
+    assert "error:" not in result.stderr
 
 
 def test_a_traceback_comes_only_with_verbose_twice(nri) -> None:
     quiet = nri("events", "--socket-path", "/nowhere/nri.sock")
     assert quiet.stderr == (
         "error: cannot connect to /nowhere/nri.sock: no such file or directory. "
-        "Name the runtime's NRI socket with --socket-path; nri doctor says whether NRI is on\n"
+        "Name the runtime's NRI socket with --socket-path; nri doctor shows whether NRI is on\n"
     )
     assert "Traceback" in nri("events", "-v", "-v", "--socket-path", "/nowhere/nri.sock").stderr
 
@@ -135,18 +135,20 @@ def test_colours_follow_flag_then_environment_then_terminal(nri, arguments, env,
 
 def test_output_into_a_closed_pipe_ends_quietly() -> None:
     script = f"{sys.executable} -m nri --help | head -c 1; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_streams_that_are_closed_are_no_defect(closed: str) -> None:
-    done = subprocess.run(["bash", "-c", f"{sys.executable} -m nri version {closed}"], capture_output=True, check=False)
-    assert (done.returncode, done.stderr, bool(done.stdout)) == (0, b"", ">&-" not in closed.replace("2>&-", ""))
+    result = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m nri version {closed}"], capture_output=True, check=False
+    )
+    assert (result.returncode, result.stderr, bool(result.stdout)) == (0, b"", ">&-" not in closed.replace("2>&-", ""))
 
 
 @pytest.mark.parametrize("words", ["version", "version -o json", "--help"])
 def test_output_onto_a_full_disk_is_an_error_that_says_so(words: str) -> None:
     script = f"{sys.executable} -m nri {words} > /dev/full"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (1, "error: cannot write the output: No space left on device\n")
+    result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (1, "error: cannot write the output: No space left on device\n")

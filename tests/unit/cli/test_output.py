@@ -18,9 +18,9 @@ COLUMNS = [Column("ID", "id", 4, mark=False), Column("NAME", "name"), Column("TA
 ROWS = [{"id": "0123456789", "name": "web", "tags": ["a", "b"]}, {"id": "abc", "name": "", "tags": None}]
 
 
-def output(**given: object) -> Output:
+def output(**argument: object) -> Output:
     settings = Settings()
-    for name, value in given.items():
+    for name, value in argument.items():
         setattr(settings, name, value)
     return Output(settings)
 
@@ -83,8 +83,8 @@ def test_data_is_exact_and_fit_for_a_terminal_all_the_same(form: str, capsys: py
     text = capsys.readouterr().out
     assert text.replace("\n", "").isprintable()
     if form == "json":
-        whole, line = text.rsplit("\n", 2)[:2]
-        assert (json.loads(whole), json.loads(line)) == ({ODD: [ODD, "grün"]}, {ODD: ODD})
+        full, line = text.rsplit("\n", 2)[:2]
+        assert (json.loads(full), json.loads(line)) == ({ODD: [ODD, "grün"]}, {ODD: ODD})
         assert "grün" in text
     else:
         assert list(yaml.safe_load_all(text)) == [{ODD: [ODD, "grün"]}, {ODD: ODD}]
@@ -166,7 +166,9 @@ def test_the_widest_columns_but_for_the_first_are_cut_and_then_the_end(
     output(color="never").table([Column(key.upper(), key) for key in row], [row])
     captured = capsys.readouterr()
     assert captured.out.splitlines() == lines
-    assert captured.err == ("" if "..." not in captured.out else "(cut to the width of the terminal: -w shows all)\n")
+    assert captured.err == (
+        "" if "..." not in captured.out else "(cut to the width of the terminal; -w shows everything)\n"
+    )
 
 
 def test_where_there_is_no_room_columns_that_can_be_missed_go_first_from_the_right(
@@ -252,23 +254,25 @@ def test_what_takes_long_is_counted_in_a_line_that_goes_away(
 
 
 @pytest.mark.parametrize(
-    ("printed", "said"), [(Output.text, ""), (Output.note, "x\n"), (Output.stream, "")], ids=["text", "note", "stream"]
+    ("printed", "captured"),
+    [(Output.text, ""), (Output.note, "x\n"), (Output.stream, "")],
+    ids=["text", "note", "stream"],
 )
 def test_what_is_printed_takes_the_place_of_a_sign_of_life(
-    clock: list[float], capsys: pytest.CaptureFixture[str], printed: Callable[[Output, str], None], said: str
+    clock: list[float], capsys: pytest.CaptureFixture[str], printed: Callable[[Output, str], None], captured: str
 ) -> None:
     out = output(output="json")
     out.progress("at work on a name that is too long\n")
     printed(out, "x")
     printed(out, "x")
-    assert capsys.readouterr().err == f"\r\x1b[Kat work on a name that is ...\r\x1b[K{said}{said}"
+    assert capsys.readouterr().err == f"\r\x1b[Kat work on a name that is ...\r\x1b[K{captured}{captured}"
 
 
 def test_an_error_and_an_interrupt_take_it_away(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
-    for error, said in ((KeyboardInterrupt(), ""), (ValueError("x"), "\x1b[31merror:\x1b[0m ValueError: x")):
+    for error, captured in ((KeyboardInterrupt(), ""), (ValueError("x"), "\x1b[31merror:\x1b[0m ValueError: x")):
         output().progress("at work")
         report(error, Settings())
-        assert capsys.readouterr().err.startswith(f"\r\x1b[Kat work\r\x1b[K{said}")
+        assert capsys.readouterr().err.startswith(f"\r\x1b[Kat work\r\x1b[K{captured}")
 
 
 @pytest.mark.parametrize(

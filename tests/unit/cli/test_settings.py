@@ -30,16 +30,16 @@ def test_a_flag_beats_the_environment(nri) -> None:
 
 
 def given(*arguments: str, settings: Settings | None = None, environment: bool = False) -> Settings:
-    found = settings or Settings()
+    results = settings or Settings()
     command = click.Command("x", params=list(global_options(environment=environment)), callback=lambda: None)
-    command.main(list(arguments), obj=found, standalone_mode=False)
-    return found
+    command.main(list(arguments), obj=results, standalone_mode=False)
+    return results
 
 
 def test_without_options_the_defaults_hold() -> None:
-    found = given()
-    assert (found.socket_path, found.socket_from, found.output, found.quiet) == (None, "", "table", False)
-    assert (found.verbose, found.log_format, found.color, found.timeout_s) == (0, "text", "auto", None)
+    results = given()
+    assert (results.socket_path, results.socket_from, results.output, results.quiet) == (None, "", "table", False)
+    assert (results.verbose, results.log_format, results.color, results.timeout_s) == (0, "text", "auto", None)
 
 
 def test_an_option_before_the_verb_holds_after_it_unless_given_again() -> None:
@@ -51,13 +51,13 @@ def test_an_option_before_the_verb_holds_after_it_unless_given_again() -> None:
 
 def test_the_source_of_the_socket_path_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NRI_SOCKET", "/env.sock")
-    found = given(environment=True)
-    assert (found.socket_path, found.socket_from) == ("/env.sock", "NRI_SOCKET")
+    results = given(environment=True)
+    assert (results.socket_path, results.socket_from) == ("/env.sock", "NRI_SOCKET")
     assert given(environment=False).socket_path is None
-    found = given("--socket-path", "/flag.sock", environment=True)
-    assert (found.socket_path, found.socket_from) == ("/flag.sock", "--socket-path")
-    found = given(settings=found, environment=True)  # the flag was before a group of verbs, which reads it again
-    assert (found.socket_path, found.socket_from) == ("/flag.sock", "--socket-path")
+    results = given("--socket-path", "/flag.sock", environment=True)
+    assert (results.socket_path, results.socket_from) == ("/flag.sock", "--socket-path")
+    results = given(settings=results, environment=True)  # the flag was before a group of verbs, which reads it again
+    assert (results.socket_path, results.socket_from) == ("/flag.sock", "--socket-path")
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("5s", 5.0), ("1m30s", 90.0), ("2", 2.0), ("0.5", 0.5), (3.0, 3.0)])
@@ -74,12 +74,12 @@ def test_what_is_no_positive_duration_is_refused(text: str) -> None:
 @pytest.fixture
 def closed(monkeypatch: pytest.MonkeyPatch) -> str:
     """A file in a folder that we may not look into. Root may look everywhere, so it is made up."""
-    known = os.stat
+    status = os.stat
 
     def look(path: object, **options: Any) -> os.stat_result:
         if path == "/closed/file":
             raise PermissionError(13, "Permission denied", path)
-        return known(path, **options)  # type: ignore[arg-type]
+        return status(path, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "stat", look)
     return "/closed/file"

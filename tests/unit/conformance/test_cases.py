@@ -23,8 +23,8 @@ def case(**changed: Any) -> dict[str, Any]:
     """One plugin updates another container when one stops."""
     plugins = [{"index": "10", "name": "a", "update": [shares(5)]}]
     expect = {"error": None, "update": [shares(5)]}
-    made = {"id": "1", "op": "stop", "container": {"id": "c"}, "plugins": plugins, "expect": expect}
-    return made | changed
+    created = {"id": "1", "op": "stop", "container": {"id": "c"}, "plugins": plugins, "expect": expect}
+    return created | changed
 
 
 def test_a_case_that_comes_out_as_recorded_is_no_failure() -> None:
@@ -58,15 +58,15 @@ def test_a_case_that_cannot_be_read_says_so(changed: dict[str, Any]) -> None:
 def test_a_file_is_read_plain_or_packed(tmp_path: Path, packed: bool) -> None:
     text = (json.dumps(case()) + "\n\n" + json.dumps(case(id="2")) + "\n").encode()
     (tmp_path / "cases").write_bytes(lzma.compress(text) if packed else text)
-    assert [each["id"] for each in read_cases(tmp_path / "cases")] == ["1", "2"]
+    assert [entry["id"] for entry in read_cases(tmp_path / "cases")] == ["1", "2"]
 
 
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
         ("{", "not a JSON object"),
-        ("[]", "id, op and expect are needed"),
-        (json.dumps(case(op="dance")), 'op is "dance"'),
+        ("[]", "id, op and expect are required"),
+        (json.dumps(case(op="dance")), 'unknown op "dance"'),
         (json.dumps(case(expect=[])), "expect is not an object"),
         (json.dumps(case(expect={"seen": 1})), "expect.seen is not a list"),
         (json.dumps(case(plugins=5)), "plugins is not a list of objects"),
@@ -136,10 +136,10 @@ def test_a_creation_is_compared_by_what_plugins_saw_the_adjustment_and_its_owner
 
 
 def test_an_update_is_compared_by_what_plugins_saw_and_the_result() -> None:
-    asked = {"cpu": {"shares": {"value": "2"}}}
+    requested = {"cpu": {"shares": {"value": "2"}}}
     failing = {"index": "20", "name": "b", "error": "no"}
-    made = {"id": "1", "op": "update", "container": {"id": "c"}, "resources": asked, "plugins": [failing]}
-    seen = [{**asked, "memory": {}}]
-    assert run_merge_case({**made, "expect": {"error": "no", "seen": seen}}) is None
-    failure = run_merge_case({**made, "expect": {"error": "yes", "seen": seen}})
+    created = {"id": "1", "op": "update", "container": {"id": "c"}, "resources": requested, "plugins": [failing]}
+    observed = [{**requested, "memory": {}}]
+    assert run_merge_case({**created, "expect": {"error": "no", "seen": observed}}) is None
+    failure = run_merge_case({**created, "expect": {"error": "yes", "seen": observed}})
     assert failure is not None and '"no"' in failure.diff

@@ -65,4 +65,4 @@ def test_a_generator_that_changes_its_spec_is_a_difference(monkeypatch: pytest.M
     monkeypatch.setattr(Generator, "adjust", lambda self, adjustment: self.spec.setdefault("x", {}) or self.spec)
     failure = run_spec_case({**CASE, "spec": {}})
     assert failure is not None
-    assert failure.diff == "the generator changed the spec that it was given"
+    assert failure.diff == "the generator changed its input spec"

@@ -16,25 +16,25 @@ POD = m.PodSandbox(annotations={FOLDER: "/tmp/x", CGROUP_PARENT: "/kubepods/podx
 
 
 def set_fields(message: Message, path: str = "") -> set[str]:
-    found = set()
+    results = set()
     for field, value in message.ListFields():
         below = f"{path}{field.name}"
-        found.add(below)
+        results.add(below)
         if isinstance(value, Message) and field.name in ("linux", "resources", "hooks", "memory", "cpu", "rdt"):
-            found |= set_fields(value, f"{below}.")
-    return found
+            results |= set_fields(value, f"{below}.")
+    return results
 
 
 def test_every_field_of_an_adjustment_that_a_runtime_is_to_apply_has_a_case() -> None:
-    asked = {path for case in CASES.values() for path in set_fields(case.adjust(POD).message)}
-    known = {field.name for field in m.ContainerAdjustment.DESCRIPTOR.fields}
-    known |= {f"linux.{field.name}" for field in m.LinuxContainerAdjustment.DESCRIPTOR.fields}
-    known |= {f"hooks.{field.name}" for field in m.Hooks.DESCRIPTOR.fields}
-    assert known - asked == set()
+    paths = {path for case in CASES.values() for path in set_fields(case.adjust(POD).message)}
+    names = {field.name for field in m.ContainerAdjustment.DESCRIPTOR.fields}
+    names |= {f"linux.{field.name}" for field in m.LinuxContainerAdjustment.DESCRIPTOR.fields}
+    names |= {f"hooks.{field.name}" for field in m.Hooks.DESCRIPTOR.fields}
+    assert names - paths == set()
 
 
 def test_updates_have_a_file_for_each_version_of_cgroups() -> None:
-    assert all(each.v1_file and each.v2_file and each.text for each in SETTERS.values())
+    assert all(setter.v1_file and setter.v2_file and setter.text for setter in SETTERS.values())
 
 
 class Own:
@@ -42,8 +42,8 @@ class Own:
 
     id, pid, dir = "c", os.getpid(), Path("/nonexistent")
 
-    def __init__(self, said: str = "") -> None:
-        self.said = said
+    def __init__(self, output: str = "") -> None:
+        self.said = output
 
     def exec(self, *command: str) -> str:
         return self.said

@@ -53,36 +53,36 @@ def judged(words: list[str], timeout_s: float) -> dict[str, tuple[str, str]]:
 
 def test_a_good_plugin_has_nothing_wrong(tmp_path: Path) -> None:
     (tmp_path / "good.py").write_text(GOOD)
-    found = judged([str(tmp_path / "good.py")], 10.0)
-    assert {outcome for outcome, _ in found.values()} == {"ok"}, found
-    assert found["the runtime goes away"][1] == "it ends"
+    outcomes = judged([str(tmp_path / "good.py")], 10.0)
+    assert {outcome for outcome, _ in outcomes.values()} == {"ok"}, outcomes
+    assert outcomes["the runtime stops"][1] == "the program ends"
 
 
 def test_a_bad_plugin_is_told_what_it_does_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "ENDS_S", 0.5)  # it never ends
+    monkeypatch.setattr(program, "END_TIMEOUT_S", 0.5)  # it never ends
     bad = tmp_path / "10-bad"
     bad.write_text(BAD)
     bad.chmod(0o755)
-    found = judged([str(bad)], 2.0)  # for the answer to Configure as well, on a busy machine
-    assert found["takes part"][0] == "ok"
-    assert found["StartContainer"] == ("wrong", "StartContainer: no answer in time")
-    assert found["UpdateContainer"][0] == "refuses"
-    assert "nothing can be refused there" in found["RemovePodSandbox"][1]
-    assert found["the same question gets the same answer"][0] == "differs"
-    assert "1 update of a container that is not there" in found["it asks only for containers that there are"][1]
-    assert "its connection has ended" in found["a pod and a container with nothing but ids"][1]
-    assert found["the runtime goes away"][0] == found["SIGTERM"][0] == "wrong"
+    outcomes = judged([str(bad)], 2.0)  # for the answer to Configure as well, on a busy machine
+    assert outcomes["registers and is synchronized"][0] == "ok"
+    assert outcomes["StartContainer"] == ("wrong", "StartContainer: no answer in time")
+    assert outcomes["UpdateContainer"][0] == "refuses"
+    assert "this event cannot be refused" in outcomes["RemovePodSandbox"][1]
+    assert outcomes["the same request gets the same answer"][0] == "differs"
+    assert "1 update of a container that does not exist" in outcomes["updates only existing containers"][1]
+    assert "the connection ended" in outcomes["a pod and a container with only ids"][1]
+    assert outcomes["the runtime stops"][0] == outcomes["SIGTERM"][0] == "wrong"
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["/nowhere"], "no program that can be run; name a file that may be executed"),
-        (["sh"], f"sh: no program that can be run; write its path: {shutil.which('sh')}"),
-        (["/nowhere.py"], "/nowhere.py: no program"),
+        (["/nowhere"], "not an executable program: name an executable file"),
+        (["sh"], f"sh: not an executable program: write its path: {shutil.which('sh')}"),
+        (["/nowhere.py"], "/nowhere.py: not an executable program"),
         (["/bin/true", "-x"], "write {socket}"),
         (["/bin/true"], "never registered|ended"),
-        (["/bin/true", "{socket}"], "it has ended: start it by hand to see what it says"),
+        (["/bin/true", "{socket}"], "the program has ended: start it by hand to see its output"),
     ],
 )
 def test_what_is_no_plugin_is_refused_in_words(words: list[str], says: str) -> None:
@@ -106,7 +106,7 @@ def test_a_program_that_ends_before_it_is_told_to_is_no_error(tmp_path: Path, mo
 
     (tmp_path / "good.py").write_text(GOOD)
     monkeypatch.setattr(os, "kill", late)
-    assert judged([str(tmp_path / "good.py")], 10.0)["SIGTERM"] == ("ok", "it ends")
+    assert judged([str(tmp_path / "good.py")], 10.0)["SIGTERM"] == ("ok", "the program ends")
 
 
 def test_a_program_that_connects_by_itself_and_cannot_be_run_is_named() -> None:

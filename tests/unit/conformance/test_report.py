@@ -17,19 +17,19 @@ ATTACK = "<script>alert(1)</script>\x1b[31m"
 
 
 def report(outcome: str = "applied") -> Report:
-    made = Report("What it does", {"runtime": f"one {ATTACK}"})
-    first = made.section("Fields")
+    report = Report("What it does", {"runtime": f"one {ATTACK}"})
+    first = report.section("Fields")
     first.add("add_env", outcome, "inside")
     first.add(ATTACK, "ignored", "", ATTACK)
-    made.section("Nothing")
-    return made
+    report.section("Nothing")
+    return report
 
 
 def test_a_table_has_all_rows_and_no_bytes_of_others_that_act(capsys: pytest.CaptureFixture[str]) -> None:
     show_report(Output(Settings()), report())
-    said = capsys.readouterr().out
-    assert "add_env" in said and "inside" in said and "\x1b" not in said
-    assert "Nothing" not in said, "a section without rows says nothing"
+    output = capsys.readouterr().out
+    assert "add_env" in output and "inside" in output and "\x1b" not in output
+    assert "Nothing" not in output, "a section without rows says nothing"
 
 
 def test_a_page_shows_texts_of_others_as_text_and_runs_nothing() -> None:
@@ -47,7 +47,7 @@ def test_what_differs_from_before_is_named_and_nothing_else(tmp_path: Path) -> N
     now.section("More").add("new", "yes")
     assert now.differences(before) == [
         "Fields: add_env: before applied; now ignored",
-        "More: new: before not there; now yes",
+        "More: new: before missing; now yes",
     ]
 
 
@@ -65,12 +65,12 @@ def test_an_outcome_that_begins_badly_is_shown_so_whatever_follows() -> None:
 def test_a_reason_stands_among_the_notes_and_columns_without_anything_are_left_out(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    made = Report("What it does")
-    made.section("Events").add("StartContainer", "yes")
-    more = made.section("Adjustments")
+    report = Report("What it does")
+    report.section("Events").add("StartContainer", "yes")
+    more = report.section("Adjustments")
     more.add("set_rdt_class", "refused: no such class", "OCI spec", "once")
     more.add("add_env", "applied", "inside")
-    show_report(Output(Settings()), made)
+    show_report(Output(Settings()), report)
     assert capsys.readouterr().out.splitlines()[2:] == [
         "Events",
         "WHAT            OUTCOME",
@@ -81,7 +81,7 @@ def test_a_reason_stands_among_the_notes_and_columns_without_anything_are_left_o
         "set_rdt_class  refused  OCI spec   no such class; once",
         "add_env        applied  inside     -",
     ]
-    page = made.html().decode()
+    page = report.html().decode()
     assert '<th scope="col">Outcome</th></tr>' in page, "of events there is nothing else to say"
     assert "<td>OCI spec</td><td>no such class; once</td>" in page
 

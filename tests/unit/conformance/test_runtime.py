@@ -33,9 +33,9 @@ pytestmark = pytest.mark.timeout(180)
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="nri-probe-", dir="/tmp") as made:
-        with engine(Path(made)):
-            yield Path(made)
+    with tempfile.TemporaryDirectory(prefix="nri-probe-", dir="/tmp") as directory:
+        with engine(Path(directory)):
+            yield Path(directory)
 
 
 class WithProcesses(CriClient):
@@ -50,7 +50,7 @@ class WithProcesses(CriClient):
 
 def cgroups(folder: Path) -> Hierarchies:
     """The cgroups of this process, with files of ours in their place: all are as the updates want them but pids."""
-    found = detect(MACHINE)
+    hierarchies = detect(MACHINE)
     paths = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
     for setter in SETTERS.values():
         for _, controllers, path in paths:
@@ -59,7 +59,7 @@ def cgroups(folder: Path) -> Hierarchies:
                     file = Path(f"{folder}{path}/{name}")
                     file.parent.mkdir(parents=True, exist_ok=True)
                     file.write_text("1" if setter.controller == "pids" else setter.text)
-    return Hierarchies(MACHINE, tuple(replace(row, path=str(folder)) for row in found.rows))
+    return Hierarchies(MACHINE, tuple(replace(row, path=str(folder)) for row in hierarchies.rows))
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +78,8 @@ def report(folder: Path) -> Iterator[Report]:
 
 
 def rows(report: Report, begin: str) -> dict[str, str]:
-    (found,) = [one for one in report.sections if one.title.startswith(begin)]
-    return {row.name: row.outcome for row in found.rows}
+    (results,) = [one for one in report.sections if one.title.startswith(begin)]
+    return {row.name: row.outcome for row in results.rows}
 
 
 def test_each_event_of_a_life_has_a_row(report: Report) -> None:
@@ -87,32 +87,32 @@ def test_each_event_of_a_life_has_a_row(report: Report) -> None:
 
 
 def test_fields_say_which_event_tells_them_first(report: Report) -> None:
-    found = rows(report, "Fields")
-    assert found["pod.uid"] == "RunPodSandbox" and found["container.started_at"] == "PostStartContainer"
-    assert found["container.status_message"] == "never"
+    outcomes = rows(report, "Fields")
+    assert outcomes["pod.uid"] == "RunPodSandbox" and outcomes["container.started_at"] == "PostStartContainer"
+    assert outcomes["container.status_message"] == "never"
 
 
 def test_what_the_spec_shows_is_applied_and_what_the_machine_does_not_show_is_said(report: Report) -> None:
-    found = rows(report, "Adjustments")
-    assert found["add_annotation"] == "applied"
-    assert found["set_args"].startswith("not measured: "), "a dry engine has no processes"
-    assert found["set_blockio_class, no classes configured"].startswith("refused: ")
+    outcomes = rows(report, "Adjustments")
+    assert outcomes["add_annotation"] == "applied"
+    assert outcomes["set_args"].startswith("not measured: "), "a dry engine has no processes"
+    assert outcomes["set_blockio_class, no classes configured"].startswith("refused: ")
 
 
 def test_what_no_plugin_can_ask_for_says_why(report: Report) -> None:
-    around = rows(report, "Around")
-    assert around["Synchronize of more than 4 MiB comes in parts"] == "yes"
-    why = "not measured: a runtime starts such plugins only when it starts itself, and is not restarted here"
-    for name in ("a pre-installed plugin gets Synchronize", "starts beside a pre-installed plugin that cannot start"):
+    around = rows(report, "Configure")
+    assert around["Synchronize of more than 4 MiB is sent in parts"] == "yes"
+    why = "not measured: this would require a restart of the runtime"
+    for name in ("a pre-installed plugin gets Synchronize", "starts with a pre-installed plugin that cannot start"):
         assert around[name] == why
 
 
 def test_an_update_is_applied_or_ignored_by_what_the_cgroup_says_then(report: Report) -> None:
-    found = rows(report, "Updates")
+    outcomes = rows(report, "Updates")
     for setter, outcome in (("set_memory_limit", "applied"), ("set_pids_limit", "ignored")):
         if detect(MACHINE).of(SETTERS[setter].controller) is not None:
-            assert found[f"{setter}, by itself"] == outcome
-    assert set(found) >= {f"{setter}, by itself" for setter in SETTERS} | {"an eviction"}
+            assert outcomes[f"{setter}, requested by the plugin"] == outcome
+    assert set(outcomes) >= {f"{setter}, requested by the plugin" for setter in SETTERS} | {"an eviction"}
 
 
 def test_a_cgroup_that_is_gone_and_plugins_that_do_not_get_in_are_told(
@@ -120,10 +120,10 @@ def test_a_cgroup_that_is_gone_and_plugins_that_do_not_get_in_are_told(
 ) -> None:
     read: set[str] = set()
 
-    def once(made: ProbeContainer, *_: str) -> str:
-        if made.id in read:
+    def once(container: ProbeContainer, *_: str) -> str:
+        if container.id in read:
             raise FileNotFoundError(2, "No such file or directory")
-        read.add(made.id)
+        read.add(container.id)
         return "1"
 
     def not_in(plugin: Plugin, path: str, index: str, *more: Any) -> Any:
@@ -137,11 +137,11 @@ def test_a_cgroup_that_is_gone_and_plugins_that_do_not_get_in_are_told(
     with CriClient(f"{folder}/cri.sock") as cri:
         report = Probe(cri, f"{folder}/nri.sock", "busybox", 10.0, lambda _: None).run()
     found = rows(report, "Updates")
-    outcomes = {found[f"{setter}, by itself"] for setter in SETTERS}
+    outcomes = {found[f"{setter}, requested by the plugin"] for setter in SETTERS}
     assert all("No such file" in text and text.startswith("not measured: ") for text in outcomes), outcomes
-    assert rows(report, "Around")["Synchronize of more than 4 MiB comes in parts"] == "no"
-    late = rows(report, "A plugin that is late")
-    assert late["late in Synchronize: the plugin"] == "not measured: Synchronize does not come"
+    assert rows(report, "Configure")["Synchronize of more than 4 MiB is sent in parts"] == "no"
+    late = rows(report, "Late")
+    assert late["late in Synchronize: the plugin"] == "not measured: the runtime does not send Synchronize"
 
 
 def test_a_folder_of_devices_that_is_not_there_is_named_with_its_option(folder: Path) -> None:
@@ -150,26 +150,26 @@ def test_a_folder_of_devices_that_is_not_there_is_named_with_its_option(folder: 
 
 
 def test_an_error_at_an_event_says_which_call_fails(report: Report) -> None:
-    found = rows(report, "A plugin's error")
-    assert found["CreateContainer"] == "CreateContainer fails"
-    assert found["UpdatePodSandbox"] == "UpdatePodSandboxResources fails"
-    assert found["PostStartContainer"] == "only logged, if that"
+    outcomes = rows(report, "Errors")
+    assert outcomes["CreateContainer"] == "CreateContainer fails"
+    assert outcomes["UpdatePodSandbox"] == "UpdatePodSandboxResources fails"
+    assert outcomes["PostStartContainer"] == "ignored or only logged"
 
 
 def test_a_late_plugin_and_a_validator_are_told(report: Report) -> None:
-    found = rows(report, "A plugin that is late")
-    assert found["a validator refuses a container: the creation"] == "fails"
-    assert found["late, without a failure policy: the creation"] == "goes on"
-    assert found["late, with fail_request and keep_connected: the plugin"] == "stays connected"
-    assert found["late in Synchronize: a creation meanwhile"] == "goes on"
-    assert found["late in Synchronize: the plugin"] == "is cut off"
+    outcomes = rows(report, "Late")
+    assert outcomes["a validator refuses a container: the creation"] == "fails"
+    assert outcomes["late, without a failure policy: the creation"] == "succeeds"
+    assert outcomes["late, with fail_request and keep_connected: the plugin"] == "stays connected"
+    assert outcomes["late in Synchronize: a creation at the same time"] == "succeeds"
+    assert outcomes["late in Synchronize: the plugin"] == "is disconnected"
 
 
 def test_nothing_is_left_and_pods_of_others_stay(folder: Path, report: Report) -> None:
     assert report.sections
     with CriClient(f"{folder}/cri.sock") as cri:
-        left = cri.call("ListPodSandbox", pb.ListPodSandboxRequest()).items
-        assert [each.metadata.name for each in left] == ["web"]
+        pods = cri.call("ListPodSandbox", pb.ListPodSandboxRequest()).items
+        assert [entry.metadata.name for entry in pods] == ["web"]
     assert [*(folder / "cdi").iterdir()] == []
 
 
@@ -184,11 +184,11 @@ def test_a_socket_where_no_plugin_can_join_is_named_with_the_next_step(folder: P
 def test_a_container_is_read_by_its_process_and_what_it_does_not_show_is_an_error(folder: Path) -> None:
     with CriClient(f"{folder}/cri.sock") as cri:
         hierarchies = detect(MACHINE)
-        made = ProbeContainer(cri, hierarchies, "c", folder, os.getpid())
+        container = ProbeContainer(cri, hierarchies, "c", folder, os.getpid())
         if hierarchies.of("memory") is not None:
-            assert made.cgroup("memory", "memory.limit_in_bytes", "cgroup.type") != ""
+            assert container.cgroup("memory", "memory.limit_in_bytes", "cgroup.type") != ""
         with pytest.raises(NriError, match="OCI spec"):
-            made.spec("linux")
+            container.spec("linux")
         with pytest.raises(NriError, match="no cgroup hierarchy"):
             ProbeContainer(cri, Hierarchies(MACHINE, ()), "c", folder, os.getpid()).cgroup("memory", "a", "b")
         shown = ProbeContainer(
@@ -207,8 +207,8 @@ def test_a_container_is_looked_at_when_its_own_program_runs(folder: Path) -> Non
 
         try:
             with Starting(f"{folder}/cri.sock") as cri:
-                made = ProbeContainer(cri, detect(MACHINE), "c", folder).look()
-            assert Path(f"/proc/{made.pid}/cmdline").read_bytes() == b"sleep\00060\0"
+                container = ProbeContainer(cri, detect(MACHINE), "c", folder).look()
+            assert Path(f"/proc/{container.pid}/cmdline").read_bytes() == b"sleep\00060\0"
         finally:
             process.kill()
 
@@ -240,11 +240,11 @@ def test_a_signal_ends_it_with_the_report_so_far_and_without_pods(tmp_path: Path
     assert [line.partition(":")[0] for line in parts] == [f"part {part} of 8" for part in (1, 2, 3)]
     report = json.loads(out)
     assert report["sections"][0]["rows"][0] == {"name": "RunPodSandbox", "outcome": "yes", "where": "", "note": ""}
-    assert report["about"]["incomplete"].startswith(f"{signal.Signals(number).name} stopped it at ")
+    assert report["about"]["incomplete"].startswith(f"{signal.Signals(number).name} stopped the test during ")
     assert "the report is incomplete" in messages
 
 
-@pytest.mark.parametrize("case", ["an error at StartContainer", "set_memory_limit, by itself"])
+@pytest.mark.parametrize("case", ["an error at StartContainer", "set_memory_limit, requested by the plugin"])
 def test_a_runtime_that_goes_away_ends_it_with_the_report_so_far(tmp_path: Path, case: str) -> None:
     with engine(tmp_path) as process, CriClient(f"{tmp_path}/cri.sock") as cri:
 
@@ -255,7 +255,7 @@ def test_a_runtime_that_goes_away_ends_it_with_the_report_so_far(tmp_path: Path,
 
         report = Probe(cri, f"{tmp_path}/nri.sock", "busybox", 10.0, say).run()
     assert report.runtime_gone
-    assert report.incomplete.startswith(f"the runtime went away at {case}: cannot connect to {tmp_path}/")
+    assert report.incomplete.startswith(f"the runtime stopped during {case}: cannot connect to {tmp_path}/")
     assert rows(report, "Adjustments")["add_annotation"] == "applied"
     assert report.about["left behind"].startswith("pods main-")
 
@@ -273,7 +273,7 @@ def test_a_runtime_that_is_restarted_meanwhile_does_not_count_as_one_that_refuse
                 stack.enter_context(engine(tmp_path))
 
         report = Probe(cri, f"{tmp_path}/nri.sock", "busybox", 10.0, say).run()
-    assert report.incomplete.startswith("the runtime went away at an e")
+    assert report.incomplete.startswith("the runtime stopped during an e")
 
 
 class RefusesFor(Plugin):
@@ -302,16 +302,16 @@ def refused_report(folder: Path, plugin: RefusesFor) -> Report:
 def test_a_case_that_the_runtime_refuses_is_a_row_and_the_others_follow(folder: Path) -> None:
     cases = {
         "a container without adjustments": "Adjustments",
-        "set_memory_limit, by itself": "Updates",
+        "set_memory_limit, requested by the plugin": "Updates",
         "set_memory_limit, returned to UpdateContainer": "Updates",
         "an eviction": "Updates",
-        "Synchronize of more than 4 MiB comes in parts": "Around",
+        "Synchronize of more than 4 MiB is sent in parts": "Configure",
     }
     report = refused_report(folder, RefusesFor(*cases, "a Synchronize of more than 4 MiB"))
     outcomes = {case: rows(report, section)[case] for case, section in cases.items()}
     assert all(text.startswith("not measured: ") and "not now" in text for text in outcomes.values()), outcomes
     assert not report.incomplete
-    assert rows(report, "A plugin's error")["CreateContainer"] == "CreateContainer fails"
+    assert rows(report, "Errors")["CreateContainer"] == "CreateContainer fails"
 
 
 def test_a_runtime_that_creates_no_container_is_reported_to_the_end(folder: Path) -> None:
@@ -319,4 +319,4 @@ def test_a_runtime_that_creates_no_container_is_reported_to_the_end(folder: Path
     events = next(section for section in report.sections if section.title.startswith("Events"))
     (start,) = [row for row in events.rows if row.name == "StartContainer"]
     assert start.outcome == "no" and "not now" in start.note
-    assert set(rows(report, "A plugin's error")) == {event for event in LIFE if not event.startswith("Validate")}
+    assert set(rows(report, "Errors")) == {event for event in LIFE if not event.startswith("Validate")}

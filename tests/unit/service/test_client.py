@@ -29,13 +29,13 @@ def listening(path: Path, answer: bytes | None) -> Iterator[None]:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         server.listen()
-        done = threading.Event()
+        event = threading.Event()
 
         def serve() -> None:
             connection, _ = server.accept()
             with connection:
                 if answer is None:
-                    done.wait(30)
+                    event.wait(30)
                 else:
                     connection.recv(4096)
                     connection.sendall(answer)
@@ -43,13 +43,13 @@ def listening(path: Path, answer: bytes | None) -> Iterator[None]:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield
-        done.set()
+        event.set()
         thread.join(30)
 
 
 def test_answers_are_read_as_json_else_as_text_with_their_status(path: Path) -> None:
     handlers = {
-        "/a": lambda given: json_answer({"given": dict(given)}),
+        "/a": lambda argument: json_answer({"given": dict(argument)}),
         "/b": lambda _: text_answer("words\n", 503),
     }
     server = Server(handlers, path=str(path))
@@ -76,7 +76,7 @@ def test_no_socket_is_told_with_the_next_step(path: Path) -> None:
 
 
 def test_an_answer_that_is_too_long_is_not_read_to_its_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(client, "MAX_ANSWER_BYTES", 1 << 20)
     server = Server({"/a": lambda _: text_answer("x" * (1 << 21))}, path=str(path))
     try:
         with pytest.raises(NriError, match="is longer than 1 MiB"):

@@ -22,28 +22,28 @@ def far_ends() -> Iterator[list[socket.socket]]:
 
 
 def connection(ends: list[socket.socket], address: str) -> Connection:
-    near, far = socket.socketpair()
-    far.setblocking(False)
-    ends += [near, far]
-    return Connection(near, address)
+    near_end, far_end = socket.socketpair()
+    far_end.setblocking(False)
+    ends += [near_end, far_end]
+    return Connection(near_end, address)
 
 
 def test_the_address_with_most_places_loses_the_one_that_came_first(far_ends: list[socket.socket]) -> None:
     places = Connections(4)
     every = [connection(far_ends, address) for address in ("a", "b", "b", "c")]
-    assert [places.enter([each]) for each in every] == every
+    assert [places.enter([entry]) for entry in every] == every
     assert places.enter([connection(far_ends, "d")]) and len(places) == 4
     assert closed(far_ends[:8]) == [every[1].socket]
-    assert [places.answer(each) for each in every] == [True, False, True, True]
+    assert [places.answer(entry) for entry in every] == [True, False, True, True]
 
 
 def closed(ends: list[socket.socket]) -> list[socket.socket]:
     """The near ends of the connections that were closed."""
     result = []
-    for near, far in zip(ends[::2], ends[1::2], strict=True):
+    for near_end, far_end in zip(ends[::2], ends[1::2], strict=True):
         with contextlib.suppress(BlockingIOError):
-            assert far.recv(1) == b""
-            result.append(near)
+            assert far_end.recv(1) == b""
+            result.append(near_end)
     return result
 
 
@@ -66,7 +66,7 @@ def test_one_that_is_being_answered_keeps_its_place_until_it_leaves_or_has_its_a
 def test_an_address_never_takes_the_place_of_one_with_fewer_places(far_ends: list[socket.socket]) -> None:
     places = Connections(4)
     flood = [connection(far_ends, "a") for _ in range(3)]
-    assert all(places.enter([each]) and places.answer(each) for each in flood)
+    assert all(places.enter([entry]) and places.answer(entry) for entry in flood)
     honest = connection(far_ends, "b")
     assert places.enter([honest]) is honest
     assert places.enter([connection(far_ends, "a") for _ in range(8)]) is None
@@ -76,7 +76,7 @@ def test_an_address_never_takes_the_place_of_one_with_fewer_places(far_ends: lis
 def test_of_those_that_wait_the_address_with_fewest_places_is_first(far_ends: list[socket.socket]) -> None:
     places = Connections(2)
     first, second = (connection(far_ends, "a") for _ in range(2))
-    assert all(places.enter([each]) and places.answer(each) for each in (first, second))
+    assert all(places.enter([entry]) and places.answer(entry) for entry in (first, second))
     waiting = [*(connection(far_ends, "a") for _ in range(8)), connection(far_ends, "b")]
     assert places.enter(waiting) is None
     places.leave(first)
@@ -113,8 +113,8 @@ def test_the_turn_goes_to_the_address_with_fewest_waiting(far_ends: list[socket.
 def test_bodies_of_one_address_leave_a_third_to_the_others(far_ends: list[socket.socket]) -> None:
     places = Connections(8, 30)
     flood, honest = [connection(far_ends, "a") for _ in range(3)], connection(far_ends, "b")
-    assert all(places.enter([each]) for each in (*flood, honest))
-    assert [places.charge(each, 10) for each in flood] == [True, True, True]
+    assert all(places.enter([entry]) for entry in (*flood, honest))
+    assert [places.charge(entry, 10) for entry in flood] == [True, True, True]
     assert closed(far_ends[:6]) == [flood[0].socket]
     assert all(map(places.answer, flood[1:]))
     assert places.charge(honest, 10), "though nobody else is sending"

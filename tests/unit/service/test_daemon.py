@@ -57,11 +57,11 @@ class Nothing:
 
 
 def test_health_and_metrics_are_served_from_its_start_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Nothing] = []
+    daemons: list[Nothing] = []
 
     def make(observer: Observer | None) -> Nothing:
-        made.append(Nothing(observer))
-        return made[-1]
+        daemons.append(Nothing(observer))
+        return daemons[-1]
 
     class Later(Stop):
         """A stop that comes when it is waited for."""
@@ -69,14 +69,14 @@ def test_health_and_metrics_are_served_from_its_start_to_its_end(monkeypatch: py
         def listen(self, *_: int) -> None: ...
 
         def wait_for_signal(self) -> int:
-            made[0].seen.append(get("/readyz"))
+            daemons[0].seen.append(get("/readyz"))
             self.take(signal.SIGINT)
             return super().wait_for_signal()
 
     monkeypatch.setattr(daemon, "Stop", Later)
     assert daemon.run("it", make, ADDRESS, logging.getLogger("it")) == 130
     waiting = (503, "starting, or stopping\n")
-    assert made[0].seen == [waiting, waiting, (200, "ready\n"), waiting, (200, "ok\n"), True]
+    assert daemons[0].seen == [waiting, waiting, (200, "ready\n"), waiting, (200, "ok\n"), True]
     with pytest.raises(URLError):
         get("/healthz")
 

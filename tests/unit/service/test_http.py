@@ -44,9 +44,9 @@ def path(tmp_path: Path) -> str:
 
 @pytest.fixture
 def server(path: str) -> Iterator[Server]:
-    made = Server(HANDLERS, path=path, public=PUBLIC, address="127.0.0.1:0", deadline_s=5.0)
-    with contextlib.closing(made):
-        yield made
+    server = Server(HANDLERS, path=path, public=PUBLIC, address="127.0.0.1:0", deadline_s=5.0)
+    with contextlib.closing(server):
+        yield server
 
 
 def connect(where: str | int) -> socket.socket:
@@ -122,8 +122,8 @@ def test_a_request_that_is_too_long_is_cut_off(server: Server, path: str) -> Non
 
 
 def test_slow_ones_are_cut_off(path: str) -> None:
-    with contextlib.closing(Server(HANDLERS, path=path, deadline_s=0.5)), contextlib.ExitStack() as held:
-        slow = [held.enter_context(connect(path)) for _ in range(8)]
+    with contextlib.closing(Server(HANDLERS, path=path, deadline_s=0.5)), contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(connect(path)) for _ in range(8)]
         for sock in slow:
             sock.sendall(b"GET /healthz")
         assert all(received(sock) == b"" for sock in slow)
@@ -132,9 +132,9 @@ def test_slow_ones_are_cut_off(path: str) -> None:
 
 def test_who_holds_connections_open_loses_one_to_each_who_asks() -> None:
     patient = Server(public=PUBLIC, address="127.0.0.1:0", deadline_s=300.0)
-    with contextlib.closing(patient), contextlib.ExitStack() as held:
-        for _ in range(4 * http.MOST_AT_ONCE):
-            held.enter_context(connect(patient.port)).sendall(b"GET /healthz")
+    with contextlib.closing(patient), contextlib.ExitStack() as stack:
+        for _ in range(4 * http.MAX_CONCURRENT_REQUESTS):
+            stack.enter_context(connect(patient.port)).sendall(b"GET /healthz")
         for _ in range(20):  # each would wait for the deadline of one that is held open, and we do not
             assert ask(patient.port, "GET /healthz HTTP/1.1") == (200, "brief\n")
 
@@ -148,9 +148,9 @@ def test_one_that_comes_while_all_are_being_answered_is_turned_away(path: str, m
         end.wait(60)
         return text_answer("done\n")
 
-    with contextlib.closing(Server({"/slow": slow}, path=path)), contextlib.ExitStack() as held:
-        for _ in range(http.MOST_AT_ONCE):
-            held.enter_context(connect(path)).sendall(b"GET /slow HTTP/1.1\r\n\r\n")
+    with contextlib.closing(Server({"/slow": slow}, path=path)), contextlib.ExitStack() as stack:
+        for _ in range(http.MAX_CONCURRENT_REQUESTS):
+            stack.enter_context(connect(path)).sendall(b"GET /slow HTTP/1.1\r\n\r\n")
             assert at_work.acquire(timeout=20)
         with connect(path) as late:
             assert received(late) == b""
@@ -312,7 +312,7 @@ def test_a_place_that_is_taken_is_an_error_with_its_name(server: Server, path: s
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:http", "127.0.0.1:70000"])
 def test_an_address_without_a_port_is_an_error_with_an_example(address: str) -> None:
-    with pytest.raises(NriError, match=r"cannot listen on 127.*: not HOST:PORT, such as 127.0.0.1:8080"):
+    with pytest.raises(NriError, match=r"cannot listen on 127.*: not HOST:PORT, for example 127.0.0.1:8080"):
         Server(public=PUBLIC, address=address)
 
 
@@ -326,47 +326,47 @@ def test_an_address_may_be_of_version_6() -> None:
 
 
 def test_who_fills_all_places_by_tcp_does_not_keep_root_from_asking(server: Server, path: str) -> None:
-    with contextlib.ExitStack() as held:
-        for _ in range(2 * http.MOST_AT_ONCE):
-            held.enter_context(connect(server.port)).sendall(b"GET /healthz")
+    with contextlib.ExitStack() as stack:
+        for _ in range(2 * http.MAX_CONCURRENT_REQUESTS):
+            stack.enter_context(connect(server.port)).sendall(b"GET /healthz")
         time.sleep(0.2)
         assert ask(path, "GET /healthz HTTP/1.1") == (200, "ok\n")
 
 
 def test_over_tcp_a_guard_is_asked_first_and_each_answer_has_the_given_headers(path: str) -> None:
-    def guard(asked: str, headers: Mapping[str, str]) -> http.Answer | None:
-        return None if headers.get("x-key") == "k" else text_answer(f"not {asked}\n", 401)
+    def guard(requested: str, headers: Mapping[str, str]) -> http.Answer | None:
+        return None if headers.get("x-key") == "k" else text_answer(f"not {requested}\n", 401)
 
-    made = Server(HANDLERS, path=path, public=PUBLIC, address="127.0.0.1:0", guard=guard, headers={"X-Own": "1"})
-    with contextlib.closing(made):
+    server = Server(HANDLERS, path=path, public=PUBLIC, address="127.0.0.1:0", guard=guard, headers={"X-Own": "1"})
+    with contextlib.closing(server):
         answers = []
         for key in ("k", "j"):
-            with socket.create_connection(("127.0.0.1", made.port), 10) as sock:
+            with socket.create_connection(("127.0.0.1", server.port), 10) as sock:
                 sock.sendall(b"GET /healthz HTTP/1.1\r\nX-KEY:  %b \r\nodd line\r\n\r\n" % key.encode())
                 answers.append(sock.makefile("rb").read())
         assert answers[0].startswith(b"HTTP/1.1 200 OK") and answers[0].endswith(b"brief\n")
         assert answers[1].startswith(b"HTTP/1.1 401 Unauthorized") and answers[1].endswith(b"not /healthz\n")
-        assert all(b"\r\nX-Own: 1\r\n" in each for each in answers)
+        assert all(b"\r\nX-Own: 1\r\n" in answer for answer in answers)
         with connect(path) as sock:
             sock.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
             root = sock.makefile("rb").read()
         assert b" 401 " not in root and b"X-Own" not in root
 
 
-def endless(given: Mapping[str, str]) -> Generator[bytes]:
+def endless(argument: Mapping[str, str]) -> Generator[bytes]:
     """Tells a word for ever, and in the file that is asked for that it has ended."""
     try:
         while True:
             yield b"x" * 100_000
     finally:
-        Path(given["end"]).touch()
+        Path(argument["end"]).touch()
 
 
 @pytest.fixture
 def streaming() -> Iterator[Server]:
-    made = Server(public=PUBLIC, address="127.0.0.1:0", streams={"/follow": endless}, deadline_s=0.5)
-    with contextlib.closing(made):
-        yield made
+    server = Server(public=PUBLIC, address="127.0.0.1:0", streams={"/follow": endless}, deadline_s=0.5)
+    with contextlib.closing(server):
+        yield server
 
 
 def follow(server: Server, end: Path) -> socket.socket:
@@ -390,11 +390,14 @@ def test_a_reader_that_takes_nothing_is_dropped(streaming: Server, tmp_path: Pat
 
 def test_streams_are_bounded_and_keep_nobody_from_asking(tmp_path: Path) -> None:
     patient = Server(public=PUBLIC, address="127.0.0.1:0", streams={"/follow": endless}, deadline_s=300.0)
-    with contextlib.closing(patient), contextlib.ExitStack() as held:
-        readers = [held.enter_context(follow(patient, tmp_path / str(number))) for number in range(http.MOST_STREAMS)]
+    with contextlib.closing(patient), contextlib.ExitStack() as stack:
+        readers = [stack.enter_context(follow(patient, tmp_path / str(number))) for number in range(http.MAX_STREAMS)]
         assert all(reader.recv(12) == b"HTTP/1.1 200" for reader in readers)
-        assert ask(patient.port, "GET /follow?end=x HTTP/1.1") == (503, "8 pages look on already: close one\n")
-        for _ in range(2 * http.MOST_AT_ONCE):
+        assert ask(patient.port, "GET /follow?end=x HTTP/1.1") == (
+            503,
+            "8 clients are already connected: close one first\n",
+        )
+        for _ in range(2 * http.MAX_CONCURRENT_REQUESTS):
             assert ask(patient.port, "GET /healthz HTTP/1.1") == (200, "brief\n")
 
 
@@ -408,13 +411,13 @@ def test_the_end_of_the_server_ends_streams(streaming: Server, tmp_path: Path) -
 
 def test_a_thousand_clients_that_ask_nothing_keep_nobody_out() -> None:
     """None of them can be told from a slow one: each loses its place to those that ask."""
-    made = Server(public=PUBLIC, address="127.0.0.1:0", deadline_s=300.0)
-    with contextlib.closing(made), contextlib.ExitStack() as held:
+    server = Server(public=PUBLIC, address="127.0.0.1:0", deadline_s=300.0)
+    with contextlib.closing(server), contextlib.ExitStack() as stack:
         for _ in range(1000):
-            held.enter_context(connect(made.port))
+            stack.enter_context(connect(server.port))
         for _ in range(20):
-            assert ask(made.port, "GET /healthz HTTP/1.1") == (200, "brief\n")
-        assert sum(thread.name == "nri-http" for thread in threading.enumerate()) < 5 * http.MOST_AT_ONCE
+            assert ask(server.port, "GET /healthz HTTP/1.1") == (200, "brief\n")
+        assert sum(thread.name == "nri-http" for thread in threading.enumerate()) < 5 * http.MAX_CONCURRENT_REQUESTS
 
 
 @pytest.mark.parametrize("end", [b"\r\n\r\n", b""], ids=["whole", "without an end"])

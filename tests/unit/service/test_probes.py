@@ -28,8 +28,8 @@ def server(observer: PrometheusObserver) -> Iterator[Server]:
     registry = CollectorRegistry()
     registry.register(observer)
     handlers = {**probes(lambda: (READY[0], "as it is\n")), **metrics(registry)}
-    with contextlib.closing(Server(public=handlers, address="127.0.0.1:0")) as made:
-        yield made
+    with contextlib.closing(Server(public=handlers, address="127.0.0.1:0")) as server:
+        yield server
 
 
 def get(server: Server, path: str) -> tuple[int, str, str]:
@@ -55,5 +55,5 @@ def test_metrics_are_collected_at_each_scrape(server: Server, observer: Promethe
         observer.record_plugin_invocation("10-a", "CreateContainer", None)
         status, text, kind = get(server, "/metrics")
         assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
-        samples = [each for family in text_string_to_metric_families(text) for each in family.samples]
-        assert [each.value for each in samples if each.name == "nri_plugin_invocations_total"] == [count]
+        samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+        assert [sample.value for sample in samples if sample.name == "nri_plugin_invocations_total"] == [count]

@@ -11,12 +11,12 @@ from nri.service.systemd import notify
 
 
 def test_systemd_is_told_over_its_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as theirs:
-        theirs.bind(str(tmp_path / "notify"))
-        theirs.settimeout(10)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(str(tmp_path / "notify"))
+        receiver.settimeout(10)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         notify("READY=1")
-        assert theirs.recv(100) == b"READY=1"
+        assert receiver.recv(100) == b"READY=1"
 
 
 @pytest.mark.parametrize("address", ["", "not-a-path", "/nonexistent/notify"])

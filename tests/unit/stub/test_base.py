@@ -60,7 +60,7 @@ def test_the_state_is_an_empty_mirror_before_there_is_a_runtime() -> None:
 def test_a_plugin_without_a_mirror_has_no_state_and_says_how_to_get_one() -> None:
     class Plain(nri.Plugin): ...
 
-    with pytest.raises(AttributeError, match=r"Plain\.state: there is none; write mirror = True in the class"):
+    with pytest.raises(AttributeError, match=r"Plain\.state does not exist; write mirror = True in the class"):
         Plain().state  # noqa: B018
 
 

@@ -98,13 +98,13 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 
 def test_a_start_loads_exactly_these_modules_of_ours(loaded: set[str]) -> None:
-    ours = {name for name in loaded if name.split(".")[0] == "nri"}
-    assert ours == set(NRI.split())
+    names = {name for name in loaded if name.split(".")[0] == "nri"}
+    assert names == set(NRI.split())
 
 
 def test_a_start_loads_exactly_these_modules_of_protobuf(loaded: set[str]) -> None:
-    theirs = {name for name in loaded if name.split(".")[0] == "google"}
-    assert theirs == set(PROTOBUF.split())
+    names = {name for name in loaded if name.split(".")[0] == "google"}
+    assert names == set(PROTOBUF.split())
 
 
 def test_a_start_loads_nothing_else_of_the_standard_library(loaded: set[str]) -> None:
@@ -119,5 +119,5 @@ def test_a_start_loads_nothing_that_is_known_to_be_slow(loaded: set[str]) -> Non
 def test_importing_nri_alone_loads_only_how_its_names_load() -> None:
     text = f"import sys; sys.path[:0] = [{str(Path(nri.__file__).parents[1])!r}]; b = set(sys.modules); import nri; "
     text += "print(*sorted(set(sys.modules) - b))"
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", text], capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) == {"nri", "nri.lazy", "__future__"}
+    result = subprocess.run([sys.executable, "-I", "-S", "-c", text], capture_output=True, text=True, check=True)
+    assert set(result.stdout.split()) == {"nri", "nri.lazy", "__future__"}

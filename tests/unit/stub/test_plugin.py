@@ -20,8 +20,8 @@ class Small(nri.Plugin):
 
 
 def test_a_plugin_is_the_base_and_its_start_and_nothing_else() -> None:
-    own = {name for name in vars(nri.Plugin) if not name.startswith("__")}
-    assert own - {"name"} == {"main"}
+    names = {name for name in vars(nri.Plugin) if not name.startswith("__")}
+    assert names - {"name"} == {"main"}
     assert issubclass(nri.Plugin, PluginBase)
 
 
@@ -68,6 +68,6 @@ CLASS = "import nri\nclass Small(nri.Plugin):\n    def run_pod_sandbox(self, pod
 def test_a_program_that_ends_without_running_its_plugin_says_so(tmp_path: Path, last: str, noted: bool) -> None:
     file = tmp_path / "small.py"
     file.write_text(CLASS + last)
-    done = subprocess.run([sys.executable, file], check=False, env=unmeasured(), capture_output=True, text=True)
-    note = f"note: {file} defines the plugin Small and does not run it. Use nri run {file}, or add these two lines:"
-    assert done.stderr.startswith(note) is noted, done.stderr
+    result = subprocess.run([sys.executable, file], check=False, env=unmeasured(), capture_output=True, text=True)
+    note = f"note: {file} defines the plugin Small, but does not run it. Use nri run {file}, or add these two lines:"
+    assert result.stderr.startswith(note) is noted, result.stderr

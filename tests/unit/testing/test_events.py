@@ -28,7 +28,7 @@ def test_an_update_that_is_refused_or_of_no_container_fails_and_changes_nothing(
     nri_runtime.refuse_updates.add("c")
     updates = [nri.Update("c").set_cpu_shares(7), nri.Update("nobody")]
     failed = plugin.runtime.update(updates).result(timeout=20)
-    assert [each.container_id for each in failed] == ["c", "nobody"]
+    assert [entry.container_id for entry in failed] == ["c", "nobody"]
     may_fail = nri.Update("c").set_cpu_shares(7).set_ignore_failure()
     assert plugin.runtime.update(may_fail).result(timeout=20) == [], "as runtimes answer"
     assert nri_runtime.containers["c"].linux.resources.cpu.shares.value == 5
@@ -41,7 +41,7 @@ def test_an_earlier_answer_applied_late_keeps_later_values(nri_runtime: FakeRunt
     parts = parts_of(nri_runtime.adaptation)
     peer = parts.registry.find("10-sets800")
     assert peer is not None
-    asked = [nri.Update("c").set_cpu_shares(700).set_cpu_quota(5000).message]
+    requested = [nri.Update("c").set_cpu_shares(700).set_cpu_quota(5000).message]
     earlier = next(ARRIVALS)
     nri_runtime.create_container(None, make_container(id="c", cpu_shares=5))
     if by == "an update of it":
@@ -49,10 +49,10 @@ def test_an_earlier_answer_applied_late_keeps_later_values(nri_runtime: FakeRunt
     elif by == "a plugin by itself":
         itself = m.UpdateContainersRequest(update=[nri.Update("c").set_cpu_shares(800).message])
         parts.handshake.updates.unsolicited(peer, itself, next(ARRIVALS))
-    failed = parts.handshake.updates.unsolicited(peer, m.UpdateContainersRequest(update=asked), earlier)
+    failed = parts.handshake.updates.unsolicited(peer, m.UpdateContainersRequest(update=requested), earlier)
     cpu = nri_runtime.containers["c"].linux.resources.cpu
     assert (cpu.shares.value, cpu.quota.value) == (800, 5000)
-    assert [each.container_id for each in failed] == ["c"], "it is told that not all of it was done"
+    assert [entry.container_id for entry in failed] == ["c"], "it is told that not all of it was done"
 
 
 def test_evictions_are_noted_in_order(nri_runtime: FakeRuntime) -> None:
@@ -78,10 +78,10 @@ def test_an_event_without_a_pod_is_of_the_last_pod_and_its_last_container() -> N
 
 def test_a_pod_that_is_not_known_yet_is_from_now_on(nri_runtime: FakeRuntime) -> None:
     nri_runtime.run_pod_sandbox()
-    (made,) = nri_runtime.pods
+    (created,) = nri_runtime.pods
     pod = make_pod()
     nri_runtime.run_pod_sandbox(pod)
-    assert made and [*nri_runtime.pods] == [made, pod.id]
+    assert created and [*nri_runtime.pods] == [created, pod.id]
 
 
 class Sets800(nri.Plugin):
@@ -143,16 +143,16 @@ def test_a_removal_that_a_plugin_refuses_removes_nothing_here(nri_runtime: FakeR
     assert "c" in nri_runtime.containers
 
 
-@pytest.mark.parametrize("given", ["message", "builder", "nothing"])
-def test_resources_of_an_update_may_be_a_message_a_builder_or_left_out(nri_runtime: FakeRuntime, given: str) -> None:
+@pytest.mark.parametrize("argument", ["message", "builder", "nothing"])
+def test_resources_of_an_update_may_be_a_message_a_builder_or_left_out(nri_runtime: FakeRuntime, argument: str) -> None:
     plugin = Notes()
     nri_runtime.add(plugin)
     nri_runtime.create_container(None, make_container(id="c", cpu_shares=3))
     update = nri.Update("c").set_cpu_shares(7)
-    wanted = {"message": update.resources, "builder": update, "nothing": None}[given]
-    nri_runtime.update_container(None, None, wanted)
-    assert plugin.seen == ["shares 0" if given == "nothing" else "shares 7"]
-    assert nri_runtime.containers["c"].linux.resources.cpu.shares.value == (3 if given == "nothing" else 7)
+    expected = {"message": update.resources, "builder": update, "nothing": None}[argument]
+    nri_runtime.update_container(None, None, expected)
+    assert plugin.seen == ["shares 0" if argument == "nothing" else "shares 7"]
+    assert nri_runtime.containers["c"].linux.resources.cpu.shares.value == (3 if argument == "nothing" else 7)
 
 
 def test_a_pods_update_reaches_plugins(nri_runtime: FakeRuntime) -> None:

@@ -15,8 +15,8 @@ class Small(nri.Plugin):
 
 
 def test_pytest_finds_the_fixture_by_itself() -> None:
-    (found,) = entry_points(group="pytest11", name="nri")
-    assert found.value == fixture.__module__
+    (results,) = entry_points(group="pytest11", name="nri")
+    assert results.value == fixture.__module__
 
 
 def test_each_test_has_a_runtime_of_its_own(nri_runtime: FakeRuntime) -> None:

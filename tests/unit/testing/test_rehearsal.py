@@ -28,7 +28,7 @@ PLUGIN = "import nri\nclass P(nri.Plugin):\n    def create_container(self, pod, 
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "text"),
     [
         ("", ""),
         ("error: wrong\n2020-01-01 ERROR nri.plugin.pin: wrong", "wrong"),
@@ -37,8 +37,8 @@ PLUGIN = "import nri\nclass P(nri.Plugin):\n    def create_container(self, pod, 
         ("level=info\nlevel=fatal no luck", "level=fatal no luck"),
     ],
 )
-def test_the_error_is_found_in_what_a_program_writes(words: str, told: str) -> None:
-    assert rehearsal.last_error_of(words, FILE) == told
+def test_the_error_is_found_in_what_a_program_writes(words: str, text: str) -> None:
+    assert rehearsal.last_error_of(words, FILE) == text
 
 
 @pytest.mark.parametrize(
@@ -92,17 +92,18 @@ def test_it_takes_place_where_programs_may_be_started(monkeypatch: pytest.Monkey
 
 
 def test_a_plugin_that_takes_part_is_started_once_in_the_folder_of_runtimes(tmp_path: Path) -> None:
-    plugin, seen = tmp_path / "pin.py", tmp_path / "seen"
-    note = f"import os\nwith open({str(seen)!r}, 'a') as file:\n    print(os.getcwd(), sorted(os.environ), file=file)\n"
+    plugin, seen_file = tmp_path / "pin.py", tmp_path / "seen"
+    note = f"import os\nwith open({str(seen_file)!r}, 'a') as file:\n"
+    note += "    print(os.getcwd(), sorted(os.environ), file=file)\n"
     plugin.write_text(note + PLUGIN)
-    here = os.getcwd()
+    present_folder = os.getcwd()
     rehearsal.rehearse(launcher([sys.executable, str(plugin)], "10-pin").encode(), "10-pin", plugin, None, tmp_path)
-    (line,) = seen.read_text().splitlines()
+    (line,) = seen_file.read_text().splitlines()
     folder, _, names = line.partition(" ")
     assert folder == "/"
     assert {"NRI_PLUGIN_IDX", "NRI_PLUGIN_NAME", "NRI_PLUGIN_SOCKET"} <= set(eval(names))
     assert not {"PATH", "HOME", "LANG"} & set(eval(names))
-    assert os.getcwd() == here
+    assert os.getcwd() == present_folder
 
 
 def test_a_plugin_that_does_not_is_a_failure_in_a_line(tmp_path: Path) -> None:

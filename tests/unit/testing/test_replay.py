@@ -92,10 +92,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def differences(folder: Path, *plugins: nri.Plugin) -> list[str]:
-    with Replay(folder) as again:
+    with Replay(folder) as replay:
         for number, plugin in enumerate(plugins, 1):
-            again.add(plugin, f"{number}0", f"p{number}")
-        return again.differences()
+            replay.add(plugin, f"{number}0", f"p{number}")
+        return replay.differences()
 
 
 def test_the_same_plugin_answers_the_same(folder: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_plugin_that_gave_no_answer_is_named_where_the_outcome_differs(tmp_pat
             make_pod(name="web", namespace="shop"), make_container(name="main")
         )
         plugin.let.set()
-    reason = "p1, which gave no answer: deadline exceeded while waiting for CreateContainer"
+    reason = "p1, which did not answer: deadline exceeded while waiting for CreateContainer"
     subject = "CreateContainer shop/web/main: "
     assert differences(tmp_path, plugin) == [
         f'{subject}Env SLOW: recorded nothing; now "yes"',
@@ -137,13 +137,13 @@ def test_a_plugin_that_gave_no_answer_is_named_where_the_outcome_differs(tmp_pat
     ]
     record_one(tmp_path / "again", plugin)
     plugin.let.clear()
-    with Replay(tmp_path / "again", policy=policy) as again:
-        again.add(plugin, "10", "p1")
-        found = again.differences()
+    with Replay(tmp_path / "again", policy=policy) as replay:
+        replay.add(plugin, "10", "p1")
+        lines = replay.differences()
         plugin.let.set()
-    assert f"CreateContainer shop/web/app1: now without 10-{reason}" in found
-    with Replay(tmp_path) as again:
-        (only,) = again.outcomes()
+    assert f"CreateContainer shop/web/app1: now without 10-{reason}" in lines
+    with Replay(tmp_path) as replay:
+        (only,) = replay.outcomes()
     assert (only.differences, list(only.missed)) == ((), ["10-p1"])
 
 
@@ -162,12 +162,12 @@ def test_a_plugin_that_breaks_the_protocol_in_place_of_an_answer_gave_none(
         if not both[0]:
             runtime.add(Labels(), "10", "p1")
         runtime.create_container(make_pod(name="web", namespace="shop"), make_container(name="main"))
-    with Replay(tmp_path, **both[1]) as again:
+    with Replay(tmp_path, **both[1]) as replay:
         if not both[1]:
-            again.add(Labels(), "10", "p1")
-        found = again.differences()
+            replay.add(Labels(), "10", "p1")
+        differences = replay.differences()
     reason = "10-p1, which gave no answer: its reply is invalid"
-    assert f"CreateContainer shop/web/main: {where} without {reason}" in found
+    assert f"CreateContainer shop/web/main: {where} without {reason}" in differences
 
 
 def test_a_refusal_that_is_none_any_more_is_a_difference(folder: Path) -> None:
@@ -184,9 +184,9 @@ def test_a_plugin_that_is_left_out_leaves_its_changes_out(folder: Path) -> None:
 
 
 def test_a_conflict_is_the_outcome_of_an_event(tmp_path: Path) -> None:
-    with Replay(record(tmp_path)) as again:
-        again.add(Sets(), "10", "p1").add(Sets(), "20", "p2")
-        created, *_ = again.differences()
+    with Replay(record(tmp_path)) as replay:
+        replay.add(Sets(), "10", "p1").add(Sets(), "20", "p2")
+        created, *_ = replay.differences()
     assert created.startswith("CreateContainer shop/web/main: recorded: ok; now: ")
     assert "both tried to set" in created
 
@@ -200,7 +200,7 @@ def test_values_that_were_replaced_cannot_be_run_again(tmp_path: Path) -> None:
         runtime.add(Env(), "10").create_container(make_pod(name="web", namespace="shop"), make_container(name="main"))
     (only,) = differences(tmp_path, Env())
     assert only == (
-        "CreateContainer shop/web/main: its values were replaced when it was recorded: "
+        "CreateContainer shop/web/main: its values were replaced in the recording: "
         "record with --redact none to run it again"
     )
 
@@ -211,10 +211,10 @@ def test_a_recording_that_was_cut_off_is_run_as_far_as_it_is_whole(folder: Path,
     from nri.wire import bytes_field
 
     records = [record for record, _ in Trace(folder).records()]
-    kept = records[:-2]
-    raw = b"".join(bytes_field(1, each.SerializeToString()) for each in kept)
+    saved = records[:-2]
+    raw = b"".join(bytes_field(1, entry.SerializeToString()) for entry in saved)
     path = tmp_path / "cut.nritrace"
-    path.write_bytes(blocks.MAGIC + blocks.pack(raw, len(kept), 1, 2))
+    path.write_bytes(blocks.MAGIC + blocks.pack(raw, len(saved), 1, 2))
     assert differences(path, Sets()) == ["RemoveContainer shop/web/main: a part of it is missing"]
 
 
@@ -223,7 +223,7 @@ def test_a_plugin_is_given_the_state_that_the_recording_began_with(tmp_path: Pat
         there: tuple[str, ...] = ()
 
         def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
-            self.there = tuple(pod.name for pod in pods) + tuple(each.name for each in containers)
+            self.there = tuple(pod.name for pod in pods) + tuple(container.name for container in containers)
 
     pod = make_pod(name="old")
     container = make_container(pod=pod, name="before")
@@ -233,16 +233,16 @@ def test_a_plugin_is_given_the_state_that_the_recording_began_with(tmp_path: Pat
     ):
         runtime.add(Knows(), "10")
         runtime.start_container(pod, container)
-    with Replay(tmp_path) as again:
+    with Replay(tmp_path) as replay:
         plugin = Knows()
-        again.add(plugin, "10")
-        assert (plugin.there, again.differences()) == (("old", "before"), [])
+        replay.add(plugin, "10")
+        assert (plugin.there, replay.differences()) == (("old", "before"), [])
 
 
 def test_the_plugins_of_the_recording_are_known_afterwards(folder: Path) -> None:
-    with Replay(folder) as again:
-        again.differences()
-        assert list(again.recorded) == ["10-p1"]
+    with Replay(folder) as replay:
+        replay.differences()
+        assert list(replay.recorded) == ["10-p1"]
 
 
 def test_what_a_plugin_recorded_of_itself_is_compared_with_its_answers(tmp_path: Path) -> None:
@@ -264,9 +264,9 @@ def test_what_a_plugin_recorded_of_itself_is_compared_with_its_answers(tmp_path:
 
 
 def test_in_real_time_events_come_no_earlier_than_they_did(folder: Path) -> None:
-    with Replay(folder) as again:
-        again.add(Sets(), "10", "p1")
-        assert not any(outcome.differences for outcome in again.outcomes(real_time=True))
+    with Replay(folder) as replay:
+        replay.add(Sets(), "10", "p1")
+        assert not any(outcome.differences for outcome in replay.outcomes(real_time=True))
 
 
 def test_no_recording_is_an_error_that_names_the_path(tmp_path: Path) -> None:
@@ -283,26 +283,28 @@ def test_what_a_plugin_asks_for_by_itself_is_recorded_and_done_again_in_its_plac
         asking.runtime.update(
             nri.Update("c1").set_memory_limit(5 << 20), nri.Update("nowhere").set_cpu_shares(2)
         ).result()
-    found = [event for event in Trace(tmp_path).events() if event.name == "UpdateContainers"]
-    assert [(event.whole, event.subject, [step.plugin for step in event.steps]) for event in found] == [
+    events = [event for event in Trace(tmp_path).events() if event.name == "UpdateContainers"]
+    assert [(event.whole, event.subject, [step.plugin for step in event.steps]) for event in events] == [
         (True, "c1", ["10-sets"])
     ]
-    assert [update.container_id for update in found[0].message.update] == ["c1", "nowhere"]
-    with Replay(tmp_path) as again:
-        again.add(Sets(), "10")
-        outcomes = [outcome for outcome in again.outcomes() if outcome.event.name == "UpdateContainers"]
+    assert [update.container_id for update in events[0].message.update] == ["c1", "nowhere"]
+    with Replay(tmp_path) as replay:
+        replay.add(Sets(), "10")
+        outcomes = [outcome for outcome in replay.outcomes() if outcome.event.name == "UpdateContainers"]
         assert [outcome.left_out for outcome in outcomes] == [""]
         assert outcomes[0].differences == ("update of container c1: recorded done; now failed",), (
             "its creation is redacted"
         )
-    with Replay(tmp_path) as again:
-        again.add(Sets(), "10")
-        again.disconnect()
-        (gone,) = [outcome for outcome in again.outcomes() if outcome.event.name == "UpdateContainers"]
-        assert gone.differences[0].startswith("recorded: ok; now: ") and not gone.differences[0].endswith("ok")
-    with Replay(tmp_path) as again:
-        (left,) = [outcome for outcome in again.outcomes() if outcome.event.name == "UpdateContainers"]
-        assert left.left_out == "10-sets asked for it by itself, and is not attached here, or is a separate program"
+    with Replay(tmp_path) as replay:
+        replay.add(Sets(), "10")
+        replay.disconnect()
+        (ended_pod,) = [outcome for outcome in replay.outcomes() if outcome.event.name == "UpdateContainers"]
+        assert ended_pod.differences[0].startswith("recorded: ok; now: ") and not ended_pod.differences[0].endswith(
+            "ok"
+        )
+    with Replay(tmp_path) as replay:
+        (remaining,) = [outcome for outcome in replay.outcomes() if outcome.event.name == "UpdateContainers"]
+        assert remaining.left_out == "10-sets requested it, and was not added, or is a separate program"
 
 
 class Ordered(nri.Plugin):
@@ -324,9 +326,9 @@ class Reversed(Ordered):
 
 
 def test_the_same_entries_in_another_order_are_named_as_that(tmp_path: Path) -> None:
-    found = differences(record_one(tmp_path, Ordered()), Reversed())
-    assert len(found) == 2
-    assert found[0].endswith(": the same entries, in another order or with values that the container has already")
+    lines = differences(record_one(tmp_path, Ordered()), Reversed())
+    assert len(lines) == 2
+    assert lines[0].endswith(": the same entries in another order, or with values that the container already has")
 
 
 class Evicts(nri.Plugin):
@@ -351,19 +353,19 @@ class Validates(Sets):
 def test_the_answer_of_a_validator_is_none_to_compare(tmp_path: Path) -> None:
     both = record(tmp_path / "runtime", Labels(), Validates())
     assert differences(both, Labels(), Validates()) == []
-    own = Recorder(tmp_path / "own", redact=False)
-    with own, FakeRuntime() as runtime:
-        ours, theirs = socket.socketpair()
-        session = Session(Validates(), theirs, index="10", name="v", reporter=own)
+    recorder = Recorder(tmp_path / "own", redact=False)
+    with recorder, FakeRuntime() as runtime:
+        near_end, far_end = socket.socketpair()
+        session = Session(Validates(), far_end, index="10", name="v", reporter=recorder)
         thread = threading.Thread(target=session.run)
         thread.start()
-        runtime.connect(ours)
+        runtime.connect(near_end)
         assert runtime.adaptation.ready(["10-v"], 20.0, settled=True)
         runtime.create_container(make_pod(name="web"), make_container(name="app"))
         session.stop()
         thread.join()
     assert [line.partition(": ")[2] for line in differences(tmp_path / "own", Validates()) if "validator" in line] == [
-        "a validator was asked alone: record the runtime to run it again with the creation"
+        "a validator recorded it: record the runtime instead, to run it again with the creation"
     ]
 
 
@@ -378,13 +380,13 @@ class Counts(nri.Plugin):
         return nri.Adjustment().add_env("THERE", str(len(self.state.containers)))
 
 
-def by_itself(folder: Path, told: list[tuple[str, m.Message, m.Message, Exception | None]], plugin: str) -> Path:
+def by_itself(folder: Path, entries: list[tuple[str, m.Message, m.Message, Exception | None]], plugin: str) -> Path:
     """A recording as `nri run` makes it: a plugin's own, of what an old runtime tells it."""
     with Recorder(folder, redact=False, about={"command": "nri run"}) as recorder:
-        for serial, (event, request, reply, error) in enumerate(told, 1):
-            asked, answered = request.SerializeToString(), reply.SerializeToString()
-            recorder.event_begins(event, serial, asked)
-            recorder.plugin_asked(plugin, event, serial, asked)
+        for serial, (event, request, reply, error) in enumerate(entries, 1):
+            data, answered = request.SerializeToString(), reply.SerializeToString()
+            recorder.event_begins(event, serial, data)
+            recorder.plugin_asked(plugin, event, serial, data)
             if error is None:
                 recorder.plugin_answered(plugin, event, serial, answered, 0.001)
             else:
@@ -393,16 +395,20 @@ def by_itself(folder: Path, told: list[tuple[str, m.Message, m.Message, Exceptio
     return folder
 
 
-def life_of_one(there: int) -> list[tuple[str, m.Message, m.Message, Exception | None]]:
+def life_of_one(existing: int) -> list[tuple[str, m.Message, m.Message, Exception | None]]:
     """What a runtime before 0.12 tells a plugin, with some containers that are there already, in parts."""
-    pod, made, nothing = make_pod(id="p", name="web", namespace="shop"), make_container(id="c", name="main"), m.Empty()
+    pod, container, nothing = (
+        make_pod(id="p", name="web", namespace="shop"),
+        make_container(id="c", name="main"),
+        m.Empty(),
+    )
     parts = [
         m.SynchronizeRequest(
-            pods=[pod], containers=[make_container(id=f"o{n}", name="old", pod=pod)], more=n + 1 < there
+            pods=[pod], containers=[make_container(id=f"o{n}", name="old", pod=pod)], more=n + 1 < existing
         )
-        for n in range(there)
+        for n in range(existing)
     ]
-    answer = m.CreateContainerResponse(adjust=nri.Adjustment().add_env("THERE", str(there)).message)
+    answer = m.CreateContainerResponse(adjust=nri.Adjustment().add_env("THERE", str(existing)).message)
     bad = m.CreateContainerRequest(pod=pod, container=make_container(id="b", name="bad"))
 
     def state(event: int, **more: m.Container) -> tuple[str, m.Message, m.Message, None]:
@@ -412,40 +418,40 @@ def life_of_one(there: int) -> list[tuple[str, m.Message, m.Message, Exception |
         ("Configure", m.ConfigureRequest(runtime_name="containerd"), m.ConfigureResponse(events=1), None),
         *[("Synchronize", part, m.SynchronizeResponse(more=part.more), None) for part in parts],
         state(m.Event.RUN_POD_SANDBOX),
-        ("CreateContainer", m.CreateContainerRequest(pod=pod, container=made), answer, None),
-        state(m.Event.START_CONTAINER, container=made),
+        ("CreateContainer", m.CreateContainerRequest(pod=pod, container=container), answer, None),
+        state(m.Event.START_CONTAINER, container=container),
         ("CreateContainer", bad, nothing, nri.Reject("not this one")),
-        state(m.Event.REMOVE_CONTAINER, container=made),
+        state(m.Event.REMOVE_CONTAINER, container=container),
         state(99),
     ]
 
 
-@pytest.mark.parametrize("there", [1, 3])
+@pytest.mark.parametrize("existing", [1, 3])
 def test_a_recording_of_a_plugin_by_itself_begins_with_its_state_and_has_the_events_of_an_old_runtime(
-    tmp_path: Path, there: int
+    tmp_path: Path, existing: int
 ) -> None:
-    folder = by_itself(tmp_path, life_of_one(there), "10-p1")
-    with Replay(folder) as again:
-        again.add(Counts(), "10", "p1")
-        outcomes = list(again.outcomes())
-    assert [(each.event.name, each.left_out, each.differences) for each in outcomes] == [
+    folder = by_itself(tmp_path, life_of_one(existing), "10-p1")
+    with Replay(folder) as replay:
+        replay.add(Counts(), "10", "p1")
+        outcomes = list(replay.outcomes())
+    assert [(outcome.event.name, outcome.left_out, outcome.differences) for outcome in outcomes] == [
         (name, "", ())
         for name in ("RunPodSandbox", "CreateContainer", "StartContainer", "CreateContainer", "RemoveContainer")
     ]
 
 
 def test_of_several_plugins_that_recorded_themselves_each_is_compared_with_itself(tmp_path: Path) -> None:
-    with Replay(by_itself(tmp_path, life_of_one(1), "20-p2")) as again:
-        again.add(Labels(), "10", "p1").add(Counts(), "20", "p2")
-        assert again.differences() == []
+    with Replay(by_itself(tmp_path, life_of_one(1), "20-p2")) as replay:
+        replay.add(Labels(), "10", "p1").add(Counts(), "20", "p2")
+        assert replay.differences() == []
 
 
 def test_another_refusal_than_the_recorded_one_is_a_difference(tmp_path: Path) -> None:
-    told = [each for each in life_of_one(1) if each[0] != "CreateContainer" or each[3] is not None]
-    told = [(*each[:3], each[3] and nri.Reject("no more room")) for each in told]
-    with Replay(by_itself(tmp_path, told, "10-p1")) as again:
-        again.add(Counts(), "10", "p1")
-        (only,) = again.differences()
+    message = [entry for entry in life_of_one(1) if entry[0] != "CreateContainer" or entry[3] is not None]
+    message = [(*entry[:3], entry[3] and nri.Reject("no more room")) for entry in message]
+    with Replay(by_itself(tmp_path, message, "10-p1")) as replay:
+        replay.add(Counts(), "10", "p1")
+        (only,) = replay.differences()
     assert only.startswith("CreateContainer shop/web/bad: recorded: no more room; now: ")
 
 
@@ -457,11 +463,11 @@ def test_of_recordings_beside_each_other_only_that_of_a_plugin_that_looked_on_is
         ):
             runtime.add(Sets(), "10")
             runtime.run_pod_sandbox(make_pod(name="web"))
-    with Replay(tmp_path) as again:
-        again.add(Sets(), "10")
-        outcomes = [each for each in again.outcomes() if each.event.name == "RunPodSandbox"]
-    assert [each.event.recording for each in outcomes] == [1, 2]
-    assert [bool(each.left_out) for each in outcomes] == [False, True]
+    with Replay(tmp_path) as replay:
+        replay.add(Sets(), "10")
+        outcomes = [outcome for outcome in replay.outcomes() if outcome.event.name == "RunPodSandbox"]
+    assert [outcome.event.recording for outcome in outcomes] == [1, 2]
+    assert [bool(outcome.left_out) for outcome in outcomes] == [False, True]
 
 
 class Shares(nri.Plugin):
@@ -501,9 +507,9 @@ def test_of_twelve_plugins_some_of_which_answer_nothing_the_changed_one_alone_di
 ) -> None:
     lines = {}
     for value in ("", "as recorded", "changed"):
-        with Replay(recording_of_twelve) as again:
-            add_all(again, chain_of_twelve(changed, value))
-            lines[value] = again.differences()
+        with Replay(recording_of_twelve) as replay:
+            add_all(replay, chain_of_twelve(changed, value))
+            lines[value] = replay.differences()
     subject = f"CreateContainer shop/web/main: Env V{changed}:"
     if changed % 3 == 0:
         assert lines == {
@@ -524,47 +530,47 @@ def test_the_answer_of_a_shadow_plugin_is_not_the_outcome_of_an_event(tmp_path: 
     with Recorder(tmp_path, redact=False) as recorder, FakeRuntime(reporters=[recorder], policy=policy) as runtime:
         runtime.add(Sets(), "10", "p1").add(Labels(), "20", "p2")
         runtime.create_container(make_pod(name="web", namespace="shop"), make_container(name="main"))
-    with Replay(tmp_path, policy=policy) as again:
-        again.add(Newer(), "10", "p1").add(Labels(), "20", "p2")
-        assert again.differences() == []
-    with Replay(tmp_path, policy=policy) as again:
-        again.add(Sets(), "10", "p1")
-        (only,) = again.differences()
+    with Replay(tmp_path, policy=policy) as replay:
+        replay.add(Newer(), "10", "p1").add(Labels(), "20", "p2")
+        assert replay.differences() == []
+    with Replay(tmp_path, policy=policy) as replay:
+        replay.add(Sets(), "10", "p1")
+        (only,) = replay.differences()
     assert only.startswith("CreateContainer shop/web/main: Annotations example.com/pod: recorded")
 
 
 def test_a_plugin_that_recorded_itself_is_compared_with_none_of_another_index(tmp_path: Path) -> None:
-    with Replay(by_itself(tmp_path, life_of_one(1), "20-p2")) as again:
-        again.add(Labels(), "10", "p1").add(Counts(), "20", "renamed")
-        assert again.differences() == []
-    with Replay(tmp_path) as again:
-        again.add(Labels(), "10", "p1").add(Labels(), "30", "p3")
-        outcomes = [each for each in again.outcomes() if each.event.name == "CreateContainer"]
-    step = "20-p2 recorded this by itself, and no plugin with its index is here: add it with index 20"
-    assert [each.left_out for each in outcomes] == [step, step]
+    with Replay(by_itself(tmp_path, life_of_one(1), "20-p2")) as replay:
+        replay.add(Labels(), "10", "p1").add(Counts(), "20", "renamed")
+        assert replay.differences() == []
+    with Replay(tmp_path) as replay:
+        replay.add(Labels(), "10", "p1").add(Labels(), "30", "p3")
+        outcomes = [outcome for outcome in replay.outcomes() if outcome.event.name == "CreateContainer"]
+    step = "it was recorded by 20-p2, and no plugin with this index was added: add it with index 20"
+    assert [outcome.left_out for outcome in outcomes] == [step, step]
 
 
 def test_an_answer_with_nothing_that_a_plugin_recorded_of_itself_is_an_answer(tmp_path: Path) -> None:
     pod = make_pod(name="web", namespace="shop")
-    told = [
+    message = [
         ("CreateContainer", m.CreateContainerRequest(pod=pod, container=make_container(name="main")), m.Empty(), None)
     ]
-    folder = by_itself(tmp_path, told, "10-p1")
-    with Replay(folder) as again:
-        again.add(Shares("A", ""), "10", "p1").add(Labels(), "20", "p2")
-        assert again.differences() == []
-    with Replay(folder) as again:
-        again.add(Shares("A", "1"), "10", "p1").add(Labels(), "20", "p2")
-        assert again.differences() == ['CreateContainer shop/web/main: Env A: recorded nothing; now "1"']
+    folder = by_itself(tmp_path, message, "10-p1")
+    with Replay(folder) as replay:
+        replay.add(Shares("A", ""), "10", "p1").add(Labels(), "20", "p2")
+        assert replay.differences() == []
+    with Replay(folder) as replay:
+        replay.add(Shares("A", "1"), "10", "p1").add(Labels(), "20", "p2")
+        assert replay.differences() == ['CreateContainer shop/web/main: Env A: recorded nothing; now "1"']
 
 
 def test_the_plugins_of_a_recording_that_are_remembered_are_bounded(tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder:
         for number in range(300):
             recorder.plugin_changed(f"10-p{number}", "gone", {})
-    with Replay(tmp_path) as again:
-        again.differences()
-        assert len(again.recorded) == 256
+    with Replay(tmp_path) as replay:
+        replay.differences()
+        assert len(replay.recorded) == 256
 
 
 def test_pods_and_containers_at_the_same_time_are_bounded_and_their_ids_in_length(tmp_path: Path) -> None:
@@ -577,7 +583,7 @@ def test_pods_and_containers_at_the_same_time_are_bounded_and_their_ids_in_lengt
             if ident == "c1":
                 runtime.remove_container(pod, container)
         runtime.start_container(pod, make_container(id="c" * 257, name="long", pod=pod))
-    with Replay(tmp_path) as again:
-        left_out = [outcome.left_out.partition(":")[0] for outcome in again.outcomes()]
-    full = "the recording has more pods and containers at the same time than are kept"
+    with Replay(tmp_path) as replay:
+        left_out = [outcome.left_out.partition(":")[0] for outcome in replay.outcomes()]
+    full = "the recording has too many pods and containers at the same time"
     assert left_out == [*[""] * 8, full, "the id of its pod or container has more than 256 characters"]

@@ -57,9 +57,9 @@ def test_commit_and_abort_are_those_of_the_adaptation(runtime: FakeRuntime, end:
 
     created = runtime.create_container()
     created.reply = Reply()
-    left = getattr(created, end)()
+    remaining = getattr(created, end)()
     assert called == [end]
-    assert left == (None if end == "commit" else {"stuck": nri.Update("stuck")}), "what could not be undone"
+    assert remaining == (None if end == "commit" else {"stuck": nri.Update("stuck")}), "what could not be undone"
 
 
 class Balances(nri.Plugin):

@@ -55,9 +55,9 @@ def test_what_a_plugin_asks_for_at_synchronize_is_done_when_it_has_been_added(
     updates = parts_of(nri_runtime.adaptation).handshake.updates
     apply = updates.apply_synchronize
 
-    def slowly(*given: Any) -> object:
+    def slowly(*argument: Any) -> object:
         time.sleep(0.1)
-        return apply(*given)
+        return apply(*argument)
 
     monkeypatch.setattr(updates, "apply_synchronize", slowly)
     nri_runtime.create_container(None, make_container(id="c"))
@@ -117,7 +117,7 @@ def test_a_class_instead_of_an_instance_is_told(nri_runtime: FakeRuntime) -> Non
 
 
 @pytest.mark.parametrize(
-    ("option", "given", "text"),
+    ("option", "argument", "text"),
     [
         ("idx", 10, 'add() takes idx as text, not 10: write idx="10"'),
         ("idx", 5, 'add() takes idx as text, not 5: write idx="05"'),
@@ -127,10 +127,10 @@ def test_a_class_instead_of_an_instance_is_told(nri_runtime: FakeRuntime) -> Non
     ],
 )
 def test_an_option_that_is_no_text_is_told_with_what_to_write(
-    nri_runtime: FakeRuntime, option: str, given: Any, text: str
+    nri_runtime: FakeRuntime, option: str, argument: Any, text: str
 ) -> None:
     with pytest.raises(LocalProtocolError) as caught:
-        nri_runtime.add(PodName(), **{option: given})
+        nri_runtime.add(PodName(), **{option: argument})
     assert str(caught.value) == text
     assert nri_runtime.plugins == []
 
@@ -193,7 +193,7 @@ def test_a_reload_that_cannot_be_used_raises_and_changes_nothing(nri_runtime: Fa
 
 def test_a_reload_needs_a_plugin_that_takes_part_and_a_text(nri_runtime: FakeRuntime) -> None:
     nri_runtime.add(Tunable()).disconnect()
-    with pytest.raises(nri.NriError, match="10-tunable does not take part"):
+    with pytest.raises(nri.NriError, match="10-tunable is not connected"):
         nri_runtime.reload("variable: B")
     with pytest.raises(nri.NriError, match=r"reload\(\) takes config as text, not .*json.dumps"):
         nri_runtime.reload({"variable": "B"})  # type: ignore[arg-type]
@@ -282,7 +282,7 @@ def test_a_closed_runtime_is_closed(use: Callable[[FakeRuntime], object]) -> Non
     runtime = FakeRuntime(policy="")
     runtime.close()
     assert runtime.closed
-    with pytest.raises(LocalProtocolError, match=r"closed.*make a new FakeRuntime"):
+    with pytest.raises(LocalProtocolError, match=r"closed.*create a new FakeRuntime"):
         use(runtime)
     runtime.close()
 
@@ -330,9 +330,11 @@ class Counts(nri.Plugin):
 def test_background_work_alone_makes_a_plugin_and_runs_in_real_time_and_by_hand(nri_runtime: FakeRuntime) -> None:
     plugin = Counts()
     nri_runtime.add(plugin)
-    here = threading.current_thread().name
+    folder = threading.current_thread().name
     nri_runtime.tick()
-    assert sorted(plugin.turns) == sorted(["nri-every-count", "task", here, "task"]), "one turn by itself, one by hand"
+    assert sorted(plugin.turns) == sorted(["nri-every-count", "task", folder, "task"]), (
+        "one turn by itself, one by hand"
+    )
 
 
 def test_background_work_runs_by_hand_only_where_that_is_wanted() -> None:

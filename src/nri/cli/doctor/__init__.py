@@ -1,9 +1,7 @@
-"""The judgement of `nri doctor`: everything that keeps plugins from working here, found in one go, with the next step.
+"""The checks of `nri doctor`: find everything that keeps plugins from working here, each with the next step.
 
-Rules: a check reads, never changes, and takes the root folder to look under, so that a copied /etc or a container's
-view of the host (`--root /host`) can be examined; it never raises for what it finds. `nri.config.runtimes` reads the
-runtimes' files; `runtimes` says what is wrong in them and compares them, `engine` adds ours, `sockets` and `plugins`
-look at the machine, `kubelet` at who pins containers besides, and `examination` has the order.
+A check only reads, and reports problems as findings instead of raising. It takes the root folder to look under, so that
+a copied /etc, or the host's file system mounted in a container (`--root /host`), can be examined.
 """
 
 from __future__ import annotations
@@ -12,19 +10,19 @@ from dataclasses import dataclass
 
 __all__ = ["LEVELS", "Finding"]
 
-#: From good to bad. Only a problem makes the doctor fail: it is something that does not work, or will not.
+#: From good to bad. Only a problem makes the doctor fail: something does not work, or will stop working.
 LEVELS = ("ok", "note", "warning", "problem")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that the doctor saw.
+    """One result of a check.
 
     Attributes:
         level: one of LEVELS.
-        what: what was found, as one sentence without a full stop.
+        what: the result, as one sentence without a full stop.
         where: file, or file:key, or socket, or component.
-        next: what to do about it; empty when there is nothing to do.
+        next: what to do about it; empty if nothing has to be done.
     """
 
     level: str

@@ -1,7 +1,4 @@
-"""The engine of this project as a runtime that the doctor knows: there is one if its file or its socket is there.
-
-Next: `nri.engine.config` reads the file.
-"""
+"""The engine of this project as one of the doctor's runtimes. It counts as present if its file or socket exists."""
 
 from __future__ import annotations
 
@@ -28,28 +25,30 @@ _KEYS = {
 
 
 def read(root: str, findings: list[Finding]) -> RuntimeNri | None:
-    """The engine's NRI settings below `root`; None if there is no engine, or its file has mistakes, which are found."""
+    """The engine's NRI settings below `root`; None without an engine, or if its file has mistakes (see `findings`)."""
     from nri.engine.config import ENGINE_SETTINGS, EngineConfig
 
     path = inside(root, ENGINE_SETTINGS.default_path)
-    there = os.path.exists(path)
-    if not there and not os.path.exists(inside(root, str(EngineConfig().socket))):
+    file_exists = os.path.exists(path)
+    if not file_exists and not os.path.exists(inside(root, str(EngineConfig().socket))):
         return None
     settings, places = EngineConfig(), dict[str, str]()
     try:
-        if there:  # without a path the machine's own file would be read, whatever the root is
+        if file_exists:  # without a path, this machine's file would be read instead of the one below `root`
             loaded = ENGINE_SETTINGS.load(path, environment={})
             settings, places = loaded.settings, dict(loaded.origins)
     except ConfigError as error:
-        for one in apart(error):
-            where = f"{_seen(one.source, root)}: {one.key}" if one.key else _seen(one.source, root)
-            findings.append(
-                Finding("problem", one.reason, where, one.suggestion or "the engine does not start with it")
-            )
+        for problem in apart(error):
+            path = _path_in_root(problem.source, root)
+            where = f"{path}: {problem.key}" if problem.key else path
+            step = problem.suggestion or "correct it: the engine does not start with this file"
+            findings.append(Finding("problem", problem.reason, where, step))
         return None
     nri = settings.nri
     origins = {
-        key: f"{_seen(places[f'nri.{key}'], root)}: nri.{key}" for key in _KEYS.values() if f"nri.{key}" in places
+        key: f"{_path_in_root(places[f'nri.{key}'], root)}: nri.{key}"
+        for key in _KEYS.values()
+        if f"nri.{key}" in places
     }
     validator = nri.default_validator
     return RuntimeNri(
@@ -66,8 +65,8 @@ def read(root: str, findings: list[Finding]) -> RuntimeNri | None:
     )
 
 
-def _seen(place: str, root: str) -> str:
-    """A place as it is called inside the root."""
+def _path_in_root(place: str, root: str) -> str:
+    """The path as processes inside the root see it."""
     return place.removeprefix(root.rstrip("/"))
 
 

@@ -1,4 +1,4 @@
-"""The order of the doctor's checks: the runtimes' configuration, sockets, plugins, the kubelet, this installation."""
+"""Run the doctor's checks in order: the runtimes' configuration, sockets, plugins, the kubelet, this installation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PLACEMENT_STATE = "/var/lib/nri/placement"
 
 
 def examine(settings: Settings, root: str, release: str = "", file: str = "") -> list[Finding]:
-    """Look at everything below `root` and return all findings, in the order in which one would look.
+    """Run all checks below `root` and return their findings.
 
     `release` is containerd's, if it is known; `file` its configuration, if it is elsewhere.
     """
@@ -40,19 +40,19 @@ def examine(settings: Settings, root: str, release: str = "", file: str = "") ->
     readings += [row.read(tree, "", "") for row in RUNTIMES if row is not containerd.RUNTIME]
     remarks = [finding for reading in readings for finding in runtimes.findings_of(reading)]
     findings += [finding for finding in remarks if finding.level != "note"]
-    ours = engine.read(root, findings)
-    found = [nri for nri in (*map(_running_settings, readings), ours) if nri is not None]
-    runtimes.check(found, findings, socket_given=bool(settings.socket_path))
+    engine_nri = engine.read(root, findings)
+    nri_settings = [nri for nri in (*map(_running_settings, readings), engine_nri) if nri is not None]
+    runtimes.check(nri_settings, findings, socket_given=bool(settings.socket_path))
     findings += [finding for finding in remarks if finding.level == "note"]
-    paths = _sockets(settings, found, findings)
-    listen = {path for path in paths if sockets.check(root, path, findings, settings.timeout_s)}
-    seen: set[tuple[str, str]] = set()
-    for nri in found:
-        if nri.enabled is not False and (nri.plugin_path, nri.plugin_config_path) not in seen:
-            seen.add((nri.plugin_path, nri.plugin_config_path))
+    paths = _sockets(settings, nri_settings, findings)
+    listening = {path for path in paths if sockets.check(root, path, findings, settings.timeout_s)}
+    checked_folders: set[tuple[str, str]] = set()
+    for nri in nri_settings:
+        if nri.enabled is not False and (nri.plugin_path, nri.plugin_config_path) not in checked_folders:
+            checked_folders.add((nri.plugin_path, nri.plugin_config_path))
             programs = plugins.check(root, nri, findings)
-            launched.check(root, nri, programs, findings, listens=nri.socket_path in listen)
-    # A plugin that the runtime starts knows no other place than the default one.
+            launched.check(root, nri, programs, findings, listens=nri.socket_path in listening)
+    # A plugin that a runtime starts leaves its note next to the default socket, whatever the configuration says.
     plugins.check_failed(root, [*paths, DEFAULT_SOCKET], findings)
     _kubelet(root, findings)
     _python(findings)
@@ -76,13 +76,13 @@ def _containerd(
         is_usual = row.path == containerd.PATH and not file
         if not (is_usual or file or tree.exists(row.path)):
             continue
-        found = Release(release, "--release")
+        containerd_release = Release(release, "--release")
         if not release:
             programs = () if is_usual else row.programs
-            found = find_release(root, containerd.RUNTIME, programs, timeout_s)
-        if found.version:
-            _judge_release(found, findings)
-        readings.append(containerd.read_tree(tree, found.version, "" if is_usual else file or row.path))
+            containerd_release = find_release(root, containerd.RUNTIME, programs, timeout_s)
+        if containerd_release.version:
+            _judge_release(containerd_release, findings)
+        readings.append(containerd.read_tree(tree, containerd_release.version, "" if is_usual else file or row.path))
         if file:
             break
     return readings
@@ -97,40 +97,43 @@ def _judge_release(release: Release, findings: list[Finding]) -> None:
         findings.append(Finding("problem", what, release.where, "install containerd 1.7 or newer"))
 
 
-def _sockets(settings: Settings, found: Sequence[RuntimeNri], findings: list[Finding]) -> list[str]:
-    """Return the sockets to look at, and note which source named them: flag, environment, configuration, default."""
-    configured = {nri.socket_path: nri.name for nri in found if nri.enabled is not False and nri.connections}
+def _sockets(settings: Settings, nri_settings: Sequence[RuntimeNri], findings: list[Finding]) -> list[str]:
+    """Return the sockets to examine, and report the source of their paths: flag, environment or configuration."""
+    configured = {nri.socket_path: nri.name for nri in nri_settings if nri.enabled is not False and nri.connections}
     if settings.socket_path:
         path, origin = settings.socket_path, settings.socket_from
         if configured and path not in configured:
             what = f"no runtime is configured to listen on {path}; configured: {', '.join(configured)}"
-            findings.append(Finding("warning", what, origin, "is it the right socket?"))
+            findings.append(Finding("warning", what, origin, "check that it is the intended socket"))
         findings.append(Finding("note", f"plugins and nri use {path}", origin))
         return [path]
     return list(configured)
 
 
 def _kubelet(root: str, findings: list[Finding]) -> None:
-    """Judge the kubelet's managers that pin containers: fine by themselves, a mistake beside a plugin that pins."""
-    used = [name for name in POLICIES if os.path.exists(inside(root, f"{_PLACEMENT_STATE}/{name}.json"))]
-    for each in pinning(root):
-        manager = f"the kubelet's {each.manager} manager pins containers (policy {each.policy})"
-        if used:
-            what = f"{manager}, and so does {used[0]}: each undoes the other's work"
-            findings.append(Finding("warning", what, each.file, each.next))
+    """Report managers of the kubelet that pin containers: a mistake if a placement plugin pins them as well."""
+    active_policies = [name for name in POLICIES if os.path.exists(inside(root, f"{_PLACEMENT_STATE}/{name}.json"))]
+    for manager in pinning(root):
+        what_pins = f"the kubelet's {manager.manager} manager pins containers (policy {manager.policy})"
+        if active_policies:
+            what = f"{what_pins}, and so does {active_policies[0]}: each overwrites the settings of the other"
+            findings.append(Finding("warning", what, manager.file, manager.next))
         else:
-            findings.append(Finding("note", manager, each.file, f"do not run {POLICY_NAMES} alongside it"))
+            findings.append(Finding("note", what_pins, manager.file, f"do not run {POLICY_NAMES} alongside it"))
 
 
 def _python(findings: list[Finding]) -> None:
-    """Judge what runs the plugins on this machine."""
-    found = versions()
-    what = f"nri {found['nri']}, NRI API {found['nri_api']}, Python {found['python']}, protobuf {found['protobuf']}"
+    """Report the versions of what runs plugins on this machine."""
+    installed = versions()
+    what = (
+        f"nri {installed['nri']}, NRI API {installed['nri_api']}, "
+        f"Python {installed['python']}, protobuf {installed['protobuf']}"
+    )
     findings.append(Finding("ok", what, "python"))
-    if found["protobuf_backend"] == "python":
+    if installed["protobuf_backend"] == "python":
         step = "install a protobuf wheel with the upb back end, and unset PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"
         findings.append(
             Finding("problem", "protobuf runs on its pure-Python back end, about 100 times slower", "protobuf", step)
         )
     else:
-        findings.append(Finding("ok", f"protobuf runs on its {found['protobuf_backend']} back end", "protobuf"))
+        findings.append(Finding("ok", f"protobuf runs on its {installed['protobuf_backend']} back end", "protobuf"))

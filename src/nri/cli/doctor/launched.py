@@ -1,8 +1,6 @@
-"""The plugins that a runtime has launched, and which of them are gone: containerd and CRI-O start none a second time.
+"""Find launched plugins that have ended or lost their connection: containerd and CRI-O launch a plugin only once.
 
-A launched plugin is known by the environment that every runtime gives it, which root can read. Rules: a runtime that
-does not listen has launched nothing; a plugin that was put into the folder after the runtime's start is not gone, but
-still to come. Next: `nri.host.process`, which reads /proc.
+A launched plugin is recognized by the environment variables that every runtime gives it, which root can read.
 """
 
 from __future__ import annotations
@@ -22,86 +20,92 @@ if TYPE_CHECKING:
     from nri.config.runtimes.reading import RuntimeNri
 
 
-class _Running(NamedTuple):
-    """A process that is a launched plugin. Without any socket it has lost the one that it was started with."""
+class _PluginProcess(NamedTuple):
+    """A process of a launched plugin.
+
+    Attributes:
+        connected: it has a socket, so it has not closed the one that it was started with.
+    """
 
     pid: int
     connected: bool
 
 
 def check(root: str, nri: RuntimeNri, programs: Mapping[str, str], findings: list[Finding], *, listens: bool) -> None:
-    """Judge whether the plugins that the runtime launches are running.
+    """Check whether the plugins that the runtime launches are running.
 
     Args:
         root: the folder to look under.
         nri: the runtime's settings.
-        programs: the plugins that it can launch as programs, ``NN-name`` -> path.
-        findings: what is found is added; a plugin that has a problem there already is left out.
-        listens: a process listens on its socket.
+        programs: the plugins that it launches as programs, ``NN-name`` -> path.
+        findings: results are added; plugins that have a problem in it already are skipped.
+        listens: a process listens on its socket; a runtime that does not listen has launched nothing.
     """
-    told = {finding.where for finding in findings if finding.level == "problem"}
-    wanted = {label: path for label, path in programs.items() if path not in told}
+    bad_paths = {finding.where for finding in findings if finding.level == "problem"}
+    expected = {label: path for label, path in programs.items() if path not in bad_paths}
     host = Root(root)
     pids = process.numbers(host)
-    if not wanted or not pids or (nri.connections and not listens):
+    if not expected or not pids or (nri.connections and not listens):
         return
-    running = _running(host, pids)
+    running = _plugin_processes(host, pids)
     if running is None:
         step = "run the doctor as root, in a container with CAP_SYS_PTRACE and the host's processes"
-        findings.append(Finding("note", "whether they run cannot be seen from here", nri.plugin_path, step))
+        findings.append(Finding("note", "cannot see whether these plugins run", nri.plugin_path, step))
         return
-    since = _time(inside(root, nri.socket_path)) if nri.connections else None
-    for label, path in wanted.items():
-        finding = _judged(nri, label, path, running.get(label), new=_is_new(inside(root, path), since))
+    runtime_start_s = _creation_time_s(inside(root, nri.socket_path)) if nri.connections else None
+    for label, path in expected.items():
+        finding = _judge(nri, label, path, running.get(label), new=_is_new(inside(root, path), runtime_start_s))
         if finding is not None:
             findings.append(finding)
 
 
-def _judged(nri: RuntimeNri, label: str, path: str, running: _Running | None, *, new: bool) -> Finding | None:
-    """Judge one plugin; None for one that runs and has a connection. `new`: it is younger than the runtime's start."""
-    again = (
-        "its state and last output: nri why --plugins; it is started again, unless the policy says restart = never"
+def _judge(nri: RuntimeNri, label: str, path: str, running: _PluginProcess | None, *, new: bool) -> Finding | None:
+    """Check one plugin; None if it runs and is connected. `new`: its file is newer than the runtime's start."""
+    step = (
+        "nri why --plugins shows its state and last output; "
+        "the engine restarts it unless its policy says restart = never"
         if nri.name == engine.NAME
-        else f"find out why (journalctl | grep {label}), then restart {nri.name}: it launches a plugin once"
+        else f"find out why (journalctl | grep {label}), then restart {nri.name}, which launches each plugin only once"
     )
     if running is not None:
-        what = f"plugin {label} (process {running.pid}) has no connection any more, and cannot connect again"
-        return None if running.connected else Finding("problem", what, path, again)
+        what = f"plugin {label} (process {running.pid}) lost its connection and cannot connect again"
+        return None if running.connected else Finding("problem", what, path, step)
     if new:
-        what = f"plugin {label} is not launched yet: it was put there after {nri.name} had started"
+        what = f"plugin {label} is not launched yet: its file is newer than the start of {nri.name}"
         return Finding("note", what, path, f"restart {nri.name}")
     if not nri.connections:
-        return Finding("warning", f"plugin {label} does not run, if {nri.name} does", path, again)
-    return Finding("problem", f"plugin {label} was launched and is gone", path, again)
+        return Finding("warning", f"plugin {label} does not run, although {nri.name} may be running", path, step)
+    return Finding("problem", f"plugin {label} was launched and has ended", path, step)
 
 
-def _running(host: Root, pids: Iterable[int]) -> dict[str, _Running] | None:
-    """The launched plugins among the processes, by ``NN-name``; None if we may not look at each process."""
-    found: dict[str, _Running] = {}
+def _plugin_processes(host: Root, pids: Iterable[int]) -> dict[str, _PluginProcess] | None:
+    """The processes of launched plugins, by ``NN-name``; None if the environment of a process cannot be read."""
+    plugin_processes: dict[str, _PluginProcess] = {}
     for pid in pids:
-        told = process.environment(host, pid)
-        if told is None and pid > 1 and process.command_line(host, pid):  # no thread of the kernel
+        variables = process.environment(host, pid)
+        if variables is None and pid > 1 and process.command_line(host, pid):  # kernel threads have no command line
             return None
-        values = dict(line.partition("=")[::2] for line in told or ())
+        values = dict(line.partition("=")[::2] for line in variables or ())
         if ENV_IDX not in values or ENV_NAME not in values:
             continue
         label = full_name(values[ENV_IDX], values[ENV_NAME])
-        now = _Running(pid, process.has_socket(host, pid))
-        if now.connected or label not in found:  # a plugin's own children have its environment, and no connection
-            found[label] = now
-    return found
+        plugin_process = _PluginProcess(pid, process.has_socket(host, pid))
+        if plugin_process.connected or label not in plugin_processes:
+            # Children of the plugin inherit its environment, but have no connection.
+            plugin_processes[label] = plugin_process
+    return plugin_processes
 
 
 def _is_new(path: str, since: float | None) -> bool:
-    """Whether a file was put, or changed, after that time."""
+    """Whether a file was created or changed after that time."""
     try:
         return since is not None and os.lstat(path).st_ctime > since
     except OSError:
         return False
 
 
-def _time(path: str) -> float | None:
-    """When a socket was made, in seconds since the epoch; None if it is not there."""
+def _creation_time_s(path: str) -> float | None:
+    """When a socket was created, in seconds since the epoch; None if it does not exist."""
     try:
         return os.stat(path).st_mtime
     except OSError:

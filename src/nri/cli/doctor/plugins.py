@@ -1,8 +1,4 @@
-"""The folder from which the runtime launches plugins, the drop-in configuration beside it, and plugins that failed.
-
-A plugin that failed, and has not taken part since, has left its own words beside the runtime's socket
-(`nri.stub.program.failure_note`). Next: `nri.cli.doctor.launched` looks for those that are gone without a word.
-"""
+"""Check the folder from which the runtime launches plugins, its drop-in configuration, and notes of failed plugins."""
 
 from __future__ import annotations
 
@@ -28,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def check(root: str, nri: RuntimeNri, findings: list[Finding]) -> dict[str, str]:
-    """Judge every file of the plugin folder and of the drop-in folder.
+    """Check every file of the plugin folder and of the drop-in folder.
 
     Returns the path of each plugin that is launched as a program, by ``NN-name``.
     """
@@ -40,7 +36,9 @@ def check(root: str, nri: RuntimeNri, findings: list[Finding]) -> dict[str, str]
             index, name = split_file_name(file_name)
             check_name(name)
         except ValueError as error:
-            step = "rename it to NN-name, or remove its execute bit: one bad name keeps containerd's NRI from starting"
+            step = (
+                "rename it to NN-name, or remove its execute bit: one invalid name keeps containerd's NRI from starting"
+            )
             findings.append(Finding("problem", str(error), path, step))
             continue
         names.setdefault(index, []).append(name)
@@ -50,11 +48,11 @@ def check(root: str, nri: RuntimeNri, findings: list[Finding]) -> dict[str, str]
         else:
             programs[file_name] = path
             _interpreter(root, path, real, findings)
-    for index, same in names.items():
-        if len(same) > 1:
-            what = f"{', '.join(sorted(same))} share index {index}: their order is not defined"
+    for index, same_index in names.items():
+        if len(same_index) > 1:
+            what = f"{', '.join(sorted(same_index))} share index {index}: their order is not defined"
             findings.append(Finding("note", what, nri.plugin_path, "give them different indices if order matters"))
-    plugins = {f"{index}-{name}" for index, same in names.items() for name in same}
+    plugins = {f"{index}-{name}" for index, same_index in names.items() for name in same_index}
     _required(nri, plugins, findings)
     _drop_ins(root, nri, plugins, findings)
     findings.append(
@@ -70,7 +68,7 @@ def check(root: str, nri: RuntimeNri, findings: list[Finding]) -> dict[str, str]
 
 
 def _executables(root: str, folder: str, findings: list[Finding]) -> Iterator[tuple[str, str]]:
-    """Yield name and real path of each file that the runtime would take for a plugin; a symbolic link always counts."""
+    """Yield name and real path of each file that the runtime would launch; a symbolic link always counts."""
     real = inside(root, folder)
     try:
         entries = sorted(os.scandir(real), key=lambda entry: entry.name)
@@ -83,7 +81,7 @@ def _executables(root: str, folder: str, findings: list[Finding]) -> Iterator[tu
     if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
         step = f"chmod go-w {folder}"
         findings.append(
-            Finding("problem", "users other than its owner may put programs here, which run as root", folder, step)
+            Finding("problem", "users other than its owner may add programs here, which run as root", folder, step)
         )
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
@@ -98,20 +96,25 @@ def _executables(root: str, folder: str, findings: list[Finding]) -> Iterator[tu
 
 
 def _trust(path: str, real: str, findings: list[Finding]) -> None:
-    """Judge who may change a plugin: it runs as root, so only root may."""
+    """Check which users may change a plugin: it runs as root, so only root should."""
     try:
-        found = os.stat(real)
+        status = os.stat(real)
     except OSError:
         findings.append(
-            Finding("problem", "the link points to no file", path, "remove it (nri disable) or restore its target")
+            Finding(
+                "problem",
+                "the target of the link does not exist",
+                path,
+                "remove the link (nri disable), or restore its target",
+            )
         )
         return
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        what = f"others may write to it (mode {found.st_mode & 0o777:04o}), and it runs as root"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        what = f"users other than its owner may write to it (mode {status.st_mode & 0o777:04o}), and it runs as root"
         findings.append(Finding("problem", what, path, f"chmod go-w {path}"))
-    if not stat.S_ISREG(found.st_mode):
-        findings.append(Finding("problem", "it is not a file, so it cannot be launched", path, f"rm {path}"))
-    elif not found.st_mode & 0o111:
+    if not stat.S_ISREG(status.st_mode):
+        findings.append(Finding("problem", "not a regular file, so it cannot be launched", path, f"rm {path}"))
+    elif not status.st_mode & 0o111:
         findings.append(Finding("problem", "the link's target is not executable", path, "chmod +x its target"))
 
 
@@ -124,24 +127,26 @@ def _is_wasm(real: str) -> bool:
 
 
 def _wasm(nri: RuntimeNri, path: str, findings: list[Finding]) -> None:
-    """Judge whether a runtime can load WebAssembly: ours if wasmtime is installed, others if they were built so."""
+    """Check whether a runtime can load WebAssembly: our engine needs wasmtime, others need a build with support."""
     if nri.name != engine.NAME:
-        findings.append(Finding("note", f"WebAssembly, which {nri.name} loads if it was built with that", path))
+        findings.append(
+            Finding("note", f"WebAssembly: {nri.name} loads it only if built with WebAssembly support", path)
+        )
     elif find_spec("wasmtime") is None:
         findings.append(
             Finding(
                 "problem",
-                "WebAssembly, for which wasmtime is missing",
+                "WebAssembly: wasmtime is required and not installed",
                 path,
                 "pip install '.[wasm]', in a checkout of nri",
             )
         )
     else:
-        findings.append(Finding("ok", f"WebAssembly, which {nri.name} loads into its own process", path))
+        findings.append(Finding("ok", f"WebAssembly: {nri.name} loads it into its own process", path))
 
 
 def _interpreter(root: str, path: str, real: str, findings: list[Finding]) -> None:
-    """Judge a plugin's interpreter: it must be named in full, for a launched plugin has no PATH, and be there."""
+    """Check a plugin's interpreter: it must exist, and have an absolute path, because launched plugins have no PATH."""
     try:
         with open(real, "rb", opener=open_regular) as file:
             first = file.readline(256).decode("utf-8", errors="replace").strip()
@@ -151,11 +156,11 @@ def _interpreter(root: str, path: str, real: str, findings: list[Finding]) -> No
         return
     words = first[2:].split()
     if words and os.path.basename(words[0]) == "env":
-        step = "name the interpreter in full; `nri enable` writes such a launcher"
+        step = "write the absolute path of the interpreter; `nri enable` writes a launcher that has it"
         findings.append(
             Finding(
                 "warning",
-                f'"{first}" looks for its interpreter on PATH, and runtimes launch plugins without one',
+                f'"{first}" searches PATH for its interpreter, but runtimes launch plugins without PATH',
                 path,
                 step,
             )
@@ -169,16 +174,16 @@ def _interpreter(root: str, path: str, real: str, findings: list[Finding]) -> No
 
 
 def _required(nri: RuntimeNri, plugins: set[str], findings: list[Finding]) -> None:
-    for wanted in nri.required:
-        named = plugins if is_full_name(wanted) else {plugin.partition("-")[2] for plugin in plugins}
-        if wanted not in named:
-            what = f'plugin "{wanted}" is required: no container can be created while it is not connected'
-            step = "fine if it connects by itself, else enable it"
+    for required in nri.required:
+        named = plugins if is_full_name(required) else {plugin.partition("-")[2] for plugin in plugins}
+        if required not in named:
+            what = f'plugin "{required}" is required: no container can be created until it is connected'
+            step = "enable it, unless it connects by itself"
             findings.append(Finding("warning", what, nri.origin.get("required", nri.name), step))
 
 
 def _drop_ins(root: str, nri: RuntimeNri, plugins: set[str], findings: list[Finding]) -> None:
-    """Find drop-in files that no plugin reads. For 10-foo the runtime takes 10-foo.conf, else foo.conf."""
+    """Find drop-in files that no plugin reads. For 10-foo the runtime reads 10-foo.conf, else foo.conf."""
     try:
         files = sorted(os.listdir(inside(root, nri.plugin_config_path)))
     except OSError:
@@ -191,7 +196,7 @@ def _drop_ins(root: str, nri: RuntimeNri, plugins: set[str], findings: list[Find
             findings.append(Finding("note", "not named .conf, so no plugin reads it", path))
         elif stem not in readers:
             what = f"no plugin named {stem} in {nri.plugin_path} reads it"
-            step = "external plugins get no drop-in files: give them --config"
+            step = "external plugins do not get drop-in files: use their --config instead"
             findings.append(Finding("note", what, path, step))
         elif re.fullmatch(r"\d\d-.+", stem) is None and any(
             f"{plugin}.conf" in files for plugin in plugins if plugin[3:] == stem
@@ -199,9 +204,9 @@ def _drop_ins(root: str, nri: RuntimeNri, plugins: set[str], findings: list[Find
             findings.append(
                 Finding(
                     "warning",
-                    f"the file with the index, NN-{file}, is taken instead of this one",
+                    f"ignored: NN-{file}, the file with the index, takes precedence",
                     path,
-                    "keep one of them",
+                    "remove one of the two files",
                 )
             )
 
@@ -219,5 +224,7 @@ def check_failed(root: str, sockets: Iterable[str], findings: list[Finding]) -> 
             what = (
                 f"plugin {note.plugin} failed {age(time.time() - note.time_s)} ago (process {note.pid}): {note.error}"
             )
-            step = f"repair it and start it again, which takes this note away; if the plugin is gone: rm {path}"
+            step = (
+                f"fix the cause and start it again, which removes this note; if the plugin is no longer used: rm {path}"
+            )
             findings.append(Finding("problem", what, path, step))

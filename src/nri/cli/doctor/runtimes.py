@@ -1,4 +1,4 @@
-"""The runtimes' NRI settings: remarks on each file as findings, then each judged by itself and against the others."""
+"""Check the NRI settings of each runtime, and compare those of several runtimes."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
     from nri.config.runtimes.runtime import Runtime
 
 #: A unix socket's path has to fit into the kernel's address: 108 bytes with the zero at its end.
-LONGEST_SOCKET = 107
+MAX_SOCKET_PATH_BYTES = 107
 
 _ROWS: dict[str, Runtime] = {row.name: row for row in (*RUNTIMES, engine.RUNTIME)}
 
 
-def check(found: Sequence[RuntimeNri], findings: list[Finding], *, socket_given: bool = False) -> None:
-    """Judge the runtimes by their configuration alone. With a socket named, a runtime that we do not know is fine."""
-    if not found and socket_given:
+def check(nri_settings: Sequence[RuntimeNri], findings: list[Finding], *, socket_given: bool = False) -> None:
+    """Check the configuration of all runtimes. With `socket_given`, a runtime without known configuration is fine."""
+    if not nri_settings and socket_given:
         names = ", ".join(row.title for row in RUNTIMES)
-        what = f"no configuration of {names} or nri-engine was found: only the socket is examined"
+        what = f"no configuration of {names} or nri-engine found: only the socket is examined"
         findings.append(Finding("note", what, "/etc"))
-    elif not found:
+    elif not nri_settings:
         step = (
-            "to try NRI at once, run the engine that comes with it: nri engine check, then sudo nri engine serve "
-            "(nri engine serve --dry DIR without root); or install "
-            f"{' or '.join(row.title for row in RUNTIMES)}, or point --root to where their /etc is"
+            "to try NRI at once, run the engine of this package: nri engine check, then sudo nri engine serve "
+            "(without root: nri engine serve --dry DIR). Otherwise install "
+            f"{' or '.join(row.title for row in RUNTIMES)}, or name the folder above their /etc with --root"
         )
-        findings.append(Finding("problem", "no configuration of a runtime with NRI was found", "/etc", step))
-    for nri in found:
+        findings.append(Finding("problem", "no configuration of a runtime with NRI found", "/etc", step))
+    for nri in nri_settings:
         _enabled(nri, findings)
         if nri.enabled is not False:
             _connections(nri, findings)
             _socket_path(nri, findings)
             _timeouts(nri, findings)
-    _shared_socket(found, findings)
+    _shared_socket(nri_settings, findings)
 
 
 def _where(nri: RuntimeNri, key: str) -> str:
@@ -73,7 +73,7 @@ def _connections(nri: RuntimeNri, findings: list[Finding]) -> None:
     if nri.connections:
         return
     key, step = _ROWS[nri.name].keys["connections"], _ROWS[nri.name].allow_connections
-    what = f"connections are disabled: {nri.name} makes no socket, and only plugins in {nri.plugin_path} can run"
+    what = f"connections are disabled: {nri.name} has no NRI socket, and only plugins in {nri.plugin_path} can run"
     findings.append(Finding("problem", what, _where(nri, key), f"{step}, or use `nri enable`"))
 
 
@@ -82,11 +82,11 @@ def _socket_path(nri: RuntimeNri, findings: list[Finding]) -> None:
     path = nri.socket_path
     if not path.startswith("/"):
         findings.append(
-            Finding("problem", f'the socket\'s path "{path}" is not absolute', _where(nri, key), "start it with /")
+            Finding("problem", f'the socket path "{path}" is not absolute', _where(nri, key), "start it with /")
         )
-    if len(path.encode()) > LONGEST_SOCKET:
-        what = f"the socket's path has {len(path.encode())} bytes, the kernel takes {LONGEST_SOCKET}"
-        findings.append(Finding("problem", what, _where(nri, key), "choose a shorter one"))
+    if len(path.encode()) > MAX_SOCKET_PATH_BYTES:
+        what = f"the socket path has {len(path.encode())} bytes; the kernel allows {MAX_SOCKET_PATH_BYTES}"
+        findings.append(Finding("problem", what, _where(nri, key), "choose a shorter path"))
 
 
 def _timeouts(nri: RuntimeNri, findings: list[Finding]) -> None:
@@ -98,16 +98,16 @@ def _timeouts(nri: RuntimeNri, findings: list[Finding]) -> None:
     if request < 0 or registration < 0:
         key = request_key if request < 0 else registration_key
         findings.append(
-            Finding(
-                "problem", "a timeout below zero", _where(nri, key), "the default is 2s (request), 5s (registration)"
-            )
+            Finding("problem", "the timeout is negative", _where(nri, key), "defaults: 2s (request), 5s (registration)")
         )
         return
     if request < 0.5:
-        what = f"the request timeout is {shown}: on a busy node plugins answer later now and then, and are cut off"
+        what = f"the request timeout is {shown}: on a busy node plugins may need longer, and are then disconnected"
         findings.append(Finding("warning", what, _where(nri, request_key), "the default is 2s"))
     if request > 60:
-        what = f"the request timeout is {shown}: one silent plugin delays a container for so long; the kubelet waits 2m"
+        what = (
+            f"the request timeout is {shown}: one unresponsive plugin delays containers that long; the kubelet waits 2m"
+        )
         findings.append(Finding("warning", what, _where(nri, request_key), "the default is 2s"))
     if registration < request:
         what = (
@@ -116,13 +116,15 @@ def _timeouts(nri: RuntimeNri, findings: list[Finding]) -> None:
         findings.append(Finding("warning", what, _where(nri, registration_key), "the defaults are 5s and 2s"))
 
 
-def _shared_socket(found: Sequence[RuntimeNri], findings: list[Finding]) -> None:
-    """Find runtimes with one socket path: each takes the path over, and no plugin reaches the first one any more."""
-    active = [nri for nri in found if nri.enabled is not False and nri.connections]
+def _shared_socket(nri_settings: Sequence[RuntimeNri], findings: list[Finding]) -> None:
+    """Find runtimes that share a socket path: plugins reach only the runtime that was started last."""
+    active = [nri for nri in nri_settings if nri.enabled is not False and nri.connections]
     for number, nri in enumerate(active):
         for other in active[:number]:
             if nri.socket_path == other.socket_path:
-                what = f"{other.name} and {nri.name} both listen on {nri.socket_path}: the later one takes it over"
+                what = (
+                    f"{other.name} and {nri.name} both use {nri.socket_path}: the one that starts later takes it over"
+                )
                 key = _ROWS[nri.name].keys["socket_path"]
                 findings.append(
                     Finding("problem", what, _where(nri, key), "give one of them another path, or switch its NRI off")
@@ -130,11 +132,11 @@ def _shared_socket(found: Sequence[RuntimeNri], findings: list[Finding]) -> None
 
 
 def findings_of(reading: Reading) -> list[Finding]:
-    """Put all remarks of a reading into words."""
+    """Convert all remarks of a reading to findings."""
     return [finding(reading.runtime, remark) for remark in reading.remarks]
 
 
 def finding(runtime: str, remark: Remark) -> Finding:
-    """Put one remark on a runtime's configuration into words."""
-    words = texts_of(runtime, remark)
-    return Finding(words.level, words.what, remark.where, words.next)
+    """Convert one remark on a runtime's configuration to a finding."""
+    text = texts_of(runtime, remark)
+    return Finding(text.level, text.what, remark.where, text.next)

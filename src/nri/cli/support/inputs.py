@@ -1,7 +1,4 @@
-"""Texts and bytes that a command line names: as the argument itself, a file's, standard input's, or as hex digits.
-
-Rules: what cannot be used is a Failure before anything is connected or printed.
-"""
+"""Read texts and bytes that a command line names: the argument itself, a file, standard input, or hex digits."""
 
 from __future__ import annotations
 
@@ -13,24 +10,24 @@ from nri.config import Source, read_file
 from nri.errors import ConfigError
 from nri.files import is_file, read_regular
 
-#: Bytes of a file at most: a wrong path must not fill memory.
-_MOST_BYTES = 256 << 20
+#: The largest file that is read, so that a wrong path does not fill memory.
+_MAX_BYTES = 256 << 20
 
 
 def read_argument(data: str) -> str:
-    """Return the text itself, a file's (@FILE), or standard input's (-)."""
+    """Return the text itself, the text of a file (@FILE), or standard input (-)."""
     if data == "-":
         return sys.stdin.read()
     if not data.startswith("@"):
         return data
     try:
-        return read_regular(data[1:], _MOST_BYTES).decode()
+        return read_regular(data[1:], _MAX_BYTES).decode()
     except UnicodeDecodeError:
         raise Failure(f"{data[1:]}: not UTF-8 text", USAGE) from None
 
 
 def read_source(path: str) -> Source:
-    """Return a file's text, or standard input's (-), under the name for errors. ConfigError if it cannot be read."""
+    """Read a file or standard input (-), with its name for errors. ConfigError if it cannot be read."""
     if path != "-":
         return read_file(path)
     try:
@@ -44,7 +41,7 @@ def read_capture(capture: str) -> bytes:
     if capture == "-":
         raw = sys.stdin.buffer.read()
     elif is_file(capture):
-        raw = read_regular(capture, _MOST_BYTES)
+        raw = read_regular(capture, _MAX_BYTES)
     else:
         try:
             return unhex(capture)
@@ -56,13 +53,13 @@ def read_capture(capture: str) -> bytes:
 
 
 def unhex(text: str) -> bytes:
-    """Read bytes from hex digits; blanks, colons, bars and 0x between them are welcome."""
+    """Read bytes from hex digits; blanks, colons, bars and 0x between them are ignored."""
     digits = re.sub(r"0x|\\x|[\s:|,]", "", text)
     try:
         return bytes.fromhex(digits)
     except ValueError:
         bad = re.search(r"[^0-9a-fA-F]", digits)
-        reason = f'"{bad[0]}" is no hex digit' if bad else "an odd number of digits"
+        reason = f'"{bad[0]}" is not a hex digit' if bad else "an odd number of digits"
         raise Failure(f"not hex: {reason}", USAGE) from None
 
 

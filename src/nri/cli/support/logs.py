@@ -1,4 +1,4 @@
-"""The log of a daemon that a verb runs: the level and the form that the global options ask for."""
+"""The log of a daemon that a verb runs, with the level and format that the global options set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["log_to"]
 
 
 def log_to(settings: Settings, level: str) -> None:
-    """Log to standard error: the level of the configuration, or more with -v, or less with -q."""
+    """Log to standard error, at the configured level; -v lowers it to debug, -q raises it to warning."""
     if settings.verbose:
         level = "debug"
     elif settings.quiet:

@@ -1,4 +1,4 @@
-"""Options of verbs that look at a node: the runtime's admin socket, the agent's socket, the machine's root."""
+"""Options of verbs that examine a node: the runtime's admin socket, the agent's socket, the machine's root."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import click
 
 __all__ = ["admin_socket", "agent_socket", "machine_root"]
 
-#: For every verb that asks a runtime.
+#: For every verb that queries a runtime.
 admin_socket = click.option(
     "--admin-socket",
     "path",
@@ -18,8 +18,8 @@ agent_socket = click.option(
     "--agent-socket",
     metavar="PATH",
     envvar="NRI_AGENT_SOCKET",
-    help="The agent's socket (environment: NRI_AGENT_SOCKET). Default: that of the agent that runs here, if one does.",
+    help="The node agent's socket (environment: NRI_AGENT_SOCKET). Default: the agent's default socket, if it exists.",
 )
 machine_root = click.option(
-    "--root", default="/", metavar="DIR", help="The machine's root file system, if it is not /, as in a container."
+    "--root", default="/", metavar="DIR", help="The machine's root file system, if not /, for example in a container."
 )

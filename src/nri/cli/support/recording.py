@@ -1,7 +1,4 @@
-"""`--record DIR` of all commands that host or run plugins, and the recorder that it asks for.
-
-Next: `nri.trace.recorder`, which writes; `nri trace` reads.
-"""
+"""The options --record, --redact and --record-most of commands that host or run plugins, and their recorder."""
 
 from __future__ import annotations
 
@@ -20,13 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["OBSERVER", "only_looks", "record_options", "recorded", "redact_options"]
 
-#: The maker of a recording by a plugin, which sees no answers of others; `nri.testing.replay` knows it.
+#: The command in recordings that a plugin made; `nri.testing.replay` checks it, because they lack the answers.
 OBSERVER = "nri record"
 
-#: Labels of `nri.api.naming.OBSERVERS`; before that each had the number of its process, in recordings that exist.
-_LOOKERS = re.compile(r"99-nri-(drift|events|record)(-\d+)?")
-#: A policy file that is longer is not kept in a trace.
-_MOST_POLICY = 1 << 20
+#: Labels of `nri.api.naming.OBSERVERS`; in older recordings they end with the number of the process.
+_OBSERVER_LABELS = re.compile(r"99-nri-(drift|events|record)(-\d+)?")
+#: A longer policy file is not stored in a trace.
+_MAX_POLICY_BYTES = 1 << 20
 
 _OPTIONS = (
     click.option(
@@ -34,16 +31,15 @@ _OPTIONS = (
         "record_folder",
         type=PATH,
         metavar="DIR",
-        help="Record every event, request and answer in files in DIR; nri trace reads them.",
+        help="Record all events, requests and answers in files in DIR, for nri trace.",
     ),
     click.option(
         "--redact",
         "record_redact",
         type=click.Choice(["values", "none"]),
         default="values",
-        help="Which values --record replaces: values (default), of env, args of containers and hooks, annotations, "
-        "sysctls, NAME=VALUE mount options and configuration, or none. Labels, paths and the texts of errors, refusals "
-        "and evictions are never replaced.",
+        help="Which secrets to replace in recordings. values (default): values of env, args, annotations, sysctls, "
+        "NAME=VALUE mount options and configuration. none: nothing. Labels, paths and error texts are always kept.",
     ),
     click.option(
         "--record-most",
@@ -51,25 +47,25 @@ _OPTIONS = (
         type=click.IntRange(1, 1 << 20),
         default=512,
         metavar="MIB",
-        help="Remove the oldest files of DIR beyond this size; those of more than 7 days go anyway. Default: 512.",
+        help="Limit the size of DIR: the oldest files are removed, and all that are older than 7 days. Default: 512.",
     ),
 )
 
 
 def only_looks(plugin: str) -> bool:
-    """Whether ``NN-name`` is a plugin of one of our own commands, which has changed nothing."""
-    return _LOOKERS.fullmatch(plugin) is not None
+    """Whether ``NN-name`` is the plugin of a command such as `nri events`, which changes nothing."""
+    return _OBSERVER_LABELS.fullmatch(plugin) is not None
 
 
 def record_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a verb the options; it hands all that it gets to `recorded`."""
+    """Add the options to a verb, which passes their values to `recorded`."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def redact_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a verb whose only job it is to record the options, but for the folder."""
+    """Add the options without --record, for a verb that takes the folder as an argument."""
     for option in reversed(_OPTIONS[1:]):
         command = option(command)
     return command
@@ -79,42 +75,42 @@ def redact_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def recorded(
     options: dict[str, Any], command: str, *, policy_path: str | None = None, **about: str
 ) -> Iterator[tuple[Recorder, ...]]:
-    """The recorder that options ask for, or none, until the block ends; takes its own out of the options.
+    """Open the recorder for the length of the block; yields a tuple of it, empty without --record.
 
     Args:
-        options: what the verb got.
-        command: the verb, for those who read the trace.
-        policy_path: the operator's file, whose text is kept so that a replay can hold plugins to it.
-        about: more that is kept.
+        options: of the verb; those of recording are removed from it.
+        command: the verb, stored in the recording.
+        policy_path: the operator's policy file, whose text is stored so that a replay can enforce it.
+        about: further values to store.
 
     Raises Failure if the folder cannot be written to.
     """
-    folder, redact, most = (options.pop(f"record_{name}") for name in ("folder", "redact", "most"))
+    folder, redact, max_mib = (options.pop(f"record_{name}") for name in ("folder", "redact", "most"))
     if folder is None:
         yield ()
         return
     from nri.cli.errors import USAGE, Failure
     from nri.trace.recorder import Limits, Recorder
 
-    known = {"command": command, **about, **_policy(policy_path)}
-    limits = Limits(folder_bytes=most << 20, file_bytes=min(32 << 20, (most << 20) // 4))
+    header = {"command": command, **about, **_policy(policy_path)}
+    limits = Limits(folder_bytes=max_mib << 20, file_bytes=min(32 << 20, (max_mib << 20) // 4))
     try:
-        recorder = Recorder(folder, redact=redact == "values", about=known, limits=limits)
+        recorder = Recorder(folder, redact=redact == "values", about=header, limits=limits)
     except OSError as error:
-        given = folder if command == OBSERVER else f"--record {folder}"
-        reason = "it is a file: name a folder" if isinstance(error, FileExistsError) else error.strerror or error
-        raise Failure(f"{given}: {reason}", USAGE) from None
+        label = folder if command == OBSERVER else f"--record {folder}"
+        reason = "is a file: name a folder" if isinstance(error, FileExistsError) else error.strerror or error
+        raise Failure(f"{label}: {reason}", USAGE) from None
     with recorder:
         yield (recorder,)
 
 
 def _policy(path: str | None) -> Mapping[str, str]:
-    """The policy's text, if there is one that can be read; what is wrong with it the adaptation says."""
+    """The policy's text, if it can be read; the adaptation reports mistakes in it."""
     from nri.files import read_regular
 
     if not path or not os.path.exists(path):
         return {}
     try:
-        return {"policy": read_regular(path, _MOST_POLICY).decode()}
+        return {"policy": read_regular(path, _MAX_POLICY_BYTES).decode()}
     except (OSError, UnicodeDecodeError):
         return {}

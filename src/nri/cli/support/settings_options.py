@@ -1,7 +1,6 @@
-"""The options that say with which settings a program starts: --config, --set, and flags that set a key each.
+"""The options for a program's settings: --config, --set, and flags for single keys.
 
-Rules: a program has one table of flags, which its verbs share. `--set` overrides the flags, these override the
-environment and the files. Next: `nri.config.settings`, which reads the files.
+`--set` overrides the flags; the flags override the environment and the files.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ class Flag(NamedTuple):
 
     Attributes:
         name: with its dashes.
-        key: the key that it sets, or a function from its text to all keys and values that it sets.
-        metavar: the word for its value in the help.
-        help: what it is for.
-        multiple: whether it may be given several times; verbs that take one value take the last.
+        key: the key that it sets, or a function from its value to the keys and values that it sets.
+        metavar: the placeholder for its value in the help.
+        help: its purpose.
+        multiple: it may be given several times; verbs that need one value use the last.
     """
 
     name: str
@@ -43,11 +42,11 @@ class Flag(NamedTuple):
 
     @property
     def parameter(self) -> str:
-        """The name under which the verb gets it; `set_` keeps it apart from the verb's own."""
+        """The verb's parameter; the prefix `set_` avoids clashes with the verb's other parameters."""
         return "set_" + self.name.strip("-").replace("-", "_")
 
     def values(self, text: str) -> Mapping[str, Any]:
-        """The values by dotted key that a text of the command line gives."""
+        """The settings by dotted key, for a value on the command line."""
         return {self.key: text} if isinstance(self.key, str) else self.key(text)
 
 
@@ -55,8 +54,8 @@ class SettingsOptions(Generic[T]):
     """The options of one program.
 
     Args:
-        loader: gives the loader of its settings, which is imported only when it is used.
-        file: the file that is read unless another one is named, for the help.
+        loader: returns the loader of its settings, which is imported only when it is used.
+        file: the default configuration file, for the help.
         socket_key: the key that the global option --socket-path sets.
         example: a setting, as KEY=VALUE.
         flags: its flags, in the order of the help.
@@ -75,57 +74,61 @@ class SettingsOptions(Generic[T]):
             help=f"Read this file instead of {file}. If given several times, later files override earlier ones.",
         )
         self._set = click.option(
-            "--set", "given", multiple=True, metavar="KEY=VALUE", help=f"Set any key of the file, such as {example}."
+            "--set",
+            "assignments",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help=f"Set any key of the file, such as {example}.",
         )
 
     def __call__(self, command: _Command) -> _Command:
-        """Give a verb all of the options."""
+        """Add all options to a verb."""
         return self.only(*(flag.name for flag in self._flags))(command)
 
     def only(self, *names: str) -> Callable[[_Command], _Command]:
-        """Give a verb --set, --config and the flags of these names."""
+        """Return a decorator that adds --set, --config and the flags of these names to a verb."""
 
         def give(command: _Command) -> _Command:
             command = self._set(command)
             for flag in reversed(self._flags):
                 if flag.name in names:
-                    words = {"metavar": flag.metavar, "help": flag.help, "multiple": flag.multiple}
-                    command = click.option(flag.name, flag.parameter, **words)(command)
+                    attributes = {"metavar": flag.metavar, "help": flag.help, "multiple": flag.multiple}
+                    command = click.option(flag.name, flag.parameter, **attributes)(command)
             return self._config(command)
 
         return give
 
     def load(self, settings: Settings, options: Mapping[str, Any]) -> Loaded[T]:
-        """Read the settings as options and global options say. Raises ConfigError with all mistakes."""
-        return self._loader().load(*options["files"], flags=self.given(settings, options))
+        """Read the settings from files, environment and options. Raises ConfigError with all mistakes."""
+        return self._loader().load(*options["files"], flags=self.flag_settings(settings, options))
 
-    def given(self, settings: Settings, options: Mapping[str, Any]) -> dict[str, Given]:
-        """Values by dotted key as the options give them, each with the option. ConfigError for a --set that is none."""
+    def flag_settings(self, settings: Settings, options: Mapping[str, Any]) -> dict[str, Given]:
+        """The settings of the command line, by dotted key, each with its option. ConfigError for an invalid --set."""
         from nri.config.settings import parse_setting
 
-        found: dict[str, Given] = {}
+        flag_values: dict[str, Given] = {}
         for flag in self._flags:
             text = options.get(flag.parameter)
             if flag.multiple and text is not None:
                 text = text[-1] if text else None
             if text is not None:
                 values = flag.values(text)
-                found |= {key: (flag.name, value) for key, value in values.items()}
+                flag_values |= {key: (flag.name, value) for key, value in values.items()}
         if settings.socket_path:
-            found[self._socket_key] = (settings.socket_from, settings.socket_path)
-        texts = {key.key for key in self._loader().known_keys() if key.kind == "text"} if options["given"] else ()
-        for text in options["given"]:
+            flag_values[self._socket_key] = (settings.socket_from, settings.socket_path)
+        texts = {key.key for key in self._loader().known_keys() if key.kind == "text"} if options["assignments"] else ()
+        for text in options["assignments"]:
             key, value = parse_setting(text, self._example, texts)
-            found[key] = ("--set", value)
-        return found
+            flag_values[key] = ("--set", value)
+        return flag_values
 
     def list_keys(self, settings: Settings, prefix: str, verb: str) -> None:
-        """Print the keys that begin with a prefix, for the verb of this name. Failure if there is none."""
+        """Print the keys that begin with a prefix, for the verb of this name. Failure without a match."""
         from nri.cli.errors import USAGE, Failure
         from nri.cli.output import Column, Output
 
-        found = [key for key in self._loader().known_keys() if key.key.startswith(prefix)]
-        if not found:
+        keys = [key for key in self._loader().known_keys() if key.key.startswith(prefix)]
+        if not keys:
             raise Failure(f'no key begins with "{prefix}". try: {verb}', USAGE)
         columns = [
             Column("KEY", "key"),
@@ -135,13 +138,13 @@ class SettingsOptions(Generic[T]):
         ]
         out = Output(settings)
         if out.human and out.width and not out.quiet:
-            _describe(out, found)
+            _describe(out, keys)
         else:
-            out.table(columns, [key._asdict() for key in found])
+            out.table(columns, [key._asdict() for key in keys])
 
 
 def _describe(out: Output, keys: Sequence[Key]) -> None:
-    """Print keys for a person at a terminal, whose lines are too short for a table with all meanings."""
+    """Print keys as paragraphs, for a terminal that is too narrow for a table with all meanings."""
     from textwrap import wrap
 
     from nri.cli.output import Painted

@@ -1,7 +1,4 @@
-"""The classes of all verbs: help in the order in which it is needed, examples first, and the global options.
-
-Rules: only click is imported at the top, for `nri --help` has to start fast. Next: `nri.cli.settings` has the options.
-"""
+"""The base classes of verbs: they add the global options, and print examples before usage and options in the help."""
 
 from __future__ import annotations
 
@@ -18,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def _context(more: dict[str, Any]) -> dict[str, Any]:
-    """The keywords of a verb for click, by which -h is help as well."""
+    """The keyword arguments of a verb for click, with -h as a short form of --help."""
     return {**more, "context_settings": {"help_option_names": ["-h", "--help"], **more.get("context_settings", {})}}
 
 
 class _Helpful(click.Command):
-    """Help in the order in which it is needed: what it does, examples, usage, options, global options."""
+    """A command whose help has this order: purpose, examples, usage, options, global options."""
 
     examples: Sequence[str] = ()
     shared: Sequence[click.Option] = ()
@@ -51,8 +48,9 @@ class _Helpful(click.Command):
             formatter.write_text(" ".join(paragraph.split()))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        own = [each for each in self.get_params(ctx) if each not in self.shared and isinstance(each, click.Option)]
-        for title, params in (("Options", own), ("Global options, before or after the verb", self.shared)):
+        options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+        verb_options = [option for option in options if option not in self.shared]
+        for title, params in (("Options", verb_options), ("Global options, before or after the verb", self.shared)):
             records = [record for param in params if (record := param.get_help_record(ctx))]
             if records:
                 with formatter.section(title):
@@ -66,7 +64,7 @@ class _Helpful(click.Command):
 
 
 class Verb(_Helpful):
-    """A verb. `examples` are whole command lines; the first says most."""
+    """A verb. `examples` are complete command lines, the most useful first."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(*args, **_context(kwargs))
@@ -78,12 +76,12 @@ class Verb(_Helpful):
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
-            error.ctx = error.ctx or ctx  # an option without its value knows no verb, whose help is the one to read
+            error.ctx = error.ctx or ctx  # click leaves it out if an option lacks its value; it names the verb's help
             raise
 
 
 class VerbGroup(_Helpful, click.Group):
-    """A verb that has verbs of its own, or the command as a whole."""
+    """A verb with subordinate verbs, or the `nri` command itself."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(*args, **_context({"subcommand_metavar": "VERB ...", **kwargs}))
@@ -92,7 +90,7 @@ class VerbGroup(_Helpful, click.Group):
         self.params.extend(self.shared)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args and not ctx.resilient_parsing:  # click's own ways of doing this differ between its releases
+        if not args and not ctx.resilient_parsing:  # releases of click differ in what they do without arguments
             click.echo(self.get_help(ctx), err=True)
             ctx.exit(2)
         return super().parse_args(ctx, args)
@@ -102,8 +100,8 @@ class VerbGroup(_Helpful, click.Group):
 
     def summaries(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
         """Return names and one-line summaries of the verbs, by the title of their group."""
-        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        return {"Verbs": [(name, _summary(command)) for name, command in found if command]}
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        return {"Verbs": [(name, _summary(command)) for name, command in commands if command]}
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups = self.summaries(ctx)
@@ -114,7 +112,7 @@ class VerbGroup(_Helpful, click.Group):
         super().format_options(ctx, formatter)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """Complete verbs from their table, without importing them; click's own way would import all."""
+        """Complete verbs from their table, because click would import all of them."""
         from click.shell_completion import CompletionItem
 
         if incomplete.startswith("-"):
@@ -128,38 +126,38 @@ class VerbGroup(_Helpful, click.Group):
         name = args[0]
         command = self.get_command(ctx, name)
         if command is None and not name.startswith("-"):
-            meant = " or ".join(_meant(ctx, self, name))
-            ctx.fail(f'no verb "{name}"' + (f", did you mean {meant}?" if meant else ""))
+            suggestions = " or ".join(_suggestions(ctx, self, name))
+            ctx.fail(f'no verb "{name}"' + (f", did you mean {suggestions}?" if suggestions else ""))
         return name, command, args[1:]
 
 
-def _meant(ctx: click.Context, group: click.Group, name: str) -> list[str]:
-    """Return the command lines that a word may mean that is no verb here: one in another group, or a near one.
+def _suggestions(ctx: click.Context, group: click.Group, name: str) -> list[str]:
+    """The command lines to suggest for an unknown verb of a group.
 
-    A verb of that very name comes first, whichever group has it; then one that is spelt alike, the group's own first.
+    A verb of the same name in another group comes first; then one with a similar name, of this group or another.
     """
     root = ctx.find_root()
-    own = [f"{ctx.command_path} {verb}" for verb in group.list_commands(ctx)]
-    others: list[str] = []
-    waiting: list[tuple[str, click.Command | None]] = [(str(root.info_name), root.command)]
-    while waiting:
-        path, command = waiting.pop(0)
+    group_paths = [f"{ctx.command_path} {verb}" for verb in group.list_commands(ctx)]
+    other_paths: list[str] = []
+    queue: list[tuple[str, click.Command | None]] = [(str(root.info_name), root.command)]
+    while queue:
+        path, command = queue.pop(0)
         if isinstance(command, click.Group):
             verbs = [(f"{path} {verb}", command.get_command(root, verb)) for verb in command.list_commands(root)]
-            others += [each for each, _ in verbs if each not in own]
-            waiting += verbs
-    same = [each for each in others if each.rpartition(" ")[2] == name]
-    if same:
-        return same
-    for paths in (own, others):
-        words = {each.rpartition(" ")[2]: each for each in reversed(paths)}
-        near = difflib.get_close_matches(name, words, 1, 0.6)
-        if near:
-            return [words[near[0]]]
+            other_paths += [verb_path for verb_path, _ in verbs if verb_path not in group_paths]
+            queue += verbs
+    same_name = [verb_path for verb_path in other_paths if verb_path.rpartition(" ")[2] == name]
+    if same_name:
+        return same_name
+    for paths in (group_paths, other_paths):
+        path_by_name = {verb_path.rpartition(" ")[2]: verb_path for verb_path in reversed(paths)}
+        close_names = difflib.get_close_matches(name, path_by_name, 1, 0.6)
+        if close_names:
+            return [path_by_name[close_names[0]]]
     return []
 
 
 def _summary(command: click.Command) -> str:
-    """A verb's purpose in one line, all in the same form: no capital at its beginning, no full stop at its end."""
+    """A verb's purpose in one line, without a capital at the beginning and without a full stop."""
     text = command.get_short_help_str(80)
     return text[:1].lower() + text[1:].removesuffix(".")

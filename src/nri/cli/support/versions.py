@@ -1,7 +1,4 @@
-"""The versions of everything that matters when something goes wrong.
-
-Next: `nri.cli.verbs.version`, which prints them.
-"""
+"""The versions of this package and of what it runs on."""
 
 from __future__ import annotations
 
@@ -17,13 +14,13 @@ from nri.api.naming import NRI_VERSION
 
 
 def versions() -> dict[str, str | bool]:
-    """Return versions by name: this package and if it is compiled, the NRI it speaks, Python, protobuf, the kernel."""
+    """Versions by name: this package and whether it is compiled, the NRI API, Python, protobuf, the kernel."""
     try:
-        own = metadata.version("nri")
+        nri_version = metadata.version("nri")
     except metadata.PackageNotFoundError:  # run from a checkout that is not installed
-        own = "unknown"
+        nri_version = "unknown"
     return {
-        "nri": own,
+        "nri": nri_version,
         "compiled": not wire.__file__.endswith(".py"),
         "nri_api": NRI_VERSION,
         "python": platform.python_version(),

@@ -1,7 +1,4 @@
-"""`nri call`: one ttRPC request by hand. NRI's messages are known, others come from a descriptor set, or in hex.
-
-Next: `nri.trace.catalog` knows the messages, `nri.trace.endpoint` connects.
-"""
+"""`nri call`: send one ttRPC request, with NRI's messages, those of a descriptor set, or bytes in hex."""
 
 from __future__ import annotations
 
@@ -33,25 +30,25 @@ EXAMPLES = [
     "--descriptor-set",
     type=FILE,
     metavar="FILE",
-    help="Messages of other services, as written by protoc --descriptor_set_out.",
+    help="Messages of other services, in a file written by protoc --descriptor_set_out.",
 )
-@click.option("--hex", "as_hex", is_flag=True, help="Request and reply are bytes in hex.")
+@click.option("--hex", "as_hex", is_flag=True, help="Read the request and print the reply as hex digits.")
 @click.option("--metadata", "-m", multiple=True, metavar="KEY=VALUE", help="Metadata to send with the request.")
 @click.option(
     "--mux",
     type=click.IntRange(0, (1 << 32) - 1),
     metavar="ID",
-    help="Connection of NRI's multiplexer; 0 for plain ttRPC. Default: by the service.",
+    help="Connection id in NRI's multiplexer; 0 for plain ttRPC. Default: depends on the service.",
 )
 @click.pass_obj
 def command(
     settings: Settings, socket: str, method: str, data: str, descriptor_set: Path | None, as_hex: bool,
     metadata: tuple[str, ...], mux: int | None,
 ) -> None:  # fmt: skip
-    """Call a method over ttRPC and print the reply, as JSON; with -q nothing: the exit code says how it went.
+    """Call a method over ttRPC and print the reply as JSON; with -q only the exit code shows whether it succeeded.
 
     NRI's services may be written without their package (Runtime/RegisterPlugin), and are called through NRI's
-    multiplexer; all others over plain ttRPC.
+    multiplexer; all others are called over plain ttRPC.
     """
     from time import monotonic
 
@@ -74,11 +71,7 @@ def command(
 
 
 def encode(catalog: Catalog, service: str, method: str, data: str, as_hex: bool) -> bytes:
-    """Call a method over ttRPC and print the reply as JSON; with -q only the exit code says whether it succeeded.
-
-    NRI's services may be written without their package (Runtime/RegisterPlugin), and are called through NRI's
-    multiplexer; all others are called over plain ttRPC.
-    """
+    """Encode the request from JSON or hex."""
     from nri.cli.support.inputs import read_argument, unhex
 
     text = read_argument(data)
@@ -87,14 +80,14 @@ def encode(catalog: Catalog, service: str, method: str, data: str, as_hex: bool)
     from nri.config import Source, parse_text
     from nri.trace.catalog import from_json
 
-    known = catalog.method(service, method)
+    types = catalog.method(service, method)
     value = parse_text(Source("-d", text, "json"))
-    payload: bytes = from_json(known.request, {} if value is None else value, "-d").SerializeToString()
+    payload: bytes = from_json(types.request, {} if value is None else value, "-d").SerializeToString()
     return payload
 
 
 def show(out: Output, catalog: Catalog, service: str, method: str, reply: bytes, as_hex: bool) -> None:
-    """Print the reply as JSON (or YAML), or in hex; not at all in quiet mode."""
+    """Print the reply as JSON, YAML or hex; nothing in quiet mode."""
     if as_hex and not out.human:
         out.document({"reply": reply.hex()})
     elif as_hex and not out.quiet:
@@ -103,10 +96,10 @@ def show(out: Output, catalog: Catalog, service: str, method: str, reply: bytes,
         return
     from nri.trace.catalog import parse
 
-    known = catalog.find(service, method)
-    assert known is not None, "encode has refused unknown methods"
-    value, problem = parse(known.reply, reply)
+    types = catalog.find(service, method)
+    assert types is not None, "encode refuses unknown methods"
+    value, problem = parse(types.reply, reply)
     if not (out.quiet and out.human):
         out.document(value)
     if problem:
-        raise Failure(f"the reply is {problem}; above are its raw fields")
+        raise Failure(f"the reply is {problem}; its raw fields are printed above")

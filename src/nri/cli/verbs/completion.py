@@ -1,4 +1,4 @@
-"""`nri completion`: the script that teaches a shell to complete `nri` and its verbs."""
+"""`nri completion`: print the script with which a shell completes `nri` and its verbs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ EXAMPLES = [
 @click.argument("shell", type=click.Choice(SHELLS), required=False)
 @click.pass_obj
 def command(settings: Settings, shell: str | None) -> None:
-    """Print a completion script for bash, zsh or fish. Default: for the shell that $SHELL names."""
+    """Print a completion script for bash, zsh or fish. Default: the shell in $SHELL."""
     from click.shell_completion import get_completion_class
 
     shell = shell or os.path.basename(os.environ.get("SHELL", ""))
     if shell not in SHELLS:
-        raise click.UsageError(f"say for which shell: {', '.join(SHELLS)}", click.get_current_context())
+        raise click.UsageError(f"unknown shell: name one of {', '.join(SHELLS)}", click.get_current_context())
     kind = get_completion_class(shell)
     assert kind is not None, f"click completes {shell}"
     script = kind(click.get_current_context().find_root().command, {}, "nri", "_NRI_COMPLETE")

@@ -19,20 +19,22 @@ EXAMPLES = [
 
 
 @click.command(cls=Verb, examples=EXAMPLES)
-@click.option("--runtime", type=click.Choice(list(MANAGED)), help="Which runtime (default: the one here).")
+@click.option("--runtime", type=click.Choice(list(MANAGED)), help="The runtime. Default: the one on this machine.")
 @click.option(
     "--nri-plugin-registration-timeout",
     default="",
     metavar="TIME",
-    help="How long a plugin may take to register. Both timeouts are given, or none.",
+    help="How long a plugin may take to register. Requires --nri-plugin-request-timeout.",
 )
-@click.option("--nri-plugin-request-timeout", default="", metavar="TIME", help="How long a plugin may take to answer.")
-@click.option("--file", "path", default="", metavar="FILE", help="containerd's configuration, if elsewhere.")
-@click.option("--release", default="", metavar="VERSION", help="The runtime's release (default: that of its program).")
+@click.option("--nri-plugin-request-timeout", default="", metavar="TIME",
+              help="How long a plugin may take to answer. Requires --nri-plugin-registration-timeout.")  # fmt: skip
+@click.option("--file", "path", default="", metavar="FILE",
+              help="containerd's configuration. Default: /etc/containerd/config.toml.")  # fmt: skip
+@click.option("--release", default="", metavar="VERSION", help="The runtime's release. Default: that of its program.")
 @click.option("--root", default="/", metavar="DIR", type=click.Path(exists=True, file_okay=False),
-              help="Where the node's root is (default /); programs are run there, too.")  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Show the difference, and change nothing.")
-@click.option("--restart", is_flag=True, help="Restart the runtime if something was changed.")
+              help="The node's root file system, in which programs are run as well. Default: /.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")
+@click.option("--restart", is_flag=True, help="Restart the runtime if its configuration was changed.")
 @click.pass_obj
 def command(  # noqa: PLR0913, PLR0917 - click passes one for each option
     settings: Settings,
@@ -47,14 +49,14 @@ def command(  # noqa: PLR0913, PLR0917 - click passes one for each option
 ) -> None:
     """Turn NRI on in the configuration of containerd or CRI-O.
 
-    containerd's file keeps every byte but those of NRI's table; the first time, a copy of the old one is kept next to
-    it, with .before-nri at the end of its name. For k3s, rke2 and microk8s the template is changed out of which the
-    file is made, for k0s and CRI-O a separate file is written.
+    In containerd's file only NRI's table is changed; before the first change the file is copied to FILE.before-nri.
+    For k3s, rke2 and microk8s the template of the file is changed instead; for k0s and CRI-O a separate file is
+    written.
 
-    Before anything is written, all files are judged by the rules of the runtime's release. If it would not start, or
-    NRI would not run, or a later file overrules the change, that is an error, and nothing is written.
+    Before anything is written, all files are judged by the rules of the runtime's release. If the runtime would not
+    start, NRI would not run, or a later file overrides the change, the command fails and changes nothing.
 
-    `nri doctor` shows which settings are in force on this machine.
+    nri doctor shows the settings in effect on this machine.
     """
     from nri.config.runtimes import change as work
 
@@ -63,7 +65,7 @@ def command(  # noqa: PLR0913, PLR0917 - click passes one for each option
     timeouts = work.Timeouts(nri_plugin_registration_timeout, nri_plugin_request_timeout)
     timeouts.check()
     if path and runtime == "crio":
-        raise click.UsageError("--file is for containerd; for CRI-O a separate file is written")
+        raise click.UsageError("--file is only for containerd; for CRI-O a separate file is written")
     runtime = runtime or ("containerd" if path else work.detect(root))
     change = work.plan(root, runtime, timeouts, path, release)
     is_changed = change.after != change.before
@@ -71,16 +73,16 @@ def command(  # noqa: PLR0913, PLR0917 - click passes one for each option
         out.lines(work.unified(change).rstrip("\n"))
     work.check_effect(change, timeouts)
     if not is_changed:
-        out.text(f"{change.file.path}: NRI is on, nothing to change")
+        out.text(f"{change.file.path}: NRI is on already, nothing to change")
     if dry_run or not is_changed:
         return
     if restart:
         work.check_unit(root, runtime, change.unit)
-    copy = work.apply(root, change, timeouts)
-    out.text(f"{change.file.path}: written" + (f"; the old content is in {copy}" if copy else ""))
+    backup = work.apply(root, change, timeouts)
+    out.text(f"{change.file.path}: written" + (f"; the previous content is in {backup}" if backup else ""))
     if restart:
         out.progress(f"restarting {change.unit} ...")
         work.restart(root, change)
         out.text(f"{change.unit}: restarted")
     else:
-        out.text(f"takes effect when the runtime is restarted: systemctl restart {change.unit}")
+        out.text(f"restart the runtime to apply the change: systemctl restart {change.unit}")

@@ -1,8 +1,7 @@
-"""`nri conformance`: try a live runtime, or a plugin; compare this package with recorded outcomes of the reference.
+"""`nri conformance`: test a live runtime or a plugin, and compare this package with recorded results of the reference.
 
-A trial prints what it has found out (`nri.conformance`). A comparison prints each failing case as a readable
-diff, and as the last line ``N passed, M failed``. Exit code 0 if all passed, 1 if some failed or none was there to run,
-2 if a file cannot be read. Next: `nri.conformance.cases` (merges and specs), `nri.placement.recorded` (placements).
+A comparison prints each failing case as a diff, and as the last line ``N passed, M failed``. The exit code is 0 if all
+passed, 1 if some failed or no case was run, 2 if a file cannot be read.
 """
 
 from __future__ import annotations
@@ -38,18 +37,18 @@ if TYPE_CHECKING:
     ],
 )
 def conformance() -> None:
-    """Try what a runtime does with NRI, or a plugin; compare this package with recorded results of the reference."""
+    """Test a runtime or a plugin; compare this package with recorded results of the reference implementation."""
 
 
-_html = click.option("--html", metavar="FILE", help="Write the result as a page of one file, too.")
+_html = click.option("--html", metavar="FILE", help="Also write the result to FILE, as a self-contained HTML page.")
 _expect = click.option(
-    "--expect", metavar="FILE", help="Compare with an earlier result (-o json); the exit code is 5 if it differs."
+    "--expect", metavar="FILE", help="Compare with an earlier result (-o json); exit code 5 if it differs."
 )
 
 
 @conformance.command(
     cls=Verb,
-    short_help="find out what a live runtime does with NRI",
+    short_help="test how a live runtime behaves with NRI",
     examples=[
         "nri conformance runtime",
         "nri conformance runtime --cri-socket /run/containerd/containerd.sock -o json > before.json",
@@ -61,14 +60,14 @@ _expect = click.option(
     default="docker.io/library/busybox:1.36",
     metavar="NAME",
     show_default=True,
-    help="The image of the containers, which has /bin/sh; pulled if it is not there.",
+    help="The image of the containers; it must have /bin/sh. Pulled if missing.",
 )
 @click.option(
-    "--cdi-dir", metavar="DIR", default="", help="A folder of CDI devices that the runtime reads, to try one."
+    "--cdi-dir", metavar="DIR", default="", help="A folder of CDI devices that the runtime reads; one device is tested."
 )
-@click.option("--cgroup-root", metavar="PATH", default="", help="The cgroup above kubepods, as the kubelet's.")
+@click.option("--cgroup-root", metavar="PATH", default="", help="The parent cgroup of kubepods, as set in the kubelet.")
 @click.option(
-    "--pod-network", is_flag=True, help="Give pods a network of their own, to see whether plugins get their addresses."
+    "--pod-network", is_flag=True, help="Give pods their own network, to test whether plugins get their addresses."
 )
 @_html
 @_expect
@@ -84,13 +83,14 @@ def runtime(
     expect: str | None,
     cri_socket: str | None,
 ) -> int:
-    """Find out what a live runtime does with each event, field, update, eviction, validator and failure of NRI.
+    """Test how a live runtime handles every event, field, update, eviction, validator and failure of NRI.
 
-    A plugin joins at the NRI socket (--socket-path), and pods are made over the CRI socket; for pods of others the
-    plugin does nothing. All that was made is removed at the end, also after a signal. Run it as root, on the runtime's
-    machine, and preferably not on one that is in use: plugins that are late on purpose delay the runtime's other
-    events for some seconds. If the runtime goes away (exit code 3), or after a signal, the report has what was found
-    out until then, and says where it ended; it is not compared.
+    The test connects plugins to the NRI socket (--socket-path) and creates pods over the CRI socket. It does not change
+    existing pods, and removes its own at the end, also after a signal. Run it as root on the runtime's machine, and not
+    on a machine in production: plugins that are late on purpose delay other events of the runtime by some seconds.
+
+    If the runtime stops (exit code 3), or after a signal, the report contains the results so far and where the test
+    stopped; it is then not compared with --expect.
     """
     from nri.api.naming import DEFAULT_SOCKET
     from nri.cli.support import cri as support
@@ -100,7 +100,7 @@ def runtime(
     out = Output(settings)
     before = read_rows(expect) if expect else None
     if settings.verbose < 2:
-        logging.getLogger("nri").setLevel(logging.CRITICAL)  # our plugin fails on purpose
+        logging.getLogger("nri").setLevel(logging.CRITICAL)  # the test's plugins fail on purpose
     with support.connect(settings, cri_socket) as cri:
         probe = Probe(
             cri,
@@ -116,12 +116,12 @@ def runtime(
             report = probe.run(out.note)
         finally:
             out.progress("")
-    return _tell(out, report, html, before)
+    return _show_result(out, report, html, before)
 
 
 @conformance.command(
     cls=Verb,
-    short_help="try a plugin, in any language, and say what it does wrong",
+    short_help="test a plugin in any language, and report its faults",
     context_settings={"allow_interspersed_args": False},
     examples=[
         "nri conformance plugin ./10-my-plugin              # started as a runtime starts installed plugins",
@@ -129,18 +129,18 @@ def runtime(
         "nri conformance plugin --html plugin.html ./my-plugin -socket-path {socket} -idx 10",
     ],
 )
-@click.argument("words", metavar="COMMAND [ARGUMENT]...", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--config", metavar="FILE", help="The configuration that the runtime hands to it.")
+@click.argument("argv", metavar="COMMAND [ARGUMENT]...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--config", metavar="FILE", help="The configuration that the plugin gets from the runtime.")
 @_html
 @_expect
 @click.pass_obj
-def plugin(settings: Settings, words: tuple[str, ...], config: str | None, html: str | None, expect: str | None) -> int:
-    """Try a plugin, in any language, against this package's adaptation, and say what it does wrong.
+def plugin(settings: Settings, argv: tuple[str, ...], config: str | None, html: str | None, expect: str | None) -> int:
+    """Test a plugin in any language against this package's runtime side, and report its faults.
 
-    Needs no container runtime and no root. A program of one word is started as a runtime starts installed plugins.
-    One that connects by itself gets the path of the socket in place of {socket} in its arguments. A Python file
-    that cannot be run is run by nri run. The exit code is 1 if something is wrong. --timeout is how long it may take
-    to answer, 2 s unless you say otherwise.
+    Needs neither a container runtime nor root. A COMMAND without arguments is started the way runtimes start installed
+    plugins. In the arguments of a plugin that connects by itself, {socket} is replaced by the path of the socket. A
+    Python file that is not executable is run by nri run. --timeout limits how long the plugin may take to answer, 2 s
+    by default. The exit code is 1 if the plugin has a fault.
     """
     from nri.api.naming import REQUEST_TIMEOUT_S
     from nri.conformance.plugin import candidate, examine
@@ -149,22 +149,22 @@ def plugin(settings: Settings, words: tuple[str, ...], config: str | None, html:
     out = Output(settings)
     before = read_rows(expect) if expect else None
     if settings.verbose < 2:
-        logging.getLogger("nri").setLevel(logging.CRITICAL)  # it is asked what it cannot do
-    one = candidate(words, config, settings.timeout_s or REQUEST_TIMEOUT_S)
+        logging.getLogger("nri").setLevel(logging.CRITICAL)  # some requests are invalid on purpose
+    subject = candidate(argv, config, settings.timeout_s or REQUEST_TIMEOUT_S)
     try:
         with SignalStop():
-            report = examine(one, out.note if settings.verbose else out.progress)
+            report = examine(subject, out.note if settings.verbose else out.progress)
     except NriError as error:
-        raise Failure(f"{' '.join(words)}: it does not take part: {error}", exit_code(error)) from None
+        raise Failure(f"{' '.join(argv)}: cannot test the plugin: {error}", exit_code(error)) from None
     finally:
         out.progress("")
-    code = _tell(out, report, html, before)
-    wrong = any(row.outcome == "wrong" for section in report.sections for row in section.rows)
-    return code or (FAILED if wrong else 0)
+    code = _show_result(out, report, html, before)
+    has_faults = any(row.outcome == "wrong" for section in report.sections for row in section.rows)
+    return code or (FAILED if has_faults else 0)
 
 
-def _tell(out: Output, report: Report, html: str | None, before: dict[tuple[str, str], str] | None) -> int:
-    """Print a result, write it as a page, and compare it with an earlier one; returns the exit code."""
+def _show_result(out: Output, report: Report, html: str | None, before: dict[tuple[str, str], str] | None) -> int:
+    """Print a report, write it as a page, and compare it with an earlier one; returns the exit code."""
     if out.human:
         show_report(out, report)
     else:
@@ -184,7 +184,7 @@ def _tell(out: Output, report: Report, html: str | None, before: dict[tuple[str,
 
 
 def show_report(out: Output, report: Report) -> None:
-    """Print a report for a person."""
+    """Print a report as tables."""
     from nri.conformance.report import EXTRA_COLUMNS, filled_columns
     from nri.text import plain
 
@@ -207,9 +207,8 @@ def show_report(out: Output, report: Report) -> None:
 def merge(settings: Settings, files: tuple[str, ...]) -> int:
     """Run recorded merge cases: create, update and stop requests.
 
-    They run in reference mode. A FILE has one JSON object per line, plain or compressed with xz. Cases of other
-    kinds are skipped. A case with another result is shown as a diff; with -q by its name alone. A run without any
-    case fails.
+    Cases run in reference mode. A FILE has one JSON object per line, plain or compressed with xz. Cases of other kinds
+    are skipped. A case whose result differs is shown as a diff; with -q only by its name. A run without cases fails.
     """
     from nri.conformance.cases import MERGE_OPS, run_merge_case
 
@@ -222,7 +221,7 @@ def merge(settings: Settings, files: tuple[str, ...]) -> int:
 def spec(settings: Settings, files: tuple[str, ...]) -> int:
     """Run recorded spec cases: adjustments that are applied to OCI specs.
 
-    Specs are compared by their meaning: an empty list counts as a missing one. Everything else is as for merge.
+    Specs are compared by meaning: an empty list equals a missing one. Otherwise like nri conformance merge.
     """
     from nri.conformance.cases import run_spec_case
 
@@ -237,15 +236,15 @@ def spec(settings: Settings, files: tuple[str, ...]) -> int:
 @click.option(
     "--compat",
     type=click.Choice(["reference"]),
-    help="Decide as the originals do, also where this package does better.",
+    help="Reproduce the originals exactly, without this package's improvements.",
 )
 @click.pass_obj
 def placement(settings: Settings, files: tuple[str, ...], compat: str | None) -> int:
     """Run recorded placements of the policies of nri-plugins.
 
-    A FILE is placement.json, or JSON lines of sequences with placement.json beside it; plain, or compressed with xz.
-    Snapshots of machines are in a folder sysfs beside it. A case whose result differs on purpose is counted
-    separately, under the choice that makes the difference.
+    A FILE is placement.json, or JSON lines of sequences in the folder of placement.json; plain or compressed with xz.
+    Snapshots of machines are in the subfolder sysfs. Cases that differ on purpose are counted separately, by the design
+    choice that causes the difference.
     """
     from nri.placement.recorded.cases import run_file
 
@@ -263,22 +262,22 @@ def placement(settings: Settings, files: tuple[str, ...], compat: str | None) ->
             if out.human:
                 out.lines(outcome.case if out.quiet else f"{outcome}\n")
     if not out.human:
-        failures = [{"case": one.case, "differences": one.differences} for one in failed]
-        differ = [{"case": one.case, "choices": list(one.choices)} for one in on_purpose]
+        failures = [{"case": outcome.case, "differences": outcome.differences} for outcome in failed]
+        differ = [{"case": outcome.case, "choices": list(outcome.choices)} for outcome in on_purpose]
         out.document({"passed": passed, "failed": len(failed), "on_purpose": differ, "failures": failures})
     elif not out.quiet:
-        counts = Counter(choice for one in on_purpose for choice in one.choices)
+        counts = Counter(choice for outcome in on_purpose for choice in outcome.choices)
         out.lines("\n".join(f"{choice}: {count}" for choice, count in counts.most_common()))
         out.text(f"{passed} passed, {len(failed)} failed, {len(on_purpose)} differ on purpose")
     if not (passed or failed or on_purpose):
-        raise Failure(f"{', '.join(files)}: no case in there, so nothing was run")
+        raise Failure(f"{', '.join(files)}: no cases found, so nothing was run")
     return FAILED if failed else 0
 
 
 def run(
     settings: Settings, files: tuple[str, ...], kinds: frozenset[str], run_case: Callable[[Any], Difference | None]
 ) -> int:
-    """Run the cases of some kinds, and print what differs and how many passed."""
+    """Run the cases of these kinds; print the differences and the number of passed cases."""
     from nri.conformance.cases import read_cases
 
     out = Output(settings)
@@ -296,14 +295,14 @@ def run(
         if out.human:
             out.lines(difference.case if out.quiet else f"{difference}\n")
     if not out.human:
-        failures = [{"case": one.case, "op": one.op, "diff": one.diff} for one in failed]
+        failures = [{"case": case.case, "op": case.op, "diff": case.diff} for case in failed]
         out.document({"passed": passed, "failed": len(failed), "skipped": skipped, "failures": failures})
     elif not out.quiet:
         out.text(f"{passed} passed, {len(failed)} failed")
     if not (passed or failed):
-        others = f"; {skipped} of other kinds were skipped" if skipped else ""
+        skipped_note = f"; {skipped} of other kinds were skipped" if skipped else ""
         names = " or ".join(sorted(kinds))
-        raise Failure(f"{', '.join(files)}: no {names} case in there, so nothing was run{others}")
+        raise Failure(f"{', '.join(files)}: no {names} cases found, so nothing was run{skipped_note}")
     return FAILED if failed else 0
 
 

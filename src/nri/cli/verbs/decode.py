@@ -1,4 +1,4 @@
-"""`nri decode`: a capture explained frame by frame. Next: `nri.trace.dissection` takes it apart; this file prints."""
+"""`nri decode`: explain a capture frame by frame."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ if TYPE_CHECKING:
 
 EXAMPLES = [
     "nri decode 000000020000000a00000000000000010200",
-    "nri decode capture.bin                  # the bytes of one direction, or frames of both",
+    "nri decode capture.bin                  # the bytes of one direction, or of both",
     "nri decode reply.hex --method Plugin/CreateContainer",
     "tshark ... | nri decode - -o json       # one document with everything",
 ]
 
-#: Messages are shown up to this length in tables; JSON has them whole.
-LONGEST = 2000
+#: Longer messages are cut in tables, but not in JSON.
+MAX_MESSAGE_CHARS = 2000
 
 
 @click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("capture", metavar="FILE|HEX|-")
 @click.option(
-    "--mux/--plain", "with_mux", default=None, help="With NRI's multiplexer, or plain ttRPC. Default: detect."
+    "--mux/--plain", "with_mux", default=None, help="Expect NRI's multiplexer, or plain ttRPC. Default: detect."
 )
-@click.option("--method", metavar="SERVICE/METHOD", help="The method of responses whose request is not in the capture.")
+@click.option("--method", metavar="SERVICE/METHOD", help="The method of responses without a request in the capture.")
 @click.option(
     "--descriptor-set",
     type=FILE,
     metavar="FILE",
-    help="Messages of other services, as written by protoc --descriptor_set_out.",
+    help="Messages of other services, in a file written by protoc --descriptor_set_out.",
 )
 @click.pass_obj
 def command(
     settings: Settings, capture: str, with_mux: bool | None, method: str | None, descriptor_set: Path | None
 ) -> int:
-    """Explain captured bytes: headers of mux and ttRPC, requests, responses, messages as JSON, each with offset.
+    """Explain captured bytes: mux and ttRPC headers, requests, responses, and messages as JSON, each with its offset.
 
-    A file may hold the bytes themselves, or hex digits. Broken and truncated parts are named and skipped; then the
-    exit code is 1. With -q: only the methods of the requests, one per line.
+    A file may contain raw bytes or hex digits. Broken and truncated parts are reported and skipped, and the exit code
+    is then 1. -q prints only the methods of the requests, one per line.
     """
     from nri.cli.support.inputs import read_capture
     from nri.trace.catalog import Catalog
@@ -66,7 +66,7 @@ def command(
 
 
 def explain(frame: Frame, out: Output) -> None:
-    """Print one frame for people: what it is on one line, its content below."""
+    """Print one frame as a heading with its content below."""
     title, lines = _EXPLAIN.get(frame["kind"], _message)(frame)
     indent = "" if frame["kind"] == "mux" else "  "
     style = "red" if frame["kind"] == "broken" else "bold"
@@ -109,5 +109,9 @@ _EXPLAIN = {"mux": _mux, "broken": _broken}
 
 
 def shorten(text: str) -> str:
-    """Cut a long message, with a word on how to see all."""
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text)} characters; -o json shows all)"
+    """Cut a long message, with a hint how to see all of it."""
+    return (
+        text
+        if len(text) <= MAX_MESSAGE_CHARS
+        else f"{text[:MAX_MESSAGE_CHARS]}... ({len(text)} characters; -o json shows all)"
+    )

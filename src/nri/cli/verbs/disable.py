@@ -1,7 +1,4 @@
-"""`nri disable`: remove the files that `nri enable` wrote, and never any other.
-
-Next: `nri.plugins.installation`, which knows those files.
-"""
+"""`nri disable`: remove the files that `nri enable` wrote, and no others."""
 
 from __future__ import annotations
 
@@ -20,28 +17,28 @@ if TYPE_CHECKING:
 
 EXAMPLES = [
     "nri disable pod-name",
-    "nri disable 10-pod-name --purge         # and its drop-in configuration, now or later",
+    "nri disable 10-pod-name --purge         # remove its drop-in configuration as well",
 ]
 
 
 def _complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete what is in the plugin folder."""
+    """Complete the names of installed plugins."""
     from click.shell_completion import CompletionItem
 
     from nri.api import naming
     from nri.plugins.installation import launched
 
     try:
-        there = launched(ctx.params.get("plugin_dir") or Path(naming.PLUGIN_DIR))
+        file_names = launched(ctx.params.get("plugin_dir") or Path(naming.PLUGIN_DIR))
     except OSError:
         return []
-    names = [name for file in there for name in (file[3:], file)]
+    names = [name for file in file_names for name in (file[3:], file)]
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 @click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("name", shell_complete=_complete)
-@click.option("--purge", is_flag=True, help="Remove its configuration in the folder of configuration, too.")
+@click.option("--purge", is_flag=True, help="Also remove the plugin's configuration.")
 @PLUGIN_DIR
 @CONFIG_DIR
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
@@ -49,10 +46,10 @@ def _complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> l
 def command(
     settings: Settings, name: str, purge: bool, plugin_dir: Path | None, config_dir: Path | None, dry_run: bool
 ) -> None:
-    """Take a plugin that `nri enable` installed out of the plugin folder again.
+    """Remove a plugin that nri enable installed from the plugin folder.
 
-    NAME is the plugin's name, with or without its index. A running plugin runs on until the runtime restarts. With
-    --purge, its configuration is removed as well, even if the plugin was disabled earlier.
+    NAME is the plugin's name, with or without its index. A running plugin keeps running until the runtime restarts.
+    --purge also removes its configuration, even if the plugin was disabled earlier.
     """
     from nri.api import naming
     from nri.errors import NriError
@@ -64,7 +61,7 @@ def command(
     removed = [path for path in (launcher, drop_in if purge else None) if path is not None and os.path.lexists(path)]
     if not removed:
         error = not_there(folder, name)
-        hint = f". Its configuration is still there: {drop_in} (--purge removes it)" if drop_in else ""
+        hint = f". Its configuration still exists: {drop_in} (--purge removes it)" if drop_in else ""
         raise NriError(f"{error}{hint}")
     if not dry_run:
         for path in removed:
@@ -79,4 +76,4 @@ def command(
     for path in removed:
         out.text(f"{'would remove' if dry_run else 'removed'} {path}")
     if drop_in is not None and drop_in.exists() and not purge:
-        out.note(f"its configuration stays: {drop_in} (--purge removes it too)")
+        out.note(f"its configuration was kept: {drop_in} (--purge removes it)")

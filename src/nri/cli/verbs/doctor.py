@@ -1,4 +1,4 @@
-"""`nri doctor`: everything that keeps plugins from working, found in one go, each with the next step."""
+"""`nri doctor`: print everything that keeps plugins from working, each with the next step."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _STYLE = {"ok": "green", "note": "cyan", "warning": "yellow", "problem": "red"}
 EXAMPLES = [
     "nri doctor",
     "nri doctor --socket-path /run/k3s/nri.sock",
-    "nri doctor --root /host                 # from a container that has the host's root there",
+    "nri doctor --root /host                 # in a container where the host's root is mounted at /host",
     "nri doctor --root ./copy --release 2.1.9   # a copy of another machine's /etc",
-    "nri doctor -o json                      # for programs; exits 1 if there is a problem",
+    "nri doctor -o json                      # for programs; exit code 1 if there is a problem",
 ]
 
 
@@ -33,7 +33,7 @@ EXAMPLES = [
     default="/",
     metavar="DIR",
     type=click.Path(exists=True, file_okay=False),
-    help="Look below this folder instead of /.",
+    help="Examine the file system below this folder instead of /.",
 )
 @click.option(
     "--release", default="", metavar="VERSION", help="containerd's release (default: that of the daemon here)."
@@ -43,15 +43,14 @@ EXAMPLES = [
 def command(settings: Settings, root: str, release: str, path: str) -> int:
     """Find out why NRI does not work here.
 
-    Checks the runtimes' configuration and contradictions in it, the socket and its permissions, the plugin folder,
-    plugins that failed or that the runtime launched and that are gone, protobuf's back end, and versions. Changes
-    nothing.
+    Checks the configuration of runtimes, the socket and its permissions, the plugin folder, plugins that have failed
+    or ended, the back end of protobuf, and versions. Changes nothing.
 
-    containerd's files are judged together, by the rules of its release: of the daemon that runs, its program or its
-    package, or of --release. Without one, what holds for all releases is said, and where they differ. The files of
-    k3s, rke2, k0s, microk8s and rootless containerd are found as well.
+    containerd's files are judged together, by the rules of its release: that of the running daemon, its program or its
+    package, or of --release. Without one, the findings are those of all releases, and name the releases that differ.
+    The files of k3s, rke2, k0s, microk8s and rootless containerd are found as well.
 
-    The exit code is 0 if nothing keeps plugins from working, else 1. With -q: only the problems.
+    The exit code is 1 if there is a problem, and 0 otherwise. -q prints only problems.
     """
     import os
 
@@ -70,7 +69,7 @@ def command(settings: Settings, root: str, release: str, path: str) -> int:
 
 
 def _print(out: Output, findings: Sequence[Finding]) -> None:
-    """Print findings for a person: bad ones stand out, each with its next step below it."""
+    """Print findings, coloured by level, each with its next step below it."""
     for finding in findings:
         if out.quiet and finding.level != "problem":
             continue
@@ -79,5 +78,5 @@ def _print(out: Output, findings: Sequence[Finding]) -> None:
             out.text(f"{'':7}  ", Painted("->", "dim"), f" {finding.next}")
     problems = sum(finding.level == "problem" for finding in findings)
     if not out.quiet:
-        words = count(problems, "problem") if problems else "no problems"
-        out.text(Painted(words, "red" if problems else "green"))
+        summary = count(problems, "problem") if problems else "no problems"
+        out.text(Painted(summary, "red" if problems else "green"))

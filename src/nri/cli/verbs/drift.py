@@ -1,7 +1,4 @@
-"""`nri drift`: values of cgroups that are another one than the runtime, plugins or the agent gave.
-
-Next: `nri.trace.drift`, which compares, and `nri.trace.drift_sources`, which knows what was given.
-"""
+"""`nri drift`: show cgroup values that differ from those that the runtime, plugins or the agent applied."""
 
 from __future__ import annotations
 
@@ -24,33 +21,33 @@ if TYPE_CHECKING:
 
 _COLUMNS = [
     Column("SUBJECT", "subject", 60),
-    Column("KNOB", "knob"),
-    Column("WANTED", "wanted"),
-    Column("FOUND", "found"),
+    Column("SETTING", "knob"),
+    Column("APPLIED", "wanted"),
+    Column("NOW", "found"),
     Column("SET BY", "set_by"),
     Column("OVERWRITTEN BY", "by"),
     Column("WHEN (UTC)", "when"),
 ]
 
-_NO_DRIFT = "nothing has been overwritten"
-_NOT_COMPARED = "nothing was compared: no running container was given a value that a cgroup has"
+_NO_DRIFT = "no value was overwritten"
+_NOT_COMPARED = "nothing was compared: no value was applied to a running container's cgroup"
 
 
 @click.command(
     cls=Verb,
     examples=[
-        "nri drift                               # values that are no longer as they were applied",
-        "nri drift --watch                       # and further ones, as it happens",
+        "nri drift                               # values that were overwritten after they were applied",
+        "nri drift --watch                       # keep watching for further ones",
         "nri drift --watch --metrics 127.0.0.1:9400",
     ],
 )
-@click.option("--watch", "-f", is_flag=True, help="Keep looking, and print each value that changes, until Ctrl-C.")
+@click.option("--watch", "-f", is_flag=True, help="Compare repeatedly, and print each change, until Ctrl-C.")
 @click.option(
     "--interval",
     type=DurationType(0.1, 3600.0),
     default=2.0,
     metavar="SECONDS",
-    help="Between two looks. Default: 2.",
+    help="Time between two comparisons. Default: 2.",
 )
 @click.option("--metrics", metavar="HOST:PORT", help="With --watch: serve /metrics on this address.")
 @agent_socket
@@ -66,13 +63,13 @@ def command(
     agent_socket: str | None,
     root: str,
 ) -> int:
-    """Compare what containers were given with what their cgroups have, and tell what has been overwritten.
+    """Compare the values applied to containers with those in their cgroups, and show which were overwritten.
 
-    A plugin that changes nothing joins at the NRI socket, on any runtime, and learns what each container was given; an
-    agent that runs here tells what it has written. If the runtime is built on this package, its admin socket says which
-    plugin set a value. If two of them set different values, the one whose value is there has overwritten the other; a
-    value that none of them set was written past NRI. Run it on the node, as root. The exit code is 5 if a value was
-    overwritten, and 1 if no value could be read at all.
+    The applied values come from the runtime, over a plugin that changes nothing, and from the node agent if it runs
+    here. If the runtime is built on this package, its admin socket tells which plugin applied a value. OVERWRITTEN BY
+    is the plugin that applied the present value; a value that no plugin applied was written past NRI.
+
+    Run it on the node, as root. The exit code is 5 if a value was overwritten, and 1 if no value could be read.
     """
     from nri.adaptation.admin_client import AdminClient
     from nri.agent.settings import AgentSettings
@@ -82,73 +79,73 @@ def command(
     from nri.trace.drift_sources import Setters, row_of, sources
 
     if metrics and not watch:
-        raise click.UsageError("--metrics goes with --watch", click.get_current_context())
+        raise click.UsageError("--metrics requires --watch", click.get_current_context())
     out = Output(settings)
     drift = Drift(detect(Root(root)))
-    who = Setters(AdminClient(path, settings.timeout_s))
+    setters = Setters(AdminClient(path, settings.timeout_s))
     default_agent = AgentSettings().socket
     agent = agent_socket or (default_agent if os.path.exists(default_agent) else "")
     with ExitStack() as stack:
         values = sources(stack, settings.socket_path, agent, settings.timeout_s)
-        found = drift.look(values())
+        changes = drift.look(values())
         if metrics:
-            stack.enter_context(_served(drift, metrics))
+            stack.enter_context(_metrics_server(drift, metrics))
         if drift.unread and not drift.looked_at:
-            told = f"{count(drift.unread, 'value')} given, and none of them can be read below {root}"
-            step = "run it on the node, as root; in a container, with --root for the node's root"
+            message = f"{count(drift.unread, 'value')} applied, but none can be read below {root}"
+            step = "run it on the node, as root; in a container, name the node's root file system with --root"
             if not watch:
-                raise Failure(f"{told}, so nothing was compared: {step}")
-            out.note(f"{told} yet: {step}")
+                raise Failure(f"{message}, so nothing was compared: {step}")
+            out.note(f"{message} yet: {step}")
         if not watch:
-            rows = [row_of(change, who) for change in found]
+            rows = [row_of(change, setters) for change in changes]
             if rows or not out.human:
                 out.table(_COLUMNS, rows)
             if not rows:
                 out.note(_NO_DRIFT if drift.looked_at else _NOT_COMPARED)
             if drift.unread:
-                out.note(f"not compared: {count(drift.unread, 'value')}, whose cgroup is gone, or has no such file")
+                out.note(f"not compared: {count(drift.unread, 'value')}, whose cgroup or file does not exist")
             if drift.left_out:
-                out.note(f"not looked at: {count(drift.left_out, 'value')} more than there is room for")
+                out.note(f"not compared: {count(drift.left_out, 'value')} beyond the limit")
             return DIFFERS if rows else 0
         while True:
-            for change in found:
-                _say(out, row_of(change, who))
+            for change in changes:
+                _print_change(out, row_of(change, setters))
             time.sleep(interval)
-            found = drift.look(values())
+            changes = drift.look(values())
 
 
-def _say(out: Output, row: dict[str, Any]) -> None:
+def _print_change(out: Output, row: dict[str, Any]) -> None:
     from nri.trace.drift_sources import PAST
 
     if not out.human:
         out.stream(row)
     elif row["found"] is None:
-        out.text(f"{row['when']}  {row['subject']} {row['knob']} ", Painted("is back", "green"), f": {row['wanted']}")
+        out.text(f"{row['when']}  {row['subject']} {row['knob']} ", Painted("restored", "green"), f": {row['wanted']}")
     else:
         was = "" if row["before"] is None else f", was {row['before']}"
         by = "past NRI" if row["by"] == PAST else f"by {row['by']}"
-        told = f": {row['found']}{was}; {row['set_by']} gave {row['wanted']}"
-        out.text(f"{row['when']}  {row['subject']} {row['knob']} ", Painted(f"overwritten {by}", "red"), told)
+        detail = f": {row['found']}{was}; {row['set_by']} applied {row['wanted']}"
+        out.text(f"{row['when']}  {row['subject']} {row['knob']} ", Painted(f"overwritten {by}", "red"), detail)
 
 
-def _served(drift: Drift, address: str) -> Any:
-    """A server of the figures."""
+def _metrics_server(drift: Drift, address: str) -> Any:
+    """Serve the metrics."""
     from contextlib import closing
 
     from nri.service.http import Server, text_answer
 
     def figures(_: Any) -> Any:
         return text_answer(
-            "# HELP nri_drift_values Values of cgroups that are another one than was applied.\n"
+            "# HELP nri_drift_values Cgroup values that differ from the applied ones.\n"
             "# TYPE nri_drift_values gauge\n"
             f"nri_drift_values {len(drift.now())}\n"
-            "# HELP nri_drift_compared Values that could be compared at the last look.\n"
+            "# HELP nri_drift_compared Values compared in the last round.\n"
             "# TYPE nri_drift_compared gauge\n"
             f"nri_drift_compared {drift.looked_at}\n"
-            "# HELP nri_drift_not_compared Values that could not be read, or were too many, at the last look.\n"
+            "# HELP nri_drift_not_compared Values not compared in the last round: unreadable, or beyond the limit.\n"
             "# TYPE nri_drift_not_compared gauge\n"
             f"nri_drift_not_compared {drift.unread + drift.left_out}\n"
-            "# HELP nri_drift_changes_total Values that were found overwritten, or back, since the start.\n"
+            "# HELP nri_drift_changes_total Values overwritten or restored since the start.\n"
             "# TYPE nri_drift_changes_total counter\n"
             f"nri_drift_changes_total {drift.count}\n"
         )

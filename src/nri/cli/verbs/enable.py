@@ -1,7 +1,4 @@
-"""`nri enable`: have the runtime launch a plugin at its next start.
-
-Next: `nri.testing.rehearsal` tries it before anything is written, `nri.plugins.installation` writes.
-"""
+"""`nri enable`: install a plugin into the runtime's plugin folder, after a test start."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ EXAMPLES = [
     "nri enable pod_name.py --idx 10",
     "nri enable template --idx 10                    # a bundled plugin: nri plugins list",
     "nri enable pin.py --idx 20 --config pin.yaml    # becomes /etc/nri/conf.d/20-pin.conf",
-    "nri enable pod_name.py --idx 10 --dry-run       # only check it, and say what would be written",
+    "nri enable pod_name.py --idx 10 --dry-run       # only check it, and show what would be written",
 ]
 
 
@@ -38,24 +35,24 @@ EXAMPLES = [
 )
 @PLUGIN_DIR
 @CONFIG_DIR
-@click.option("--dry-run", is_flag=True, help="Check everything and show what would be written.")
+@click.option("--dry-run", is_flag=True, help="Check everything, and only show what would be written.")
 @click.option(
-    "--no-check", is_flag=True, help="Do not start the plugin, for one that can only start on another machine."
+    "--no-check", is_flag=True, help="Skip the test start, for a plugin that can start only on another machine."
 )
 @click.pass_obj
 def command(  # noqa: PLR0913, PLR0917 - click gives them by name
     settings: Settings, target: str, idx: str, name: str | None, config: Path | None, plugin_dir: Path | None,
     config_dir: Path | None, dry_run: bool, no_check: bool,
 ) -> None:  # fmt: skip
-    """Let the runtime launch a plugin from its next start on.
+    """Install a plugin into the runtime's plugin folder. The runtime launches it at its next start.
 
     NAME is a bundled plugin, or one that another distribution has registered (nri plugins list). FILE is a Python
-    file that ends with MyPlugin.main(), or any other program. A small launcher with the absolute path of this
-    Python is written into the plugin folder; the plugin itself stays where it is.
+    file that ends with MyPlugin.main(), or any other program. nri enable writes a small launcher into the plugin
+    folder; the plugin itself is not copied.
 
-    First the plugin is started once, just as a runtime would start it: without PATH, with its configuration,
-    against a runtime without pods. A plugin that does not register within 5 s (--timeout), or cannot use its
-    configuration, is refused, because containerd 1.7 would no longer start with it.
+    The plugin is first started once for a test, the way a runtime starts it: without PATH, with its configuration. It
+    is refused if it does not register within 5 s (--timeout), or cannot use its configuration, because containerd 1.7
+    does not start with such a plugin.
 
     If the runtime here would not launch it, because NRI is off or another folder is configured, the reason is shown.
     """
@@ -65,7 +62,7 @@ def command(  # noqa: PLR0913, PLR0917 - click gives them by name
     from nri.plugins import installation
 
     folder, drop_ins = plugin_dir or Path(naming.PLUGIN_DIR), config_dir or Path(naming.CONFIG_DIR)
-    start, file, own_name = _found(target)
+    start, file, own_name = _resolve_target(target)
     file_name = installation.file_name_of(idx, name or own_name)
     installation.refuse_untrusted(file)
     installation.refuse_clash(folder, file_name)
@@ -77,7 +74,7 @@ def command(  # noqa: PLR0913, PLR0917 - click gives them by name
     if not dry_run:
         for place, written, content, mode in writes:
             installation.put(place, written, content, mode)
-    _tell(settings, writes, dry_run)
+    _print_writes(settings, writes, dry_run)
     if plugin_dir is None:
         from nri.config.runtimes.plugin_folder import launch_obstacles
 
@@ -85,8 +82,8 @@ def command(  # noqa: PLR0913, PLR0917 - click gives them by name
             Output(settings).note(obstacle)
 
 
-def _found(target: str) -> tuple[list[str], Path, str]:
-    """Find what is to be launched: the command that starts it, its file, and the name that it has by itself."""
+def _resolve_target(target: str) -> tuple[list[str], Path, str]:
+    """Return the command that starts the plugin, its file, and its default name."""
     from nri.errors import ConfigError
     from nri.plugins import installation, registry
     from nri.plugins.loader import is_path
@@ -99,7 +96,7 @@ def _found(target: str) -> tuple[list[str], Path, str]:
     if entry is None:
         raise registry.not_registered(target, or_file=True)
     if not registry.load(entry)._takes_index():
-        reason = "a runtime cannot start it, because it chooses its indices itself"
+        reason = "a runtime cannot launch this plugin, because it chooses its indices itself"
         raise ConfigError(entry.name, "", f"{reason}. Run it as a service, or in a DaemonSet")
     return *installation.command_of_module(entry.module), entry.name
 
@@ -108,7 +105,7 @@ def _check(
     settings: Settings, start: list[str], file: Path, launcher: bytes, file_name: str, config: Path | None,
     drop_ins: Path,
 ) -> None:  # fmt: skip
-    """Start the plugin once; a Failure says why it must not be enabled, and how to go on."""
+    """Start the plugin once for a test. Failure, with the next step, if it must not be enabled."""
     import logging
 
     from nri.cli.errors import Failure
@@ -121,12 +118,12 @@ def _check(
     except NriError as error:
         by_hand = shlex.join([*start, "--idx", file_name[:2], *(["--config", str(config)] if config else [])])
         raise Failure(
-            f"{error}\nnothing was written: runtimes drop such a plugin, containerd 1.7 does not start itself. "
-            f"Try it by hand: {by_hand}. If it can start only on another machine: --no-check"
+            f"{error}\nnothing was written: runtimes drop a plugin that fails to start, and containerd 1.7 then "
+            f"refuses to start. Try it by hand: {by_hand}. If it can start only on another machine, use --no-check"
         ) from None
 
 
-def _tell(settings: Settings, writes: list[tuple[Path, str, bytes, int]], dry_run: bool) -> None:
+def _print_writes(settings: Settings, writes: list[tuple[Path, str, bytes, int]], dry_run: bool) -> None:
     out = Output(settings)
     if not out.human:
         files = [
@@ -146,8 +143,10 @@ def _tell(settings: Settings, writes: list[tuple[Path, str, bytes, int]], dry_ru
     from nri.plugins.installation import others_of_index
 
     folder, file_name = writes[-1][:2]
-    others = others_of_index(folder, file_name)
-    if others:
-        out.note(f"{file_name[:2]} is also the index of {', '.join(others)}: no runtime says which of them comes first")
+    same_index = others_of_index(folder, file_name)
+    if same_index:
+        out.note(
+            f"{file_name[:2]} is also the index of {', '.join(same_index)}: the order of these plugins is undefined"
+        )
     if not dry_run:
-        out.note("runtimes look into this folder when they start: restart yours to launch the plugin")
+        out.note("restart the runtime to launch the plugin")

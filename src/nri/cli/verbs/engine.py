@@ -1,7 +1,4 @@
-"""`nri engine`: the container engine with NRI in it, in the foreground; its settings; what it needs on this machine.
-
-Next: `nri.engine.program` runs it, `nri.engine.check` looks at the machine, `nri.engine.config` reads the settings.
-"""
+"""`nri engine`: run the container engine, check its requirements, load images, and show its settings."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
     from nri.engine.config import EngineConfig
 
 
-#: The files of a dry engine, below its folder, by the keys that say where they are.
+#: The files of a dry engine, below its folder, by the keys of their paths.
 _DRY = {
     "root": "root",
     "state": "state",
@@ -39,10 +36,10 @@ _DRY = {
 }
 
 
-#: The name that the engine gives itself over the CRI.
+#: The runtime name that the engine reports over the CRI.
 ENGINE_NAME = "nri-engine"
-#: For how many seconds an archive may be read and unpacked.
-_LOAD_S = 900.0
+#: How long reading and unpacking an archive may take, in seconds.
+_LOAD_TIMEOUT_S = 900.0
 
 
 def _loader() -> SettingsLoader[EngineConfig]:
@@ -63,8 +60,8 @@ ENGINE_OPTIONS = SettingsOptions(
     "nri.socket_path",
     "nri.plugin_request_timeout=5s",
     (
-        Flag("--dry", _dry, "DIR", "Run nothing: no root, no OCI runtime; all its files and sockets are in DIR."),
-        Flag("--socket", "socket", "PATH", "The socket on which the engine serves the CRI."),
+        Flag("--dry", _dry, "DIR", "Do not run containers; needs no root. All files and sockets are in DIR."),
+        Flag("--socket", "socket", "PATH", "The engine's CRI socket."),
         Flag("--metrics", "http.address", "HOST:PORT", "Serve /metrics, /healthz and /readyz on this address."),
     ),
 )
@@ -75,9 +72,9 @@ ENGINE_OPTIONS = SettingsOptions(
     examples=["nri engine check", "sudo nri engine serve", "nri engine config show --effective"],
 )
 def engine() -> None:
-    """Run a CRI container engine with NRI in it, over runc or crun; a kubelet can drive it.
+    """Run a container engine with NRI. It serves the CRI, so that a kubelet can use it, and runs runc or crun.
 
-    Its settings are listed by nri engine config keys.
+    nri engine config keys lists its settings.
     """
 
 
@@ -85,7 +82,7 @@ def engine() -> None:
     cls=Verb,
     short_help="run the engine in the foreground, until it is stopped",
     examples=[
-        "sudo nri engine serve                   # with /etc/nri/engine.toml, if it is there",
+        "sudo nri engine serve                   # with /etc/nri/engine.toml, if it exists",
         "sudo nri engine serve --config engine.toml --socket /run/my.sock -v",
         "kubelet --container-runtime-endpoint=unix:///run/nri-engine/engine.sock ...",
         "sudo nri engine serve --record /var/lib/nri/traces    # nri trace show /var/lib/nri/traces",
@@ -95,12 +92,12 @@ def engine() -> None:
 @record_options
 @click.pass_obj
 def serve(settings: Settings, /, **options: Any) -> int:
-    """Run the engine in the foreground until SIGTERM or Ctrl-C. Containers run on; the next start takes them over.
+    """Run the engine in the foreground until SIGTERM or Ctrl-C. Containers keep running until its next start.
 
-    Its log goes to standard error: -v logs more, --log-format json writes objects. One line says when it is ready,
-    and systemd is notified if it started the engine. Plugins connect at --socket-path.
+    The log goes to standard error. The engine logs when it is ready, and notifies systemd. Plugins connect to
+    --socket-path.
 
-    The exit code is 0 after SIGTERM, 130 after Ctrl-C, 1 if it cannot start, 2 for mistakes in its settings.
+    The exit code is 0 after SIGTERM, 130 after Ctrl-C, 1 if the engine cannot start, 2 for mistakes in its settings.
     """
     from nri.cli.support.logs import log_to
     from nri.service.daemon import needs_extra
@@ -118,7 +115,7 @@ def serve(settings: Settings, /, **options: Any) -> int:
 
 @engine.command(
     cls=Verb,
-    short_help="check what the engine needs on this machine, and how to get it",
+    short_help="check that this machine has what the engine needs",
     examples=[
         "sudo nri engine check",
         "sudo nri engine check -q                # only what is missing",
@@ -128,29 +125,29 @@ def serve(settings: Settings, /, **options: Any) -> int:
 @ENGINE_OPTIONS
 @click.pass_obj
 def check(settings: Settings, /, **options: Any) -> int:
-    """Check everything that the engine needs on this machine, and say how to get what is missing.
+    """Check that this machine has what the engine needs, and show how to install what is missing.
 
-    Looks at OCI runtimes, conmon, skopeo, umoci, pod networks, overlayfs, cgroups, namespaces, capabilities and
-    sockets, as the engine's settings name them. Changes nothing. The exit code is 1 if something is missing.
+    Checks OCI runtimes, conmon, skopeo, umoci, pod networks, overlayfs, cgroups, namespaces, capabilities and sockets,
+    as set in the engine's settings. Changes nothing. The exit code is 1 if something is missing.
     """
     loaded = ENGINE_OPTIONS.load(settings, options)
     from nri.engine.check import examine
 
     rows = examine(loaded.settings)
-    gone = [row for row in rows if row.state == "missing"]
+    missing = [row for row in rows if row.state == "missing"]
     out = Output(settings)
     for note in loaded.notes:
         out.note(f"note: {note}")
     if not out.human:
         out.document([row._asdict() for row in rows])
     elif out.quiet:
-        out.names(f"{row.what}: {row.found}; {row.next}" for row in gone)
+        out.names(f"{row.what}: {row.found}; {row.next}" for row in missing)
     else:
         columns = [Column("WHAT", "what"), Column("STATE", "state"), Column("FOUND", "found")]
         out.table(columns, [row._asdict() for row in rows])
         _next_steps(out, rows)
-        out.text(f"{count(len(gone), 'thing')} missing" if gone else "nothing is missing")
-    return int(bool(gone))
+        out.text(f"{count(len(missing), 'requirement')} missing" if missing else "nothing is missing")
+    return int(bool(missing))
 
 
 @engine.command(
@@ -167,11 +164,11 @@ def check(settings: Settings, /, **options: Any) -> int:
 @cri_option
 @click.pass_obj
 def load(settings: Settings, archive: str, image: str, cri_socket: str | None) -> None:
-    """Load an image into the engine that runs, under a name: from an archive of docker or podman save, or of OCI.
+    """Load an image from an archive into the running engine.
 
-    ARCHIVE is a file, or a folder with an OCI layout; which kind of archive it is, the file says. Of one with several
-    images, docker-archive:FILE:NAME, oci-archive:FILE:NAME or oci:DIR:NAME takes one. IMAGE is the name by which pods
-    ask for it. The engine reads the file, so its path is one of the engine's machine.
+    ARCHIVE is a file written by docker save or podman save, an OCI archive, or a folder with an OCI layout. To load one
+    of several images, write docker-archive:FILE:NAME, oci-archive:FILE:NAME or oci:DIR:NAME. IMAGE is the name of the
+    image in pods. The engine reads the file, so the path must exist on the engine's machine.
     """
     from nri.cri.client import ARCHIVE_KEY
     from nri.cri.pb import api_pb2 as pb
@@ -183,20 +180,20 @@ def load(settings: Settings, archive: str, image: str, cri_socket: str | None) -
         if runtime != ENGINE_NAME:
             steps = f"ctr -n k8s.io images import {archive} (containerd), or skopeo copy {source} "
             steps += f"containers-storage:{image} (CRI-O)"
-            raise Failure(f"{runtime} takes no archives over the CRI. try: {steps}")
+            raise Failure(f"{runtime} cannot load archives over the CRI. try: {steps}")
         request = pb.PullImageRequest(image=pb.ImageSpec(image=image))
         try:
-            made = cri.call("PullImage", request, _LOAD_S, [(ARCHIVE_KEY, os.fsencode(source))]).image_ref
+            image_id = cri.call("PullImage", request, _LOAD_TIMEOUT_S, [(ARCHIVE_KEY, os.fsencode(source))]).image_ref
         except RpcError as error:
             if "choose an image" not in str(error):
                 raise
             raise Failure(f"{archive} has several images. try: nri engine load {source}:NAME {image}") from None
     if not out.human:
-        out.document({"image": image, "id": made})
+        out.document({"image": image, "id": image_id})
     elif out.quiet:
-        out.names([made])
+        out.names([image_id])
     else:
-        out.text(f"{image}: {made}")
+        out.text(f"{image}: {image_id}")
 
 
 @engine.command(
@@ -211,7 +208,7 @@ def load(settings: Settings, archive: str, image: str, cri_socket: str | None) -
 def unit(settings: Settings) -> None:
     """Print a systemd unit that runs the engine of this installation.
 
-    systemd is notified when it is ready, and containers run on when it restarts.
+    The engine notifies systemd when it is ready. Containers keep running when it restarts.
     """
     from nri.engine.unit import unit_text
 
@@ -224,7 +221,7 @@ def unit(settings: Settings) -> None:
 
 @engine.group(
     cls=VerbGroup,
-    short_help="show the engine's settings, and explain its configuration file",
+    short_help="show the engine's settings and the keys of its configuration file",
     examples=[
         "nri engine config show --effective",
         "nri engine config keys",
@@ -232,72 +229,72 @@ def unit(settings: Settings) -> None:
     ],
 )
 def config() -> None:
-    """Show the engine's settings, and explain its configuration file.
+    """Show the engine's settings and the keys of its configuration file.
 
-    Later sources override earlier ones: defaults; the files, /etc/nri/engine.toml unless others are named; the
-    environment (NRI_ENGINE_CONFIG, NRI_ENGINE_SOCKET, NRI_ENGINE_LOG_LEVEL, NRI_SOCKET); flags. The file is TOML,
-    and unknown keys are errors. A file may also be containerd's config.toml or iSulad's daemon.json, of which only
-    the settings of NRI are used.
+    Later sources override earlier ones: defaults; configuration files (/etc/nri/engine.toml, or those of --config);
+    environment variables (NRI_ENGINE_CONFIG, NRI_ENGINE_SOCKET, NRI_ENGINE_LOG_LEVEL, NRI_SOCKET); flags. The file is
+    TOML, and unknown keys are errors. It may also be containerd's config.toml or iSulad's daemon.json; only the NRI
+    settings of these are used.
     """
 
 
 @config.command(
     cls=Verb,
-    short_help="show the settings in force, and where each was set",
+    short_help="show the engine's settings, and where each was set",
     examples=[
-        "nri engine config show                         # what files, environment and flags say",
-        "nri engine config show --effective             # every setting, and where it came from",
+        "nri engine config show                         # settings of files, environment and flags",
+        "nri engine config show --effective             # all settings, with their sources",
         "nri engine config show --effective -o json | jq '.[] | select(.from != \"default\")'",
         "nri engine config show --config /etc/isulad/daemon.json",
     ],
 )
-@click.option("--effective", is_flag=True, help="Also settings that have their default.")
+@click.option("--effective", is_flag=True, help="Also show settings that have their default.")
 @ENGINE_OPTIONS
 @click.pass_obj
 def show(settings: Settings, /, effective: bool, **options: Any) -> None:
-    """Show the settings that the engine would start with, and where each was set.
+    """Show the settings with which the engine would start, and where each was set.
 
-    The exit code is 2 if it would not start with them; then every mistake is printed with its line.
+    Mistakes in the settings are printed with their lines, and the exit code is then 2.
     """
     loaded = ENGINE_OPTIONS.load(settings, options)
     from nri.config.listing import DEFAULT, rows
 
     out = Output(settings)
-    found = [
-        {"key": row.key, "value": _written(row.value) if out.human else row.value, "from": row.origin}
+    setting_rows = [
+        {"key": row.key, "value": _table_value(row.value) if out.human else row.value, "from": row.origin}
         for row in rows(loaded.settings, loaded.origins)
         if effective or row.origin != DEFAULT
     ]
     for note in loaded.notes:
         out.note(f"note: {note}")
-    if not found and out.human:
-        out.note("nothing is set: the engine has its defaults; --effective shows them")
+    if not setting_rows and out.human:
+        out.note("nothing is set: the engine uses its defaults; --effective shows them")
         return
-    out.table([Column("KEY", "key"), Column("VALUE", "value"), Column("FROM", "from")], found)
+    out.table([Column("KEY", "key"), Column("VALUE", "value"), Column("FROM", "from")], setting_rows)
 
 
 @config.command(
     cls=Verb,
-    short_help="list every key with its default and meaning",
+    short_help="list the keys of engine.toml, with default and meaning",
     examples=["nri engine config keys", "nri engine config keys nri.", "nri engine config keys -o json"],
 )
 @click.argument("prefix", default="")
 @click.pass_obj
 def keys(settings: Settings, prefix: str) -> None:
-    """List every key of engine.toml, with its default and meaning; with PREFIX those that begin with it.
+    """List the keys of engine.toml, with default and meaning; with PREFIX only the keys that begin with it.
 
-    A key is written as in TOML: nri.socket_path is socket_path in the table [nri].
+    nri.socket_path is the key socket_path in the table [nri].
     """
     ENGINE_OPTIONS.list_keys(settings, prefix, "nri engine config keys")
 
 
-def _written(value: Any) -> Any:
-    """A value for a table, with true and false as the file has them."""
+def _table_value(value: Any) -> Any:
+    """A value for a table, with true and false as in TOML."""
     return str(value).lower() if isinstance(value, bool) else value
 
 
 def _next_steps(out: Output, rows: Any) -> None:
-    """Print what to do, the worst first."""
+    """Print the next steps, those for missing requirements first."""
     steps = [row for state in ("missing", "limited") for row in rows if row.state == state and row.next]
     if steps:
         out.text("")

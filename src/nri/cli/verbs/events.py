@@ -1,8 +1,6 @@
-"""`nri events`: what is on this node, and with -f what happens to it, seen through a plugin that changes nothing.
+"""`nri events`: show pods and containers, and with -f their events, through a plugin that changes nothing.
 
-Rules: the plugin answers at once. It only puts events into a bounded queue, and another thread prints them: a terminal
-that is held, or a pipe that no program reads, must never hold up a container. Next: the plugin itself is in
-`nri.trace.watcher`.
+The plugin only queues events, and another thread prints them, so that a paused terminal never delays a container.
 """
 
 from __future__ import annotations
@@ -24,42 +22,41 @@ if TYPE_CHECKING:
 
 _STATES = ("unknown", "created", "paused", "running", "stopped")
 EXAMPLES = [
-    "nri events                              # pods and containers that are there now",
-    "nri events -f                           # and what happens to them, until Ctrl-C",
+    "nri events                              # existing pods and containers",
+    "nri events -f                           # and their events, until Ctrl-C",
     "nri events -f --events CreateContainer,StopContainer -o json | jq .container.name",
 ]
 
 
 @click.command(cls=Verb, examples=EXAMPLES)
-@click.option("--follow", "-f", is_flag=True, help="Keep running, and show every event.")
-@click.option("--events", "wanted", metavar="LIST", help="Only these events: pod, container, or names.")
+@click.option("--follow", "-f", is_flag=True, help="Keep running and show every event.")
+@click.option("--events", "event_list", metavar="LIST", help="Show only these events: pod, container, or names.")
 @click.pass_obj
-def command(settings: Settings, follow: bool, wanted: str | None) -> int:
-    """Show the pods and containers that the runtime reports to plugins; with -f, every event that follows.
+def command(settings: Settings, follow: bool, event_list: str | None) -> int:
+    """Show the pods and containers that the runtime reports to plugins; with -f also all further events.
 
-    It registers as a plugin with index 99, after all others, so it sees containers as they left them. It changes
-    nothing. With -o json, every event is one JSON object on a line of its own.
+    The command registers as a plugin with index 99, so that it sees containers after the changes of all other plugins.
+    It changes nothing. With -o json, each event is one line of JSON.
 
-    If the runtime is not there, the exit code is 3. With -f, it waits for a runtime that goes away later, until
-    Ctrl-C.
+    The exit code is 3 if no runtime answers. If the runtime stops later, -f waits for it until Ctrl-C.
     """
     from nri.api.naming import DEFAULT_SOCKET
     from nri.trace import watcher
 
-    mask = events_of(wanted)
+    mask = events_of(event_list)
     socket = settings.socket_path or DEFAULT_SOCKET
     timeout_s = settings.timeout_s or 5.0
     if follow:
         out = Output(settings)
         options = watcher.observer_options("nri-events", socket, mask, timeout_s, quiet=out.quiet)
-        return watcher.follow(options, named_in(wanted), lambda events: print_all(events, out))
+        return watcher.follow(options, explicit_events(event_list), lambda events: print_all(events, out))
     pods, containers = watcher.snapshot(socket, timeout_s)
     show_state(settings, pods, containers)
     return 0
 
 
 def events_of(text: str | None) -> EventMask:
-    """Read the events to show: all but validation, which asks and reports nothing."""
+    """Parse the events to show; validation is left out, because it reports no event of a container."""
     from nri.api.events import ALL, EventMask
 
     try:
@@ -69,8 +66,8 @@ def events_of(text: str | None) -> EventMask:
     return mask.without("ValidateContainerAdjustment")
 
 
-def named_in(text: str | None) -> EventMask:
-    """Read the events that are asked for by their names, and not as a group such as "pod"."""
+def explicit_events(text: str | None) -> EventMask:
+    """Parse the events that are named one by one, and not as a group such as "pod"."""
     from nri.api.events import EventMask
 
     named = EventMask(0) if text is None else EventMask.parse_names(text)
@@ -78,24 +75,26 @@ def named_in(text: str | None) -> EventMask:
 
 
 def show_state(settings: Settings, pods: list[Any], containers: list[Any]) -> None:
-    """Print pods and containers as one table, or as one document with both lists in full."""
+    """Print pods and containers as one table, or as one document with both lists."""
     out = Output(settings)
     if not out.human:
-        out.document({"pods": [as_dict(pod) for pod in pods], "containers": [as_dict(one) for one in containers]})
+        out.document(
+            {"pods": [as_dict(pod) for pod in pods], "containers": [as_dict(container) for container in containers]}
+        )
         return
     names = {pod.id: f"{pod.namespace}/{pod.name}" for pod in pods}
     rows: list[dict[str, Any]] = [
         {
-            "id": one.id,
-            "pod": names.get(one.pod_sandbox_id, "-"),
-            "name": one.name,
-            "state": state_name(one),
-            "pid": one.pid or None,
+            "id": container.id,
+            "pod": names.get(container.pod_sandbox_id, "-"),
+            "name": container.name,
+            "state": state_name(container),
+            "pid": container.pid or None,
         }
-        for one in containers
+        for container in containers
     ]
-    filled = {one.pod_sandbox_id for one in containers}
-    rows += [{"id": "", "pod": names[pod.id], "name": ""} for pod in pods if pod.id not in filled]
+    pods_with_containers = {container.pod_sandbox_id for container in containers}
+    rows += [{"id": "", "pod": names[pod.id], "name": ""} for pod in pods if pod.id not in pods_with_containers]
     rows.sort(key=lambda row: (row["pod"], row["name"]))
     columns = [
         Column("CONTAINER", "id", 13, mark=False),
@@ -108,17 +107,17 @@ def show_state(settings: Settings, pods: list[Any], containers: list[Any]) -> No
 
 
 def print_all(events: EventQueue, out: Output) -> None:
-    """Print events as they come. When the reader of our output is gone, the process ends, as `| head` expects."""
+    """Print events as they arrive. Exit when the reader of our output has closed the pipe, as `| head` expects."""
     has_heading = not out.human or out.quiet
     try:
         for entry, dropped in events:
             _print(entry, out)
-            if not has_heading:  # with the first entry, which names the runtime; none comes while there is no runtime
+            if not has_heading:  # after the first entry, which reports that a runtime is connected
                 out.text(Painted(line_of("TIME", "EVENT", "CONTAINER", "POD", "NAME"), "bold"))
                 sys.stdout.flush()
                 has_heading = True
             if dropped:
-                out.note(f"not shown: {count(dropped, 'event')}, because the output is not read fast enough")
+                out.note(f"{count(dropped, 'event')} not shown, because the output is not read fast enough")
     except BrokenPipeError:
         os._exit(0)
 
@@ -143,13 +142,13 @@ def _print(entry: dict[str, Any], out: Output) -> None:
 
 
 def line_of(time: str, event: str, ident: str, pod: str, name: str) -> str:
-    """Write a line of the running table. Widths are fixed, since the rows to come are not known."""
+    """Format a line of the running table. Widths are fixed, because later rows are not known."""
     shown = f"{time:12}  {event:20}  {escape(ident) or '-':13}  {padded(escape(pod), 40)}  {escape(name) or '-'}"
     return shown.rstrip()
 
 
 def as_dict(message: Any) -> dict[str, Any]:
-    """Return a message under its protobuf JSON names."""
+    """Convert a message to protobuf's JSON form."""
     from google.protobuf.json_format import MessageToDict
 
     document: dict[str, Any] = MessageToDict(message)
@@ -157,5 +156,5 @@ def as_dict(message: Any) -> dict[str, Any]:
 
 
 def state_name(container: Any) -> str:
-    """Return a container's state in one word."""
+    """The name of a container's state."""
     return _STATES[container.state] if 0 <= container.state < len(_STATES) else str(container.state)

@@ -1,4 +1,4 @@
-"""`nri inspect`: a page in the browser that shows what plugins do, or did. Next: `nri.inspector` is the page."""
+"""`nri inspect`: serve a page that shows what plugins do, or did in a recording."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 @click.command(
     cls=Verb,
     examples=[
-        "nri inspect                             # the runtime that runs here: open the address that it prints",
+        "nri inspect                             # the running runtime; open the printed address",
         "nri inspect traces                      # a recording, written with --record traces",
-        "nri inspect traces --export node.html   # one file that shows it anywhere",
+        "nri inspect traces --export node.html   # a snapshot in one file, to view anywhere",
     ],
 )
 @click.argument("recording", metavar="[FILE|DIR]", required=False, type=PATH)
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     "--listen",
     default="127.0.0.1:0",
     metavar="HOST:PORT",
-    help="Where the page is served. Default: this machine alone, any port.",
+    help="The address of the page. Default: only this machine, any free port.",
 )
-@click.option("--export", metavar="OUT.html", type=PATH, help="Write a snapshot as one file instead, and exit.")
+@click.option("--export", metavar="OUT.html", type=PATH, help="Write a snapshot to one file and exit.")
 @agent_socket
 @click.option(
     "--state-dir",
     metavar="DIR",
     default="/var/lib/nri/placement",
-    help=f"The stateDir of {POLICY_NAMES}, where its socket is.",
+    help=f"The stateDir of {POLICY_NAMES}, which contains its socket.",
 )
 @machine_root
 @click.pass_context
@@ -53,18 +53,19 @@ def command(
     state_dir: str,
     root: str,
 ) -> int:
-    """Show in a browser what plugins do to pods and containers: now, or in a recording.
+    """Show in the browser what plugins do to pods and containers, now or in a recording. Changes nothing.
 
-    The page has the chain of plugins with health and latency, every event with the time that each plugin took, and for
-    each container who changed what, before and after. FILE is a trace, DIR a folder of them; without one a runtime that
-    is built on this package is asked, and with it what runs on the node: values of cgroups that were overwritten (for
-    that a plugin joins that changes nothing, when the view is opened), the node agent's decisions, and the CPUs
-    of the placement plugin. Only somebody who has the printed address, with its token, can read it; over a network
-    it is not encrypted. It changes nothing. Ctrl-C ends it. For a snapshot of a damaged recording the exit code is 1.
+    The page shows the chain of plugins with health and latency, every event with the time of each plugin, and the
+    changes of each container with the plugin that made them. FILE is a trace, DIR a folder of traces. Without them the
+    page shows a running runtime that is built on this package; it then also shows overwritten cgroup values, the
+    decisions of the node agent, and the CPUs of the placement plugin.
+
+    The page can be read only with the token in the printed address. It is not encrypted over a network. Ctrl-C ends
+    the command. The exit code is 1 for a snapshot of a damaged recording.
     """
     settings: Settings = ctx.obj
     if recording and ctx.get_parameter_source("path") is click.core.ParameterSource.COMMANDLINE:
-        raise click.UsageError("give FILE, or --admin-socket, not both")
+        raise click.UsageError("give either a recording or --admin-socket, not both")
     from nri.inspector.sources import Recording
 
     out = Output(settings)

@@ -1,4 +1,4 @@
-"""`nri new`: make a plugin's project, ready to run. Next: `nri.plugins.project.scaffold` writes it."""
+"""`nri new`: create a plugin project that is ready to run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nri.cli.settings import Settings
 from nri.cli.support.verb import Verb
 
 EXAMPLES = [
-    "nri new pod-name                        # makes the folder pod-name",
+    "nri new pod-name                        # create the project in the folder pod-name",
     "nri new pod-name --idx 50 --folder src/pod-name",
 ]
 
@@ -21,22 +21,22 @@ EXAMPLES = [
 @click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("name")
 @click.option("--idx", "-idx", default="10", metavar="NN", help="Place in the order of plugins, 00 to 99. Default: 10.")
-@click.option("--folder", metavar="DIR", type=click.Path(path_type=Path), help="The folder to make. Default: NAME.")
+@click.option("--folder", metavar="DIR", type=click.Path(path_type=Path), help="The folder to create. Default: NAME.")
 @click.pass_obj
 def command(settings: Settings, name: str, idx: str, folder: Path | None) -> None:
-    """Start a plugin: code, test, Containerfile, DaemonSet, systemd unit, pyproject and README in a new folder.
+    """Create a plugin project: code, test, Containerfile, DaemonSet, systemd unit, pyproject.toml and README.
 
-    NAME is the plugin's name, in lower case with dashes. The project contains a wheel of this nri and installs it
-    by its hash, because no package index has nri.
+    NAME is the plugin's name, in lower case with dashes. The project contains a wheel of this version of nri, and
+    installs it by its hash, because nri is not on a package index.
     """
     from nri.plugins.project.scaffold import names_of, scaffold
 
-    made = scaffold(folder or Path(name), name, idx)
+    paths = scaffold(folder or Path(name), name, idx)
     out = Output(settings)
     if not out.human:
-        out.document({"folder": str(folder or name), "files": made})
+        out.document({"folder": str(folder or name), "files": paths})
         return
-    for path in made:
+    for path in paths:
         out.text(path)
     module = names_of(name, idx)["module"]
     out.note("")

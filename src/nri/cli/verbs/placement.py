@@ -1,7 +1,7 @@
-"""`nri placement`: show where containers are, or would be, and why.
+"""`nri placement`: show or simulate the CPUs and memory nodes of containers, and explain them.
 
-A running plugin is asked over the socket next to its state file. With --pods no plugin is asked:
-`nri.placement.simulate` places the containers of manifests on a described machine, and the same code prints the result.
+A running plugin answers over the socket next to its state file. With --pods, `nri.placement.simulate` places the
+containers of manifests instead.
 """
 
 from __future__ import annotations
@@ -24,8 +24,13 @@ if TYPE_CHECKING:
     from nri.host.topology import Topology
     from nri.placement.simulate import Simulation
 
-_PLACED = [Column("CPUS", "cpus"), Column("MEMORY", "mems"), Column("SHARES", "shares"), Column("REFUSED", "refused")]
-_PLACES = [
+_PLACEMENT_COLUMNS = [
+    Column("CPUS", "cpus"),
+    Column("MEMORY", "mems"),
+    Column("SHARES", "shares"),
+    Column("REFUSED", "refused"),
+]
+_PLACE_COLUMNS = [
     Column("PLACE", "place"),
     Column("CPUS", "cpus"),
     Column("SHARED", "shared"),
@@ -34,7 +39,7 @@ _PLACES = [
     Column("FREE MEMORY", "memory"),
     Column("CONTAINERS", "containers", cut=80),
 ]
-_CONTAINERS = [
+_CONTAINER_COLUMNS = [
     Column("CONTAINER", "container"),
     Column("CLASS", "qos", extra=True),
     Column("PLACE", "place"),
@@ -42,27 +47,27 @@ _CONTAINERS = [
     Column("MEMORY", "mems"),
     Column("SHARES", "shares", extra=True),
 ]
-_CPU_CLASSES = [Column("CPU CLASS", "class"), Column("CPUS", "cpus"), Column("SETTINGS", "settings")]
-_INTERRUPTS = [
-    Column("INTERRUPTS FOR", "who"),
+_CPU_CLASS_COLUMNS = [Column("CPU CLASS", "class"), Column("CPUS", "cpus"), Column("SETTINGS", "settings")]
+_INTERRUPT_COLUMNS = [
+    Column("INTERRUPTS OF", "who"),
     Column("CPUS", "cpus"),
-    Column("TAKES", "claim"),
-    Column("IS SPARED", "mask"),
+    Column("HANDLES", "claim"),
+    Column("AVOIDS", "mask"),
 ]
-_CANDIDATES = [
+_CANDIDATE_COLUMNS = [
     Column("PLACE", "place"),
-    Column("HAS", "has"),
+    Column("CAPACITY", "has"),
     Column("DECIDED BY", "lost"),
-    Column("WOULD NEED", "change"),
+    Column("CHOSEN IF", "change"),
 ]
 
 
-def _described(required: bool) -> Callable[[Any], Any]:
-    """The options of a machine and pods on paper."""
+def _simulation_options(required: bool) -> Callable[[Any], Any]:
+    """The options that describe the machine and the pods of a simulation."""
     options = [
         click.option("--machine", metavar="DIR|SNAPSHOT", default="/",
-                     help="The machine's root, a copy of its /sys below a folder, or an archive of one."),
-        click.option("--pods", metavar="FILE", required=required, help="Manifests of pods, created in their order."),
+                     help="The root of the machine, a folder with a copy of its /sys, or an archive of it."),
+        click.option("--pods", metavar="FILE", required=required, help="Manifests of the pods, in order of creation."),
     ]  # fmt: skip
 
     def decorate(function: Any) -> Any:
@@ -73,10 +78,10 @@ def _described(required: bool) -> Callable[[Any], Any]:
     return decorate
 
 
-_RESOURCE = f"A {RESOURCE_KINDS} resource; default: {DEFAULT_POLICY.name}, one reserved CPU"
+_RESOURCE = f"A {RESOURCE_KINDS} resource. Default: {DEFAULT_POLICY.name} with one reserved CPU"
 _POLICY = click.option("--policy", metavar="FILE", default="", help=f"{_RESOURCE}.")
 _STATE = click.option(
-    "--state-dir", metavar="DIR", default="/var/lib/nri/placement", help="The plugin's stateDir, where its socket is."
+    "--state-dir", metavar="DIR", default="/var/lib/nri/placement", help="The plugin's stateDir, with its socket."
 )
 
 
@@ -87,105 +92,107 @@ _STATE = click.option(
         "nri placement explain default/web/main",
         "nri placement simulate --machine snapshot.tar.xz --policy policy.yaml --pods pods.yaml",
     ],
-    help=f"Show where {POLICY_NAMES} has placed containers, and why, or simulate it.",
+    help=f"Show, explain or simulate the placement of containers by {POLICY_NAMES}.",
 )
 def placement() -> None:
-    """Group the verbs of placement."""
+    """The group of the verbs of placement."""
 
 
 @placement.command(
     cls=Verb,
-    short_help="show where containers of manifests would run, under one policy or two",
+    short_help="simulate the placement of pods from manifests, under one or two policies",
     examples=[
         "nri placement simulate --policy policy.yaml --pods pods.yaml",
         "nri placement simulate --machine snapshot/ --policy policy.yaml --pods pods.yaml -o json",
         "nri placement simulate --policy before.yaml --policy after.yaml --pods pods.yaml",
     ],
 )
-@_described(required=True)
-@click.option("--policy", metavar="FILE", multiple=True, help=f"{_RESOURCE}; two are compared.")
+@_simulation_options(required=True)
+@click.option("--policy", metavar="FILE", multiple=True, help=f"{_RESOURCE}. Give two to compare them.")
 @click.pass_obj
 def simulate(settings: Settings, machine: str, policy: tuple[str, ...], pods: str) -> int:
-    """Show where the containers of manifests would run. Needs neither root nor a runtime.
+    """Simulate the placement of the containers of manifests. Needs neither root nor a runtime.
 
-    The machine is this one, or any whose /sys was copied. Ends with 1 if a container is refused.
+    The machine is this one, or any other with a copy of its /sys. The exit code is 1 if a container is refused.
     """
     if len(policy) > 2:
         raise click.UsageError("give one --policy, or two to compare them")
     topology = _topology(machine)
     runs = [_simulate(settings, topology, path, pods) for path in policy or ("",)]
-    columns = [Column("CONTAINER", "container"), *_PLACED]
-    rows = [{"container": str(each)} | _placed(runs[0], id_) for id_, each in runs[0].containers.items()]
+    columns = [Column("CONTAINER", "container"), *_PLACEMENT_COLUMNS]
+    rows = [
+        {"container": str(container)} | _placement_row(runs[0], id_) for id_, container in runs[0].containers.items()
+    ]
     if len(runs) == 2:
-        columns += [Column(f"THEN {column.title}", f"{column.key}_after") for column in _PLACED]
+        columns += [Column(f"THEN {column.title}", f"{column.key}_after") for column in _PLACEMENT_COLUMNS]
         for row, id_ in zip(rows, runs[1].containers, strict=True):
-            row |= {f"{key}_after": value for key, value in _placed(runs[1], id_).items()}
+            row |= {f"{key}_after": value for key, value in _placement_row(runs[1], id_).items()}
     Output(settings).table(columns, rows)
     return FAILED if any(run.refused for run in runs) else 0
 
 
 @placement.command(
     cls=Verb,
-    short_help="show or draw pools or balloons, what is free, and who is where",
+    short_help="show or draw pools or balloons, free resources, and containers",
     examples=[
-        "sudo nri placement show                 # ask the plugin that runs here",
-        "sudo nri placement show --svg node.svg  # draw it",
+        "sudo nri placement show                 # ask the running plugin",
+        "sudo nri placement show --svg node.svg  # draw a picture",
         "nri placement show --machine snapshot/ --policy policy.yaml --pods pods.yaml",
     ],
 )
-@click.option("--svg", metavar="FILE", type=click.Path(dir_okay=False), help="Draw packages, nodes, caches and cores.")
+@click.option("--svg", metavar="FILE", type=click.Path(dir_okay=False), help="Draw packages, nodes, caches, cores.")
 @_STATE
-@_described(required=False)
+@_simulation_options(required=False)
 @_POLICY
 @click.pass_obj
 def show(settings: Settings, svg: str | None, state_dir: str, machine: str, policy: str, pods: str | None) -> None:
-    """Show pools or balloons with their CPUs, memory and what is free, and the containers in them.
+    """Show pools or balloons with their CPUs, memory, free resources and containers.
 
-    If there are classes of CPUs, or containers with an irq-affinity, it also shows how CPUs and interrupts are set.
+    Also shows CPU classes, and interrupts of containers with an irq-affinity, if there are any.
 
-    The plugin that runs here answers, to root. With --pods, no plugin is asked: the placement is simulated.
+    The running plugin answers, only to root. With --pods the placement is simulated instead.
     """
     from nri.placement.drawing import draw
     from nri.placement.policy import document
 
     _check(machine, policy, pods)
     if pods:
-        done = _simulate(settings, _topology(machine), policy, pods)
-        refused = [f"{done.containers[each]}: {reason}" for each, reason in done.refused.items()]
-        found = document(done.policy) | {"refused": refused}
+        simulation = _simulate(settings, _topology(machine), policy, pods)
+        refused = [f"{simulation.containers[id_]}: {reason}" for id_, reason in simulation.refused.items()]
+        state = document(simulation.policy) | {"refused": refused}
     else:
-        found = ask_placement(state_dir, "/show", settings.timeout_s)
+        state = ask_placement(state_dir, "/show", settings.timeout_s)
     out = Output(settings)
     if svg:
         try:
-            Path(svg).write_text(draw(found), encoding="utf-8")
+            Path(svg).write_text(draw(state), encoding="utf-8")
         except OSError as error:
             raise Failure(f"{svg}: {error.strerror}") from None
     if not out.human:
-        out.document(found)
+        out.document(state)
         return
-    out.table(_PLACES, [_place_row(each) for each in found["places"]])
+    out.table(_PLACE_COLUMNS, [_place_row(place) for place in state["places"]])
     out.text("")
-    out.table(_CONTAINERS, found["containers"])
-    wishes = [_interrupts_row(each) for each in found.get("interrupts", ())]  # an older plugin says nothing of them
-    for columns, rows in ((_CPU_CLASSES, found.get("cpu_classes")), (_INTERRUPTS, wishes)):
+    out.table(_CONTAINER_COLUMNS, state["containers"])
+    interrupts = [_interrupts_row(row) for row in state.get("interrupts", ())]  # older plugins do not report them
+    for columns, rows in ((_CPU_CLASS_COLUMNS, state.get("cpu_classes")), (_INTERRUPT_COLUMNS, interrupts)):
         if rows:
             out.text("")
             out.table(columns, rows)
-    for problem in found.get("not_set", ()):
+    for problem in state.get("not_set", ()):
         out.text(f"not set: {problem}")
-    for container in found.get("squeezed", ()):
-        out.text(f"waits for room: {container}")
-    for each in found["containers"]:
-        if each.get("unmet"):
-            out.text(f"not as it asks: {each['container']}: {each['unmet']}")
-    for container in found.get("refused", ()):
+    for container in state.get("squeezed", ()):
+        out.text(f"waits for free resources: {container}")
+    for entry in state["containers"]:
+        if entry.get("unmet"):
+            out.text(f"request not met: {entry['container']}: {entry['unmet']}")
+    for container in state.get("refused", ()):
         out.text(f"refused: {container}")
 
 
 @placement.command(
     cls=Verb,
-    short_help="explain why a container is where it is, and what decided",
+    short_help="explain the placement of a container",
     examples=[
         "sudo nri placement explain default/web/main",
         "nri placement explain web --machine snapshot/ --policy policy.yaml --pods pods.yaml",
@@ -193,71 +200,72 @@ def show(settings: Settings, svg: str | None, state_dir: str, machine: str, poli
 )
 @click.argument("container")
 @_STATE
-@_described(required=False)
+@_simulation_options(required=False)
 @_POLICY
 @click.pass_obj
 def explain(settings: Settings, container: str, state_dir: str, machine: str, policy: str, pods: str | None) -> None:
-    """Explain why a container is where it is: its class, every place that was looked at, and what decided.
+    """Explain the placement of a container: its class, every place that was considered, and what decided.
 
-    CONTAINER is an id, NAMESPACE/POD/NAME, POD/NAME, or a name that only one has. The last column says what would have
-    to be different for another place. The plugin that runs here answers, to root; with --pods the placement is
-    simulated.
+    CONTAINER is an id, NAMESPACE/POD/NAME, POD/NAME, or a unique name. The last column shows what would have to change
+    for another place to be chosen. The running plugin answers, only to root; with --pods the placement is simulated.
     """
     from nri.placement.policy import explanation_document, find_container
 
     _check(machine, policy, pods)
     if pods:
-        done = _simulate(settings, _topology(machine), policy, pods)
+        simulation = _simulate(settings, _topology(machine), policy, pods)
         try:
-            meant = find_container(done.containers, container)
+            target = find_container(simulation.containers, container)
         except LookupError as error:
             raise Failure(str(error.args[0])) from None
-        if meant.id in done.refused:
-            raise Failure(f"{meant} is refused: {done.refused[meant.id]}")
-        found = explanation_document(done.policy, meant.id)
+        if target.id in simulation.refused:
+            raise Failure(f"{target} is refused: {simulation.refused[target.id]}")
+        explanation = explanation_document(simulation.policy, target.id)
     else:
-        found = ask_placement(state_dir, "/explain", settings.timeout_s, container=container)
+        explanation = ask_placement(state_dir, "/explain", settings.timeout_s, container=container)
     out = Output(settings)
     if not out.human:
-        out.document(found)
+        out.document(explanation)
         return
-    out.text(f"{found['container']}: {found['request']}")
-    given = f"CPUs {found['cpus'] or 'as they are'}, memory nodes {found['mems'] or 'as they are'}"
-    out.text(f"is in {found['place'] or 'no place'}, with {given}, {found['shares']} shares")
-    if found.get("squeezed"):
-        out.text(f"waits for room: {found['squeezed']}")
-    if found.get("unmet"):
-        out.text(f"not as it asks: {found['unmet']}")
-    for doubt in found["doubts"]:
+    out.text(f"{explanation['container']}: {explanation['request']}")
+    pinning = f"CPUs {explanation['cpus'] or 'unchanged'}, memory nodes {explanation['mems'] or 'unchanged'}"
+    out.text(f"placed in {explanation['place'] or 'no place'}: {pinning}, {explanation['shares']} shares")
+    if explanation.get("squeezed"):
+        out.text(f"waits for free resources: {explanation['squeezed']}")
+    if explanation.get("unmet"):
+        out.text(f"request not met: {explanation['unmet']}")
+    for doubt in explanation["doubts"]:
         out.text(f"not read: {doubt}")
-    if not found["then"]:
-        out.text("it was taken over from an earlier run; this is how it would be decided now")
+    if not explanation["then"]:
+        out.text("placed by an earlier run of the plugin; the table shows how it would be placed now")
     out.text("")
-    out.table(_CANDIDATES, found["candidates"])
-    if found["more"]:
-        out.note(f"({found['more']} more were looked at)")
+    out.table(_CANDIDATE_COLUMNS, explanation["candidates"])
+    if explanation["more"]:
+        out.note(f"({explanation['more']} more places were considered)")
 
 
 @placement.command(
     cls=Verb,
-    short_help="give a plugin the custom resource of its node, and write its state back",
+    short_help="configure a plugin from the custom resource of its node, and report its state",
     examples=[
         "sudo nri placement follow topology-aware --node $(hostname) --kubeconfig admin.conf",
         "nri placement follow balloons --once     # in an init container, before the plugin",
     ],
 )
 @click.argument("plugin", type=click.Choice(sorted(POLICIES)))
-@click.option("--node", metavar="NAME", envvar="NODE_NAME", required=True, help="This node; default: $NODE_NAME.")
-@click.option("--namespace", metavar="NAME", default="kube-system", show_default=True, help="Where the resources are.")
+@click.option("--node", metavar="NAME", envvar="NODE_NAME", required=True, help="The node. Default: $NODE_NAME.")
+@click.option("--namespace", metavar="NAME", default="kube-system", show_default=True, help="Namespace of resources.")
 @click.option(
     "--group-label",
     metavar="LABEL",
     default="config.nri/group",
     show_default=True,
-    help="Label of the node: its group.",
+    help="The label of the node that contains its group.",
 )
-@click.option("--kubeconfig", metavar="FILE", default="", help="The apiserver; without it that of the pod's account.")
-@click.option("--once", is_flag=True, help="Exit when there is a file; replace one only if the plugin takes it.")
+@click.option("--kubeconfig", metavar="FILE", default="", help="Access to the API server. Default: the pod's account.")
+@click.option(
+    "--once", "run_once", is_flag=True, help="Exit when there is a file; replace one only if the plugin takes it."
+)
 @_STATE
 @click.pass_obj
 def follow(
@@ -267,15 +275,15 @@ def follow(
     namespace: str,
     group_label: str,
     kubeconfig: str,
-    once: bool,
+    run_once: bool,
     state_dir: str,
 ) -> None:
-    """Give a plugin the custom resource of its node, and write its state back.
+    """Configure a plugin from the custom resource of its node, and report its state to the API server.
 
-    Of the resources of its kind in the namespace `node.NAME` comes first, then `group.GROUP`, then `default`. It
-    becomes the file PLUGIN.policy.json in --state-dir, which the plugin's --config has to name. Whether the plugin
-    takes it is in the resource's status, and the places that it gives to containers are in the node's
-    NodeResourceTopology. Runs beside the plugin, which needs no access to the apiserver.
+    The resource is the first that exists of node.NAME, group.GROUP and default. It is written to PLUGIN.policy.json in
+    --state-dir; the plugin's --config must name this file. The status of the resource shows whether the plugin accepts
+    it, and the node's NodeResourceTopology shows the placements. Run it next to the plugin, which then needs no access
+    to the API server.
     """
     from nri.cli.support.logs import log_to
     from nri.kube.client import connect
@@ -286,16 +294,18 @@ def follow(
     options, file = row.load().plugin_options_type, Path(state_dir, f"{plugin}.policy.json")
     place = Place(row.resource, options, node, namespace, group_label, file)
     with connect(kubeconfig) as api:
-        follow_until_stopped(api, place, lambda: _shown(settings, state_dir, plugin), once)
+        follow_until_stopped(api, place, lambda: _ask_plugin(settings, state_dir, plugin), run_once)
 
 
-# -- on paper ---------------------------------------------------------------------------------------------------------
+# -- simulation -------------------------------------------------------------------------------------------------------
 
 
 def _check(machine: str, policy: str, pods: str | None) -> None:
-    """Refuse a machine or a policy that nobody would look at."""
+    """Refuse --machine and --policy without --pods, where they have no effect."""
     if not pods and (policy or machine != "/"):
-        raise click.UsageError(f"--{'policy' if policy else 'machine'} goes with --pods: without it a plugin is asked")
+        raise click.UsageError(
+            f"--{'policy' if policy else 'machine'} requires --pods: without it the running plugin answers"
+        )
 
 
 def _topology(machine: str) -> Topology:
@@ -305,7 +315,7 @@ def _topology(machine: str) -> Topology:
 
 
 def _simulate(settings: Settings, topology: Topology, policy: str, pods: str) -> Simulation:
-    """Place the containers of manifests; print what has no effect."""
+    """Place the containers of manifests; print notes on keys without effect."""
     from nri.config import read_file
     from nri.kube.manifest import read_manifests
     from nri.placement.simulate import read_resource, simulate, total_memory_bytes
@@ -315,18 +325,18 @@ def _simulate(settings: Settings, topology: Topology, policy: str, pods: str) ->
     return simulate(topology, resource, out.counted(workloads, "pod"), out.note)
 
 
-def _placed(run: Simulation, container_id: str) -> dict[str, Any]:
-    """The placement of one container, or why it has none."""
+def _placement_row(run: Simulation, container_id: str) -> dict[str, Any]:
+    """The placement of one container, or the reason why it was refused."""
     pins = run.policy.pins.get(container_id)
-    given = {} if pins is None else {key: value for key, value in pins._asdict().items() if value is not None}
-    return {**given, "refused": run.refused.get(container_id, "")}
+    values = {} if pins is None else {key: value for key, value in pins._asdict().items() if value is not None}
+    return {**values, "refused": run.refused.get(container_id, "")}
 
 
-# -- what a plugin that runs says -------------------------------------------------------------------------------------
+# -- running plugin ---------------------------------------------------------------------------------------------------
 
 
-def _shown(settings: Settings, folder: str, plugin: str) -> Any:
-    """The placement that a plugin shows. NriError without an answer."""
+def _ask_plugin(settings: Settings, folder: str, plugin: str) -> Any:
+    """Ask the running plugin for its placement. NriError without an answer."""
     return ask_placement(folder, "/show", settings.timeout_s, plugin=plugin)
 
 
@@ -343,8 +353,8 @@ def _place_row(place: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _interrupts_row(wish: Mapping[str, Any]) -> dict[str, Any]:
-    """Who wants interrupts, or is spared them, as a row of the table."""
-    takes = [*wish["claim"], *(["those that nobody takes"] if wish["sink"] else [])]
+    """The interrupts that CPUs handle or avoid, as a row of the table."""
+    takes = [*wish["claim"], *(["unclaimed ones"] if wish["sink"] else [])]
     return {**wish, "claim": ", ".join(takes), "mask": ", ".join(wish["mask"])}
 
 

@@ -1,8 +1,4 @@
-"""`nri plugins`: the plugins that have a name, bundled or registered by other distributions, and what each one takes.
-
-Next: `nri.plugins.registry`, which finds and describes them; `nri.cli.verbs.run` runs one, `nri.cli.verbs.enable`
-has the runtime start it.
-"""
+"""`nri plugins`: list bundled and registered plugins, and describe one."""
 
 from __future__ import annotations
 
@@ -27,20 +23,21 @@ COLUMNS = (Column("NAME", "name"), Column("WHAT IT DOES", "summary"), Column("AN
     cls=VerbGroup,
     examples=[
         "nri plugins list",
-        "nri plugins show template               # its annotations, flags and configuration",
+        "nri plugins show template               # annotations, flags and configuration of a plugin",
     ],
 )
 def command() -> None:
-    """Show the plugins that can be run by name: nri run NAME, nri enable NAME --idx NN.
+    """Show the plugins that can be used by name in nri run and nri enable.
 
-    They come from this package, and from other installed distributions with entry points in the group nri.plugins.
+    They are bundled with this package, or registered by other installed distributions in the entry point group
+    nri.plugins.
     """
 
 
 @command.command("list", cls=Verb, examples=["nri plugins list", "nri plugins list -q     # names only"])
 @click.pass_obj
 def list_(settings: Settings) -> None:
-    """List all plugins that have a name, with the annotations that direct them."""
+    """List bundled and registered plugins, with the pod annotations that they read."""
     from nri.plugins.registry import registered
 
     out = Output(settings)
@@ -52,7 +49,7 @@ def list_(settings: Settings) -> None:
 
 
 def _row(entry: EntryPoint) -> dict[str, Any]:
-    """Describe one plugin in a row; one that cannot be loaded says so in its own."""
+    """Describe one plugin in a row; the row of a plugin that cannot be loaded has the error."""
     from nri.plugins.registry import describe
 
     try:
@@ -75,26 +72,30 @@ def show(settings: Settings, name: str) -> None:
     entry = find(name)
     if entry is None:
         raise not_registered(name)
-    found = describe(entry)
+    description = describe(entry)
     out = Output(settings)
     if not out.human:
-        out.document(found)
+        out.document(description)
         return
-    out.text(Painted(found["name"], "bold"))
-    out.lines(found["description"])
+    out.text(Painted(description["name"], "bold"))
+    out.lines(description["description"])
     start = {
-        f"nri run {entry.name} --idx NN": "beside a runtime, until it is stopped",
-        f"nri enable {entry.name} --idx NN": "by the runtime itself, from its next start on",
+        f"nri run {entry.name} --idx NN": "as a separate process, until it is stopped",
+        f"nri enable {entry.name} --idx NN": "by the runtime, at each of its starts",
     }
     if not load(entry)._takes_index():
-        start = {f"nri run {entry.name}": "beside a runtime, until it is stopped; a runtime cannot start it"}
+        start = {f"nri run {entry.name}": "as a separate process, until it is stopped; a runtime cannot launch it"}
     _section(out, "Start it", start)
-    _section(out, "Annotations of pods", found["annotations"])
-    _section(out, "Flags of its own", found["flags"])
-    keys = [Key(**row) for row in found["configuration"]]
-    _section(out, "Keys of its configuration", {key.key: f"{key.shape}: {key.meaning.rstrip('.')}" for key in keys})
-    parts = {"events": ", ".join(found["events"]), "class": found["class"], "of": found["distribution"]}
-    _section(out, "Description", {**parts, "more": found["readme"]})
+    _section(out, "Annotations of pods", description["annotations"])
+    _section(out, "Flags", description["flags"])
+    keys = [Key(**row) for row in description["configuration"]]
+    _section(out, "Configuration keys", {key.key: f"{key.shape}: {key.meaning.rstrip('.')}" for key in keys})
+    parts = {
+        "events": ", ".join(description["events"]),
+        "class": description["class"],
+        "of": description["distribution"],
+    }
+    _section(out, "Description", {**parts, "more": description["readme"]})
 
 
 def _section(out: Output, title: str, rows: Mapping[str, str]) -> None:

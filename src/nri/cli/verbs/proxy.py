@@ -1,7 +1,4 @@
-"""`nri proxy`: NRI for a container runtime that lacks it, as a CRI proxy in front of it, in the foreground.
-
-Next: `nri.proxy.program` runs it.
-"""
+"""`nri proxy`: run a CRI proxy that adds NRI to a container runtime without it."""
 
 from __future__ import annotations
 
@@ -47,28 +44,28 @@ PROXY_OPTIONS = SettingsOptions(
     "nri.socket_path",
     "nri.plugin_request_timeout=5s",
     (
-        Flag("--listen", "listen", "PATH", "The socket where the kubelet connects: /run/nri-proxy/proxy.sock."),
+        Flag("--listen", "listen", "PATH", "The socket for the kubelet. Default: /run/nri-proxy/proxy.sock."),
         Flag(
             "--runtime-endpoint",
             "runtime_endpoint",
             "PATH",
-            "The runtime's CRI socket. Default: the first that exists.",
+            "The runtime's CRI socket. Default: the first existing one of known runtimes.",
         ),
-        Flag("--plugin-path", "nri.plugin_path", "DIR", "The folder of the plugins that the proxy launches."),
-        Flag("--plugin-config-path", "nri.plugin_config_path", "DIR", "The folder of their configuration."),
+        Flag("--plugin-path", "nri.plugin_path", "DIR", "The folder of plugins that the proxy launches."),
+        Flag("--plugin-config-path", "nri.plugin_config_path", "DIR", "The folder of plugin configuration."),
         Flag(
             "--policy",
             "nri.policy_path",
             "FILE",
-            "The policy file: what plugins may do, what their failures mean.",
+            "The policy file, with limits of plugins and the handling of their failures.",
         ),
         Flag("--metrics", "http.address", "HOST:PORT", "Serve /metrics, /healthz and /readyz on this address."),
-        Flag("--state", "state", "DIR", "The folder of records that the proxy keeps for its next start."),
+        Flag("--state", "state", "DIR", "The folder where the proxy stores its state between runs."),
         Flag(
             "--hook-servers",
             _hook_servers,
             "DIR",
-            "Also ask the hook servers of Koordinator registered in DIR.",
+            "Also call the hook servers of Koordinator that are registered in DIR.",
         ),
     ),
 )
@@ -79,13 +76,13 @@ PROXY_OPTIONS = SettingsOptions(
 @record_options
 @click.pass_obj
 def command(settings: Settings, /, **options: Any) -> int:
-    """Run a CRI proxy that gives NRI plugins the events of a runtime that has no NRI.
+    """Run a CRI proxy that adds NRI to a runtime without it.
 
-    The kubelet connects to it, and it passes every call on to the runtime. Calls about pods and containers are shown
-    to plugins, and their answers are put into the request, as far as the CRI can express them. Plugins connect at
-    --socket-path. Containers run on when the proxy stops, and its next start knows them.
+    The kubelet connects to the proxy, which forwards every call to the runtime. It sends the events of pods and
+    containers to plugins, and adds their changes to the request, as far as the CRI can express them. Plugins connect to
+    --socket-path. Containers keep running when the proxy stops, and are known again after its next start.
 
-    The exit code is 0 after SIGTERM, 130 after Ctrl-C, 1 if it cannot start, 2 for mistakes in its settings.
+    The exit code is 0 after SIGTERM, 130 after Ctrl-C, 1 if the proxy cannot start, 2 for mistakes in its settings.
     """
     from nri.cli.support.logs import log_to
     from nri.service.daemon import needs_extra

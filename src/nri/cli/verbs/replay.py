@@ -1,8 +1,4 @@
-"""`nri replay`: run a recording again with other plugins, and say where they answer otherwise.
-
-Next: `nri.testing.replay`, which does it; this module only talks to people. The plugins are started as those of a trial
-are (`nri.testing.trial`).
-"""
+"""`nri replay`: run the events of a recording again with other plugins, and show where the outcomes differ."""
 
 from __future__ import annotations
 
@@ -33,8 +29,8 @@ EXAMPLES = [
     "nri replay web.nritrace --plugin 10=inject.py -o json | jq 'select(.differences | length > 0)'",
 ]
 
-#: Plugins that a recording is said to have.
-_MOST_NAMES = 256
+#: At most this many plugins of a recording are listed.
+_MAX_NAMES = 256
 
 
 @click.command(cls=Verb, examples=EXAMPLES)
@@ -44,13 +40,13 @@ _MOST_NAMES = 256
     "plugins",
     multiple=True,
     metavar="[NN=]PLUGIN",
-    help="A plugin that takes part, as in nri try; repeatable.",
+    help="A plugin to run, written as in nri try; repeatable.",
 )
 @click.option(
     "--config", "configs", multiple=True, metavar="NN=FILE", help="The configuration of the plugin with this index."
 )
 @click.option("--policy", metavar="FILE", help="The operator's policy file.")
-@click.option("--real-time", is_flag=True, help="Run events as far apart as they were, not one right after the other.")
+@click.option("--real-time", is_flag=True, help="Keep the recorded time between events.")
 @record_options
 @click.pass_obj
 def command(
@@ -63,13 +59,13 @@ def command(
     real_time: bool,
     **recording: Any,
 ) -> int:
-    """Run a recording's events again through a real runtime side, and compare each outcome with the recorded one.
+    """Run the events of a recording again, and compare each outcome with the recorded one.
 
-    Needs no container runtime and no root. Give the plugins that are to take part, with the indices that they had;
-    plugins of the recording that are not given do not. Record with --redact none: an event whose values were replaced
-    cannot be run again, nor can one of which a part is missing. --record writes a recording of what happens now.
+    Needs neither a container runtime nor root. Only the plugins of --plugin take part; give them the same indices as in
+    the recording. Events with replaced values or missing parts cannot be run again, so record with --redact none.
+    --record records the new run.
 
-    With -o json, a line for each event. The exit code is 5 if an outcome differs, and 1 if nothing differs but events
+    -o json prints one line for each event. The exit code is 5 if an outcome differs, and 1 if none differs but events
     could not be run again, or are missing because the recorder could not keep up.
     """
     from nri.api.naming import REQUEST_TIMEOUT_S
@@ -80,45 +76,48 @@ def command(
 
     out = Output(settings)
     if not plugins:
-        raise Failure(f"no plugin: give at least one with --plugin NN=PLUGIN{_had(path, out)}", USAGE)
+        raise Failure(f"a plugin is required: --plugin NN=PLUGIN{_recorded_plugins(path, out)}", USAGE)
     taking_part = trial_plugins(plugins, configs)
     if policy:
-        read_file(policy)  # a runtime takes a missing file for one without policies
+        read_file(policy)  # an error if the file is missing; a runtime would treat it as a file without policies
     logging.basicConfig(format="%(name)s: %(message)s", level=logging.INFO if settings.verbose else logging.CRITICAL)
-    watching = TrialObserver()
+    trial_observer = TrialObserver()
     timeout_s = settings.timeout_s or REQUEST_TIMEOUT_S
     with contextlib.ExitStack() as stack:
         reporters = stack.enter_context(recorded(recording, "replay", policy_path=policy))
-        options: dict[str, Any] = {"policy_path": policy, "request_timeout_s": timeout_s, "observer": watching}
+        options: dict[str, Any] = {"policy_path": policy, "request_timeout_s": timeout_s, "observer": trial_observer}
         runtime = Replay(path, reporters=reporters, name="nri-replay", **options)
-        stack.callback(runtime.adaptation.stop)  # and no waiting for a plugin that is stuck in a handler
-        trial = Trial(runtime, watching, stack)
+        stack.callback(runtime.adaptation.stop)  # does not wait for a plugin that is stuck in a handler
+        trial = Trial(runtime, trial_observer, stack)
         for plugin in taking_part:
             trial.add(plugin)
         indices = {plugin.index for plugin in taking_part}
-        outcomes = (outcome for outcome in runtime.outcomes(real_time=real_time) if watching.take())
+        outcomes = (outcome for outcome in runtime.outcomes(real_time=real_time) if trial_observer.take())
         return _show(out, runtime, outcomes, indices)
 
 
-def _had(path: str, out: Output) -> str:
-    """Which plugins the recording had, as the end of a sentence. What cannot be read is named; Failure if it is all."""
+def _recorded_plugins(path: str, out: Output) -> str:
+    """The recording's plugins, as an additional sentence. Prints problems; Failure if nothing can be read."""
     from nri.trace.history import Event, Trace
 
-    found, items, names = Trace(path), 0, dict[str, None]()
-    for item in found.items():
+    trace, items, names = Trace(path), 0, dict[str, None]()
+    for item in trace.items():
         items += 1
-        told = [step.plugin for step in item.steps] if isinstance(item, Event) else [item.plugin]  # also of nri run
-        names.update(dict.fromkeys(each for each in told if each and len(names) < _MOST_NAMES and not only_looks(each)))
-    *rest, last = found.problems or [""]
-    for line in rest if not items else found.problems:
+        # A recording of nri run has records of plugins in place of events.
+        plugins = [step.plugin for step in item.steps] if isinstance(item, Event) else [item.plugin]
+        names.update(
+            dict.fromkeys(plugin for plugin in plugins if plugin and len(names) < _MAX_NAMES and not only_looks(plugin))
+        )
+    *first_problems, last_problem = trace.problems or [""]
+    for line in first_problems if not items else trace.problems:
         out.note(line)
-    if last and not items:
-        raise Failure(last)
+    if last_problem and not items:
+        raise Failure(last_problem)
     return f". The recording has {', '.join(map(plain, sorted(names)))}" if names else ""
 
 
 def _show(out: Output, runtime: Replay, outcomes: Iterator[Outcome], indices: set[str]) -> int:
-    """Print differences as they come, and the sum; returns the exit code. `indices`: of the plugins that take part."""
+    """Print differences as they occur, and their number; returns the exit code. `indices`: of the replayed plugins."""
     same = differing = 0
     absent: dict[str, str] = {}
     left_out: Counter[str] = Counter()
@@ -129,10 +128,10 @@ def _show(out: Output, runtime: Replay, outcomes: Iterator[Outcome], indices: se
             _count(left_out, (outcome.left_out,))
         elif outcome.differences:
             differing += 1
-            asked = ((step.plugin, step.plugin.partition("-")[0]) for step in outcome.event.steps)
-            missing = ((name, index) for name, index in asked if index.isdecimal() and index not in indices)
+            calls = ((step.plugin, step.plugin.partition("-")[0]) for step in outcome.event.steps)
+            missing = ((name, index) for name, index in calls if index.isdecimal() and index not in indices)
             for name, index in missing:
-                if not only_looks(name) and len(absent) < _MOST_NAMES:
+                if not only_looks(name) and len(absent) < _MAX_NAMES:
                     absent[name] = index
         else:
             same += 1
@@ -144,9 +143,9 @@ def _show(out: Output, runtime: Replay, outcomes: Iterator[Outcome], indices: se
                 out.text("  ", Painted(line, "yellow"))
     if not (same or differing or left_out):
         out.note(
-            f"no event of a pod or a container could be read; nri trace show {runtime.trace.path} lists what can be"
+            f"no event of a pod or a container could be read. nri trace show {runtime.trace.path} lists readable events"
         )
-    _tell(out, runtime, left_out, missed, absent)
+    _print_gaps(out, runtime, left_out, missed, absent)
     sum_line = f"{count(same + differing, 'event')} run again: {same} the same, {differing} different"
     if out.human:
         out.text(sum_line)
@@ -156,13 +155,15 @@ def _show(out: Output, runtime: Replay, outcomes: Iterator[Outcome], indices: se
 
 
 def _count(counter: Counter[str], names: Iterable[str]) -> None:
-    """Count names, of which a recording may have any number."""
+    """Count names; those beyond `_MAX_NAMES` are counted together, because a recording may have any number."""
     for name in names:
-        counter[name if name in counter or len(counter) < _MOST_NAMES else "others"] += 1
+        counter[name if name in counter or len(counter) < _MAX_NAMES else "others"] += 1
 
 
-def _tell(out: Output, runtime: Replay, left_out: Counter[str], missed: Counter[str], absent: dict[str, str]) -> None:
-    """Say what the recording lacks, and which plugins were asked in it: events by reason and by plugin."""
+def _print_gaps(
+    out: Output, runtime: Replay, left_out: Counter[str], missed: Counter[str], absent: dict[str, str]
+) -> None:
+    """Print gaps of the recording, and differences between its plugins and those of this run."""
     for line in runtime.trace.problems:
         out.note(line)
     if runtime.lost:
@@ -170,9 +171,9 @@ def _tell(out: Output, runtime: Replay, left_out: Counter[str], missed: Counter[
     for reason, events in left_out.items():
         out.note(f"{count(events, 'event')} left out: {reason}")
     for name, events in missed.items():
-        out.note(f"{name} gave no answer to {count(events, 'event')} when this was recorded, which went on without it")
+        out.note(f"{name} did not answer {count(events, 'event')} in the recording; the runtime continued without it")
     for name, index in absent.items():
-        out.note(f"{name} was asked in the recording, and not now: add --plugin {index}=PLUGIN to have it take part")
+        out.note(f"{name} took part in the recording, but not now: add it with --plugin {index}=PLUGIN")
 
 
 def _document(outcome: Outcome) -> dict[str, object]:

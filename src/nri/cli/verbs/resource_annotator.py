@@ -16,18 +16,19 @@ EXAMPLES = [
 
 @click.command(cls=Verb, examples=EXAMPLES)
 @click.option("--port", type=click.IntRange(0, 65535), default=8443, envvar="RESOURCE_ANNOTATOR_PORT", metavar="PORT",
-              help="Where to listen (default 8443; env RESOURCE_ANNOTATOR_PORT).")  # fmt: skip
+              help="The port to listen on (environment: RESOURCE_ANNOTATOR_PORT). Default: 8443.")  # fmt: skip
 @click.option("--cert-file", default=f"{_FOLDER}/tls.crt", envvar="RESOURCE_ANNOTATOR_CERT_FILE", metavar="FILE",
-              help=f"Certificate (default {_FOLDER}/tls.crt; env RESOURCE_ANNOTATOR_CERT_FILE).")  # fmt: skip
+              help="The certificate (environment: RESOURCE_ANNOTATOR_CERT_FILE). "
+              f"Default: {_FOLDER}/tls.crt.")  # fmt: skip
 @click.option("--key-file", default=f"{_FOLDER}/tls.key", envvar="RESOURCE_ANNOTATOR_KEY_FILE", metavar="FILE",
-              help=f"Its key (default {_FOLDER}/tls.key; env RESOURCE_ANNOTATOR_KEY_FILE).")  # fmt: skip
+              help=f"Its key (environment: RESOURCE_ANNOTATOR_KEY_FILE). Default: {_FOLDER}/tls.key.")  # fmt: skip
 @click.pass_obj
 def command(settings: Settings, port: int, cert_file: str, key_file: str) -> None:
-    """Annotate pods with their resources, as an admission webhook of an API server.
+    """Run an admission webhook that annotates pods with their resources.
 
-    Each pod that is created or changed gets the annotation noderesource.dev/resources: requests and limits of its
-    containers as JSON. Placement plugins and the node agent then do not have to estimate them from cgroups. No
-    pod is refused. The certificate is read again when it changes. SIGTERM ends the webhook.
+    Each pod that is created or changed gets the annotation noderesource.dev/resources, with the requests and limits of
+    its containers as JSON, so that placement plugins and the node agent need not estimate them from cgroups. No pod is
+    refused. The certificate is reloaded when it changes. SIGTERM ends the webhook.
     """
     import logging
     import signal

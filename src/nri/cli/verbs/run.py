@@ -1,9 +1,7 @@
-"""`nri run`: hand plugin classes to the stub, each with the flags that it knows.
+"""`nri run`: run one or more plugins in this process, each with its flags.
 
-Rules: flags behind a plugin that belong to one plugin only (index, name, configuration, events, and flags of its own)
-are that plugin's; all others hold for the process, wherever they are. Only the plugin's class knows whether a value
-follows a flag that `nri run` does not know, so it is loaded for that. Next: `nri.plugins.loader` finds the
-class, `nri.stub.program.start` runs it, and `nri.plugins.reload` runs it again when its file changes.
+Flags of one plugin (index, name, configuration, events, and flags that its class defines) must follow the plugin; all
+others apply to the process, wherever they are.
 """
 
 from __future__ import annotations
@@ -28,125 +26,130 @@ if TYPE_CHECKING:
     from nri.stub.program.options import Options
 
 
-#: The flags of one plugin, in the words of `nri.stub.program.options`.
-OF_ONE = ("--idx", "-idx", "-i", "--name", "-name", "--config", "-config", "--events", "-events")
+#: The flags that belong to one plugin, with the spellings of `nri.stub.program.options`.
+PLUGIN_FLAGS = ("--idx", "-idx", "-i", "--name", "-name", "--config", "-config", "--events", "-events")
 
 
 class PluginArguments(NamedTuple):
-    """A plugin to run, and the words behind it that are its own."""
+    """A plugin to run, and its arguments.
+
+    Attributes:
+        target: NAME, FILE or MODULE:CLASS.
+        words: the arguments that follow it and belong to it.
+    """
 
     target: str
     words: list[str]
 
 
 def split(
-    arguments: Sequence[str], options: Mapping[str, bool], own_of: Callable[[str], Mapping[str, tuple[str, str, str]]]
+    arguments: Sequence[str], options: Mapping[str, bool], flags_of: Callable[[str], Mapping[str, tuple[str, str, str]]]
 ) -> tuple[list[str], list[PluginArguments]]:
-    """Split words into those for the command, plugins among them, and the plugins with the words that are theirs.
+    """Split a command line into the command's arguments, which include the plugins, and each plugin's arguments.
 
     Args:
-        arguments: the words behind `nri run`.
+        arguments: the command line after `nri run`.
         options: the flags of the command, with their dashes -> whether a value follows.
-        own_of: tells the flags of a plugin's own, as its class has them.
+        flags_of: returns the flags that a plugin's class defines.
     """
-    ours: list[str] = []
-    wanted: list[PluginArguments] = []
-    rest = list(arguments)
-    while rest:
-        word = rest.pop(0)
+    command_words: list[str] = []
+    plugins: list[PluginArguments] = []
+    remaining = list(arguments)
+    while remaining:
+        word = remaining.pop(0)
         flag, equals, _ = word.partition("=")
-        if word == "--" and wanted:
-            wanted[-1].words.extend(rest)
+        if word == "--" and plugins:
+            plugins[-1].words.extend(remaining)
             break
         if not word.startswith("-") or word == "-":
-            ours.append(word)
-            wanted.append(PluginArguments(word, []))
+            command_words.append(word)
+            plugins.append(PluginArguments(word, []))
         elif flag in options:
-            place = wanted[-1].words if wanted and flag in OF_ONE else ours
-            place += [word, *_value(rest, options[flag] and not equals)]
-        elif not wanted or (_is_cluster(flag, options) and flag.lstrip("-") not in own_of(wanted[-1].target)):
-            ours.append(word)
+            place = plugins[-1].words if plugins and flag in PLUGIN_FLAGS else command_words
+            place += [word, *_value(remaining, options[flag] and not equals)]
+        elif not plugins or (_is_cluster(flag, options) and flag.lstrip("-") not in flags_of(plugins[-1].target)):
+            command_words.append(word)
         else:
-            row = own_of(wanted[-1].target).get(flag.lstrip("-"))
-            wanted[-1].words.extend([word, *_value(rest, row is not None and bool(row[1]) and not equals)])
-    return ours, wanted
+            row = flags_of(plugins[-1].target).get(flag.lstrip("-"))
+            plugins[-1].words.extend([word, *_value(remaining, row is not None and bool(row[1]) and not equals)])
+    return command_words, plugins
 
 
 def _is_cluster(flag: str, options: Mapping[str, bool]) -> bool:
-    """Whether this may be several short flags in one word, such as -vv."""
+    """Whether the argument may combine several short flags, such as -vv."""
     return not flag.startswith("--") and flag[:2] in options
 
 
-def _value(rest: list[str], follows: bool) -> list[str]:
-    return [rest.pop(0)] if follows and rest else []
+def _value(remaining: list[str], follows: bool) -> list[str]:
+    return [remaining.pop(0)] if follows and remaining else []
 
 
-#: Where the plugins with their own flags are kept between parsing and running.
-WANTED = "nri.run.wanted"
-#: The variables by which a runtime that launches a plugin speaks to it.
-OF_THIS_PROCESS = (ENV_IDX, ENV_NAME)
+#: The key of click's context under which the plugins with their arguments are stored after parsing.
+PLUGINS_KEY = "nri.run.wanted"
+#: The environment variables that a runtime sets for a plugin that it launches.
+LAUNCH_VARIABLES = (ENV_IDX, ENV_NAME)
 
 EXAMPLES = [
     "nri run pod_name.py --idx 10",
     "nri run template --idx 10               # a bundled plugin: nri plugins list",
-    "nri run pod_name.py --reload            # again, whenever the file changes",
+    "nri run pod_name.py --reload            # restart whenever the file changes",
     "nri run my_plugins.pin:Pin --config pin.yaml",
-    "nri run logger --record traces          # see what happens, and keep it: nri trace show traces",
+    "nri run logger --record traces          # log events and record them, for nri trace show traces",
     "nri run 10-logger --events pod 20-template --config template.yaml    # several in one process",
 ]
 
 
 class Run(Verb):
-    """The verb; it takes the flags of plugins as well, behind the plugins."""
+    """The verb; it accepts the flags of plugins after each plugin."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:
-            args, ctx.meta[WANTED] = self.split(ctx, args)
+            args, ctx.meta[PLUGINS_KEY] = self.split(ctx, args)
         return super().parse_args(ctx, args)
 
     def split(self, ctx: click.Context, args: list[str]) -> tuple[list[str], list[PluginArguments]]:
-        """Split a command line into words for the command, and plugins with the words that are their own."""
+        """Split a command line into the command's arguments and those of each plugin."""
         options = {
             name: not param.is_flag and not param.count
             for param in self.get_params(ctx)  # with --help
             if isinstance(param, click.Option)
             for name in param.opts
         }
-        return split(args, options, functools.cache(lambda target: _own_flags(target, patient="--reload" in args)))
+        return split(args, options, functools.cache(lambda target: _own_flags(target, lenient="--reload" in args)))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for target in dict.fromkeys(each.target for each in ctx.meta.get(WANTED, ())):
-            own = _own_flags(target, patient=True)
-            if own:
-                with formatter.section(f"Flags of {target}, behind it"):
-                    formatter.write_dl([(f"--{name} {row[1]}".strip(), row[2]) for name, row in own.items()])
+        for target in dict.fromkeys(plugin.target for plugin in ctx.meta.get(PLUGINS_KEY, ())):
+            plugin_flags = _own_flags(target, lenient=True)
+            if plugin_flags:
+                with formatter.section(f"Flags of {target}, which must follow it"):
+                    formatter.write_dl([(f"--{name} {row[1]}".strip(), row[2]) for name, row in plugin_flags.items()])
         super().format_options(ctx, formatter)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """Complete flags of the last plugin's own, too."""
+        """Complete options of the command, and flags that the last plugin defines."""
         from click.shell_completion import CompletionItem
 
-        found = super().shell_complete(ctx, incomplete)
+        items = super().shell_complete(ctx, incomplete)
         targets = ctx.params.get("targets") or ()
         if incomplete.startswith("-") and targets:
-            own = _own_flags(targets[-1], patient=True)
-            found += [
+            plugin_flags = _own_flags(targets[-1], lenient=True)
+            items += [
                 CompletionItem(f"--{name}", help=row[2])
-                for name, row in own.items()
+                for name, row in plugin_flags.items()
                 if f"--{name}".startswith(incomplete)
             ]
-        return found
+        return items
 
 
-def _own_flags(target: str, *, patient: bool) -> Mapping[str, tuple[str, str, str]]:
-    """Return the flags of a plugin's own; `patient`: none of one that cannot be loaded."""
+def _own_flags(target: str, *, lenient: bool) -> Mapping[str, tuple[str, str, str]]:
+    """The flags that a plugin's class defines; with `lenient`, a plugin that cannot be loaded has none."""
     from nri.errors import NriError
     from nri.plugins.loader import load
 
     try:
         return load(target).flags
     except NriError:
-        if patient:
+        if lenient:
             return {}
         raise
 
@@ -160,7 +163,9 @@ def _own_flags(target: str, *, patient: bool) -> Mapping[str, tuple[str, str, st
 @click.option(
     "--config", "-config", metavar="FILE", help="The plugin's configuration; changes are applied while it runs."
 )
-@click.option("--events", "-events", metavar="LIST", help="Take only these events: all, pod, container, or names.")
+@click.option(
+    "--events", "-events", metavar="LIST", help="Subscribe only to these events: all, pod, container, or names."
+)
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
@@ -169,75 +174,78 @@ def _own_flags(target: str, *, patient: bool) -> Mapping[str, tuple[str, str, st
 @click.option("--log-file", metavar="FILE", help="Log to this file instead of standard error.")
 @click.option("--health-addr", metavar="HOST:PORT", help="Serve /healthz and /readyz on this address.")
 @click.option("--metrics", metavar="HOST:PORT", help="Serve /metrics, /healthz and /readyz on this address.")
-@click.option("--no-reconnect", is_flag=True, help="Exit when the runtime is not there or goes away.")
-@click.option("--reload", is_flag=True, help="Start again whenever a file of the plugin changes.")
+@click.option("--no-reconnect", is_flag=True, help="Exit if the runtime does not answer or stops.")
+@click.option("--reload", is_flag=True, help="Restart the plugin whenever one of its files changes.")
 @record_options
 @click.pass_obj
 def command(settings: Settings, /, targets: tuple[str, ...], reload: bool, **flags: Any) -> int:
-    """Run plugins against the runtime on this machine, until they are stopped.
+    """Run plugins with the runtime on this machine, until they are stopped.
 
-    NAME is a bundled plugin, or one that another distribution has registered (nri plugins list). FILE holds one
-    plugin class; FILE:CLASS chooses one of several. Write a plugin's own flags behind it; its own --help lists
-    them.
+    NAME is a bundled plugin, or one that another distribution has registered (nri plugins list). FILE contains one
+    plugin class; FILE:CLASS chooses one of several. Flags that a plugin defines must follow it; nri run PLUGIN --help
+    lists them.
 
-    Several plugins share one process, each with its own connection. --idx, --name, --config and --events belong to
-    the plugin that they follow; NN-NAME gives the index as well. Without an index, the first plugin gets 50 and
-    each further one the next number. If one plugin exits for good, all stop, with its name and exit code.
+    Several plugins share one process, each with its own connection. --idx, --name, --config and --events apply to the
+    plugin that they follow; NN-NAME also sets the index. By default the first plugin has index 50, and each further
+    one the next number. If one plugin exits, all stop, with its exit code.
 
-    Only the log is printed: with -q only warnings, with -o json one object per line. --timeout limits how long the
-    runtime may take to register and configure a plugin.
+    Only the log is printed: -q prints only warnings, -o json one object per line. --timeout limits how long the runtime
+    may take to register and configure a plugin.
     """
-    wanted: list[PluginArguments] = click.get_current_context().meta[WANTED]
+    plugins: list[PluginArguments] = click.get_current_context().meta[PLUGINS_KEY]
     if reload:
         from nri.plugins.reload import supervise
 
         if len(targets) > 1:
-            raise click.UsageError("--reload takes one plugin", click.get_current_context())
+            raise click.UsageError("--reload supports only one plugin", click.get_current_context())
         return supervise(targets[0], quiet=settings.quiet)
-    if len(wanted) > 1:
+    if len(plugins) > 1:
         _refuse_unclear(flags)
     with recorded(flags, "nri run") as reporters:
-        return _run(settings, wanted, flags, next(iter(reporters), None))
+        return _run(settings, plugins, flags, next(iter(reporters), None))
 
 
-def _run(settings: Settings, wanted: list[PluginArguments], flags: dict[str, Any], reporter: Reporter | None) -> int:
-    """Run the plugins, or tell what --help or --version of one asks for."""
+def _run(settings: Settings, plugins: list[PluginArguments], flags: dict[str, Any], reporter: Reporter | None) -> int:
+    """Run the plugins, or print the help or version of those with --help or --version."""
     from nri.stub.program.start import run_all, tell
 
     arguments = stub_arguments(settings, flags)
-    chosen = [_chosen(settings, each, arguments, place, len(wanted)) for place, each in enumerate(wanted)]
-    asked = [(plugin, options) for plugin, options in chosen if options.help or options.version]
-    for plugin, options in asked:
+    loaded = [
+        _load_plugin(settings, plugin_arguments, arguments, place, len(plugins))
+        for place, plugin_arguments in enumerate(plugins)
+    ]
+    info_requests = [(plugin, options) for plugin, options in loaded if options.help or options.version]
+    for plugin, options in info_requests:
         tell(plugin, options)
-    return 0 if asked else run_all(chosen, reporter=reporter)
+    return 0 if info_requests else run_all(loaded, reporter=reporter)
 
 
 def _refuse_unclear(flags: dict[str, Any]) -> None:
-    """Refuse a flag of one plugin that is before several."""
+    """Refuse a flag of one plugin that is written before several plugins."""
     for name in ("idx", "name", "config", "events"):
         if flags.get(name):
-            reason = f"--{name} is of one plugin: write it behind the plugin that is meant"
+            reason = f"--{name} applies to one plugin: put it after that plugin"
             raise click.UsageError(reason, click.get_current_context())
 
 
-def _chosen(
-    settings: Settings, wanted: PluginArguments, arguments: list[str], place: int, count: int
+def _load_plugin(
+    settings: Settings, plugin_arguments: PluginArguments, arguments: list[str], place: int, count: int
 ) -> tuple[type[Plugin], Options]:
     """Load one plugin and parse its flags; it is number `place` of `count` in this process."""
     from nri.errors import ConfigError
     from nri.plugins.loader import load
     from nri.stub.program.options import parse
 
-    plugin = load(wanted.target)
+    plugin = load(plugin_arguments.target)
     # The environment describes one plugin only.
-    environment = {name: value for name, value in os.environ.items() if count == 1 or name not in OF_THIS_PROCESS}
-    program = wanted.target.partition(":")[0]
+    environment = {name: value for name, value in os.environ.items() if count == 1 or name not in LAUNCH_VARIABLES}
+    program = plugin_arguments.target.partition(":")[0]
     index = str(int(DEFAULT_INDEX) + place)
     try:
-        options = parse([*arguments, *wanted.words], environment, program, plugin.name, plugin.flags, index)
+        options = parse([*arguments, *plugin_arguments.words], environment, program, plugin.name, plugin.flags, index)
     except ConfigError as error:
         if count > 1:
-            error = ConfigError(f"{error.source}, {wanted.target}", error.key, error.reason, error.suggestion)
+            error = ConfigError(f"{error.source}, {plugin_arguments.target}", error.key, error.reason, error.suggestion)
         raise error from None
     if settings.timeout_s is not None:
         options.registration_timeout_s = settings.timeout_s
@@ -245,7 +253,7 @@ def _chosen(
 
 
 def stub_arguments(settings: Settings, flags: dict[str, Any]) -> list[str]:
-    """Write our options as the stub's command line; the stub checks them."""
+    """Convert the options to the stub's command line; the stub validates them."""
     arguments = []
     for name, value in flags.items():
         flag = f"--{name.replace('_', '-')}"

@@ -1,7 +1,4 @@
-"""`nri spec`: adjustments applied to OCI specs, specs compared and checked, as a filter. Next: `nri.oci` does the work.
-
-Specs come from files or standard input (-), results go to standard output, and words for people to standard error.
-"""
+"""`nri spec`: apply adjustments to OCI specs, compare specs, and validate them."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ _STYLES = {"+": "green", "-": "red", "~": "yellow", "=": "dim"}
     ],
 )
 def spec() -> None:
-    """Apply adjustments to OCI runtime specs, compare specs, and check them."""
+    """Apply adjustments to OCI runtime specs, compare specs, and validate them."""
 
 
 @spec.command(
@@ -46,17 +43,17 @@ def spec() -> None:
 )
 @click.argument("adjustment", metavar="ADJUSTMENT|-")
 @click.argument("config", metavar="[SPEC|-]", default="-")
-@click.option("--reference", is_flag=True, help="Do exactly what the reference does, including its faults.")
-@click.option("--update", is_flag=True, help="ADJUSTMENT is an update; print the resources for the OCI runtime.")
+@click.option("--reference", is_flag=True, help="Behave exactly like the reference, including its bugs.")
+@click.option("--update", is_flag=True, help="ADJUSTMENT is an update: print the resources for the OCI runtime.")
 @click.option(
     "--cdi-dir",
     multiple=True,
     metavar="DIR",
-    help="A folder of CDI files; may be given several times, the lowest rank first.",
+    help="A folder of CDI files; repeatable, later folders have precedence. Default: /etc/cdi and /var/run/cdi.",
 )
-@click.option("--blockio", type=FILE, metavar="FILE", help="Block-I/O classes, in goresctrl's format.")
+@click.option("--blockio", type=FILE, metavar="FILE", help="Block I/O classes, in goresctrl's format.")
 @click.option(
-    "--rdt", type=FILE, metavar="FILE", help="RDT classes, in goresctrl's format. Default: any name is a class."
+    "--rdt", type=FILE, metavar="FILE", help="RDT classes, in goresctrl's format. Default: every name is a class."
 )
 @click.pass_obj
 def apply(
@@ -65,16 +62,14 @@ def apply(
 ) -> None:  # fmt: skip
     """Apply an adjustment to a spec and print the result.
 
-    A spec that is not named comes from standard input.
-
-    The adjustment is a ContainerAdjustment as JSON or YAML, or a reply that has one as "adjust". Keys of the spec that
-    nri does not know stay in it. CDI devices are looked for in /etc/cdi and /var/run/cdi.
+    Without SPEC, the spec is read from standard input. ADJUSTMENT is a ContainerAdjustment as JSON or YAML, or a reply
+    with a ContainerAdjustment in the key "adjust". Unknown keys of the spec are kept.
     """
     from nri.api import messages as m
     from nri.errors import SpecError
 
     if adjustment == config == "-":
-        raise Failure("standard input can be the adjustment or the spec, not both: name a file", USAGE)
+        raise Failure("standard input cannot be both the adjustment and the spec: name a file", USAGE)
     message = _message(adjustment, m.ContainerUpdate if update else m.ContainerAdjustment)
     generator = _generator(_spec(config), reference, cdi_dir, blockio, rdt)
     try:
@@ -94,15 +89,14 @@ def apply(
 def diff(settings: Settings, old: str, new: str) -> int:
     """Print the differences between two specs, one per line.
 
-    + new, - gone, ~ other, = another order.
-
-    Entries of lists are identified by name: a mount by its destination, a variable by its name. An empty list
-    counts as a missing one. The exit code is 5 if there is a difference; with -q nothing is printed.
+    Lines begin with + for a new entry, - for a removed one, ~ for a changed one, and = for a changed order. Entries of
+    lists are identified by name: a mount by its destination, a variable by its name. An empty list equals a missing
+    one. The exit code is 5 if the specs differ; -q prints nothing.
     """
     from nri.oci import difference
 
     if old == new == "-":
-        raise Failure("standard input can be one of both specs: name a file", USAGE)
+        raise Failure("standard input cannot be both specs: name a file", USAGE)
     changes = difference(_spec(old), _spec(new))
     out = Output(settings)
     if not out.human:
@@ -118,27 +112,27 @@ def diff(settings: Settings, old: str, new: str) -> int:
 @click.argument("files", metavar="[SPEC|-]...", nargs=-1)
 @click.pass_obj
 def validate(settings: Settings, files: tuple[str, ...]) -> int:
-    """Check specs and print every mistake, one per line.
+    """Validate specs and print every mistake, one per line.
 
-    Reports values of the wrong kind, and values that no OCI runtime accepts on any machine. Keys that nri does not
-    know are skipped. The exit code is 1 if there is a mistake; with -q only the names of such files are printed.
+    Reports values of the wrong type, and values that every OCI runtime refuses. Unknown keys are skipped. The exit code
+    is 1 if there is a mistake; -q prints only the names of files with mistakes.
     """
     from nri.oci import validate as problems_of
 
     out = Output(settings)
-    found = {name: problems_of(_tree(name)) for name in files or ("-",)}
-    wrong = {name: problems for name, problems in found.items() if problems}
+    problems_by_file = {name: problems_of(_tree(name)) for name in files or ("-",)}
+    faulty = {name: problems for name, problems in problems_by_file.items() if problems}
     if not out.human:
-        out.document([{"file": name, **problem._asdict()} for name, problems in wrong.items() for problem in problems])
+        out.document([{"file": name, **problem._asdict()} for name, problems in faulty.items() for problem in problems])
     elif out.quiet:
-        out.names(wrong)
+        out.names(faulty)
     else:
-        for name, problems in wrong.items():
+        for name, problems in faulty.items():
             for problem in problems:
                 out.text(f"{_shown(name)}: {problem}")
-        if not wrong:
-            out.note(f"{len(found)} in order")
-    return FAILED if wrong else 0
+        if not faulty:
+            out.note(f"{len(problems_by_file)} valid")
+    return FAILED if faulty else 0
 
 
 def _shown(name: str) -> str:
@@ -146,7 +140,7 @@ def _shown(name: str) -> str:
 
 
 def _tree(name: str, form: Literal["json", "auto"] = "json") -> Any:
-    """Return what a file holds; a spec is JSON, which is what OCI runtimes read. ConfigError if it cannot be."""
+    """Parse a file; a spec must be JSON, as for OCI runtimes. ConfigError if it cannot be parsed."""
     from nri.cli.support.inputs import read_source
     from nri.config import Source, parse_text
 
@@ -164,12 +158,12 @@ def _spec(name: str) -> Spec:
 
 
 def _message(name: str, kind: Any) -> Any:
-    """Read the adjustment or update, bare or in the reply that it came in."""
+    """Read an adjustment or update, on its own or in a reply."""
     from nri.trace.catalog import from_json
 
     tree = _tree(name, "auto")
     if tree is None:
-        raise Failure(f"{_shown(name)}: it is empty; an adjustment that changes nothing is {{}}", USAGE)
+        raise Failure(f"{_shown(name)}: the file is empty; an adjustment that changes nothing is {{}}", USAGE)
     if isinstance(tree, dict) and "adjust" in tree:
         tree = tree["adjust"]
     if isinstance(tree, dict) and kind.DESCRIPTOR.name == "ContainerUpdate" and "linux" not in tree:

@@ -1,4 +1,4 @@
-"""`nri top`: plugins by how long they take, as it happens, on a terminal."""
+"""`nri top`: show live statistics of plugins, the slowest first."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SLOWEST_FIRST = ("p99_ms", "p50_ms", "calls")
 @click.command(
     cls=Verb,
     examples=[
-        "nri top                                 # the slowest plugin first, every two seconds",
+        "nri top                                 # update every two seconds",
         "nri top --once -o json | jq '.plugins[] | select(.missed > 0)'",
     ],
 )
@@ -46,37 +46,37 @@ _SLOWEST_FIRST = ("p99_ms", "p50_ms", "calls")
     type=DurationType(0.1, 60.0),
     default=2.0,
     metavar="SECONDS",
-    help="Time between two tables; with --once, the time to measure. Default: 2.",
+    help="Time between two tables, or with --once the time to measure. Default: 2.",
 )
-@click.option("--once", is_flag=True, help="Measure for one interval, print one table, and exit.")
+@click.option("--once", "run_once", is_flag=True, help="Measure for one interval, print one table, and exit.")
 @click.pass_obj
-def command(settings: Settings, path: str | None, interval: float, once: bool) -> None:
-    """Show which plugins are slow, silent or failing: calls, latency and misses of the last minute, slowest first.
+def command(settings: Settings, path: str | None, interval: float, run_once: bool) -> None:
+    """Show live which plugins are slow, unresponsive or failing: calls, latency and misses of the last minute.
 
-    The runtime must be built on this package, with its admin socket on. It counts only while somebody watches, so the
-    figures begin when this command does. MISSES are calls without an answer in time, REFUSED answers that were not
-    taken: a conflict, a breach of policy. q or Ctrl-C ends it.
+    The runtime must be built on this package, and its admin socket must be on. It counts only while this command runs.
+    MISSES are calls that were not answered in time. REFUSED are answers that were rejected, because of a conflict or
+    the policy. Press q or Ctrl-C to exit.
     """
     from nri.adaptation.admin_client import AdminClient
     from nri.trace.live_events import live_events
 
     out = Output(settings)
-    with live_events(AdminClient(path, settings.timeout_s)) as looking, _keys(ours=out.human and not once) as keys:
-        while not _told_to_end(keys, interval):
-            summary = looking.summary()
+    with live_events(AdminClient(path, settings.timeout_s)) as live, _keys(enabled=out.human and not run_once) as keys:
+        while not _is_quit_requested(keys, interval):
+            summary = live.summary()
             summary["plugins"].sort(key=lambda row: [row[key] or 0 for key in _SLOWEST_FIRST], reverse=True)
             if not out.human:
-                (out.document if once else out.stream)(summary)
+                (out.document if run_once else out.stream)(summary)
             else:
-                _draw(out, summary, again=not once)
-            if once:
+                _draw(out, summary, redraw=not run_once)
+            if run_once:
                 return
 
 
 @contextmanager
-def _keys(*, ours: bool) -> Iterator[int | None]:
-    """The terminal's keys, one by one and not shown, until the block ends; None where they are not ours."""
-    if not (ours and sys.stdin.isatty() and sys.stdout.isatty() and _in_front(sys.stdin.fileno())):
+def _keys(*, enabled: bool) -> Iterator[int | None]:
+    """Read single keys from the terminal without echo, until the block ends; yields None if that is not possible."""
+    if not (enabled and sys.stdin.isatty() and sys.stdout.isatty() and _is_foreground(sys.stdin.fileno())):
         yield None
         return
     import termios
@@ -89,20 +89,20 @@ def _keys(*, ours: bool) -> Iterator[int | None]:
         try:
             yield keys
         finally:
-            with suppress(termios.error):  # it has been closed
+            with suppress(termios.error):  # the terminal was closed
                 termios.tcsetattr(keys, termios.TCSADRAIN, before)
 
 
-def _in_front(terminal: int) -> bool:
-    """Whether a terminal is ours now: a job in the background would be stopped if it changed it."""
+def _is_foreground(terminal: int) -> bool:
+    """Whether this process is in the terminal's foreground; a background job that changes the terminal is stopped."""
     try:
         return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:  # it is that of another session
+    except OSError:  # the terminal of another session
         return False
 
 
-def _told_to_end(keys: int | None, wait_s: float) -> bool:
-    """Wait so long, or until somebody presses q; whether somebody did."""
+def _is_quit_requested(keys: int | None, wait_s: float) -> bool:
+    """Wait for `wait_s`, or until q is pressed; returns whether it was."""
     if keys is None:
         time.sleep(wait_s)
         return False
@@ -110,28 +110,28 @@ def _told_to_end(keys: int | None, wait_s: float) -> bool:
     while select.select([keys], [], [], max(0.0, until - time.monotonic()))[0]:
         try:
             pressed = os.read(keys, 64)
-        except OSError:  # it has been closed, of which a signal may tell a moment later
+        except OSError:  # the terminal was closed; the signal for it may arrive later
             return True
         if not pressed or b"q" in pressed.lower():
             return True
     return False
 
 
-def _draw(out: Output, summary: dict[str, Any], *, again: bool) -> None:
+def _draw(out: Output, summary: dict[str, Any], *, redraw: bool) -> None:
     plugins = summary["plugins"]
-    lines = out.begin_screen() if again else 0
+    lines = out.begin_screen() if redraw else 0
     late = sum(1 for row in summary["plugins"] if row["state"] in ("late", "open"))
     parts = [
         f"{summary['events_per_s']:g} events/s in {summary['seconds']:.0f} s",
         f"p50 {summary['p50_ms'] or 0:g} ms, p99 {summary['p99_ms'] or 0:g} ms",
         f"{summary['failed']} failed",
-        f"{count(len(summary['plugins']), 'plugin')}, {late} late or left out",
+        f"{count(len(summary['plugins']), 'plugin')}, {late} late or skipped",
     ]
     if summary["unread"]:
-        parts.append(f"{summary['unread']} events came too fast to be counted")
+        parts.append(f"{summary['unread']} events arrived too fast to be counted")
     line = "; ".join(parts)
     if not out.quiet:
         out.text(line)
-    if again:  # below it are the heading, a note, and the cursor
+    if redraw:  # below it are the heading, a note, and the cursor
         plugins = plugins[: max(lines - 3 - -(-len(line) // (out.width or len(line))), 1)]
     out.table(_COLUMNS, plugins)

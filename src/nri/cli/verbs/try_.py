@@ -1,9 +1,4 @@
-"""`nri try`: show the changes that plugins would make to a pod, with a real runtime side and no containers.
-
-The pod comes from a Kubernetes manifest (`nri.kube.manifest`), the runtime is the one of our tests
-(`nri.testing.FakeRuntime`), the diff is its provenance. Python plugins run inside this process, programs as installed
-plugins are run. Next: `nri.testing.trial.trial`, which does it; this module only talks to people.
-"""
+"""`nri try`: show the changes that plugins would make to a pod, without a runtime (`nri.testing.trial`)."""
 
 from __future__ import annotations
 
@@ -25,7 +20,7 @@ if TYPE_CHECKING:
 EXAMPLES = [
     "nri try pod_name.py --pod web.yaml",
     "nri try 10=inject.py 20=pin.py:Pin --pod web.yaml --config 20=pin.yaml",
-    "nri try device-injector --pod web.yaml             # a bundled plugin, see nri plugins list",
+    "nri try device-injector --pod web.yaml             # a bundled plugin: nri plugins list",
     "nri try ./10-my-program --pod web.yaml --image-config config.json -o json",
     "kubectl get pod web -o yaml | nri try pod_name.py --pod -",
 ]
@@ -41,7 +36,7 @@ EXAMPLES = [
     help="YAML or JSON of pods, or of anything with a pod template.",
 )
 @click.option(
-    "--image-config", metavar="FILE", help="The image's configuration, which has environment and command line."
+    "--image-config", metavar="FILE", help="The image's configuration, with its environment and command line."
 )
 @click.option(
     "--config", "configs", multiple=True, metavar="NN=FILE", help="The configuration of the plugin with this index."
@@ -56,15 +51,14 @@ def command(
     configs: tuple[str, ...],
     policy: str | None,
 ) -> int:
-    """Show what plugins would do to the containers of one or more pods. Needs no runtime and no root.
+    """Show what plugins would do to the containers of pods. Needs neither a runtime nor root.
 
-    PLUGIN is the name of a bundled plugin (nri plugins list), FILE.py, FILE.py:CLASS, MODULE:CLASS, or a program.
-    Its index is the NN before it, else the one in its file name, else its place on the command line. A plugin has
-    as long to answer as with a real runtime: 2 s, or --timeout.
+    PLUGIN is the name of a bundled plugin (nri plugins list), FILE.py, FILE.py:CLASS, MODULE:CLASS, or a program. Its
+    index is NN, or the number at the beginning of its file name, or its position on the command line. --timeout limits
+    the time for each answer, 2 s by default as in a real runtime.
 
-    The exit code is 4 if plugins are in conflict or refuse the pod, and 1 if a plugin fails or does not answer in
-    time. Answers of shadow plugins are shown, and have no effect. With -q, only the names of changed and refused
-    containers are printed.
+    The exit code is 4 if plugins conflict or refuse the pod, and 1 if a plugin fails or does not answer in time.
+    Answers of shadow plugins are shown, but have no effect. -q prints only the names of changed and refused containers.
     """
     from nri.api.naming import REQUEST_TIMEOUT_S
     from nri.cli.support.inputs import read_source
@@ -81,7 +75,7 @@ def command(
     for note in notes:
         out.note(f"note: {note}")
     if policy:
-        read_file(policy)  # a runtime takes a missing file for one without policies
+        read_file(policy)  # an error if the file is missing; a runtime would treat it as a file without policies
     timeout_s = settings.timeout_s or REQUEST_TIMEOUT_S
     outcome = run(taking_part, workloads, policy, timeout_s, verbose=settings.verbose)
     if not out.human:
@@ -106,7 +100,7 @@ def _show(out: Output, outcome: Outcome) -> None:
 
 
 def _show_result(out: Output, result: Result, outcome: Outcome) -> None:
-    """Print what became of a pod or container: changes first, then what was asked for, then what went wrong."""
+    """Print the result for a pod or container: changes, then evictions, then failures."""
     shown = ""
     for step in result.steps:
         heading = f"{step.plugin}{_WHEN.get(step.event, f' at {step.event}')}"
@@ -120,7 +114,7 @@ def _show_result(out: Output, result: Result, outcome: Outcome) -> None:
     for report in result.shadows:
         _show_shadow(out, report, {key: name for key, name in names.items() if key != result.id})
     for plugin, event in result.left_out:
-        line = f"{plugin} asks in {event} for a container that is not there: left out"
+        line = f"{plugin} updates a container that does not exist in {event}: ignored"
         out.text("  ", Painted(line, "yellow"))
     for miss in result.misses:
         out.text("  ", Painted(f"{miss.plugin}: {miss.reason}", "red"))
@@ -128,12 +122,12 @@ def _show_result(out: Output, result: Result, outcome: Outcome) -> None:
         out.text("  ", Painted("refused:", "red"), f" {result.failed}")
 
 
-def _show_shadow(out: Output, report: ShadowReport, others: dict[str, str]) -> None:
-    """Print what a shadow plugin would have done, to the container of the event and to `others`, names by id."""
+def _show_shadow(out: Output, report: ShadowReport, name_by_id: dict[str, str]) -> None:
+    """Print what a shadow plugin would have done. `name_by_id`: of containers other than that of the event."""
     when = _WHEN.get(report.event, f" at {report.event}")
     out.text("  ", Painted(f"{report.plugin}{when}, a shadow: its answers have no effect", "cyan"))
     for change in report.changes:
-        _show_change(out, change, others.get(change.container, ""))
+        _show_change(out, change, name_by_id.get(change.container, ""))
     lines = [f"in conflict with {holder}: {field} {key}".rstrip() for field, key, holder in report.conflicts]
     lines += [f"evicts container {target}: {reason}" for target, reason in report.evictions]
     lines += [f"fails: {report.failed}"] if report.failed else []
@@ -141,14 +135,14 @@ def _show_shadow(out: Output, report: ShadowReport, others: dict[str, str]) -> N
         out.text("    ", Painted(line, "yellow"))
 
 
-#: Fields of a kubelet's request that are 0 where nothing is asked for.
+#: Fields of a kubelet's request in which 0 means that nothing is requested.
 _ZERO_IS_UNSET = frozenset({"CPUPeriod", "CPUQuota", "CPUShares", "MemLimit", "MemSwapLimit", "PidsLimit"})
-#: How the time of a change is put behind the plugin's name. Most come with the creation, so that goes without saying.
+#: The text for an event after a plugin's name. Most changes happen at the creation, which is not mentioned.
 _WHEN = {"CreateContainer": "", "UpdateContainers": " by itself"}
 
 
 def _show_change(out: Output, change: Change, container: str = "") -> None:
-    """Print a change as lines of a diff; with the container's name, if it is another one than the heading says."""
+    """Print a change as lines of a diff, with `container` if it is not the one of the heading."""
     what = f"{change.field} {change.key}".rstrip() + (f" of container {container}" if container else "")
     sides: list[tuple[str, Any, str]] = [("-", change.before, "red"), ("+", change.after, "green")]
     for sign, value, style in sides:

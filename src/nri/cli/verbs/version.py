@@ -1,4 +1,4 @@
-"""`nri version`: print the versions of everything. Next: `nri.cli.support.versions` knows them."""
+"""`nri version`: print the versions of this package and of what it runs on."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from nri.cli.support.verb import Verb
 )
 @click.pass_obj
 def command(settings: Settings) -> None:
-    """Print the versions of nri, of the NRI API it speaks, of Python, and of protobuf with its back end.
+    """Print the versions of nri, of the NRI API, of Python, of protobuf with its back end, and of the kernel.
 
-    "compiled" tells whether the hot path is compiled, which makes it faster and changes nothing else.
+    "compiled" shows whether the time-critical modules are compiled, which makes them faster and changes nothing else.
     """
     from nri.cli.support.versions import versions
 
     out = Output(settings)
-    found = versions()
+    version_by_name = versions()
     if not out.human:
-        out.document(found)
+        out.document(version_by_name)
     elif out.quiet:
-        out.text(str(found["nri"]))
+        out.text(str(version_by_name["nri"]))
     else:
-        out.pairs({name.replace("_", " "): cell(value) for name, value in found.items()})
+        out.pairs({name.replace("_", " "): cell(value) for name, value in version_by_name.items()})

@@ -1,8 +1,4 @@
-"""`nri why`: who changed what in a container, or refused it, asked of a runtime that is built on this package.
-
-The history is kept by the runtime (`nri.adaptation.audit.provenance`); other runtimes keep none, and then this says
-so. A recording holds the same (`nri.trace.changes`). Next: `nri.adaptation.admin` is the other end.
-"""
+"""`nri why`: show which plugin changed what in a container, from a runtime built on this package or a recording."""
 
 from __future__ import annotations
 
@@ -17,17 +13,19 @@ from nri.cli.support.node_options import admin_socket
 from nri.cli.support.verb import Verb
 from nri.text import count
 
-#: Ends the name of the node agent's plugin, `nri.agent.settings.tables.NriSettings.name`.
+#: The end of the name of the node agent's plugin, `nri.agent.settings.tables.NriSettings.name`.
 _AGENT = "-nri-agent"
-#: Where no runtime knows it.
-_RECORDED = "a recording (--record DIR of nri engine serve or nri run) has it for longer, and is read with --trace DIR"
+#: The hint if the runtime has no history of the container.
+_RECORDED = (
+    "a recording (--record DIR of nri engine serve or nri run) keeps the history longer: read it with --trace DIR"
+)
 EXAMPLES = [
-    "nri why web                             # every change of the pod's container, plugin by plugin",
+    "nri why web                             # all changes of the pod's container, plugin by plugin",
     "nri why kube-system/dns-x7x2p/dns       # NAMESPACE/POD/CONTAINER",
-    "nri why web --trace traces              # of a container in a recording",
+    "nri why web --trace traces              # a container in a recording",
     "nri why 1f2e3d -o json | jq '.steps[] | select(.field == \"Env\")'",
-    "nri agent explain default/web           # by which rules the node agent decided",
-    "nri why --plugins                       # state of the runtime's plugins, and what they may do",
+    "nri agent explain default/web           # the rules behind the node agent's changes",
+    "nri why --plugins                       # the state of the runtime's plugins",
 ]
 
 
@@ -35,7 +33,7 @@ EXAMPLES = [
 @click.argument("container", required=False)
 @admin_socket
 @click.option(
-    "--trace", metavar="FILE|DIR", type=PATH, help="Look it up in a recording (--record), and ask no runtime."
+    "--trace", metavar="FILE|DIR", type=PATH, help="Read a recording (--record) instead of asking the runtime."
 )
 @click.option("--plugins", is_flag=True, help="Show the state of all plugins instead.")
 @click.option("--policies", is_flag=True, help="Show the operator's policies instead.")
@@ -43,20 +41,21 @@ EXAMPLES = [
 def command(
     settings: Settings, container: str | None, path: str | None, trace: str | None, plugins: bool, policies: bool
 ) -> int:
-    """Show which plugin changed what in a container, or refused it; with -q only the plugins that changed something.
+    """Show which plugin changed what in a container, or refused it. -q prints only the names of these plugins.
 
     CONTAINER is an id or the beginning of one, NAME, POD/NAME, NAMESPACE/POD/NAME, or a pod with one container. The
-    runtime must be built on this package, with its admin socket on; containerd and CRI-O keep no such history. The
-    history begins when the runtime starts, and ends when the container is removed: a recording keeps it longer, and
-    is read with --trace; what cannot be read of it is named, and then the exit code is 1. nri agent explain says by
-    which rule and annotation the node agent gave its values.
+    runtime must be built on this package, and its admin socket must be on; containerd and CRI-O keep no such history.
+
+    The history begins when the runtime starts, and ends when the container is removed. A recording keeps it longer;
+    read it with --trace. The exit code is 1 if a part of the recording cannot be read. For the rules behind the node
+    agent's changes, see nri agent explain.
     """
     if bool(container) + plugins + policies != 1:
-        raise click.UsageError("give one of CONTAINER, --plugins and --policies")
+        raise click.UsageError("give exactly one of CONTAINER, --plugins and --policies")
     out = Output(settings)
     if trace is not None:
         if container is None:
-            raise click.UsageError("--trace needs a CONTAINER: a recording has neither --plugins nor --policies")
+            raise click.UsageError("--trace requires a CONTAINER: recordings have no states of plugins and no policies")
         from nri.trace.changes import container_history
         from nri.trace.history import Trace
 
@@ -81,7 +80,7 @@ def command(
 
 
 def show_chain(out: Output, chain: dict[str, Any]) -> None:
-    """Print the chain as a table, oldest change first."""
+    """Print the changes of a container as a table, the oldest first."""
     if not out.human:
         out.document(chain)
         return
@@ -94,7 +93,7 @@ def show_chain(out: Output, chain: dict[str, Any]) -> None:
     days = {step["time"].partition("T")[0] for step in chain["steps"]}
     day = f", on {days.pop()}, times in UTC" if len(days) == 1 else ""
     out.note(f"container {chain['container'][:13]} {name} of pod {pod}{day}")
-    refused = chain.get("refused")  # which older runtimes do not tell
+    refused = chain.get("refused")  # older runtimes do not report it
     if refused:
         out.text(f"not created, at {refused['time']}: {refused['reason']}")
     columns = [
@@ -124,9 +123,9 @@ def show_chain(out: Output, chain: dict[str, Any]) -> None:
     for note in chain["notes"]:
         out.note(f"{note['time']} {note['text']}")
     if chain["forgotten"]:
-        out.note(f"no longer remembered: {count(chain['forgotten'], 'older change')}")
+        out.note(f"no longer stored: {count(chain['forgotten'], 'older change')}")
     if any(step["plugin"].endswith(_AGENT) for step in chain["steps"]):
-        out.note(f"the rules behind what the node agent set: nri agent explain {chain['pod']}".rstrip())
+        out.note(f"for the rules behind the node agent's changes: nri agent explain {chain['pod']}".rstrip())
 
 
 def _show_plugins(out: Output, plugins: list[dict[str, Any]]) -> None:
@@ -142,7 +141,7 @@ def _show_plugins(out: Output, plugins: list[dict[str, Any]]) -> None:
 
 
 def show_policies(out: Output, policies: dict[str, Any]) -> None:
-    """Print the policies as a table, one row for each that the file has; only JSON has all that they say."""
+    """Print the policies of the file as a table; only JSON contains all their settings."""
     if not out.human:
         out.document(policies)
         return
@@ -162,20 +161,20 @@ def show_policies(out: Output, policies: dict[str, Any]) -> None:
     ]  # fmt: skip
     out.table(columns, rows)
     if policies["error"]:
-        out.note(f"the file as it is now is not in force: {policies['error']}")
+        out.note(f"the present content of the file is not used: {policies['error']}")
     if not rows:
         out.note(f"no policies: {policies['path'] or 'no file is configured'}")
 
 
 def _seconds(timeout: Any) -> str:
-    """Write a timeout, which may differ between events."""
+    """Format a timeout, which may differ between events."""
     by_event = timeout if isinstance(timeout, dict) else {"": timeout}
     parts = [f"{name} {seconds:g}s".strip() for name, seconds in by_event.items() if seconds is not None]
     return ", ".join(parts)
 
 
 def _limits(allow: dict[str, list[str]] | None) -> str:
-    """Write what a plugin may do: everything, or what is listed."""
+    """Format what a plugin may change: everything, or a list."""
     if allow is None:
         return "everything"
-    return "; ".join(f"{name}: {', '.join(found) or 'none'}" for name, found in allow.items())
+    return "; ".join(f"{name}: {', '.join(fields) or 'none'}" for name, fields in allow.items())

@@ -1,5 +1,1 @@
-"""One call of one handler.
-
-`call` goes from the request's bytes to the plugin's method, `answers` from what it returns to the bytes of the reply;
-`coroutines` runs `async def`.
-"""
+"""Call a handler: `call` decodes the request, `answers` encodes the reply, and `coroutines` runs `async def`."""

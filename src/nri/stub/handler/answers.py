@@ -1,17 +1,14 @@
-"""From what a handler returns to the bytes of the reply.
+"""Encode a handler's return value as the reply.
 
-One job: check that the event can be answered with it, and put the reply together from encoded fields (`nri.wire`): a
-builder's message is encoded once and never copied. Errors name the method, what was returned, and what to do.
-
-| what a handler returns | where |
+| return value | handlers |
 |---|---|
-| None | everywhere: nothing to say |
+| None | all: no change |
 | Adjustment | create_container |
 | Update or Eviction, or a list of them | create_, update_, stop_container, synchronize |
 | (Adjustment or None, updates) | create_container |
 
-Evictions that the reply has no field for are asked for right after it. Next: `nri.stub.handler.call`, which calls the
-handler.
+Replies are built from encoded fields (`nri.wire`), so that a message is encoded once and never copied. Evictions for
+which a reply has no field are requested right after it.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["REPLY_FIELDS", "encode_answer", "method_name", "wrong_answer"]
 
-#: Field numbers of (adjust, update, evict) in the replies that have any; 0 where there is none.
+#: The field numbers of (adjust, update, evict) in replies; 0 if the reply has no such field.
 REPLY_FIELDS = {
     "CreateContainer": (1, 2, 3),
     "UpdateContainer": (0, 1, 2),
@@ -44,20 +41,20 @@ REPLY_FIELDS = {
 
 
 def method_name(event: str) -> str:
-    """Name of an event's method in Python, for error texts: `create_container`."""
+    """The name of an event's method in Python, for error texts: `create_container`."""
     return "".join("_" + letter.lower() if letter.isupper() else letter for letter in event).lstrip("_")
 
 
 def encode_answer(event: str, result: Any, call: Call, runtime: RuntimeHandle) -> bytes:
-    """The reply's bytes. TypeError for what this event cannot answer, naming the method and the type.
+    """Encode the reply. TypeError, with the method and the type, for a value that this event's handler cannot return.
 
     Args:
         event: name of the RPC, one of `REPLY_FIELDS`.
-        result: what the handler returned, not None.
-        call: the request at hand.
-        runtime: is asked for the evictions that the reply cannot hold.
+        result: the handler's return value, not None.
+        call: the present request.
+        runtime: receives the evictions for which the reply has no field.
     """
-    adjust_number, held = REPLY_FIELDS[event][0], runtime.held
+    adjust_number, sets_check = REPLY_FIELDS[event][0], runtime.sets_check
     out = b""
     if adjust_number:
         out = EMPTY_CREATION
@@ -74,10 +71,10 @@ def encode_answer(event: str, result: Any, call: Call, runtime: RuntimeHandle) -
                 raise wrong_answer(event, (adjustment, result))
         if adjustment is not None:
             message = adjustment.message if isinstance(adjustment, Adjustment) else adjustment
-            if held is not None:
-                held.part(message)
+            if sets_check is not None:
+                sets_check.check_part(message)
             if message.HasField("linux"):
-                message.linux.resources.SetInParent()  # iSulad's daemon reads it without a look whether it is there
+                message.linux.resources.SetInParent()  # iSulad reads it without checking that it exists
             out = bytes_field(adjust_number, message.SerializeToString())
     if result is not None:
         if isinstance(getattr(result, "message", result), (m.ContainerUpdate, m.ContainerEviction)):
@@ -89,7 +86,7 @@ def encode_answer(event: str, result: Any, call: Call, runtime: RuntimeHandle) -
 def _changes(event: str, result: Any, call: Call, runtime: RuntimeHandle) -> Iterable[bytes]:
     if not isinstance(result, (list, tuple)):
         raise wrong_answer(event, result)
-    held = runtime.held
+    sets_check = runtime.sets_check
     _, update_number, evict_number = REPLY_FIELDS[event]
     for item in result:
         message = getattr(item, "message", item)
@@ -97,31 +94,31 @@ def _changes(event: str, result: Any, call: Call, runtime: RuntimeHandle) -> Ite
             if event == "UpdateContainer" and _would_cancel(message, call):
                 continue
             if event == "CreateContainer" and _is_own(message, call) and not message.ignore_failure:
-                reason = "an Update of the container that is being created: change that one with an Adjustment"
+                reason = "an Update of the container that is being created: return an Adjustment instead"
                 raise TypeError(f"create_container returned {reason}")
-            if held is not None:
-                held.part(message)
+            if sets_check is not None:
+                sets_check.check_part(message)
             yield bytes_field(update_number, message.SerializeToString())
         elif not isinstance(message, m.ContainerEviction):
-            raise wrong_answer(event, item, "a list with {} in it")
+            raise wrong_answer(event, item, "a list that contains {}")
         elif runtime.ignores_evictions():
-            continue  # which the log has
+            continue  # `ignores_evictions` has logged it
         elif evict_number:
-            if held is not None:
-                held.part(message)
+            if sets_check is not None:
+                sets_check.check_part(message)
             yield bytes_field(evict_number, message.SerializeToString())
         else:
-            runtime.evict(message.container_id, message.reason).add_done_callback(_tell_failure)
+            runtime.evict(message.container_id, message.reason).add_done_callback(_log_failure)
 
 
-def _tell_failure(pending: Pending) -> None:
-    """Log that an eviction could not be asked for: no caller waits for its outcome."""
+def _log_failure(pending: Pending) -> None:
+    """Log an eviction that failed, because no caller waits for its outcome."""
     try:
         pending.result(0)
     except NriError as error:
         from nri.stub.support import logs
 
-        logs.adapter("stub").warning("an eviction that a handler returned could not be asked for: %s", error)
+        logs.adapter("stub").warning("an eviction that a handler returned could not be requested: %s", error)
 
 
 _UPDATES = "None, an Update or Eviction, or a list of them"
@@ -134,55 +131,55 @@ _EXPECTED = {
 
 
 def wrong_answer(event: str, value: Any, what: str = "{}") -> TypeError:
-    """The error for something that the handler of this event cannot return.
+    """The error for a value that the handler of this event cannot return.
 
     Args:
         event: name of the RPC.
-        value: what is wrong.
+        value: the wrong value.
         what: how it was returned, with `{}` for its type.
     """
     name = method_name(event)
     if isinstance(value, BaseException) or (isinstance(value, type) and issubclass(value, BaseException)):
         kind = value.__name__ if isinstance(value, type) else type(value).__name__
         return TypeError(f"{name} returned {what.format(kind)}: raise it, do not return it")
-    text = f"{name} returned {what.format(_words_for(value))}: "
+    text = f"{name} returned {what.format(_type_text(value))}: "
     if event in _EXPECTED:
         return TypeError(f"{text}{_EXPECTED[event]} is expected")
     if event == "ValidateContainerAdjustment":
-        return TypeError(f"{text}return nothing to accept, raise nri.Reject to refuse")
+        return TypeError(f"{text}return None to accept, raise nri.Reject to refuse")
     if isinstance(value, Adjustment):
-        return TypeError(f"{text}there is nothing to return from it; a container is adjusted in create_container")
+        return TypeError(f"{text}it must return None; containers are adjusted in create_container")
     if isinstance(value, Update):
-        return TypeError(f"{text}there is nothing to return from it; ask for updates with self.runtime.update()")
-    return TypeError(f"{text}there is nothing to return from it")
+        return TypeError(f"{text}it must return None; request updates with self.runtime.update()")
+    return TypeError(f"{text}it must return None")
 
 
-def _words_for(value: Any) -> str:
-    """Say of which type a value is, so that it cannot be taken for what is expected."""
+def _type_text(value: Any) -> str:
+    """Describe the type of a value; a class is distinguished from an instance."""
     if isinstance(value, type):
         return f"the class {value.__name__}, not an instance of it"
     if isinstance(value, tuple):
-        return f"({', '.join(map(_words_for, value))})"
+        return f"({', '.join(map(_type_text, value))})"
     return type(value).__name__
 
 
 def _is_own(update: m.ContainerUpdate, call: Call) -> bool:
-    """Whether an update is of the event's own container."""
+    """Whether an update concerns the event's container."""
     container = call.container
     return container is not None and update.container_id == container.id
 
 
 def _would_cancel(update: m.ContainerUpdate, call: Call) -> bool:
-    """Whether this update has to be left out; says so in the log.
+    """Whether this update has to be left out, which is logged.
 
-    An update of the container that is being updated, without resources, makes runtimes apply all zeros instead of what
-    the kubelet asked for.
+    For an update without resources of the container that is being updated, runtimes would apply zeros instead of the
+    kubelet's values.
     """
     if not _is_own(update, call) or update.linux.resources.ByteSize():
         return False
     from nri.stub.support import logs
 
     logs.adapter("stub").warning(
-        "update_container returned an update of the container itself without resources: left out"
+        "update_container returned an update without resources of the container that is being updated: ignored"
     )
     return True

@@ -1,9 +1,6 @@
-"""Call the plugin's method for one request: parse the bytes, pass the arguments, encode what comes back.
+"""Call the plugin's method for a request: decode the request, call the handler, encode the reply.
 
-`build` makes one function for each event that is handled; a session looks it up by the event's name. One row per event
-says which message it is and which of its fields are the handler's arguments. A handler that `nri.when` marks is called
-only for pods that pass. `nri.stub.handler.answers` says what may be returned; `async def` handlers are run by
-`nri.stub.handler.coroutines`.
+`build` creates one function for each event that is handled; a session looks it up by the event's name.
 """
 
 from __future__ import annotations
@@ -26,11 +23,11 @@ if TYPE_CHECKING:
     from nri.stub.support.mirror import Mirror
 
     Serve = Callable[[bytes, Call], bytes]
-    Watched = Callable[[Callable[..., Any], str, tuple[str, ...]], Callable[..., Any]]
+    HandlerWrapper = Callable[[Callable[..., Any], str, tuple[str, ...]], Callable[..., Any]]
 
 __all__ = ["admits", "build", "call_quietly", "overridden", "select"]
 
-#: Request fields that are the handler's arguments.
+#: The request fields that are the handler's arguments, of events with more than pod and container.
 _FIELDS = {
     "UpdateContainer": ("pod", "container", "linux_resources"),
     "UpdatePodSandbox": ("pod", "overhead_linux_resources", "linux_resources"),
@@ -38,40 +35,42 @@ _FIELDS = {
 
 
 def overridden(plugin: object, base: type, method: str) -> bool:
-    """Whether the plugin has its own method of this name."""
+    """Whether the plugin overrides this method."""
     return getattr(type(plugin), method, None) is not getattr(base, method) or method in getattr(plugin, "__dict__", ())
 
 
 def admits(handler: Any, pod: m.PodSandbox) -> bool:
-    """Whether the handler is to be called for this pod: what `nri.when` has put on it."""
+    """Whether the handler should be called for this pod, by its marks of `nri.when`."""
     return all(filters.admits(pod) for filters in getattr(handler, "_nri_when", ()))
 
 
 def select(
     handler: Any, pods: list[m.PodSandbox], containers: list[m.Container]
 ) -> tuple[list[m.PodSandbox], list[m.Container]]:
-    """The pods and containers that the handler is to be called with, out of all; see `admits`."""
+    """The pods and containers that pass the handler's marks of `nri.when`."""
     for filters in getattr(handler, "_nri_when", ()):
         pods, containers = filters.select(pods, containers)
     return pods, containers
 
 
-def build(plugin: Any, base: type, mirror: Mirror | None, watched: Watched | None = None) -> dict[str, Serve]:
-    """Make the functions that serve events, by the events' names: those that the plugin handles or the mirror needs.
+def build(
+    plugin: Any, base: type, mirror: Mirror | None, wrap_handler: HandlerWrapper | None = None
+) -> dict[str, Serve]:
+    """Create the functions that serve events, by event name, for events that the plugin handles or the mirror needs.
 
     Args:
         plugin: its methods are looked up once, here.
         base: the class whose methods count as not overridden.
-        mirror: gets every event before the handler does.
-        watched: wraps each handler; see `nri.stub.support.unchanged`.
+        mirror: receives every event before the handler.
+        wrap_handler: wraps each handler; see `nri.stub.support.unchanged`.
     """
     table: dict[str, Serve] = {}
     for spec in EVENTS:
         handler = getattr(plugin, spec.method) if overridden(plugin, base, spec.method) else None
         if handler is None and mirror is None:
             continue
-        if handler is not None and watched is not None:
-            handler = watched(handler, spec.method, ARGUMENTS[spec.method])
+        if handler is not None and wrap_handler is not None:
+            handler = wrap_handler(handler, spec.method, ARGUMENTS[spec.method])
         if spec.kind == "validation":
             if handler is not None:
                 table[spec.rpc] = _validator(handler)
@@ -84,36 +83,36 @@ def _server(plugin: Any, spec: EventSpec, handler: Callable[..., Any] | None, mi
     event, kind = spec.rpc, spec.kind
     parse = getattr(m, spec.request).FromString
     further = _FIELDS.get(event, ())[1 if kind == "pod" else 2 :]
-    replies = event in REPLY_FIELDS
+    has_reply = event in REPLY_FIELDS
     empty = EMPTY_CREATION if event == "CreateContainer" else b""
-    chosen = hasattr(handler, "_nri_when")
+    is_filtered = hasattr(handler, "_nri_when")
 
     def serve(payload: bytes, call: Call) -> bytes:
         try:
             request = parse(payload)
         except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
-            raise unreadable(error)  # noqa: B904 - compiled, a `raise` has no `from`
+            raise unreadable(error)  # noqa: B904 - mypyc does not support `raise ... from`
         pod = call.pod = request.pod
         arguments: tuple[Any, ...] = (pod,)
         if kind == "container":
             call.container = request.container
             arguments = (pod, request.container)
         if mirror is not None:
-            mirror.seen(event, pod, call.container)
+            mirror.apply_event(event, pod, call.container)
             if handler is None:
                 return empty
-        if chosen and not admits(handler, pod):
+        if is_filtered and not admits(handler, pod):
             return empty
         if further:
             arguments += tuple([getattr(request, name) for name in further])
-        result = handler(*arguments)  # type: ignore[misc]  # without a mirror there is a handler
+        result = handler(*arguments)  # type: ignore[misc]  # it is None only with a mirror, see above
         if result is None:
             return empty
         if result.__class__ is CoroutineType:
             result = run_to_end(result)
             if result is None:
                 return empty
-        if not replies:
+        if not has_reply:
             raise wrong_answer(event, result)
         return encode_answer(event, result, call, plugin.runtime)
 
@@ -135,7 +134,7 @@ def _validator(handler: Callable[..., Any]) -> Serve:
             result = handler(ValidationRequest(request))
             if result.__class__ is CoroutineType:
                 result = run_to_end(result)
-        except Reject as refusal:  # an answer like any other, and no failed call
+        except Reject as refusal:  # a normal answer, not a failed call
             reason = str(refusal) or type(refusal).__name__
             return m.ValidateContainerAdjustmentResponse(reject=True, reason=reason).SerializeToString()
         if result is not None:
@@ -146,7 +145,7 @@ def _validator(handler: Callable[..., Any]) -> Serve:
 
 
 def call_quietly(plugin: Any, method: str) -> None:
-    """Call a method whose error goes to the plugin's log, because no caller waits for it."""
+    """Call a method, and log its error instead of raising it."""
     try:
         resolve(getattr(plugin, method)())
     except Exception:

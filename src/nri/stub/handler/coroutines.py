@@ -1,9 +1,8 @@
-"""Run `async def` handlers from a loop that is not asyncio's.
+"""Run `async def` handlers, which a thread without an event loop calls.
 
-While the plugin does not use asyncio, a coroutine is stepped by hand, which costs half a microsecond. As soon as
-asyncio has been imported, coroutines are tasks on one long-lived loop in a thread of its own, so that timeouts,
-background tasks and async clients work as everywhere. asyncio is never imported for a plugin that does not use it.
-Next: `nri.stub.handler.call`, which calls handlers.
+If the plugin does not use asyncio, a coroutine is stepped directly, which takes half a microsecond. Once asyncio has
+been imported, coroutines run as tasks on one loop in a separate thread, so that timeouts, background tasks and async
+clients work as usual.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ async def _nothing() -> None: ...
 
 
 _sample = _nothing()
-#: The type of what calling an `async def` returns.
+#: The type of the object that calling an `async def` returns.
 CoroutineType = type(_sample)
 _sample.close()
 
@@ -38,7 +37,7 @@ _lock = allocate_lock()
 
 
 def run_to_end(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine to its end and return the result; what it raises is raised."""
+    """Run a coroutine to its end; returns its result or raises its exception."""
     if "asyncio" in sys.modules:
         call = context.current.get()
         if call is not None:
@@ -51,36 +50,36 @@ def run_to_end(coroutine: Coroutine[Any, Any, Any]) -> Any:
     except RuntimeError as error:
         if "no running event loop" in str(error):
             raise NriError(
-                "this handler uses asyncio: import it at the top of the plugin's file, so that a loop is there"
+                "this handler uses asyncio: import asyncio at the top of the plugin's file, which starts an event loop"
             ) from error
         raise
     coroutine.close()
     raise NriError(
-        "this handler waits for something that is not asyncio's: import asyncio at the top of the plugin's file"
+        "this handler awaits something without an event loop: import asyncio at the top of the plugin's file"
     )
 
 
 def resolve(result: Any) -> Any:
-    """Return what a `def` has returned; run what an `async def` has returned to its end, and return its result."""
+    """The result of a handler: of a `def`, its return value; of an `async def`, the result of its coroutine."""
     return run_to_end(result) if result.__class__ is CoroutineType else result
 
 
 def start_task(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Make a coroutine a task on the loop's thread; returns a `concurrent.futures.Future`. It sees our context."""
+    """Start a coroutine as a task in the loop's thread, with the caller's context; returns a concurrent Future."""
     import asyncio
 
     return asyncio.run_coroutine_threadsafe(coroutine, _running_loop())
 
 
 def _running_loop() -> asyncio.AbstractEventLoop:
-    global _loop, _thread  # noqa: PLW0603 - one loop for the process is the point
+    global _loop, _thread  # noqa: PLW0603 - there is one loop per process
     with _lock:
         if _loop is None or _loop.is_closed():
             import asyncio
             import atexit
             import threading
 
-            atexit.register(stop_loop)  # for programs that are not `nri.stub.program`; doing it twice does no harm
+            atexit.register(stop_loop)  # for programs other than `nri.stub.program`; stopping twice has no effect
             loop = asyncio.new_event_loop()
             ready = threading.Event()
 
@@ -91,7 +90,7 @@ def _running_loop() -> asyncio.AbstractEventLoop:
                     try:
                         loop.run_forever()
                     except (SystemExit, KeyboardInterrupt):
-                        continue  # raised by a task: the thread that waits for it gets it, and the other tasks go on
+                        continue  # raised by a task: the waiting thread receives it, and the other tasks continue
                     loop.close()
                     return
 
@@ -103,7 +102,7 @@ def _running_loop() -> asyncio.AbstractEventLoop:
 
 
 def stop_loop(timeout_s: float = 2.0) -> None:
-    """Cancel what still runs and end the loop, if there is one. Waits at most so many seconds for each of the two."""
+    """Cancel all tasks and stop the loop, if it runs. Waits at most `timeout_s` for the tasks, and for the thread."""
     global _loop
     with _lock:
         loop, thread, _loop = _loop, _thread, None
@@ -121,7 +120,7 @@ def stop_loop(timeout_s: float = 2.0) -> None:
     try:
         asyncio.run_coroutine_threadsafe(cancel_all(), loop).result(timeout_s)
     except Exception:  # noqa: BLE001
-        pass  # a task that does not let itself be cancelled in time dies with the process
+        pass  # a task that is not cancelled in time ends with the process
     loop.call_soon_threadsafe(loop.stop)
     if thread is not None:
         thread.join(timeout_s)

@@ -1,9 +1,7 @@
-"""Health and metrics of a plugin's process over HTTP. Loaded only when an address for them is given.
+"""Serve health and metrics of a plugin's process over HTTP.
 
-    --health-addr ADDRESS    /healthz, /readyz
-    --metrics ADDRESS        /metrics, /healthz, /readyz; at the same address there is one listener
-
-Next: `nri.service.http`, which serves them.
+--health-addr ADDRESS    /healthz, /readyz
+--metrics ADDRESS        /metrics, /healthz, /readyz; with the same address there is one listener
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ __all__ = ["Endpoints", "counted"]
 
 
 def counted(reporter: Reporter | None) -> tuple[CollectorRegistry, Reporter]:
-    """A registry, and a reporter that counts into it before `reporter` gets the step.
+    """A registry, and a reporter that counts every step in it before it calls `reporter`.
 
     Raises:
         ConfigError: prometheus-client is not installed.
@@ -43,14 +41,14 @@ def counted(reporter: Reporter | None) -> tuple[CollectorRegistry, Reporter]:
 
 
 class Endpoints:
-    """The servers of one process; they listen until `close`.
+    """The HTTP servers of one process; they listen until `close`.
 
     Args:
-        health: says whether the process is ready, and how it is in lines of text.
+        health: returns whether the process is ready, and its state as text.
         health_addr: HOST:PORT of health; empty or None for none.
         metrics_addr: HOST:PORT of metrics and health.
         registry: the metrics.
-        more: further ones, as text.
+        more: returns further metrics as text.
 
     Raises:
         ConfigError: an address cannot be listened on.
@@ -81,6 +79,6 @@ class Endpoints:
                 raise ConfigError("command line", flags[address], str(error)) from None
 
     def close(self) -> None:
-        """Stop serving."""
+        """Stop all servers."""
         for server in self._servers:
             server.close()

@@ -1,8 +1,6 @@
-"""A file that says why a plugin failed, for `nri doctor`: a plugin that the runtime starts has no stderr to say it on.
+"""Notes with the reason why a plugin failed, for `nri doctor`: a plugin that a runtime launched has no stderr.
 
-One job: write, find and remove these notes. They lie beside the runtime's socket, one for each plugin, and the plugin
-itself takes its own away as soon as it takes part. Rules: a note is written where the runtime's folder is there already
-and may be written to, else not; nothing raises. Loaded when a plugin has failed. Next: `nri.cli.doctor.plugins`.
+A note is a file in a folder next to the runtime's socket. The plugin removes it once it takes part again.
 """
 
 from __future__ import annotations
@@ -19,9 +17,9 @@ from nri.files import read_regular, write_whole
 
 __all__ = ["FailureNote", "note_path", "read_notes", "remove_note", "write_note"]
 
-#: No error's text in a note is longer, in characters.
-LONGEST = 2000
-_MOST_BYTES = 1 << 16
+#: Longer error texts are cut.
+MAX_ERROR_CHARS = 2000
+_MAX_NOTE_BYTES = 1 << 16
 
 
 class FailureNote(NamedTuple):
@@ -29,9 +27,9 @@ class FailureNote(NamedTuple):
 
     Attributes:
         plugin: its ``NN-name``.
-        error: type and text of the exception, or the line that the program ended with.
-        time_s: when that was, in seconds since the epoch.
-        pid: its process, as it was called where it ran.
+        error: type and text of the exception, or the program's last error line.
+        time_s: the time of the failure, in seconds since the epoch.
+        pid: its process id, in the plugin's own pid namespace.
     """
 
     plugin: str
@@ -41,41 +39,41 @@ class FailureNote(NamedTuple):
 
 
 def note_path(socket_path: str, plugin: str) -> str:
-    """The place of a plugin's note."""
+    """The path of a plugin's note."""
     return os.path.join(os.path.dirname(socket_path), FAILED_DIR, plugin)
 
 
 def write_note(socket_path: str, plugin: str, error: str) -> None:
-    """Write why a plugin has failed, over what it wrote before."""
+    """Write a plugin's note, or replace it. Errors are ignored."""
     path = note_path(socket_path, plugin)
-    text = json.dumps({"error": error[:LONGEST], "time": time.time(), "pid": os.getpid()}, ensure_ascii=False)
+    text = json.dumps({"error": error[:MAX_ERROR_CHARS], "time": time.time(), "pid": os.getpid()}, ensure_ascii=False)
     try:
         with suppress(FileExistsError):
-            os.mkdir(os.path.dirname(path), 0o755)  # not what is above it: no runtime has its socket there
+            os.mkdir(os.path.dirname(path), 0o755)  # not its parents: without them there is no runtime's socket
         write_whole(path, text.encode("utf-8", "surrogateescape"), 0o644, sync=False)
     except OSError:
         return
 
 
 def remove_note(socket_path: str, plugin: str) -> None:
-    """Take a plugin's note away, if there is one: it takes part again."""
+    """Remove a plugin's note, if it exists."""
     with suppress(OSError):
         os.unlink(note_path(socket_path, plugin))
 
 
 def read_notes(folder: str) -> list[FailureNote]:
     """All notes in the folder of a socket, by the plugins' names."""
-    found = []
+    notes = []
     try:
         names = sorted(os.listdir(os.path.join(folder, FAILED_DIR)))
     except OSError:
         return []
     for name in names:
         if name.startswith("."):
-            continue  # half written
+            continue  # a temporary file
         try:
-            told = parse_json(read_regular(os.path.join(folder, FAILED_DIR, name), _MOST_BYTES))
-            found.append(FailureNote(name, str(told["error"]), float(told["time"]), int(told["pid"])))
+            content = parse_json(read_regular(os.path.join(folder, FAILED_DIR, name), _MAX_NOTE_BYTES))
+            notes.append(FailureNote(name, str(content["error"]), float(content["time"]), int(content["pid"])))
         except (OSError, ValueError, KeyError, TypeError):
             continue
-    return found
+    return notes

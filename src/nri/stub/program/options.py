@@ -1,9 +1,7 @@
-"""Options of a plugin's program: flags, environment, file name. Parsed by hand: argparse costs 8 ms of a start.
+"""Options of a plugin's program, from flags, environment and file name, in this order of precedence.
 
-Both `--idx 10` and `-idx 10` work, and both with `=`: manifests of Go plugins use one dash. Flag beats environment
-beats file name beats class; an index that none of them gives is a default one. Flags of a plugin's own (`Plugin.flags`)
-are collected as text; what they mean is asked with the rest of its configuration. Next: `nri.stub.program.start`, which
-runs a plugin with them.
+They are parsed here because importing argparse adds 8 ms to the start. Flags work with one dash as well, as in
+manifests of Go plugins, and with `=`.
 """
 
 from __future__ import annotations
@@ -26,9 +24,9 @@ class Flag(NamedTuple):
     """A flag of the command line, without its name.
 
     Attributes:
-        field: the attribute that it sets: of `Options`, or of the plugin's `Config` for a flag of its own.
+        field: the attribute that it sets: of `Options`, or of the plugin's `Config` for a flag that the plugin defines.
         value_name: the name of its value in the help; empty for a switch.
-        help: what it does, in a few words.
+        help: its purpose, in a few words.
     """
 
     field: str
@@ -38,17 +36,17 @@ class Flag(NamedTuple):
 
 #: The flags that every plugin has, by name.
 FLAGS: dict[str, Flag] = {
-    "idx": Flag("index", "NN", f"its place in the order of plugins, two digits (default {naming.DEFAULT_INDEX})"),
-    "name": Flag("name", "NAME", "plugin name, if not the class's"),
+    "idx": Flag("index", "NN", f"place in the order of plugins, two digits (default {naming.DEFAULT_INDEX})"),
+    "name": Flag("name", "NAME", "plugin name (default: that of the class)"),
     "socket-path": Flag("socket", "PATH", f"the runtime's socket (default {naming.DEFAULT_SOCKET}; env NRI_SOCKET)"),
     "config": Flag("config", "FILE", "configuration file; watched: a change calls configure() again"),
-    "events": Flag("events", "LIST", "take only these events: all, pod, container, or names, comma-separated"),
-    "no-reconnect": Flag("no_reconnect", "", "exit when the runtime is not there or goes away"),
+    "events": Flag("events", "LIST", "subscribe only to these events: all, pod, container, or names, comma-separated"),
+    "no-reconnect": Flag("no_reconnect", "", "exit if the runtime does not answer or stops"),
     "log-level": Flag("log_level", "LEVEL", "debug, info, warning or error (default info)"),
     "log-format": Flag("log_format", "FORM", "text or json (default text)"),
-    "log-file": Flag("log_file", "FILE", "log there instead of stderr"),
+    "log-file": Flag("log_file", "FILE", "log to this file instead of stderr"),
     "health-addr": Flag("health_addr", "HOST:PORT", "serve /healthz and /readyz on this address"),
-    "metrics": Flag("metrics_addr", "HOST:PORT", "serve /metrics as well; may be the same address"),
+    "metrics": Flag("metrics_addr", "HOST:PORT", "also serve /metrics; may be the same address"),
     "verbose": Flag("verbose", "", "the same as --log-level debug"),
     "version": Flag("version", "", "print the versions and exit"),
     "help": Flag("help", "", "print this and exit"),
@@ -58,7 +56,7 @@ _LEVELS = ("debug", "info", "warning", "error")
 
 
 class Options:
-    """The options of one run. `index` is "" until `identify` has found it."""
+    """The options of one run. `index` is "" until `identify` sets it."""
 
     __slots__ = (
         "check_messages", "config", "events", "health_addr", "help", "index", "log_file", "log_format", "log_level",
@@ -68,29 +66,29 @@ class Options:
 
     def __init__(self) -> None:
         self.index = self.name = self.socket = ""
-        #: A handler that changes the message it was given fails.
+        #: Whether a handler that changes the message of its request fails.
         self.check_messages = False
         self.config: str | None = None
         self.events: EventMask | None = None
-        #: Those of `events` that are asked for by their names, and not as a group.
+        #: Those of `events` that are listed by name, and not as a group.
         self.named_events = EventMask(0)
         self.no_reconnect = self.verbose = self.version = self.help = False
-        #: Give up if the runtime is not there at the start; later it is waited for. No flag: for `nri events -f`.
+        #: Exit if the runtime does not answer at the start; later wait for it. No flag: for `nri events -f`.
         self.no_wait = False
         self.log_level, self.log_format = "info", "text"
         self.log_file: str | None = None
         self.health_addr: str | None = None
         self.metrics_addr: str | None = None
-        #: Names to try in turn if a live plugin has `name` already. No flag: for `nri events -f`.
+        #: Names to try in turn if a connected plugin has `name` already. No flag: for `nri events -f`.
         self.spare_names: list[str] = []
-        #: Descriptor of a connection that the runtime has made already, or None.
+        #: Descriptor of a connection that the runtime has opened, or None.
         self.socket_fd: int | None = None
         self.registration_timeout_s = naming.REGISTRATION_TIMEOUT_S
-        #: The plugin's own flags as they were given: name of the flag -> its values, or True or False for a switch.
+        #: The flags that the plugin's class defines: name of the flag -> its values, or True or False for a switch.
         self.own: dict[str, list[str] | bool] = {}
 
 
-_NONE: Mapping[str, tuple[str, str, str]] = {}
+_NO_FLAGS: Mapping[str, tuple[str, str, str]] = {}
 
 
 def parse(
@@ -98,24 +96,24 @@ def parse(
     environment: Mapping[str, str],
     program: str,
     class_name: str,
-    own: Mapping[str, tuple[str, str, str]] = _NONE,
+    plugin_flags: Mapping[str, tuple[str, str, str]] = _NO_FLAGS,
     default_index: str = naming.DEFAULT_INDEX,
 ) -> Options:
-    """Read flags and environment, and find out who we are.
+    """Parse flags and environment, and determine index and name.
 
     Args:
-        arguments: the words of the command line, without the program.
-        environment: that of the process.
-        program: the path of the program; called NN-name, it gives both.
-        class_name: the name of a plugin that nothing else names.
-        own: the plugin's own flags (`Plugin.flags`).
-        default_index: the index of a plugin that nothing gives one.
+        arguments: the command line without the program.
+        environment: of the process.
+        program: the path of the program; a file name NN-name sets index and name.
+        class_name: the name if no other source sets it.
+        plugin_flags: the flags that the plugin's class defines (`Plugin.flags`).
+        default_index: the index if no other source sets it.
 
     Raises:
-        ConfigError: names the flag or variable, and what to do.
+        ConfigError: with the flag or variable, and the fix.
     """
     options = Options()
-    _read_flags(options, arguments, own)
+    _read_flags(options, arguments, plugin_flags)
     if options.help or options.version:
         return options
     if options.verbose:
@@ -125,51 +123,51 @@ def parse(
     return options
 
 
-def _read_flags(options: Options, arguments: Sequence[str], own: Mapping[str, tuple[str, str, str]]) -> None:
-    rest = list(arguments)
-    while rest:
-        word = rest.pop(0)
+def _read_flags(options: Options, arguments: Sequence[str], plugin_flags: Mapping[str, tuple[str, str, str]]) -> None:
+    remaining = list(arguments)
+    while remaining:
+        word = remaining.pop(0)
         flag, equals, value = word.lstrip("-").partition("=")
-        flag = flag if flag in own else _ALIASES.get(flag, flag)
-        found = own.get(flag) or FLAGS.get(flag)
-        if not word.startswith("-") or found is None:
-            raise ConfigError("command line", word, "unknown argument", _suggest(flag, (*own, *FLAGS)))
-        field, value_name, _ = found
+        flag = flag if flag in plugin_flags else _ALIASES.get(flag, flag)
+        flag_row = plugin_flags.get(flag) or FLAGS.get(flag)
+        if not word.startswith("-") or flag_row is None:
+            raise ConfigError("command line", word, "unknown argument", _suggest(flag, (*plugin_flags, *FLAGS)))
+        field, value_name, _ = flag_row
         if not value_name:
             if equals and value not in ("true", "false"):
                 raise ConfigError("command line", word, "takes no value", f"write --{flag}")
-            if flag in own:
+            if flag in plugin_flags:
                 options.own[flag] = value != "false"
             else:
                 setattr(options, field, value != "false")
             continue
         if not equals:
-            if not rest:
+            if not remaining:
                 raise ConfigError("command line", f"--{flag}", "needs a value", f"write --{flag} {value_name}")
-            value = rest.pop(0)
-        if flag in own:
-            options.own[flag] = [*_given(options.own.get(flag)), value]
+            value = remaining.pop(0)
+        if flag in plugin_flags:
+            options.own[flag] = [*_previous_values(options.own.get(flag)), value]
         else:
             setattr(options, field, _value(flag, value))
             if flag == "events":
                 options.named_events = EventMask.parse_names(value)
 
 
-def _given(values: list[str] | bool | None) -> list[str]:
+def _previous_values(values: list[str] | bool | None) -> list[str]:
     return values if isinstance(values, list) else []
 
 
-def _suggest(flag: str, known: tuple[str, ...]) -> str:
-    """Name the flag that was meant, else the help."""
+def _suggest(flag: str, flags: tuple[str, ...]) -> str:
+    """Suggest a similar flag, or the help."""
     import difflib
 
-    names = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(flag.lower(), names, 1, 0.7)
-    return f"did you mean --{names[near[0]]}?" if near else "see --help"
+    names = {name.lower(): name for name in flags}
+    matches = difflib.get_close_matches(flag.lower(), names, 1, 0.7)
+    return f"did you mean --{names[matches[0]]}?" if matches else "see --help"
 
 
 def _value(flag: str, value: str) -> object:
-    """Check one flag's value."""
+    """Check and convert a flag's value."""
     if flag == "events":
         try:
             return EventMask.parse(value)
@@ -194,7 +192,7 @@ def _read_environment(options: Options, environment: Mapping[str, str]) -> None:
         if not text.isdigit():
             reason = f'invalid socket in environment ({naming.ENV_SOCKET}="{text}")'
             raise ConfigError(
-                "environment", naming.ENV_SOCKET, reason, "it is the number of a descriptor, set by the runtime"
+                "environment", naming.ENV_SOCKET, reason, "it must be the number of a descriptor, set by the runtime"
             )
         options.socket_fd = int(text)
 
@@ -206,10 +204,10 @@ def identify(
     class_name: str,
     default_index: str = naming.DEFAULT_INDEX,
 ) -> None:
-    """Find index and name: flags, environment, a program called NN-name, the class and the default.
+    """Set index and name, from flags, environment, a file name NN-name, or the defaults, in this order.
 
     Raises:
-        ConfigError: index or name has a form that no runtime takes, or the program's name begins with half an index.
+        ConfigError: index or name is invalid, or the file name begins with an incomplete index.
     """
     index = options.index or environment.get(naming.ENV_IDX, "")
     name = options.name or environment.get(naming.ENV_NAME, "")
@@ -221,7 +219,7 @@ def identify(
         try:
             index, from_file = naming.split_file_name(file)
         except ValueError as error:
-            raise ConfigError("command line", source, str(error), "call it NN-name, or give --idx NN") from None
+            raise ConfigError("command line", source, str(error), "rename it to NN-name, or give --idx NN") from None
         if not name:
             name, name_source = from_file.removesuffix(".py"), source
     index = index or default_index
@@ -238,19 +236,19 @@ def identify(
 def help_text(
     program: str,
     summary: str,
-    own: Mapping[str, tuple[str, str, str]] = _NONE,
+    plugin_flags: Mapping[str, tuple[str, str, str]] = _NO_FLAGS,
     module: str = "",
     *,
     indexed: bool = True,
 ) -> str:
-    """The text of --help: examples first, then common flags, then the plugin's own.
+    """The text of --help: examples, common flags, flags of the plugin.
 
     Args:
         program: path of the program.
         summary: what the plugin does.
-        own: `Plugin.flags`.
-        module: the module that was started with ``python -m``, if it was; a bundled plugin is found by its name.
-        indexed: it connects at the index that it is given; if not, a runtime cannot start it.
+        plugin_flags: `Plugin.flags`.
+        module: the module that was started with ``python -m``, or that of a bundled plugin; else "".
+        indexed: the plugin connects with the given index; otherwise a runtime cannot launch it.
     """
     name = os.path.basename(program)
     started, index = f"python {name}", " --idx 10" if indexed else ""
@@ -260,17 +258,20 @@ def help_text(
     lines = [
         f"{summary.strip()}\n" if summary else "",
         "Examples:",
-        _example(f"{started}{index}", "run it beside a runtime"),
-        "" if module else _example(f"nri run {name}{index} --reload", "the same, again whenever the file changes"),
-        "" if name == module or not indexed else _example(f"nri enable {name}{index}", "let the runtime start it"),
-        "\nFlags (one dash works too):",
+        _example(f"{started}{index}", "run it as a separate process"),
+        "" if module else _example(f"nri run {name}{index} --reload", "restart it whenever the file changes"),
+        "" if name == module or not indexed else _example(f"nri enable {name}{index}", "let the runtime launch it"),
+        "\nFlags (also with one dash):",
         *map(_flag_line, FLAGS.items()),
     ]
-    if own:
-        lines += ["\nFlags of this plugin; they come before its configuration file:", *map(_flag_line, own.items())]
+    if plugin_flags:
+        lines += [
+            "\nFlags of this plugin; they override its configuration file:",
+            *map(_flag_line, plugin_flags.items()),
+        ]
     lines.append(
-        "\nExit codes: 0 stopped, 1 it cannot work as it is (refused by the runtime, its configuration, its events),"
-        "\n2 wrong usage, 3 no runtime, 130 Ctrl-C"
+        "\nExit codes: 0 stopped; 1 the plugin cannot work (refused by the runtime, its configuration, its events);"
+        "\n2 wrong usage; 3 no runtime; 130 Ctrl-C"
     )
     return "\n".join(line for line in lines if line) + "\n"
 

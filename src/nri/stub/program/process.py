@@ -1,20 +1,15 @@
-"""The life of a plugin's process: connect, serve, connect again, stop on a signal. Decides exit codes.
+"""Run a plugin's process: connect, serve, reconnect, stop on a signal, and choose the exit code.
 
-A mistake that no retry can mend ends the process; anything else is tried again.
-
-| what happens | what follows |
+| event | reaction |
 |---|---|
-| the runtime refuses the registration, and has never configured us | exit 1 |
-| the configuration cannot be used, or there is no event to subscribe to | exit 1 |
-| the command line or the environment cannot be used | exit 2 |
-| `configure` or `synchronize` raises | into the log, and connect again; `--no-reconnect`, or pre-installed: exit 1 |
-| the connection ends | connect again, see `nri.stub.program.reconnect`; `--no-reconnect`: exit 3 |
-| pre-installed, and the connection ends | exit 0: there is nothing to connect to |
-| SIGTERM | the request at hand is answered, exit 0; SIGINT: 130 |
-| a handler, or a method of `@nri.every`, calls `sys.exit` | it ends, with that code |
-
-Next: `nri.stub.session.session` for the life of one connection, `nri.stub.program.failure_note` for what is left behind
-by a plugin that failed.
+| the runtime refuses the registration, and has never configured the plugin | exit 1 |
+| the configuration is invalid, or there is no event to subscribe to | exit 1 |
+| the command line or the environment is invalid | exit 2 |
+| `configure` or `synchronize` raises | log and reconnect; with `--no-reconnect`, or pre-installed: exit 1 |
+| the connection ends | reconnect, see `nri.stub.program.reconnect`; with `--no-reconnect`: exit 3 |
+| pre-installed, and the connection ends | exit 0, because there is no socket to connect to |
+| SIGTERM | answer the running request, exit 0; SIGINT: exit 130 |
+| a handler, or a method of `@nri.every`, calls `sys.exit` | exit with that code |
 """
 
 from __future__ import annotations
@@ -48,15 +43,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Program", "make_log_if_due", "notify_systemd"]
 
-#: Exit code of a plugin that cannot work as it is.
+#: Exit code of a plugin that cannot work without a correction.
 CANNOT_WORK = 1
 _NAME_TAKEN = "its name is taken"
-#: How long a probe waits for the handler at hand before it says that the plugin is not ready, in seconds.
+#: How long a probe waits for a running handler before it reports the plugin as not ready, in seconds.
 HANG_S = 1.0
 
 
 def make_log_if_due() -> None:
-    """Make the log that was chosen, if its lines need not come by `self.log` (`nri.stub.support.log_destination`)."""
+    """Set up the log now, if the plugin may log without `self.log` (`nri.stub.support.log_destination`)."""
     if log_destination.is_due():
         from nri.stub.support import logs
 
@@ -68,15 +63,15 @@ class Program:
 
     Args:
         plugin: the plugin.
-        options: what the command line said.
-        reporter: gets every step of every request told (`nri.interfaces.Reporter`).
-        silent: wait for the runtime without a word.
-        notify: told "READY=1" and "STOPPING=1", instead of systemd.
-        backoff: the pauses between connections, if not those of `nri.stub.program.reconnect`.
+        options: of the command line.
+        reporter: is called with every step of every request (`nri.interfaces.Reporter`).
+        silent: do not print that the runtime is being waited for.
+        notify: called with "READY=1" and "STOPPING=1", instead of systemd.
+        backoff: the pauses between connections; default: those of `nri.stub.program.reconnect`.
 
     Attributes:
         label: ``NN-name``.
-        stop: ends it.
+        stop: stops the program.
     """
 
     def __init__(
@@ -89,7 +84,7 @@ class Program:
         notify: Callable[[str], None] | None = None,
         backoff: Backoff | None = None,
     ) -> None:
-        settings.check_own(plugin)
+        settings.check_attributes(plugin)
         self.plugin = plugin
         self.options = options
         plugin._named_events = options.named_events
@@ -101,7 +96,7 @@ class Program:
         self.reconnect = Reconnect(
             options.socket,
             self.stop,
-            once=options.no_reconnect,
+            no_reconnect=options.no_reconnect,
             no_wait=options.no_wait,
             silent=silent,
             backoff=backoff,
@@ -128,11 +123,11 @@ class Program:
             stop_loop()
 
     def serve(self) -> None:
-        """Run until stopped, with neither signals nor a process of its own.
+        """Run until stopped, without handling signals.
 
         Raises:
-            GiveUp: it cannot go on.
-            ConfigError: what the environment says cannot be used.
+            GiveUp: the plugin cannot continue.
+            ConfigError: the environment is invalid.
             SystemExit: a handler or background work has called `sys.exit`.
         """
         try:
@@ -170,7 +165,7 @@ class Program:
             self.reconnect.pause(delay_s)
 
     def _check_config(self, file: str) -> None:
-        """Tell of a mistake in the file now: the runtime may be long in coming, and gives such a plugin no text."""
+        """Report mistakes in the file before the runtime is connected, which may take long."""
         try:
             settings.apply(self.plugin, "", file, self.options.own)
         except ConfigError as error:
@@ -178,8 +173,8 @@ class Program:
             raise GiveUp(CANNOT_WORK, str(error)) from None
 
     def _serve_inherited(self, fd: int) -> None:
-        """Serve the connection with which the runtime has started us: one session, and no other after it."""
-        os.environ.pop(naming.ENV_SOCKET, None)  # a child process must not take it for its own
+        """Serve the connection that the runtime passed to this process, for one session."""
+        os.environ.pop(naming.ENV_SOCKET, None)  # child processes must not use it
         try:
             sock = _socket.socket(fileno=fd)
         except OSError as error:
@@ -191,7 +186,7 @@ class Program:
             self.plugin.log.info("connection closed by the runtime: %s", reason)
 
     def _serve(self, sock: _socket.socket) -> str:
-        """Run one session to its end; returns why it ended, if that is no reason to end the program."""
+        """Run one session to its end; returns why it ended. Raises GiveUp if the program has to end."""
         options = self.options
         session = self._session = Session(
             self.plugin,
@@ -231,31 +226,31 @@ class Program:
         return self._ended(session, reason)
 
     def _failed(self, session: Session) -> str:
-        """Draw the consequences of what `configure` or `synchronize` raised; returns it in words."""
+        """Handle an exception of `configure` or `synchronize`; returns its text. Raises GiveUp without a reconnect."""
         reason = session.failure
         self._write_note(reason)
-        only_chance = self.options.no_reconnect or self.options.socket_fd is not None
-        if only_chance and not self.stop:
+        is_last_session = self.options.no_reconnect or self.options.socket_fd is not None
+        if is_last_session and not self.stop:
             raise GiveUp(CANNOT_WORK, reason)
         return reason
 
     def _ended(self, session: Session, reason: str) -> str:
-        """Judge the connection that has ended; returns why it did, as far as that is known."""
+        """Record the end of a connection; returns its reason, with a suspicion if the connection was short."""
         was_good = self.reconnect.ended(answered=session.answered)
         return reason if was_good or self.stop or not session.suspicion else f"{reason} ({session.suspicion})"
 
-    # -- what a session tells -----------------------------------------------------------------------------------------
+    # -- callbacks of the session -------------------------------------------------------------------------------------
 
     def _configure(self, text: str) -> None:
         before, self._runtime_text = self._runtime_text, text
-        watch = self._new_config_watch()  # before the file is read, or a change in between would go unnoticed
+        watch = self._new_config_watch()  # before the file is read, so that no change in between is missed
         try:
             settings.apply(self.plugin, text, self.options.config, self.options.own)
         except ConfigError as error:
             if not self._was_configured or text != before:
                 raise
-            # A mistake in the file must not end with the runtime what it has not ended while that ran.
-            self.plugin.log.error("%s; the configuration stays what it was", error)  # noqa: TRY400 - it says where
+            # A mistake in the file did not end the plugin while the runtime ran, so it must not after a restart.
+            self.plugin.log.error("%s; the previous configuration stays in use", error)  # noqa: TRY400 - has file, key
         make_log_if_due()
         self._was_configured = True
         if watch is not None:
@@ -263,7 +258,7 @@ class Program:
             watch.start()
 
     def _new_config_watch(self) -> Any:
-        """Note how the file of `--config` is now, for a watch; None if it is watched already, or there is none."""
+        """Create a watch of the file of `--config`; None if it is watched already, or not set."""
         if self.options.config is None or self._config_watch is not None:
             return None
         from nri.stub.program.config_watch import ConfigWatch
@@ -271,7 +266,7 @@ class Program:
         return ConfigWatch(
             self.plugin,
             self.options.config,
-            own=self.options.own,
+            plugin_flags=self.options.own,
             runtime_text=lambda: self._runtime_text,
             session=lambda: self._session,
             stop=self.stop,
@@ -285,12 +280,12 @@ class Program:
         self._notify("READY=1")
 
     def is_ready(self) -> bool:
-        """Whether it takes part: synchronized, or asked for an event already."""
+        """Whether the plugin takes part: it was synchronized, or has received an event."""
         session = self._session
         return session is not None and session.stage == "ready"
 
     def health(self) -> tuple[bool, str]:
-        """Whether it takes part and its handlers return, and that as a line; waits a second for the one at hand."""
+        """Whether the plugin takes part and its handlers return, and a line of text; waits for a running handler."""
         session = self._session
         if session is None or not self.is_ready():
             return False, "not synchronized with a runtime\n"
@@ -299,7 +294,7 @@ class Program:
         return True, "ready\n"
 
     def measurements(self) -> str:
-        """The plugin's own, as text; one that cannot tell them has none."""
+        """The plugin's additional metrics as text; "" if its method raises."""
         try:
             return self.plugin.measurements()
         except Exception:
@@ -311,12 +306,12 @@ class Program:
         if session is not None:
             session.stop()
 
-    # -- words for others -----------------------------------------------------------------------------------------
+    # -- errors ---------------------------------------------------------------------------------------------------
 
     def give_up(self, code: int, text: str) -> int:
-        """Say why it ends, where people will see it; returns the exit code."""
+        """Report why the program ends, on stderr and in the log; returns the exit code."""
         sys.stderr.write(f"error: {lines(text)}\n")
-        # No terminal shows the stderr of a pre-installed plugin, and who reads a file does not look at stderr.
+        # The stderr of a pre-installed plugin is lost, and readers of a log file do not see stderr.
         if self.options.socket_fd is not None or self.options.log_file or self.plugin.log_file:
             self.plugin.log.error("%s", text)
         return code
@@ -327,7 +322,7 @@ class Program:
         write_note(self.options.socket, self.label, text)
 
     def _remove_note(self) -> None:
-        """Take away what an earlier process, or an earlier connection, has left for `nri doctor`."""
+        """Remove the note that an earlier process or connection has written for `nri doctor`."""
         folder = f"{os.path.dirname(self.options.socket)}/{naming.FAILED_DIR}"
         if os.path.exists(folder):
             from nri.stub.program.failure_note import remove_note
@@ -336,7 +331,7 @@ class Program:
 
 
 def notify_systemd(state: str) -> None:
-    """Tell systemd a state, if it has started us."""
+    """Send a state to systemd, if it started this process."""
     if "NOTIFY_SOCKET" in os.environ:
         from nri.service.systemd import notify
 

@@ -1,7 +1,4 @@
-"""A plugin's session with a runtime while a block lasts, in a separate thread.
-
-Next: `nri.stub.session.session`, which it runs.
-"""
+"""Run a plugin's session with a runtime in a separate thread, for the length of a `with` block."""
 
 from __future__ import annotations
 
@@ -22,19 +19,17 @@ if TYPE_CHECKING:
     from nri.interfaces import Reporter
     from nri.stub.base import PluginBase
 
-__all__ = ["session_thread"]
-
 
 @contextmanager
 def session_thread(
     plugin: PluginBase, path: str, index: str, timeout_s: float, reporter: Reporter | None = None
 ) -> Iterator[threading.Thread]:
-    """Have a plugin take part while the block lasts; yields its thread, which ends with its connection.
+    """Connect a plugin for the length of the block; yields its thread, which ends with its connection.
 
-    It takes the first of `nri.api.naming.observer_names` that no live plugin has.
+    The plugin registers under the first of `nri.api.naming.observer_names` that no connected plugin has.
     """
     names = observer_names(plugin.name)
-    session, thread = _joined(plugin, path, index, names, timeout_s, reporter)
+    session, thread = _join_as_first_free(plugin, path, index, names, timeout_s, reporter)
     try:
         yield thread
     finally:
@@ -42,30 +37,31 @@ def session_thread(
         thread.join(timeout_s)
 
 
-def _joined(
+def _join_as_first_free(
     plugin: PluginBase, path: str, index: str, names: list[str], timeout_s: float, reporter: Reporter | None
 ) -> tuple[Session, threading.Thread]:
     """Join under the first free name; returns the session and the thread that serves it."""
-    for name in names:
+    name, *other_names = names
+    while True:
         try:
-            return _joined_as(name, plugin, path, index, timeout_s, reporter)
+            return _join(plugin, path, index, name, timeout_s, reporter)
         except RegistrationError as error:
-            if error.code != Code.ALREADY_EXISTS or name == names[-1]:
+            if error.code != Code.ALREADY_EXISTS or not other_names:
                 raise
-    raise AssertionError("there is at least one name")
+            name = other_names.pop(0)
 
 
-def _joined_as(
-    name: str, plugin: PluginBase, path: str, index: str, timeout_s: float, reporter: Reporter | None
+def _join(
+    plugin: PluginBase, path: str, index: str, name: str, timeout_s: float, reporter: Reporter | None
 ) -> tuple[Session, threading.Thread]:
     try:
         sock = connect_unix(path)
     except OSError as error:
-        step = "Name the runtime's NRI socket with --socket-path; nri doctor says whether NRI is on"
-        hint = "" if isinstance(error, PermissionError) else step  # without a hint: run it as root
+        step = "Name the runtime's NRI socket with --socket-path; nri doctor shows whether NRI is on"
+        hint = "" if isinstance(error, PermissionError) else step  # the error's own hint is to run as root
         raise RuntimeUnavailable(path, (error.strerror or str(error)).lower(), hint) from None
-    gone = ConnectionClosed(f"{path}: the plugin does not come to take part")
-    # None: the plugin takes part; otherwise its end. The first entry counts.
+    early_end = ConnectionClosed(f"{path}: the connection was closed before the plugin was synchronized")
+    # None: the plugin is synchronized; otherwise why its session ended. The first entry counts.
     outcomes: SimpleQueue[Exception | None] = SimpleQueue()
     session = Session(
         plugin, sock, index=index, name=name, registration_timeout_s=timeout_s,
@@ -75,8 +71,8 @@ def _joined_as(
     def run() -> None:
         try:
             session.run()
-            outcomes.put(gone)
-        except Exception as error:  # noqa: BLE001 - raised where the plugin is waited for
+            outcomes.put(early_end)
+        except Exception as error:  # noqa: BLE001 - raised in the thread that waits for the plugin
             outcomes.put(error)
 
     thread = threading.Thread(target=run, name=plugin.name, daemon=True)

@@ -1,18 +1,7 @@
-"""Several plugins in one process: each its own index, name, connection and thread, and one interpreter for all.
+"""Run several plugins in one process, each with its index, name, connection and thread.
 
-They start together and stop together. A runtime that restarts is waited for by each one, as if it were alone; but what
-ends one of them for good ends all, with its name and its exit code, because an orchestrator starts processes again and
-not parts of them.
-
-| what happens | what follows |
-|---|---|
-| SIGTERM or SIGINT | each one answers the request at hand, then all end: 0 or 130 |
-| one gives up, as `nri.stub.program.process` has it | `error: NN-name: why`; the others are stopped; its exit code |
-| all take part | systemd is notified that it is ready, and `--health-addr` says so, too |
-
-The first plugin runs in the main thread, each other one in a thread of its own; what a plugin has besides when it is
-alone, such as a thread that watches its `--config`, it has here, too. Handlers of one plugin run one at a time, those
-of different plugins side by side. Next: `nri.stub.program.process` is one of them.
+Every plugin reconnects separately. If one of them has to end, all end, with its name and exit code, because
+orchestrators restart processes and not parts of them. The process is ready when all plugins take part.
 """
 
 from __future__ import annotations
@@ -39,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Several"]
 
-# How often the main thread looks for a signal once its own plugin has ended and the others have not, in seconds.
-_LOOK_UP_S = 4
+# How often the main thread checks for signals after its plugin has ended and others have not, in seconds.
+_SIGNAL_CHECK_S = 4
 
 
 class Several:
@@ -48,7 +37,7 @@ class Several:
 
     Args:
         plugins: each with its options; health address, socket and log are those of the first.
-        reporter: gets every step of every request told (`nri.interfaces.Reporter`).
+        reporter: is called with every step of every request (`nri.interfaces.Reporter`).
 
     Raises:
         ConfigError: two of them have the same index and name.
@@ -63,13 +52,13 @@ class Several:
         for plugin, options in plugins:
             silent = bool(self._programs)
             label = naming.full_name(options.index, options.name)
-            notify = partial(self._told, label)
+            notify = partial(self._on_notify, label)
             if label in [program.label for program in self._programs]:
-                hint = "give one of them another --idx or --name"
+                hint = "change --idx or --name of one of them"
                 raise ConfigError("command line", label, "two plugins have this index and name", hint)
-            plugin._log_name = label  # its lines are among those of others
+            plugin._log_name = label  # to distinguish its lines from those of the other plugins
             if plugin.log_file and not options.log_file:
-                _log_apart(plugin, plugin.log_file)
+                _send_log_to_file(plugin, plugin.log_file)
             self._programs.append(Program(plugin, options, reporter=reporter, silent=silent, notify=notify))
 
     def run(self) -> int:
@@ -78,36 +67,36 @@ class Several:
 
         from nri.stub.support import logs
 
-        logs.set_up_as_chosen()  # two threads with a first line at once: one would not find the log made
+        logs.set_up_as_chosen()  # before the threads start, which might both log their first line at the same time
         self._stop.listen()
         try:
-            first, *others = self._programs
+            first, *other_programs = self._programs
             threads = [
                 threading.Thread(target=self._serve, args=(program,), name=f"nri-plugin-{program.label}", daemon=True)
-                for program in others
+                for program in other_programs
             ]
             for thread in threads:
                 thread.start()
             self._serve(first)
             for thread in threads:
                 while thread.is_alive():
-                    thread.join(_LOOK_UP_S)  # not for ever: a signal may have come in the instant before
+                    thread.join(_SIGNAL_CHECK_S)  # not forever, because a signal may have arrived just before
         finally:
             notify_systemd("STOPPING=1")
             stop_loop()
         return self._stop.exit_code if self._code is None else self._code
 
     def health(self) -> tuple[bool, str]:
-        """Whether all take part and their handlers return, and that in a line for each."""
-        found = [(program.label, *program.health()) for program in self._programs]
-        return all(ready for _, ready, _ in found), "".join(f"{label}: {text}" for label, _, text in found)
+        """Whether all plugins take part and their handlers return, and a line of text for each."""
+        states = [(program.label, *program.health()) for program in self._programs]
+        return all(ready for _, ready, _ in states), "".join(f"{label}: {text}" for label, _, text in states)
 
     def measurements(self) -> str:
-        """Those of each."""
+        """The additional metrics of all plugins, as text."""
         return "".join(program.measurements() for program in self._programs)
 
     def _serve(self, program: Program) -> None:
-        """Run one of them to its end, and end the others if it was not asked to end."""
+        """Run one plugin to its end, and end the others unless it was stopped."""
         code, reason = 0, ""
         try:
             program.serve()
@@ -117,14 +106,14 @@ class Several:
             code, reason = 2, str(error)
         except SystemExit as error:  # a handler has called sys.exit()
             code, reason = _exit_code(error), f"it has called sys.exit({error.code!r})"
-        except BaseException as error:  # noqa: BLE001 - a defect of ours: shown as Python does, and it ends all
+        except BaseException as error:  # noqa: BLE001 - a bug: print its traceback, and end all
             sys.excepthook(type(error), error, error.__traceback__)
             code, reason = CANNOT_WORK, describe(error)
         if reason:
-            self._gave_up(program, code, reason)
+            self._end_all(program, code, reason)
 
-    def _gave_up(self, program: Program, code: int, reason: str) -> None:
-        """End all because of one; what the others say after that is of no interest."""
+    def _end_all(self, program: Program, code: int, reason: str) -> None:
+        """End all plugins because one has ended; later errors of the others are not reported."""
         with self._lock:
             if self._code is not None or self._stop:
                 return
@@ -138,16 +127,16 @@ class Several:
         for program in self._programs:
             program.stop.take(self._stop.signal)
 
-    def _told(self, label: str, state: str) -> None:
-        """Tell systemd that we are ready when the last one is; that we stop is reported once, at the end."""
+    def _on_notify(self, label: str, state: str) -> None:
+        """Notify systemd when the last plugin is ready; the stop is reported once, by `run`."""
         if state == "READY=1":
             self._ready.add(label)
             if len(self._ready) == len(self._programs):
                 notify_systemd(state)
 
 
-def _log_apart(plugin: PluginBase, path: str) -> None:
-    """Send one plugin's lines to the file that its class names; a warning if that cannot be."""
+def _send_log_to_file(plugin: PluginBase, path: str) -> None:
+    """Send one plugin's log lines to the file of its class; log a warning if that is not possible."""
     from nri.stub.support import logs
 
     try:
@@ -157,5 +146,5 @@ def _log_apart(plugin: PluginBase, path: str) -> None:
 
 
 def _exit_code(error: SystemExit) -> int:
-    """The exit code that Python would end with."""
+    """The exit code that Python would use."""
     return error.code if isinstance(error.code, int) else int(error.code is not None)

@@ -1,7 +1,6 @@
-"""A plugin as a program: flags in, exit code out. `Plugin.main()` and `nri run` both come here.
+"""Start a plugin as a program, for `Plugin.main()` and `nri run`.
 
-Imports as little as it can: what a start loads is a list in a test (tests/unit/stub/test_imports.py). Next:
-`nri.stub.program.process`.
+It imports as little as possible; tests/unit/stub/test_imports.py lists the modules that a start may load.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def main(plugin_class: type[PluginBase], arguments: Sequence[str]) -> int:
 
 
 def tell(plugin_class: type[PluginBase], options: Options) -> None:
-    """Print what is asked for instead of a run: the help, or the versions."""
+    """Print the help or the versions, as the options request."""
     if options.version and not options.help:
         sys.stdout.write(_versions(plugin_class))
         return
@@ -55,21 +54,21 @@ def tell(plugin_class: type[PluginBase], options: Options) -> None:
 
 
 def run(plugin_class: type[PluginBase], options: Options, *, reporter: Reporter | None = None) -> int:
-    """Make the plugin and run it until it is stopped; returns the exit code. For `reporter` see `Program`."""
+    """Create the plugin and run it until it is stopped; returns the exit code. For `reporter` see `Program`."""
     return run_all([(plugin_class, options)], reporter=reporter)
 
 
-def run_all(chosen: Sequence[tuple[type[PluginBase], Options]], *, reporter: Reporter | None = None) -> int:
-    """Make plugins and run them in this process until they are stopped; returns the exit code.
+def run_all(plugins: Sequence[tuple[type[PluginBase], Options]], *, reporter: Reporter | None = None) -> int:
+    """Create plugins and run them in this process until they are stopped; returns the exit code.
 
-    The options of the first count for the process, such as its log.
+    The options of the first plugin apply to the process, for example to its log.
     """
-    plugin_class, options = chosen[0]
+    plugin_class, options = plugins[0]
     log_destination.choose(
         log_destination.Destination(
             options.log_level.upper(),
             options.log_format,
-            options.log_file or (plugin_class.log_file if len(chosen) == 1 else None),
+            options.log_file or (plugin_class.log_file if len(plugins) == 1 else None),
             use_syslog=options.socket_fd is not None,
         )
     )
@@ -77,11 +76,11 @@ def run_all(chosen: Sequence[tuple[type[PluginBase], Options]], *, reporter: Rep
     endpoints = None
     try:
         if not (options.health_addr or options.metrics_addr):
-            return _program(chosen, reporter).run()
+            return _program(plugins, reporter).run()
         from nri.stub.program.endpoints import Endpoints, counted
 
         registry, counting = counted(reporter) if options.metrics_addr else (None, reporter)
-        program = _program(chosen, counting)
+        program = _program(plugins, counting)
         endpoints = Endpoints(program.health, options.health_addr, options.metrics_addr, registry, program.measurements)
         return program.run()
     except ConfigError as error:
@@ -93,19 +92,19 @@ def run_all(chosen: Sequence[tuple[type[PluginBase], Options]], *, reporter: Rep
         log_destination.take()
 
 
-def _program(chosen: Sequence[tuple[type[PluginBase], Options]], reporter: Reporter | None) -> Program | Several:
-    """Make the program of all connections. ConfigError for flags and names that cannot be used."""
-    for plugin_class, options in chosen:
+def _program(plugins: Sequence[tuple[type[PluginBase], Options]], reporter: Reporter | None) -> Program | Several:
+    """Create the program of all connections. ConfigError for invalid flags and names."""
+    for plugin_class, options in plugins:
         settings.check_flags(plugin_class, options.own)
-    made = [each for plugin_class, options in chosen for each in plugin_class._connections(options)]
-    if len(made) == 1:
-        return Program(*made[0], reporter=reporter)
-    if made[0][1].socket_fd is not None:
-        reason = "the runtime has started this process, and for one plugin only"
+    connections = [connection for plugin_class, options in plugins for connection in plugin_class._connections(options)]
+    if len(connections) == 1:
+        return Program(*connections[0], reporter=reporter)
+    if connections[0][1].socket_fd is not None:
+        reason = "the runtime has launched this process for one plugin only"
         raise ConfigError("environment", naming.ENV_SOCKET, reason, "run it as a service, or in a DaemonSet")
     from nri.stub.program.several import Several
 
-    return Several(made, reporter=reporter)
+    return Several(connections, reporter=reporter)
 
 
 def _versions(plugin_class: type[PluginBase]) -> str:

@@ -1,8 +1,7 @@
-"""Background work: methods marked with `@nri.every(seconds)`, started once synchronized, stopped at the end.
+"""Background work: methods marked with `@nri.every(seconds)`, which start once the plugin is synchronized.
 
-A `def` runs in a thread of its own beside the handlers; an `async def` is a task on the loop's thread. While there is
-no connection a turn is left out. An exception of such a method is logged, and the next turn comes all the same;
-`sys.exit` ends the plugin, as in a handler. Tests take turns by hand: `Background.tick`.
+Each method runs in a separate thread, parallel to the handlers. It is skipped while there is no connection. Exceptions
+are logged, and the method is called again after the interval; `sys.exit` ends the plugin, as in a handler.
 """
 
 from __future__ import annotations
@@ -20,24 +19,24 @@ if TYPE_CHECKING:
 
     F = TypeVar("F", bound=Callable[..., Any])
 
-__all__ = ["Background", "every", "marked"]
+__all__ = ["Background", "background_methods", "every"]
 
-#: How long `Background.tick` waits for a turn that is under way, in seconds.
-PATIENCE_S = 20.0
+#: How long `Background.tick` waits for a running call of the method, in seconds.
+TICK_TIMEOUT_S = 20.0
 
 
 def every(seconds: float) -> Callable[[F], F]:
-    """Mark a method as background work that runs each `seconds`, the first time right after Synchronize.
+    """Mark a method as background work, which is called every `seconds`, first right after Synchronize.
 
     Raises:
         TypeError: `seconds` is not a number.
         ValueError: `seconds` is not positive.
     """
     if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):
-        given = "a method" if callable(seconds) else repr(seconds)
-        raise TypeError(f"nri.every takes the seconds between two turns, not {given}: write @nri.every(30)")
+        argument = "a method" if callable(seconds) else repr(seconds)
+        raise TypeError(f"nri.every takes the seconds between two calls, not {argument}: write @nri.every(30)")
     if not 0 < seconds < float("inf"):
-        raise ValueError(f"nri.every({seconds}): the seconds between two turns must be above 0: write @nri.every(30)")
+        raise ValueError(f"nri.every({seconds}): the seconds between two calls must be above 0: write @nri.every(30)")
 
     def mark(function: F) -> F:
         function._nri_every_s = seconds  # type: ignore[attr-defined]
@@ -46,28 +45,30 @@ def every(seconds: float) -> Callable[[F], F]:
     return mark
 
 
-def marked(plugin_class: type) -> list[str]:
-    """Names of the methods that are background work."""
-    names = {name for base in plugin_class.__mro__ for name, own in vars(base).items() if hasattr(own, "_nri_every_s")}
+def background_methods(plugin_class: type) -> list[str]:
+    """The names of the methods that are marked as background work."""
+    names = {
+        name for base in plugin_class.__mro__ for name, value in vars(base).items() if hasattr(value, "_nri_every_s")
+    }
     return sorted(name for name in names if hasattr(getattr(plugin_class, name), "_nri_every_s"))
 
 
 class Background:
-    """The running background work of one plugin. `exited` is told, once, that a method has called `sys.exit`."""
+    """The background work of one plugin. `exited` is called once, when a method has called `sys.exit`."""
 
     def __init__(self, plugin: PluginBase, exited: Callable[[SystemExit], object] | None = None) -> None:
         self._plugin = plugin
         self._exited, self._told = exited, allocate_lock()
         self._stop: Any = None
         self._threads: list[Any] = []
-        #: Held while a turn of the method is under way.
+        #: The locks of methods, held during a call.
         self._turns: dict[str, Any] = {}
 
     def start(self) -> None:
-        """Start every marked method; once, however often the plugin is synchronized."""
+        """Start all marked methods. Calling it again has no effect."""
         if self._stop is not None:
             return
-        names = marked(type(self._plugin))
+        names = background_methods(type(self._plugin))
         if not names:
             return
         import threading
@@ -75,7 +76,7 @@ class Background:
         self._stop = threading.Event()
         for name in names:
             turn = self._turns[name] = allocate_lock()
-            turn.acquire()  # the first turn has begun: a tick comes after it
+            turn.acquire()  # so that `tick` waits for the first call
             thread = threading.Thread(target=self._run, args=(name, turn), name=f"nri-every-{name}", daemon=True)
             thread.start()
             self._threads.append(thread)
@@ -103,16 +104,16 @@ class Background:
             turn.acquire()
 
     def tick(self) -> None:
-        """Take one turn of every marked method, now and in this thread, after those that are under way.
+        """Call every marked method once in this thread, after running calls; for tests.
 
-        Raises what a method raises. Without a connection the turn is left out.
+        Exceptions of the methods are raised. Without a connection no method is called.
         """
         from nri.stub.handler.coroutines import resolve
 
-        for name in marked(type(self._plugin)):
+        for name in background_methods(type(self._plugin)):
             turn = self._turns.setdefault(name, allocate_lock())
-            if not turn.acquire(timeout=PATIENCE_S):
-                raise NriError(f"{name} has been at work for {PATIENCE_S:g} s, and its next turn comes after that")
+            if not turn.acquire(timeout=TICK_TIMEOUT_S):
+                raise NriError(f"{name} cannot be called: a call of it has been running for {TICK_TIMEOUT_S:g} s")
             try:
                 if self._plugin.runtime.connected:
                     resolve(getattr(self._plugin, name)())
@@ -120,7 +121,7 @@ class Background:
                 turn.release()
 
     def stop(self, timeout_s: float = 2.0) -> None:
-        """Ask all of it to end, and wait a little."""
+        """Stop all methods, and wait at most `timeout_s` for each thread."""
         if self._stop is None:
             return
         self._stop.set()

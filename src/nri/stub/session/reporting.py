@@ -1,10 +1,6 @@
-"""Tell a reporter every step of the requests that a session answers: the one place for that on the plugin's side.
+"""Report every step of the requests that a session answers to a `nri.interfaces.Reporter`.
 
-One job: wrap the function that answers requests, and those that call handlers, so that a `nri.interfaces.Reporter` is
-told the steps of each request as soon as its reply has been sent: until then the runtime waits, afterwards telling
-costs it nothing. Nothing is wrapped, and this module not even loaded, while there is no reporter. Rules: a reporter
-sees bytes and may change nothing; what it raises is logged once for a connection, and the plugin goes on.
-Requests come one at a time, in one thread, so the present one is kept in attributes.
+Steps are reported after the reply has been sent, so that the runtime does not wait for it.
 """
 
 from __future__ import annotations
@@ -29,61 +25,65 @@ if TYPE_CHECKING:
 
 __all__ = ["Reporting"]
 
-_TOLD = frozenset((*BY_RPC, "Configure", "Synchronize", "StateChange", "Shutdown"))
-#: Numbers the requests of all connections of this process.
+_REPORTED_METHODS = frozenset((*BY_RPC, "Configure", "Synchronize", "StateChange", "Shutdown"))
+#: The serial numbers of requests, of all connections of this process.
 _serials = count(1)
 
 
 class Reporting:
-    """Tells a reporter what happens on one connection.
+    """The reporting of one connection. Requests arrive one at a time, so the present one is stored in attributes.
 
     Args:
-        reporter: gets the steps.
+        reporter: is called with the steps.
         label: the plugin's name in reports, ``NN-name``.
-        plugin: its log gets the reporter's first error.
+        plugin: its log receives the reporter's first error.
     """
 
     def __init__(self, reporter: Reporter, label: str, plugin: PluginBase) -> None:
-        theirs: Any = reporter  # people write these: what theirs return is not looked at, not even compiled
-        self._begins, self._ends = theirs.event_begins, theirs.event_ends
-        self._is_asked, self._answers, self._fails = theirs.plugin_asked, theirs.plugin_answered, theirs.plugin_failed
+        untyped_reporter: Any = reporter  # compiled code would check the types of return values of people's reporters
+        self._begins, self._ends = untyped_reporter.event_begins, untyped_reporter.event_ends
+        self._is_asked, self._answers, self._fails = (
+            untyped_reporter.plugin_asked,
+            untyped_reporter.plugin_answered,
+            untyped_reporter.plugin_failed,
+        )
         self._label = label
         self._plugin = plugin
         self._has_failed = False
         self._forget()
 
     def _forget(self) -> None:
-        """Start with a new request. A method, because a compiled function that sets None goes on believing in it."""
+        """Reset the attributes of a request. A separate method, because mypyc would narrow types in the caller."""
         self._asked = self._answered = False
         self._reply = b""
         self._error: Exception | None = None
         self._took_s = 0.0
 
     def around_requests(self, answer: Callable[[Request], object]) -> Callable[[Request], object]:
-        """Tell the steps of each request that `answer` answers."""
+        """Wrap `answer`, so that the steps of each request are reported."""
 
-        def told(request: Request) -> object:
+        def answer_and_report(request: Request) -> object:
             event = request.method
-            if event not in _TOLD or request.service != naming.PLUGIN_SERVICE:
+            if event not in _REPORTED_METHODS or request.service != naming.PLUGIN_SERVICE:
                 return answer(request)
             began = monotonic()
             self._forget()
-            over = False
+            completed = False
             try:
                 outcome = answer(request)
-                over = True
+                completed = True
             finally:
-                self._tell(event, request.payload, monotonic() - began, over)
+                self._report(event, request.payload, monotonic() - began, completed)
             return outcome
 
-        return told
+        return answer_and_report
 
     def around_handlers(self, table: dict[str, Serve]) -> dict[str, Serve]:
-        """Note, for each function of the table, that it is called, and what it answers or raises."""
+        """Wrap the functions of the table, so that their calls, replies and errors are reported."""
         return {event: self._around_handler(serve) for event, serve in table.items()}
 
     def _around_handler(self, serve: Serve) -> Serve:
-        def noted(payload: bytes, call: Call) -> bytes:
+        def serve_and_note(payload: bytes, call: Call) -> bytes:
             self._asked = True
             began = monotonic()
             try:
@@ -97,10 +97,10 @@ class Reporting:
             self._answered = True
             return reply
 
-        return noted
+        return serve_and_note
 
-    def _tell(self, event: str, payload: bytes, duration_s: float, over: bool) -> None:
-        """Tell all steps of a request; if it is not `over`, the handler has ended the program."""
+    def _report(self, event: str, payload: bytes, duration_s: float, completed: bool) -> None:
+        """Report all steps of a request; if it is not `completed`, the handler has ended the program."""
         label, serial = self._label, next(_serials)
         try:
             self._begins(event, serial, payload)
@@ -110,7 +110,7 @@ class Reporting:
                 self._answers(label, event, serial, self._reply, self._took_s)
             elif self._error is not None:
                 self._fails(label, event, serial, self._error, self._took_s)
-            if over:
+            if completed:
                 self._ends(event, serial, self._reply, self._error, duration_s)
         except Exception:
             if not self._has_failed:

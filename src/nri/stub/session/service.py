@@ -1,15 +1,10 @@
-"""The plugin's side of the service that a runtime calls: from a request to the handler, and to the reply or status.
+"""Answer the runtime's requests to one plugin on one connection.
 
     service = PluginService(plugin, "10-pin", mirror=None)
     service.endpoint = Endpoint(..., on_request=service.serve)
 
-Everything happens in the thread that reads the connection: the request's handler runs, its reply is written, and then
-what the handler has asked for is sent. Which function serves an event is a table of `nri.stub.handler.call`; the calls
-that are not events are methods here. Rules of an error: what a handler raises becomes a status and the connection goes
-on; its text begins with the plugin's name, because old runtimes do not name the plugin, and says of which type it is. A
-request that cannot be read is status 13 whatever its method, without a line in the log: it is the sender's mistake. No
-handler runs before Configure has succeeded: status 9. A configuration that cannot be used, or a subscription to
-nothing, is `fatal`.
+Everything happens in the thread that reads the connection: the handler runs, its reply is written, and then the updates
+that the handler requested are sent.
 """
 
 from __future__ import annotations
@@ -40,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Final
 
-    from nri.stub.handler.call import Watched
+    from nri.stub.handler.call import HandlerWrapper
     from nri.stub.session.reporting import Reporting
     from nri.stub.support.mirror import Mirror
     from nri.ttrpc.envelope import Request
@@ -57,26 +52,26 @@ _CONFIGURED: Final = ("ready", "configured")
 
 
 class PluginService:
-    """Answers what the runtime asks of one plugin on one connection.
+    """The service that the runtime calls.
 
     Args:
         plugin: the plugin.
-        label: its ``NN-name``, for the texts of errors.
-        mirror: kept up to date, if the plugin wants one.
-        events: take only these, of the events that the plugin handles.
-        configure: called with the runtime's configuration text; sets `plugin.config`. None: as the text says.
-        on_ready: called after the first reply to a plugin that takes part.
-        reporting: told of every call of a handler.
-        watched: wraps each handler; see `nri.stub.support.unchanged`.
+        label: its ``NN-name``, for error texts.
+        mirror: is updated with every event; None if the plugin has no mirror.
+        events: subscribe only to these of the events that the plugin handles.
+        configure: called with the runtime's configuration text; sets `plugin.config`. None: apply the text.
+        on_ready: called after the reply with which the plugin starts to take part.
+        reporting: wraps all calls of handlers.
+        wrap_handler: wraps each handler; see `nri.stub.support.unchanged`.
 
     Attributes:
-        endpoint: where the replies go; set by the session before a request can come.
+        endpoint: sends the replies; set by the session before the first request.
         stage: "connected", "registered", "configured", "ready" (synchronized, or served an event) or "closed".
-        fatal: the error that ends this plugin for good: a wrong configuration, a refused registration.
-        raised, raised_by: what `configure` or `synchronize` has raised, and which; kept the plugin from taking part.
-        answered: the call that was answered last, and not with an error.
+        fatal: the error that ends the plugin: an invalid configuration, or a refused registration.
+        raised, raised_by: the exception of `configure` or `synchronize`, and the method that raised it.
+        answered: the last call that was answered without an error.
         mask: the events that were subscribed to.
-        updates: how many updates `synchronize` has asked for.
+        updates: the number of updates that `synchronize` has returned.
         turn: held while a handler runs.
     """
 
@@ -92,7 +87,7 @@ class PluginService:
         configure: Callable[[str], None] | None = None,
         on_ready: Callable[[], None] | None = None,
         reporting: Reporting | None = None,
-        watched: Watched | None = None,
+        wrap_handler: HandlerWrapper | None = None,
     ) -> None:
         self.stage = "connected"
         self.fatal: NriError | None = None
@@ -110,10 +105,10 @@ class PluginService:
         self._on_ready = on_ready
         self._announce: Callable[[], None] | None = None
         self._parts = Parts()
-        # What we look at all of ourselves is read part by part, while the runtime is at the next one.
-        self._looks = mirror is not None or hasattr(plugin.synchronize, "_nri_when")
-        self._watched = watched
-        self._table = handlers.build(plugin, PluginBase, mirror, watched)
+        # If this service needs the entire state, each part is decoded while the runtime prepares the next one.
+        self._reads_state = mirror is not None or hasattr(plugin.synchronize, "_nri_when")
+        self._wrap_handler = wrap_handler
+        self._table = handlers.build(plugin, PluginBase, mirror, wrap_handler)
         calls = self._table | {
             "Configure": self._serve_configure,
             "Synchronize": self._serve_synchronize,
@@ -125,11 +120,11 @@ class PluginService:
     # -- one request --------------------------------------------------------------------------------------------------
 
     def serve(self, request: Request) -> object:
-        """Answer one request, then send what the handler asked to be sent. `LATER`: we reply ourselves."""
+        """Answer a request, then send the updates that the handler requested. Returns `LATER`: the reply was sent."""
         endpoint, method = self.endpoint, request.method
         serve = self._calls.get(method)
         if serve is None or request.service != naming.PLUGIN_SERVICE or self.stage not in _CONFIGURED:
-            serve = self._serve_odd(request)
+            serve = self._serve_unhandled(request)
             if serve is None:
                 return LATER
         if self.stage == "configured" and method in BY_RPC:
@@ -144,7 +139,7 @@ class PluginService:
         except SystemExit as error:
             self._log().error("%s called sys.exit(%r), which ends the plugin", method, error.code)
             raise
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises, the runtime gets an answer
+        except Exception as error:  # noqa: BLE001 - for every exception the runtime must get an answer
             self._fail(request, error)
         else:
             endpoint.reply(request, reply)
@@ -161,8 +156,8 @@ class PluginService:
                 self._plugin.runtime.send_queued(call)
         return LATER
 
-    def _serve_odd(self, request: Request) -> Any:
-        """Answer what no function of ours serves, or not yet; the function if one does all the same."""
+    def _serve_unhandled(self, request: Request) -> Any:
+        """Answer a request without a function, or one that came too early; returns the function for Configure."""
         endpoint, method = self.endpoint, request.method
         if request.service != naming.PLUGIN_SERVICE:
             endpoint.reply_error(request, Code.UNIMPLEMENTED, f"service {plain(request.service)}")
@@ -170,7 +165,7 @@ class PluginService:
             return self._calls[method]
         elif method not in BY_RPC and method not in self._calls:
             endpoint.reply_error(request, Code.UNIMPLEMENTED, f"method {plain(method)}")
-        elif self.stage not in _CONFIGURED:  # handlers rely on what `configure` has made
+        elif self.stage not in _CONFIGURED:  # handlers may use attributes that `configure` sets
             text = f"plugin {self._label}: {method} before Configure has succeeded"
             endpoint.reply_error(request, Code.FAILED_PRECONDITION, text)
         else:
@@ -185,16 +180,16 @@ class PluginService:
         return None
 
     def _fail(self, request: Request, error: Exception) -> None:
-        """Answer with the status of what a handler raised."""
+        """Answer with the status of an exception. The text begins with the plugin's name, which old runtimes omit."""
         method = request.method
         is_unreadable = isinstance(error, Unreadable)
-        begins = method in ("Configure", "Synchronize") and not is_unreadable
-        if begins:
+        is_setup = method in ("Configure", "Synchronize") and not is_unreadable
+        if is_setup:
             self.raised, self.raised_by = error, method.lower()
         code, text = _status(error)
-        expected = isinstance(error, (Reject, RpcError)) and not begins
+        expected = isinstance(error, (Reject, RpcError)) and not is_setup
         if not expected and self.fatal is None:
-            self._log().error("%s failed: %s", method, describe(error), exc_info=_of_author(error))
+            self._log().error("%s failed: %s", method, describe(error), exc_info=_author_traceback(error))
         self.endpoint.reply_error(request, code, f"plugin {self._label}{text}")
         if self.fatal is not None:
             self.endpoint.finish()
@@ -211,7 +206,7 @@ class PluginService:
         try:
             request = m.ConfigureRequest.FromString(payload)
         except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
-            raise unreadable(error)  # noqa: B904 - compiled, a `raise` has no `from`
+            raise unreadable(error)  # noqa: B904 - mypyc does not support `raise ... from`
         plugin = self._plugin
         plugin.runtime.introduce(request)
         link = self.endpoint.link
@@ -237,10 +232,10 @@ class PluginService:
         return reply.SerializeToString()
 
     def _serve_synchronize(self, payload: bytes, call: context.Call) -> bytes:
-        wanted = self._looks or handlers.overridden(self._plugin, PluginBase, "synchronize")
+        needs_state = self._reads_state or handlers.overridden(self._plugin, PluginBase, "synchronize")
         try:
-            more = self._parts.add(payload, keep=wanted)
-            if self._looks:
+            more = self._parts.add(payload, keep=needs_state)
+            if self._reads_state:
                 self._parts.read()
         except RpcError:
             raise
@@ -249,13 +244,13 @@ class PluginService:
         if more:
             return MORE_REPLY
         reply = b""
-        if wanted:
+        if needs_state:
             pods, containers = self._parts.take()
             if self._mirror is not None:
                 self._mirror.replace(pods, containers)
             handler = self._plugin.synchronize
-            if self._watched is not None:
-                handler = self._watched(handler, "synchronize", ARGUMENTS["synchronize"])
+            if self._wrap_handler is not None:
+                handler = self._wrap_handler(handler, "synchronize", ARGUMENTS["synchronize"])
             result = resolve(handler(*handlers.select(handler, pods, containers)))
             if result is not None:
                 reply = encode_answer("Synchronize", result, call, self._plugin.runtime)
@@ -270,19 +265,19 @@ class PluginService:
 
     def _serve_state_change(self, payload: bytes, call: context.Call) -> bytes:
         try:
-            told = unwrap(payload)
+            event = unwrap(payload)
         except RemoteProtocolError as error:
             raise unreadable(error)  # noqa: B904
-        serve = self._table.get(told[0].rpc) if told is not None else None
-        if told is None or serve is None:
+        serve = self._table.get(event[0].rpc) if event is not None else None
+        if event is None or serve is None:
             return b""
-        call.event = told[0].rpc
-        return serve(told[1], call)
+        call.event = event[0].rpc
+        return serve(event[1], call)
 
     def _serve_shutdown(self, payload: bytes, _: context.Call) -> bytes:
         try:
             for _field in iter_fields(payload):
-                pass  # it has none that we know
+                pass  # it has no known fields; this checks only that it can be decoded
         except RemoteProtocolError as error:
             raise unreadable(error)  # noqa: B904
         handlers.call_quietly(self._plugin, "shutdown")
@@ -291,9 +286,9 @@ class PluginService:
     # -- between requests ---------------------------------------------------------------------------------------------
 
     def reconfigure(self, apply: Callable[[], None]) -> None:
-        """Run `apply` between two handlers, then `configure` again: a configuration file has changed.
+        """Run `apply` between two handlers, then call `configure` again, after a change of a configuration file.
 
-        What either raises leaves the configuration as it was: some mistakes are found by `configure` alone.
+        If one of them raises, the previous configuration is restored.
         """
         plugin = self._plugin
         with self.turn:
@@ -306,28 +301,28 @@ class PluginService:
                 raise
 
     def clear(self) -> None:
-        """Forget what belongs to the connection, which has ended."""
+        """Drop the state of the connection, which has ended."""
         self._parts.clear()
 
 
-#: What errors say where `await` was forgotten: Python's, and ours of values and answers.
+#: Parts of error texts after a forgotten `await`: of Python's errors, and of ours for values and answers.
 _NOT_AWAITED: Final = ("'coroutine' object", "<coroutine object", "returned coroutine")
 
 
 def describe(error: Exception) -> str:
-    """An exception in one line, as the end of a traceback has it: its type, what it says, and what a slip meant."""
+    """An exception in one line, as at the end of a traceback, with a suggestion for a misspelt attribute."""
     text = str(error)
     if isinstance(error, AttributeError) and "did you mean" not in text:
-        if text == error.name and hasattr(type(error.obj), "DESCRIPTOR"):  # protobuf says no more
+        if text == error.name and hasattr(type(error.obj), "DESCRIPTOR"):  # protobuf's text is only the name
             text = f"{type(error.obj).__name__} has no {text}"
-        text += _meant(error)
+        text += _suggestion(error)
     if any(mark in text for mark in _NOT_AWAITED):
-        text += "; an async function gives its value to await"
+        text += "; add await before the call of the async function"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _meant(error: AttributeError) -> str:
-    """The nearest attribute, or where a resource is read, behind a colon or semicolon; "" if there is none."""
+def _suggestion(error: AttributeError) -> str:
+    """A suggestion to append to the error text: a similar attribute, or how to read a resource; "" without one."""
     import difflib
 
     from nri.api.builders.view import ResourceView
@@ -338,29 +333,31 @@ def _meant(error: AttributeError) -> str:
         if isinstance(holder, (m.Container, m.LinuxResources)) and hasattr(ResourceView, name):
             return f": {type(holder).__name__} has no such field; read it with nri.resources_of(...).{name}"
         descriptor = getattr(type(holder), "DESCRIPTOR", None)
-        known = dir(holder) if descriptor is None else [field.name for field in descriptor.fields]
-        near = difflib.get_close_matches(name, [each for each in known if not each.startswith("_")], 1)
+        attributes = dir(holder) if descriptor is None else [field.name for field in descriptor.fields]
+        matches = difflib.get_close_matches(
+            name, [attribute for attribute in attributes if not attribute.startswith("_")], 1
+        )
     except Exception:  # noqa: BLE001 - the author's own class may fail at anything
         return ""
-    return f"; did you mean {near[0]}?" if near else ""
+    return f"; did you mean {matches[0]}?" if matches else ""
 
 
-def _of_author(error: Exception) -> Any:
-    """The exception for a log, from the author's first line on; None if no line of it is the author's concern."""
+def _author_traceback(error: Exception) -> Any:
+    """The exception for the log, with a traceback that begins in the plugin's code; None if no such code is in it."""
     if isinstance(error, StateTooLarge):
         return None
     place: Any = error.__traceback__
     while place is not None and str(place.tb_frame.f_globals.get("__name__", "")).startswith("nri.stub."):
         place = place.tb_next
     if place is None and isinstance(error, (TypeError, NriError)):
-        return None  # what a handler answers with is wrong: it has returned, and no line of it is running
+        return None  # the return value is wrong, so the handler has returned and is not in the traceback
     return type(error), error, place or error.__traceback__
 
 
 def _status(error: Exception) -> tuple[int, str]:
-    """Status code for what a handler raised, and the text that follows the plugin's name."""
+    """The status code of a handler's exception, and the text that follows the plugin's name."""
     if isinstance(error, Reject):
-        # An author's class may say it in words of its own.
+        # A subclass may override `__str__`.
         reason = error.whole_text if type(error).__str__ is NriError.__str__ else str(error)
         return Code.PERMISSION_DENIED, f" refused: {reason or 'without a reason'}"
     if isinstance(error, RpcError):
@@ -369,7 +366,7 @@ def _status(error: Exception) -> tuple[int, str]:
 
 
 def unwrap(payload: bytes) -> tuple[EventSpec, bytes] | None:
-    """Find the event in a StateChange, and make the payload of its own request; None if it is no event of that kind."""
+    """The event in a StateChange, and the payload of its own request; None for an unknown or unexpected event."""
     number = 0
     fields = []
     for key, _, value in iter_fields(payload):

@@ -1,11 +1,8 @@
-"""One connection's life, plugin side: register, be configured, synchronize, serve events, end.
+"""Run one connection of a plugin: register, get configured, synchronize, serve events.
 
     Session(plugin, sock, index="10").run()      # returns why the connection ended
 
-One thread does it all (no hand-offs): it reads a request, runs the handler, writes the reply, reads again. The plugin's
-service is up before RegisterPlugin is sent, because Configure may overtake the reply to it, and every wait until
-Configure has a deadline. How a request is answered is `nri.stub.session.service`; what follows after the end is
-`nri.stub.program.process`.
+One thread reads a request, runs the handler, writes the reply, and reads again.
 """
 
 from __future__ import annotations
@@ -47,19 +44,19 @@ class Session:
 
     Args:
         plugin: the plugin; `plugin.runtime`, `.config` and `.state` are set on it.
-        sock: a connected stream socket; the session owns it from now on.
+        sock: a connected stream socket, which the session takes over.
         index: two digits.
         name: the name to register under; default: the plugin's.
-        events: take only these, of the events that the plugin handles.
-        registration_timeout_s: how long the runtime may take to register and configure us.
+        events: subscribe only to these of the events that the plugin handles.
+        registration_timeout_s: how long the runtime may take to register and configure the plugin.
         configure: called with the runtime's configuration text; sets `plugin.config`.
             Default: `nri.stub.session.settings.apply`.
-        on_ready: called once it takes part: synchronized, or at the first event of a runtime that does not synchronize.
+        on_ready: called when the plugin is synchronized, or at the first event of a runtime that does not synchronize.
         interceptors: see `nri.ttrpc.interceptors`.
-        reporter: gets every step of every request told (`nri.interfaces.Reporter`).
-        check_messages: a handler that changes the message it was given fails (`nri.stub.support.unchanged`), and one
-            that sets what its class does not declare (`nri.stub.support.declared`).
-        wake_fd: can be read once a signal has come (`nri.signals.wake_fd`); -1 where another thread listens to those.
+        reporter: is called with every step of every request (`nri.interfaces.Reporter`).
+        check_messages: a handler fails if it changes the message of its request (`nri.stub.support.unchanged`), or
+            sets fields that its class does not declare (`nri.stub.support.declared`).
+        wake_fd: readable after a signal (`nri.signals.wake_fd`); -1 if another thread handles signals.
     """
 
     def __init__(  # noqa: PLR0913 - options, all but two by keyword
@@ -80,18 +77,18 @@ class Session:
     ) -> None:
         self.plugin = plugin
         self.index, self.name = index, name or plugin.name
-        #: Once it has ended: what the runtime has probably refused, if it hung up right after; else "".
+        #: After the end: what the runtime has probably refused, if it disconnected right after it; else "".
         self.suspicion = ""
         self._timeout_s = registration_timeout_s
-        theirs: Any = plugin  # what people set is taken for what it means, also when this is compiled
-        mirror = Mirror() if theirs.mirror else None
+        untyped_plugin: Any = plugin  # compiled code would check the type of `mirror`, which may be any true value
+        mirror = Mirror() if untyped_plugin.mirror else None
         label = naming.full_name(self.index, self.name)
         reporting = None
         if reporter is not None:
             from nri.stub.session.reporting import Reporting
 
             reporting = Reporting(reporter, label, plugin)
-        watched, held = _checks(plugin, check_messages)
+        wrap_handler, sets_check = _checks(plugin, check_messages)
         service = PluginService(
             plugin,
             label,
@@ -100,7 +97,7 @@ class Session:
             configure=configure,
             on_ready=on_ready,
             reporting=reporting,
-            watched=watched,
+            wrap_handler=wrap_handler,
         )
         endpoint = Endpoint(
             Trunk(sock, (naming.PLUGIN_SERVICE_CONN, naming.RUNTIME_SERVICE_CONN), wake_fd=wake_fd),
@@ -111,7 +108,7 @@ class Session:
         )
         service.endpoint = endpoint
         self._service, self._endpoint = service, endpoint
-        plugin.runtime = RuntimeHandle(endpoint, held)
+        plugin.runtime = RuntimeHandle(endpoint, sets_check)
         if mirror is not None:
             plugin.state = mirror
 
@@ -121,7 +118,7 @@ class Session:
         return self._service.stage
 
     def responds(self, patience_s: float) -> bool:
-        """Whether the handler at hand, if there is one, returns within so many seconds."""
+        """Whether no handler is running, or it returns within `patience_s` seconds."""
         turn = self._service.turn
         if not turn.acquire(timeout=patience_s):
             return False
@@ -130,17 +127,17 @@ class Session:
 
     @property
     def fatal(self) -> NriError | None:
-        """The error that ends this plugin for good: a wrong configuration, a refused registration."""
+        """The error that ends the plugin: an invalid configuration, or a refused registration."""
         return self._service.fatal
 
     @property
     def raised(self) -> Exception | None:
-        """The error that `configure` or `synchronize` has raised, if that has kept the plugin from taking part."""
+        """The exception of `configure` or `synchronize`, if it prevented the plugin from taking part."""
         return self._service.raised
 
     @property
     def failure(self) -> str:
-        """The error in `raised` in words for people: the method, the exception's type and text."""
+        """The exception in `raised` as text: the method, the exception's type and text."""
         raised = self._service.raised
         return "" if raised is None else f"{self._service.raised_by} failed: {describe(raised)}"
 
@@ -154,11 +151,11 @@ class Session:
         """Register and serve until the connection ends; returns why.
 
         Raises:
-            RegistrationError: the runtime refused us, or we cannot serve it.
-            ConfigError: the configuration cannot be used.
-            DeadlineExceeded: the runtime said nothing within the registration timeout.
-            ConnectionClosed: the connection ended before we were configured.
-            Exception: whatever `configure` or `synchronize` has raised, if the runtime hung up on that.
+            RegistrationError: the runtime refused the plugin, or the plugin cannot work with it.
+            ConfigError: the configuration is invalid.
+            DeadlineExceeded: the runtime did not answer within the registration timeout.
+            ConnectionClosed: the connection ended before the plugin was configured.
+            Exception: of `configure` or `synchronize`, if the runtime disconnected because of it.
         """
         try:
             self._register()
@@ -169,7 +166,7 @@ class Session:
             self._end()
 
     def _register(self) -> None:
-        """Ask to be registered, and answer what comes until the runtime has configured us."""
+        """Request registration, and answer requests until the runtime has configured the plugin."""
         endpoint, service = self._endpoint, self._service
         deadline = monotonic() + self._timeout_s
         refused: list[Response] = []
@@ -193,12 +190,12 @@ class Session:
             raise RegistrationError(f"the runtime refused plugin {self.index}-{self.name}: {text}", refused[0].code)
         self._raise_failure()
         if reason is not None:
-            asked = service.stage == "connected"
-            missing = "an answer to RegisterPlugin: perhaps it is no NRI socket" if asked else "Configure"
+            is_unregistered = service.stage == "connected"
+            missing = "an answer to RegisterPlugin: it may not be an NRI socket" if is_unregistered else "Configure"
             raise ConnectionClosed(f"{reason} before {missing}")
 
     def _raise_failure(self) -> None:
-        """Raise what has ended the connection, if it was on our side."""
+        """Raise the error of this side that has ended the connection, if there is one."""
         fatal, raised = self._service.fatal, self._service.raised
         if fatal is not None:
             raise fatal
@@ -206,18 +203,18 @@ class Session:
             raise raised
 
     def stop(self) -> None:
-        """End after the reply to the request at hand. Safe in a signal handler and from any thread."""
+        """End after the reply to the present request. Safe in signal handlers and in any thread."""
         self._endpoint.finish()
 
     def reconfigure(self, apply: Callable[[], None]) -> None:
-        """Run `apply` between two handlers, then `configure` again: a configuration file has changed."""
+        """Run `apply` between two handlers, then call `configure` again, after a change of a configuration file."""
         self._service.reconfigure(apply)
 
     def _suspect(self) -> str:
-        """Guess what a runtime has refused that hung up without a word, from the call that it made last."""
+        """Guess from the last call what a runtime has refused that disconnected without an error."""
         service = self._service
         if service.raised is not None:
-            return ""  # the reason is known, and it is ours
+            return ""  # the plugin's exception is the reason
         if service.answered == "Configure":
             return f"right after Configure: it probably refused the events {service.mask}"
         if service.answered == "Synchronize" and service.updates:
@@ -239,15 +236,15 @@ class Session:
 
 
 def _checks(plugin: Any, strict: bool) -> tuple[Any, Any]:
-    """The checks of a handler's message and of a plugin's answers; each is loaded only where it is asked for."""
-    watch: Any = None
-    held: Any = None
+    """The checks of a handler's messages and of a plugin's answers; each is imported only if it is used."""
+    wrap_handler: Any = None
+    sets_check: Any = None
     if strict:
-        from nri.stub.support.unchanged import watched
+        from nri.stub.support.unchanged import checked_handler
 
-        watch = watched
+        wrap_handler = checked_handler
     if plugin.sets is not None:
         from nri.stub.support.declared import SetsCheck
 
-        held = SetsCheck(plugin, strict=strict)
-    return watch, held
+        sets_check = SetsCheck(plugin, strict=strict)
+    return wrap_handler, sets_check

@@ -1,6 +1,6 @@
-"""The plugin's configuration: the runtime's text, then `--config FILE`, then its own flags, over its class's defaults.
+"""Set a plugin's configuration, from the defaults of its class, the runtime's text, `--config FILE` and its flags.
 
-`nri.config` does the reading and is imported only when there is something to read.
+`nri.config` is imported only if there is something to read.
 """
 
 from __future__ import annotations
@@ -17,52 +17,54 @@ if TYPE_CHECKING:
 
     from nri.stub.base import PluginBase
 
-__all__ = ["apply", "check_flags", "check_own"]
+__all__ = ["apply", "check_attributes", "check_flags"]
 
 _RUNTIME = "the runtime's configuration"
-_NONE: Mapping[str, list[str] | bool] = {}
+_NO_FLAGS: Mapping[str, list[str] | bool] = {}
 
 
-def check_own(plugin: PluginBase) -> None:
-    """Raise ConfigError for what a plugin's own `__init__` has put where a connection puts something else over it.
+def check_attributes(plugin: PluginBase) -> None:
+    """Raise ConfigError for attributes set in a plugin's `__init__` that each connection overwrites.
 
-    What `configure` makes of the configuration is not judged: a plugin that was connected before has its runtime.
+    A plugin that was connected before is not checked, because `configure` may change the configuration.
     """
-    own: dict[str, Any] = vars(plugin)
-    if isinstance(own.get("runtime"), RuntimeHandle):
+    attributes: dict[str, Any] = vars(plugin)
+    if isinstance(attributes.get("runtime"), RuntimeHandle):
         return
-    fitting: dict[str, type] = {"config": plugin.Config or str, "runtime": RuntimeHandle}
+    expected_types: dict[str, type] = {"config": plugin.Config or str, "runtime": RuntimeHandle}
     if plugin.mirror:
-        fitting["state"] = Mirror
-    for name, kind in fitting.items():
-        if name in own and not isinstance(own[name], kind):
-            reason = f"is {own[name]!r}, and each connection sets another one over it"
-            raise ConfigError(f"class {type(plugin).__name__}", f"self.{name}", reason, "call it otherwise")
+        expected_types["state"] = Mirror
+    for name, kind in expected_types.items():
+        if name in attributes and not isinstance(attributes[name], kind):
+            reason = f"is {attributes[name]!r}, but each connection overwrites it"
+            raise ConfigError(f"class {type(plugin).__name__}", f"self.{name}", reason, "rename the attribute")
 
 
-def apply(plugin: PluginBase, text: str, file: str | None = None, own: Mapping[str, list[str] | bool] = _NONE) -> None:
-    """Set `plugin.config`. Without a `Config` class it is the runtime's text, or the file's, as it is.
+def apply(
+    plugin: PluginBase, text: str, file: str | None = None, plugin_flags: Mapping[str, list[str] | bool] = _NO_FLAGS
+) -> None:
+    """Set `plugin.config`. Without a `Config` class it is the unchanged text of the runtime or of the file.
 
     Args:
-        plugin: whose configuration it is.
-        text: the runtime's.
-        file: path of the file of `--config`, if there is one.
-        own: the plugin's own flags as they were given (`nri.stub.program.options.Options.own`).
+        plugin: the plugin.
+        text: the configuration text of the runtime.
+        file: path of the file of `--config`, or None.
+        plugin_flags: the plugin's flags (`nri.stub.program.options.Options.own`).
 
     Raises:
-        ConfigError: a source cannot be read, or does not fit; names source, key and value.
+        ConfigError: a source cannot be read, or is invalid; with source, key and value.
     """
     config_class = plugin.Config
     plugin.config_source = file or (_RUNTIME if text.strip() else "")
     if config_class is None and file is None:
         plugin.config = text
         return
-    if not text.strip() and file is None and not own and config_class is not None:
+    if not text.strip() and file is None and not plugin_flags and config_class is not None:
         plugin.config = defaults(config_class)
         return
-    simple = _simple(config_class, plugin.flags, own) if not text.strip() and file is None else None
+    simple = _simple_values(config_class, plugin.flags, plugin_flags) if not text.strip() and file is None else None
     if simple is not None:
-        plugin.config = defaults(config_class)  # type: ignore[arg-type]  # `_simple` has seen that there is one
+        plugin.config = defaults(config_class)  # type: ignore[arg-type]  # `_simple_values` returns None without a class
         for field, value in simple.items():
             setattr(plugin.config, field, value)
         return
@@ -75,58 +77,62 @@ def apply(plugin: PluginBase, text: str, file: str | None = None, own: Mapping[s
         sources.append(read_file(file, None if plugin.config_format == "auto" else plugin.config_format))
     if config_class is None:
         plugin.config = sources[-1].text
-    elif own:
+    elif plugin_flags:
         from nri.config.layers import layer_of, merge
 
         layers = [layer_of(source) for source in sources]
-        plugin.config = merge(config_class, [*layers, *_flag_layers(config_class, plugin.flags, own)]).value
+        plugin.config = merge(config_class, [*layers, *_flag_layers(config_class, plugin.flags, plugin_flags)]).value
     else:
         plugin.config = read(config_class, sources)
 
 
-def check_flags(plugin_class: type[PluginBase], own: Mapping[str, list[str] | bool]) -> None:
-    """Check a plugin's own flags by themselves, before there is a runtime.
+def check_flags(plugin_class: type[PluginBase], plugin_flags: Mapping[str, list[str] | bool]) -> None:
+    """Check the flags of a plugin before it is connected.
 
     Raises:
-        ConfigError: names the flag, and what it takes.
+        ConfigError: with the flag, and the values that it accepts.
     """
     config_class = plugin_class.Config
-    if own and config_class is not None and _simple(config_class, plugin_class.flags, own) is None:
+    if (
+        plugin_flags
+        and config_class is not None
+        and _simple_values(config_class, plugin_class.flags, plugin_flags) is None
+    ):
         from nri.config.flags import check
 
-        check(config_class, _flag_layers(config_class, plugin_class.flags, own))
+        check(config_class, _flag_layers(config_class, plugin_class.flags, plugin_flags))
 
 
-def _simple(
-    config_class: type | None, flags: Mapping[str, tuple[str, str, str]], own: Mapping[str, list[str] | bool]
+def _simple_values(
+    config_class: type | None, flags: Mapping[str, tuple[str, str, str]], plugin_flags: Mapping[str, list[str] | bool]
 ) -> dict[str, str | bool] | None:
-    """Return what flags set if they are texts and switches, in which nothing can be wrong; else None.
+    """The values of flags if all are texts or switches, which need no validation; else None.
 
-    The reader of all else costs a start 35 ms, and the process 3 MiB for as long as it runs.
+    This avoids importing `nri.config`, which takes 35 ms and 3 MiB.
     """
     if config_class is None or hasattr(config_class, "__post_init__") or not has_all_defaults(config_class):
         return None
     values: dict[str, str | bool] = {}
-    for name, given in own.items():
+    for name, flag_value in plugin_flags.items():
         field = flags[name][0]
         kind = next(_annotations(base)[field] for base in config_class.__mro__ if field in _annotations(base))
-        if isinstance(given, bool) and kind in ("bool", bool):
-            values[field] = given
-        elif not isinstance(given, bool) and kind in ("str", str):
-            values[field] = given[-1]
+        if isinstance(flag_value, bool) and kind in ("bool", bool):
+            values[field] = flag_value
+        elif not isinstance(flag_value, bool) and kind in ("str", str):
+            values[field] = flag_value[-1]
         else:
             return None
     return values
 
 
 def _annotations(base: type) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = base.__dict__.get("__annotations__", {})
-    return found
+    annotations: Mapping[str, Any] = base.__dict__.get("__annotations__", {})
+    return annotations
 
 
 def _flag_layers(
-    config_class: type, flags: Mapping[str, tuple[str, str, str]], own: Mapping[str, list[str] | bool]
+    config_class: type, flags: Mapping[str, tuple[str, str, str]], plugin_flags: Mapping[str, list[str] | bool]
 ) -> list[Any]:
     from nri.config.flags import flag_layer
 
-    return [flag_layer(config_class, name, flags[name][0], given) for name, given in own.items()]
+    return [flag_layer(config_class, name, flags[name][0], flag_value) for name, flag_value in plugin_flags.items()]

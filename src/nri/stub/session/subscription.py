@@ -1,7 +1,4 @@
-"""Choose the events that a plugin asks for: those that it handles, that were chosen, and that the runtime knows.
-
-Next: `nri.stub.session.session`, which answers Configure with it.
-"""
+"""Choose the events to subscribe to: events that the plugin handles, the options select, and the runtime knows."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from nri.errors import RegistrationError
 from nri.stub.base import PluginBase
 from nri.stub.handler.call import overridden
 from nri.stub.handler.coroutines import resolve
-from nri.stub.session.background import marked
+from nri.stub.session.background import background_methods
 from nri.stub.support.mirror import MIRROR_EVENTS
 
 TYPE_CHECKING = False
@@ -23,49 +20,50 @@ if TYPE_CHECKING:
 
 __all__ = ["choose", "known_to", "warn_of_ignored_policy"]
 
-#: First NRI release with UpdatePodSandbox, PostUpdatePodSandbox and ValidateContainerAdjustment.
+#: The first NRI release with UpdatePodSandbox, PostUpdatePodSandbox and ValidateContainerAdjustment.
 MORE_EVENTS_SINCE = "v0.10.0"
-#: First NRI release that applies a plugin's failure policy.
+#: The first NRI release that applies a plugin's failure policy.
 FAILURE_POLICY_SINCE = "v0.12.4"
 
 
 def choose(plugin: PluginBase, served: Iterable[str], only: EventMask | None) -> EventMask:
-    """Ask the plugin's `configure`, and put the mask together; never empty, because on the wire that means everything.
+    """Call the plugin's `configure`, and return the event mask; never empty, because that would mean all events.
 
     Args:
-        served: names of the calls that are answered.
-        only: what the command line chose; None for no choice.
+        plugin: the plugin.
+        served: names of the calls that have a function.
+        only: the events selected on the command line; None for all.
 
     Raises:
-        RegistrationError: nothing is left, or the plugin asks for events that it does not handle.
+        RegistrationError: no event remains, or `configure` returned events without a handler.
     """
     name = type(plugin).__name__
-    own = EventMask.of(*(word for word in served if word in BY_RPC))
-    own = EventMask.of(*(spec for spec in own if overridden(plugin, PluginBase, spec.method)))
-    wanted = own if only is None else own & only
-    if own and not wanted:
-        raise RegistrationError(f"{name} handles none of the chosen events: {only or EventMask(0)}")
+    handled = EventMask.of(*(word for word in served if word in BY_RPC))
+    handled = EventMask.of(*(spec for spec in handled if overridden(plugin, PluginBase, spec.method)))
+    requested = handled if only is None else handled & only
+    if handled and not requested:
+        raise RegistrationError(f"{name} handles none of the selected events: {only or EventMask(0)}")
     chosen = _mask(name, resolve(plugin.configure()))
     if chosen is not None:
-        if chosen - own:
-            excess = str(EventMask(int(chosen) & ~int(own)))
-            raise RegistrationError(f"{name}.configure asks for events without a handler: {excess}")
-        if wanted and not wanted & chosen:
-            raise RegistrationError(f"{name}.configure takes only {chosen}, and the command line only {wanted}")
-        wanted &= chosen
+        if chosen - handled:
+            excess = str(EventMask(int(chosen) & ~int(handled)))
+            raise RegistrationError(f"{name}.configure returned events without a handler: {excess}")
+        if requested and not requested & chosen:
+            raise RegistrationError(f"{name}.configure selects only {chosen}, but the command line only {requested}")
+        requested &= chosen
     if plugin.mirror:
-        wanted |= MIRROR_EVENTS
-    mask = _known(plugin, wanted, wanted & own)
-    if not mask and not overridden(plugin, PluginBase, "synchronize") and not marked(type(plugin)):
+        requested |= MIRROR_EVENTS
+    mask = _known_events(plugin, requested, requested & handled)
+    if not mask and not overridden(plugin, PluginBase, "synchronize") and not background_methods(type(plugin)):
         raise RegistrationError(
-            f"{name} handles no event: override a method such as create_container, or mark one with @nri.every(30)"
+            f"{name} handles no event: override a method, for example create_container, or mark one with @nri.every(30)"
         )
-    # A plugin that only wants Synchronize, or works in the background, takes the rarest event, which it ignores.
+    # A plugin with only `synchronize` or background work subscribes to the rarest event, and ignores it.
     return mask or EventMask.of("RemovePodSandbox")
 
 
 def _mask(name: str, chosen: Any) -> EventMask | None:
-    """Check what `configure` has returned. RegistrationError if it is no mask, or one without events."""
+    """Check the return value of `configure`. RegistrationError if it is not a mask, or an empty one."""
     if chosen is None:
         return None
     if not isinstance(chosen, EventMask):
@@ -73,31 +71,31 @@ def _mask(name: str, chosen: Any) -> EventMask | None:
         raise RegistrationError(f"{name}.configure returned {returned}: None is expected, or an nri.EventMask")
     if not chosen:
         raise RegistrationError(
-            f"{name}.configure returned an empty mask, and a plugin without events does nothing: return None for all"
-            " the events that it handles"
+            f"{name}.configure returned an empty mask, with which the plugin would do nothing: return None for all"
+            " events that it handles"
         )
     return chosen
 
 
 def known_to(runtime: RuntimeHandle) -> EventMask:
-    """Return the events that a runtime knows, as far as its version tells."""
+    """The events that a runtime knows, according to its version."""
     return ALL if versions.version_at_least(runtime.nri_version, MORE_EVENTS_SINCE) else OLD
 
 
-def _known(plugin: PluginBase, wanted: EventMask, handled: EventMask) -> EventMask:
-    """Cut the events to those that the runtime knows. RegistrationError if none remains.
+def _known_events(plugin: PluginBase, requested: EventMask, handled: EventMask) -> EventMask:
+    """The requested events that the runtime knows. RegistrationError if none remains.
 
-    A warning names those of the author's handlers that are never called; what the mirror would like is not missed.
+    A warning lists the plugin's handlers that are never called, but not events that only the mirror uses.
     """
     runtime = plugin.runtime
-    known = known_to(runtime)
-    mask = wanted & known
-    if wanted and not mask:
+    known_events = known_to(runtime)
+    mask = requested & known_events
+    if requested and not mask:
         raise RegistrationError(
-            f"{runtime.name} {runtime.version} knows none of the events of {type(plugin).__name__}: {wanted}"
+            f"{runtime.name} {runtime.version} knows none of the events of {type(plugin).__name__}: {requested}"
         )
-    if handled - known:
-        missing = str(EventMask(int(handled) & ~int(known)))
+    if handled - known_events:
+        missing = str(EventMask(int(handled) & ~int(known_events)))
         plugin.log.warning("%s %s does not know %s: not subscribed", runtime.name, runtime.version, missing)
     return mask
 
@@ -107,8 +105,8 @@ def warn_of_ignored_policy(plugin: PluginBase) -> None:
     runtime = plugin.runtime
     if versions.version_at_least(runtime.nri_version, FAILURE_POLICY_SINCE):
         return
-    speaks = f"speaks NRI {runtime.nri_version}" if runtime.nri_version else "does not say which NRI it speaks"
+    version = f"NRI {runtime.nri_version}" if runtime.nri_version else "an unknown version of NRI"
     plugin.log.warning(
-        "%s %s ignores failure_policy: it %s, and runtimes apply it since %s",
-        runtime.name, runtime.version, speaks, FAILURE_POLICY_SINCE,
+        "%s %s ignores failure_policy: it has %s, and failure_policy requires %s",
+        runtime.name, runtime.version, version, FAILURE_POLICY_SINCE,
     )  # fmt: skip

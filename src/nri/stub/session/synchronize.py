@@ -1,12 +1,8 @@
-"""Put the parts of a Synchronize together before the handler runs: a container may come before its pod.
+"""Collect the parts of a Synchronize before the handler runs, because a container may come before its pod.
 
-The messages are made when a handler first looks into one of the two lists: to be told how many there are, or nothing,
-costs a handler no parse, which is half of the plugin's work and most of its memory. A list is a `list` in all else.
-
-The held parts are bounded by their content and not by their bytes alone: a message that is empty but for empty messages
-takes 40 to 120 times its bytes, a real state three times. So objects are counted before a part is parsed, and the
-memory that its parse has taken is looked at after it: what is refused has cost one part, of 4 MiB at most, more than is
-allowed. Next: `nri.stub.session.service`, which hands over the whole.
+The parts are decoded when a handler first reads one of the two lists; `len` alone does not decode them. Their size is
+not limited by bytes alone: a message of empty messages takes 40 to 120 times its bytes in memory, a real state three
+times. So objects are counted before a part is decoded, and the memory is measured after it.
 """
 
 from __future__ import annotations
@@ -29,22 +25,22 @@ MORE_REPLY = b"\x10\x01"
 
 PAGE_BYTES = sysconf("SC_PAGE_SIZE")
 
-#: The most that all parts of one synchronization may add up to: ten thousand containers have 40 to 90 MiB.
+#: The largest size of all parts of one synchronization; ten thousand containers have 40 to 90 MiB.
 MAX_STATE_BYTES = 256 << 20
-#: Pods and containers in it.
+#: At most this many pods and containers.
 MAX_STATE_OBJECTS = 1 << 18
-#: The memory that they may take once they are messages: so much for each byte and some more, but no more than the last.
+#: The memory limit of decoded messages: SPARE_MEMORY, and MEMORY_PER_BYTE for each byte, at most MAX_STATE_MEMORY.
 MEMORY_PER_BYTE = 16
 SPARE_MEMORY = 64 << 20
 MAX_STATE_MEMORY = 768 << 20
 
 
 class StateTooLarge(RpcError):
-    """The runtime's state is more than a plugin takes in: no mistake of the plugin's code."""
+    """The runtime's state is larger than a plugin accepts. The plugin's code is not at fault."""
 
 
 class Parts:
-    """The parts that have come so far."""
+    """The parts that have arrived so far."""
 
     __slots__ = ("_before", "_counts", "_size", "_state")
 
@@ -56,21 +52,21 @@ class Parts:
         self.clear()
 
     def add(self, payload: bytes, *, keep: bool) -> bool:
-        """Take one message; returns whether more follow. Without `keep` nothing is held."""
+        """Add a part; returns whether more follow. Without `keep` it is only checked."""
         size, counts = self._size + len(payload), [*self._counts]
         if size > MAX_STATE_BYTES:
-            raise self._refused(f"is over {MAX_STATE_BYTES} bytes")
+            raise self._refuse(f"is over {MAX_STATE_BYTES} bytes")
         more = False
-        left = MAX_STATE_OBJECTS - counts[_PODS] - counts[_CONTAINERS] if keep else len(payload)
+        remaining = MAX_STATE_OBJECTS - counts[_PODS] - counts[_CONTAINERS] if keep else len(payload)
         for number, wire_type, value in iter_fields(payload):
             if number == _MORE and wire_type == 0:
                 more = bool(value)
             elif number <= _CONTAINERS and wire_type == 2:
-                left -= 1
-                if left < 0:
-                    raise self._refused(f"has over {MAX_STATE_OBJECTS} pods and containers")
+                remaining -= 1
+                if remaining < 0:
+                    raise self._refuse(f"has over {MAX_STATE_OBJECTS} pods and containers")
                 counts[number] += 1
-        # A part that cannot be read changes nothing: those before it and behind it belong together.
+        # A part that cannot be decoded changes nothing, so that the parts before and after it stay together.
         self._before = self._size, self._counts
         self._size, self._counts = size, counts
         if keep:
@@ -79,21 +75,24 @@ class Parts:
             self.clear()
         return more
 
-    def _refused(self, why: str) -> StateTooLarge:
-        """Forget what is there; returns the error."""
+    def _refuse(self, why: str) -> StateTooLarge:
+        """Drop all parts; returns the error."""
         self.clear()
         return _too_large(why)
 
     def take(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
-        """Return everything, once the last part is there, and forget it."""
+        """Return the pods and containers of all parts, and drop the parts."""
         state = self._state
         state.size = self._size
-        state.pods, state.containers = _Unread(state, self._counts[_PODS]), _Unread(state, self._counts[_CONTAINERS])
+        state.pods, state.containers = (
+            _LazyList(state, self._counts[_PODS]),
+            _LazyList(state, self._counts[_CONTAINERS]),
+        )
         self.clear()
         return state.pods, state.containers
 
     def read(self) -> None:
-        """Make the messages that are there: somebody will look at all of them, and the runtime is at the next part."""
+        """Decode the parts that have arrived, while the runtime prepares the next one."""
         self._state.size = self._size
         try:
             self._state.parse()
@@ -106,7 +105,7 @@ class Parts:
             raise
 
     def clear(self) -> None:
-        """Forget: the connection is gone."""
+        """Drop all parts."""
         self._state = _State()
         self._counts = [0, 0, 0]  # by number of field
         self._size = 0
@@ -114,46 +113,46 @@ class Parts:
 
 
 class _State:
-    """What two lists are made of: the parts, and how to read them once.
+    """The parts from which two lists are filled once.
 
     Attributes:
-        payloads: the parts that were not read yet.
+        payloads: the parts that are not decoded yet.
         size: bytes of all parts.
         pods, containers: the lists to fill.
     """
 
-    __slots__ = ("_containers", "_lock", "_pods", "_taken", "containers", "payloads", "pods", "size")
+    __slots__ = ("_containers", "_lock", "_pods", "_used_bytes", "containers", "payloads", "pods", "size")
 
-    pods: _Unread
-    containers: _Unread
+    pods: _LazyList
+    containers: _LazyList
 
     def __init__(self) -> None:
         self.payloads: list[bytes] = []
-        self.size = self._taken = 0
+        self.size = self._used_bytes = 0
         self._pods: list[m.PodSandbox] = []
         self._containers: list[m.Container] = []
         self._lock = allocate_lock()  # a handler may have threads
 
     def parse(self) -> None:
-        """Make the messages of the parts. Raises StateTooLarge, or Unreadable; then again."""
-        most = min(SPARE_MEMORY + MEMORY_PER_BYTE * self.size, MAX_STATE_MEMORY)
+        """Decode the parts. Raises StateTooLarge or Unreadable, again at every call."""
+        max_bytes = min(SPARE_MEMORY + MEMORY_PER_BYTE * self.size, MAX_STATE_MEMORY)
         while self.payloads:
             before = resident_bytes()
             try:
                 request = m.SynchronizeRequest.FromString(self.payloads[0])
             except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
                 raise unreadable(error) from None
-            # Measured around the parse alone: what other threads of the plugin take meanwhile is theirs.
-            taken = self._taken + max(0, resident_bytes() - before)
-            if taken > most:
-                raise _too_large(f"takes over {most} bytes of memory")
-            self._taken = taken
+            # Measured around the decoding alone, so that other threads of the plugin count as little as possible.
+            used_bytes = self._used_bytes + max(0, resident_bytes() - before)
+            if used_bytes > max_bytes:
+                raise _too_large(f"takes over {max_bytes} bytes of memory")
+            self._used_bytes = used_bytes
             del self.payloads[0]
             self._pods += request.pods
             self._containers += request.containers
 
     def read(self) -> None:
-        """Fill the lists; raises what `parse` raises."""
+        """Fill the lists. Raises the exceptions of `parse`."""
         with self._lock:
             if self.pods.state is not None:
                 self.parse()
@@ -162,11 +161,11 @@ class _State:
                 self.pods.state = self.containers.state = None
 
 
-class _Unread(list[Any]):
-    """A list that is filled when somebody looks into it.
+class _LazyList(list[Any]):
+    """A list that is filled when it is first read.
 
     Attributes:
-        state: what it is filled from; None once it is.
+        state: the source of its entries; None once it is filled.
     """
 
     __slots__ = ("_length", "state")
@@ -182,27 +181,27 @@ class _Unread(list[Any]):
     def __radd__(self, other: object) -> Any:
         if self.state is not None:
             self.state.read()
-        return NotImplemented  # so that a list goes on as with any other, in place, too
+        return NotImplemented  # then `list` concatenates as usual, also in place
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return list, (self[:],)
 
 
-def _reading(name: str) -> Any:
+def _after_reading(name: str) -> Any:
     method = getattr(list, name)
 
-    def read_first(self: _Unread, *arguments: Any, **named: Any) -> Any:
-        for each in (self, *arguments):  # it may be compared with, or added to, one of another synchronization
-            if isinstance(each, _Unread) and each.state is not None:
-                each.state.read()
+    def read_first(self: _LazyList, *arguments: Any, **named: Any) -> Any:
+        for operand in (self, *arguments):  # an argument may be a list of another synchronization
+            if isinstance(operand, _LazyList) and operand.state is not None:
+                operand.state.read()
         return method(self, *arguments, **named)
 
     return read_first
 
 
 for _name in vars(list):
-    if _name not in vars(_Unread) and _name not in ("__new__", "__getattribute__", "__hash__", "__class_getitem__"):
-        setattr(_Unread, _name, _reading(_name))
+    if _name not in vars(_LazyList) and _name not in ("__new__", "__getattribute__", "__hash__", "__class_getitem__"):
+        setattr(_LazyList, _name, _after_reading(_name))
 
 
 def _too_large(why: str) -> StateTooLarge:
@@ -210,6 +209,6 @@ def _too_large(why: str) -> StateTooLarge:
 
 
 def resident_bytes() -> int:
-    """The memory that this process has at present. protobuf does not tell what a message takes; this does."""
+    """The resident memory of this process, because protobuf does not report the size of a message in memory."""
     with open("/proc/self/statm", "rb") as file:
         return int(file.read().split()[1]) * PAGE_BYTES

@@ -1,4 +1,7 @@
-"""Checks of a plugin's class, at its creation: misspelt handlers and settings, wrong arguments. Without `inspect`."""
+"""Check a plugin's class when it is created: misspelt handlers and settings, wrong arguments.
+
+`inspect` is not used, because importing it is slow.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +30,15 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "validate_container_adjustment": ("request",),
 }
 
-#: The handlers that know of which pod they are called, or of which pods: `nri.when` can choose for them.
-_OF_PODS = frozenset((*(spec.method for spec in EVENTS), "synchronize"))
+#: The handlers that are called for a pod or for pods, so that `nri.when` can filter them.
+_POD_HANDLERS = frozenset((*(spec.method for spec in EVENTS), "synchronize"))
 
-#: Modules that only somebody loads who runs plugins, or tests them.
-_RUN_BY = ("nri.stub.program", "nri.stub.session", "nri.testing")
+#: Modules that are imported only to run or test plugins.
+_RUNNER_MODULES = ("nri.stub.program", "nri.stub.session", "nri.testing")
 
-#: How the text of a configuration may be written.
+#: The formats of a configuration text.
 FORMATS = ("auto", "json", "yaml", "toml")
-#: Settings of a class -> names of the types that they may have, and the same for people.
+#: Settings of a class -> names of the permitted types, and a description for error texts.
 _ATTRIBUTES: dict[str, tuple[tuple[str, ...], str]] = {
     "config_format": (("str",), "one of " + ", ".join(FORMATS)),
     "name": (("str",), "a text"),
@@ -47,10 +50,10 @@ _ATTRIBUTES: dict[str, tuple[tuple[str, ...], str]] = {
     "sets": (("tuple", "list", "NoneType"), "a tuple of names of fields"),
 }
 
-#: All class attributes that nri reads. `mirror` is for whatever counts as true.
+#: All class attributes that nri reads. `mirror` may be any value.
 _SETTINGS = ("mirror", *_ATTRIBUTES)
-#: Settings that people know by other names -> the setting.
-_SETTING_BY_OTHER_NAME = {
+#: Other names for settings -> the setting.
+_SETTING_BY_SYNONYM = {
     "plugin_name": "name",
     "policy": "failure_policy",
     "log_path": "log_file",
@@ -61,18 +64,18 @@ _SETTING_BY_OTHER_NAME = {
     "settings": "Config",
 }
 #: Settings that other libraries have and this one does not -> what to do instead.
-_NOT_READ = {
-    "events": "a plugin gets the events whose methods it has",
+_UNSUPPORTED_SETTINGS = {
+    "events": "a plugin receives the events whose methods it defines",
     "index": "start it with --idx NN",
     "idx": "start it with --idx NN",
     "timeout": "the runtime sets it; see self.deadline, and timeout in policy.toml",
 }
 _EVENT_NAMES = frozenset((*(spec.rpc for spec in EVENTS), "Configure", "Synchronize", *ARGUMENTS))
-#: Words that people put before or after the name of an event, here and in other libraries.
-_BEFORE = ("on_", "handle_", "do_", "before_", "after_", "pre_", "post_")
-_AFTER = ("_handler", "_hook", "_event")
-#: Names that say an event in other words, without what is before or after.
-_OTHER_WORDS = {
+#: Prefixes and suffixes of event names that are used here and in other libraries.
+_PREFIXES = ("on_", "handle_", "do_", "before_", "after_", "pre_", "post_")
+_SUFFIXES = ("_handler", "_hook", "_event")
+#: Synonyms of event names, without prefix and suffix -> the handler.
+_HANDLER_BY_SYNONYM = {
     **{spec.method.removesuffix("_sandbox"): spec.method for spec in EVENTS if spec.method.endswith("_sandbox")},
     "create_pod": "run_pod_sandbox",
     "create_pod_sandbox": "run_pod_sandbox",
@@ -84,8 +87,8 @@ _OTHER_WORDS = {
     "validate_adjustment": "validate_container_adjustment",
     "validate_container": "validate_container_adjustment",
 }
-#: Names that mean an event only where something stood before or after.
-_CUT = {
+#: Names that mean a handler only if they had a prefix or suffix.
+_HANDLER_BY_STEM = {
     "close": "closed",
     "closed": "closed",
     "config": "configure",
@@ -106,23 +109,31 @@ _CUT = {
         )
     },
 }  # fmt: skip
-#: Methods that a plugin may override and that take no part in an event.
+#: Methods that a plugin may override and that handle no event.
 _OTHER_METHODS = ("measurements",)
-#: Attributes of `self` that a method of that name would hide: name -> the handler that was meant, if one was.
-_FOUND = {"config": "configure", "deadline": "", "log": "", "mirror": "", "name": "", "runtime": "", "state": ""}
-#: Where a function or a descriptor keeps the code that runs.
+#: Attributes of `self` that a method of the same name would hide -> the handler to suggest, or "".
+_INSTANCE_ATTRIBUTES = {
+    "config": "configure",
+    "deadline": "",
+    "log": "",
+    "mirror": "",
+    "name": "",
+    "runtime": "",
+    "state": "",
+}
+#: The attributes of functions and descriptors that contain their code.
 _CODE_PARTS = ("__code__", "__func__", "__wrapped__", "fget", "func")
 #: Instructions that read an attribute, by its name or by `getattr` with a text.
-_READS = frozenset(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_CONST"))
+_READ_INSTRUCTIONS = frozenset(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_CONST"))
 _VARARGS = 0x04
-#: The flags of a generator function, and of one that is async.
-_YIELDS = 0x20 | 0x200
-#: Words of annotations of `Config` -> the types that a default of them has. Others are left to `nri.config`.
+#: The code flags of a generator function, and of an async one.
+_GENERATOR_FLAGS = 0x20 | 0x200
+#: Type names in annotations of `Config` -> the types of a default value. Other annotations are checked by `nri.config`.
 _DEFAULTS: dict[str, tuple[type, ...]] = {
     "str": (str,), "int": (int,), "float": (float, int), "bool": (bool,), "bytes": (bytes,), "list": (list,),
     "dict": (dict,), "set": (set,), "tuple": (tuple,), "None": (type(None),),
 }  # fmt: skip
-_JUDGED = frozenset(kind for kinds in _DEFAULTS.values() for kind in kinds)
+_CHECKED_TYPES = frozenset(kind for kinds in _DEFAULTS.values() for kind in kinds)
 
 
 def kebab_case(name: str) -> str:
@@ -136,24 +147,27 @@ def kebab_case(name: str) -> str:
 
 
 def check_class(cls: type, base: type) -> None:
-    """Raise TypeError for a method of `cls` that looks like a handler and is none, or cannot be called as one."""
+    """Raise TypeError for a method of `cls` that resembles a handler without being one, or has wrong arguments."""
     for name, value in cls.__dict__.items():
         function = getattr(value, "__func__", value)
-        if hasattr(function, "_nri_when") and name not in _OF_PODS:
-            raise TypeError(f"{cls.__name__}.{name} is marked with nri.when, which chooses pods, and handles no pod")
+        if hasattr(function, "_nri_when") and name not in _POD_HANDLERS:
+            raise TypeError(f"{cls.__name__}.{name} is marked with nri.when, which filters pods, but it handles no pod")
         if name.startswith("_"):
             continue
         _check_setting(cls, name, value)
         code = getattr(function, "__code__", None)
-        if code is not None and (name in _FOUND or name in _ATTRIBUTES):
-            hint = f"did you mean {_FOUND[name]}?" if _FOUND.get(name) else "call it otherwise"
-            raise TypeError(f"{cls.__name__}.{name} is a method, and hides what self.{name} is of each plugin; {hint}")
+        if code is not None and (name in _INSTANCE_ATTRIBUTES or name in _ATTRIBUTES):
+            handler = _INSTANCE_ATTRIBUTES.get(name)
+            hint = f"did you mean {handler}?" if handler else "rename it"
+            raise TypeError(
+                f"{cls.__name__}.{name} is a method, which hides the plugin's attribute self.{name}; {hint}"
+            )
         if name in ARGUMENTS:
             if code is None and not callable(value):
                 raise TypeError(f"{cls.__name__}.{name} must be a method: it handles an NRI event")
-            if code is not None and code.co_flags & _YIELDS:
+            if code is not None and code.co_flags & _GENERATOR_FLAGS:
                 raise TypeError(
-                    f"{cls.__name__}.{name} has a yield in it, so that a call runs none of it and its answer is lost: "
+                    f"{cls.__name__}.{name} contains yield, so that a call does not run it and its answer is lost: "
                     "return the answer instead"
                 )
             if code is not None and not isinstance(value, (staticmethod, classmethod)):
@@ -165,7 +179,7 @@ def check_class(cls: type, base: type) -> None:
             if handler is not None:
                 raise TypeError(
                     f"{cls.__name__}.{name} is not an NRI event; did you mean {handler}? "
-                    f"(a helper of that name may start with an underscore)"
+                    f"(if it is a helper, begin its name with an underscore)"
                 )
         else:
             _check_own_attribute(cls, name)
@@ -174,7 +188,7 @@ def check_class(cls: type, base: type) -> None:
 
 
 def _check_tables(cls: type) -> None:
-    """Raise TypeError or ValueError for flags and declarations that name what there is not."""
+    """Raise TypeError or ValueError for flags and declarations of fields that do not exist."""
     if cls.__dict__.get("flags"):
         _check_flags(cls)
     if cls.__dict__.get("sets"):
@@ -184,42 +198,42 @@ def _check_tables(cls: type) -> None:
 
 
 def _check_setting(cls: type, name: str, value: Any) -> None:
-    """Raise TypeError or ValueError for a setting of the class that nothing can be done with."""
-    if name in _NOT_READ:
-        _check_not_read(cls, name, value)
+    """Raise TypeError or ValueError for an invalid value of a setting."""
+    if name in _UNSUPPORTED_SETTINGS:
+        _check_unsupported(cls, name, value)
     if name == "config" and isinstance(value, type):
-        raise TypeError(f"{cls.__name__}.config is a class, and each connection replaces it; did you mean Config?")
+        raise TypeError(f"{cls.__name__}.config is a class, but each connection overwrites it; did you mean Config?")
     if name not in _ATTRIBUTES:
         return
     if hasattr(type(value), "__get__"):
-        return  # worked out later
-    kinds, wanted = _ATTRIBUTES[name]
+        return  # a descriptor, whose value is computed later
+    kinds, expected = _ATTRIBUTES[name]
     if type(value).__name__ not in kinds and not ("class" in kinds and isinstance(value, type)):
-        raise TypeError(f"{cls.__name__}.{name} is {value!r}: {wanted} is expected")
+        raise TypeError(f"{cls.__name__}.{name} is {value!r}: {expected} is expected")
     if name == "config_format" and value not in FORMATS:
-        raise ValueError(f"{cls.__name__}.{name} is {value!r}: {wanted} is expected")
+        raise ValueError(f"{cls.__name__}.{name} is {value!r}: {expected} is expected")
 
 
 def _check_own_attribute(cls: type, name: str) -> None:
-    """Raise TypeError for an attribute without effect whose name is nearly that of a setting or handler.
+    """Raise TypeError for an attribute without effect whose name resembles a setting or handler.
 
-    What a method of the class reads is the plugin's own; so is what a base class has, which was checked there.
+    Attributes that a method of the class reads are permitted, and those of base classes, which were checked there.
     """
     nearest = _nearest_setting(name) or _nearest_handler(name)
     if nearest is None or any(name in base.__dict__ for base in cls.__mro__[1:]) or _is_read(cls, name):
         return
     raise TypeError(
         f"{cls.__name__}.{name} has no effect: nothing reads it; did you mean {nearest}? "
-        f"(an attribute that other code reads may start with an underscore)"
+        f"(if other code reads it, begin its name with an underscore)"
     )
 
 
 def _is_read(cls: type, name: str) -> bool:
-    """Whether code of the class or of its bases reads an attribute of this name, of whatever object."""
-    from dis import get_instructions  # loaded only for the few classes that have such an attribute
+    """Whether code of the class or of its bases reads an attribute of this name, of any object."""
+    from dis import get_instructions  # imported only for the few classes that have such an attribute
 
     return any(
-        step.argval == name and step.opname in _READS
+        step.argval == name and step.opname in _READ_INSTRUCTIONS
         for base in cls.__mro__
         for value in base.__dict__.values()
         for code in _code_objects(value)
@@ -228,7 +242,7 @@ def _is_read(cls: type, name: str) -> bool:
 
 
 def _code_objects(value: Any, depth: int = 4) -> Iterator[CodeType]:
-    """The code of a function or descriptor, with that of functions inside; `depth` bounds the wrappers around it."""
+    """The code of a function or descriptor, including nested functions; `depth` limits the number of wrappers."""
     if hasattr(value, "co_consts"):
         yield value
         for constant in value.co_consts:
@@ -238,8 +252,8 @@ def _code_objects(value: Any, depth: int = 4) -> Iterator[CodeType]:
             yield from _code_objects(getattr(value, part, None), depth - 1)
 
 
-def _check_not_read(cls: type, name: str, value: Any) -> None:
-    """Raise TypeError for events, an index or a timeout that the class sets in vain; other values are its own."""
+def _check_unsupported(cls: type, name: str, value: Any) -> None:
+    """Raise TypeError for events, an index or a timeout, which a class cannot set; other values are permitted."""
     if name == "timeout":
         has_no_effect = type(value) in (int, float) and not _is_read(cls, name)
     elif name == "events":
@@ -251,13 +265,13 @@ def _check_not_read(cls: type, name: str, value: Any) -> None:
     else:
         has_no_effect = type(value) in (int, str) and str(value).isdecimal() and len(str(value)) < 3
     if has_no_effect:
-        raise TypeError(f"{cls.__name__}.{name} is {value!r}, which nothing reads: {_NOT_READ[name]}")
+        raise TypeError(f"{cls.__name__}.{name} is {value!r}, which nothing reads: {_UNSUPPORTED_SETTINGS[name]}")
 
 
 def _check_defaults(place: str, config: Any, above: tuple[Any, ...] = ()) -> None:
-    """Raise TypeError for a default that is not what its annotation says: nothing else would ever look at it.
+    """Raise TypeError for a default whose type does not match its annotation, which nothing else would report.
 
-    `above` are the classes that it is in: a class may have a field of its own kind.
+    `above` are the enclosing classes, because a class may have a field of its own type.
     """
     for base in getattr(config, "__mro__", ()):
         for name, annotation in base.__dict__.get("__annotations__", {}).items():
@@ -272,46 +286,46 @@ def _check_defaults(place: str, config: Any, above: tuple[Any, ...] = ()) -> Non
                 text = str(annotation)
             words = [word.partition("[")[0].strip() for word in text.split("|")]
             kinds = [kind for word in words for kind in _DEFAULTS.get(word, ())]
-            if type(value) in _JUDGED and type(value) not in kinds and all(word in _DEFAULTS for word in words):
+            if type(value) in _CHECKED_TYPES and type(value) not in kinds and all(word in _DEFAULTS for word in words):
                 hint = f"; write {text} | None" if value is None else ""
-                raise TypeError(f"{place}.{name} is {value!r} by default, which is no {text}{hint}")
+                raise TypeError(f"the default of {place}.{name} is {value!r}, not of type {text}{hint}")
 
 
 def _check_flags(cls: Any) -> None:
-    """Raise TypeError for a flag that sets nothing."""
+    """Raise TypeError for a flag that does not set a field of `Config`."""
     fields = {name for base in getattr(cls.Config, "__mro__", ()) for name in base.__dict__.get("__annotations__", ())}
     for flag, row in cls.flags.items():
         if not (isinstance(row, tuple) and len(row) == 3):
             raise TypeError(f"{cls.__name__}.flags[{flag!r}] is {row!r}: a Flag(field, value_name, help) is expected")
         if row[0] not in fields:
             raise TypeError(
-                f"{cls.__name__}.flags[{flag!r}] sets {row[0]!r}, which {cls.__name__}.Config does not have"
+                f"{cls.__name__}.flags[{flag!r}] sets {row[0]!r}, which is not a field of {cls.__name__}.Config"
             )
 
 
 def _nearest_handler(name: str) -> str | None:
-    """The handler that a method or attribute called `name` is probably meant to be; None for an unrelated name."""
+    """The handler that `name` is probably a misspelling of; None for an unrelated name."""
     name = _snake_case(name)
-    words = next((name.removeprefix(word) for word in _BEFORE if name.startswith(word)), name)
-    words = next((words.removesuffix(word) for word in _AFTER if words.endswith(word)), words)
+    words = next((name.removeprefix(word) for word in _PREFIXES if name.startswith(word)), name)
+    words = next((words.removesuffix(word) for word in _SUFFIXES if words.endswith(word)), words)
     if name == f"post_{words}" and f"{name}_container" in ARGUMENTS:
         return f"{name}_container"
     for candidate in (name, words):
-        handler = _OTHER_WORDS.get(candidate) or _nearest(candidate, (*ARGUMENTS, *_OTHER_METHODS))
+        handler = _HANDLER_BY_SYNONYM.get(candidate) or _nearest(candidate, (*ARGUMENTS, *_OTHER_METHODS))
         if handler is not None:
             return handler
-    return None if words == name else _CUT.get(words)
+    return None if words == name else _HANDLER_BY_STEM.get(words)
 
 
 def _nearest_setting(name: str) -> str | None:
-    """The class attribute that nri reads and that `name` is probably meant to be; None for an unrelated name."""
+    """The setting that `name` is probably a misspelling of; None for an unrelated name."""
     name = _snake_case(name)
-    if name in _SETTING_BY_OTHER_NAME:
-        return _SETTING_BY_OTHER_NAME[name]
+    if name in _SETTING_BY_SYNONYM:
+        return _SETTING_BY_SYNONYM[name]
     nearest = _nearest(name, _SETTINGS)
     if nearest is not None:
         return nearest
-    # Short names are one mistake away from many words, so that the first letter has to be right.
+    # Many words differ from a short name by one letter, so the first letter must match.
     letters = name.replace("_", "")
     short = [setting for setting in _SETTINGS if len(setting) <= 6 and setting[0].lower() == letters[:1]]
     return next((setting for setting in short if _distance(letters, setting.lower(), 1) <= 1), None)
@@ -323,21 +337,21 @@ def _snake_case(name: str) -> str:
 
 
 def _check_arguments(cls: type, name: str, code: CodeType, defaults: tuple[object, ...]) -> None:
-    wanted = ARGUMENTS[name]
-    most = code.co_argcount - 1
-    least = most - len(defaults)
+    expected = ARGUMENTS[name]
+    max_count = code.co_argcount - 1
+    min_count = max_count - len(defaults)
     names = code.co_varnames[1 : code.co_argcount]
-    asked = [name.strip("_") for name in names]
+    parameters = [name.strip("_") for name in names]
     if (
-        all(word == name or name not in wanted for word, name in zip(wanted, asked, strict=False))
-        and least <= len(wanted)
-        and (most >= len(wanted) or code.co_flags & _VARARGS)
+        all(word == name or name not in expected for word, name in zip(expected, parameters, strict=False))
+        and min_count <= len(expected)
+        and (max_count >= len(expected) or code.co_flags & _VARARGS)
         and not _required_keywords(code, cls, name)
     ):
         return
     got = ", ".join(names)
-    hint = "; its first parameter is to be self" if code.co_varnames[:1] and code.co_varnames[0] in wanted else ""
-    raise TypeError(f"{cls.__name__}.{name} is called with ({', '.join(wanted)}), and takes ({got}){hint}")
+    hint = "; its first parameter must be self" if code.co_varnames[:1] and code.co_varnames[0] in expected else ""
+    raise TypeError(f"{cls.__name__}.{name} is called with ({', '.join(expected)}), but takes ({got}){hint}")
 
 
 def _required_keywords(code: CodeType, cls: type, name: str) -> bool:
@@ -348,11 +362,11 @@ def _required_keywords(code: CodeType, cls: type, name: str) -> bool:
 
 
 def _nearest(name: str, choices: tuple[str, ...]) -> str | None:
-    """The first choice that `name` is at most two mistakes away from, without regard to case and underscores."""
+    """The first choice within an edit distance of two from `name`, ignoring case and underscores."""
     letters = name.replace("_", "").replace("ies", "y")
     for choice in choices:
         folded = choice.replace("_", "").lower()
-        # One mistake away from `closed` there are honest names, such as `close`.
+        # Short names need an exact match: `close` is a legitimate name next to `closed`.
         allowed = 2 if len(folded) > 9 else int(len(folded) > 6)
         if abs(len(folded) - len(letters)) <= allowed and _distance(letters, folded, allowed) <= allowed:
             return choice
@@ -377,17 +391,17 @@ def _distance(a: str, b: str, limit: int) -> int:
 
 
 def note_if_not_run(cls: type) -> None:
-    """Say at the end of `python FILE` that the plugin of this class was never run: silence looks like success."""
+    """Print a note at the end of `python FILE` if the plugin was not run, because that would look like success."""
     file = getattr(sys.modules["__main__"], "__file__", None)
-    if file is not None:  # neither typed in, nor from -c
+    if file is not None:  # neither interactive nor -c
         atexit.register(_note_if_not_run, cls.__name__, str(file))
 
 
 def _note_if_not_run(name: str, file: str) -> None:
-    failed = hasattr(sys, "last_type")  # the traceback says enough
-    if failed or hasattr(sys, "ps1") or any(name in sys.modules for name in _RUN_BY):
+    failed = hasattr(sys, "last_type")  # there was a traceback
+    if failed or hasattr(sys, "ps1") or any(name in sys.modules for name in _RUNNER_MODULES):
         return
     sys.stderr.write(
-        f"note: {file} defines the plugin {name} and does not run it. Use nri run {file}, or add these two lines:\n"
+        f"note: {file} defines the plugin {name}, but does not run it. Use nri run {file}, or add these two lines:\n"
         f'if __name__ == "__main__":\n    {name}.main()\n'
     )

@@ -1,7 +1,6 @@
-"""The request that the present handler works on: event, pod, container, deadline. `self.log` and the like read it.
+"""The present request of a handler: event, pod, container, deadline.
 
-A context variable, so that it is right in every thread and follows a coroutine into the loop's thread. Next:
-`nri.stub.handler.call`, which sets it.
+It is a context variable, so that every thread has its own, and coroutines keep it in the loop's thread.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ __all__ = ["Call", "current"]
 
 
 class Call:
-    """One request in a handler's hands.
+    """One request that a handler is serving.
 
     Attributes:
-        event: name of the RPC, for people: `CreateContainer`.
+        event: name of the RPC: `CreateContainer`.
         deadline: absolute `time.monotonic()` seconds, or None.
-        pod, container: the messages it is about, as far as there are any.
-        queued: updates that the handler asked for; they go out after the reply.
-        coroutine: the handler itself, if it is an `async def` and has a loop.
-        finished: the reply has been written; tasks that the handler has left behind still see this call.
+        pod, container: the messages of the request, or None.
+        queued: updates that the handler requested; they are sent after the reply.
+        coroutine: the handler's coroutine, if it is an `async def` that runs in the loop.
+        finished: the reply has been written; tasks that the handler has started may still use this call.
     """
 
     __slots__ = ("container", "coroutine", "deadline", "event", "finished", "pod", "queued")
@@ -39,5 +38,5 @@ class Call:
         self.finished = False
 
 
-#: The call at hand, or None outside handlers.
+#: The present call, or None outside handlers.
 current: ContextVar[Call | None] = ContextVar("nri_call", default=None)

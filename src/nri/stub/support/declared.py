@@ -1,8 +1,7 @@
-"""Hold a plugin to what its class says that it sets (`sets`): whoever predicts conflicts believes it.
+"""Check that a plugin sets only the fields that its class declares (`sets`), because `nri predict` relies on it.
 
-One job: find what an answer touches and `sets` does not have. Where plugins are written (`nri.testing`, `nri try`,
-`nri run --reload`) that is an error; on a node, where it would cost a container, a warning, once for each field. Loaded
-only for a plugin that has `sets`. Next: `nri.api.fields`, which has the names.
+Other fields are an error in development (`nri.testing`, `nri try`, `nri run --reload`). On a node, where an error would
+prevent a container, they are a warning, once per field.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ __all__ = ["SetsCheck", "check_sets"]
 
 
 def check_sets(cls: Any) -> None:
-    """Raise TypeError or ValueError for an entry of `sets` that is no field, with the nearest one."""
+    """Raise TypeError or ValueError for an entry of `sets` that is not a field, with a similar one."""
     for entry in cls.sets or ():
         if not isinstance(entry, str):
-            raise TypeError(f'{cls.__name__}.sets has {entry!r}: names of fields are expected, such as "env.*"')
+            raise TypeError(f'{cls.__name__}.sets has {entry!r}: names of fields are expected, for example "env.*"')
         try:
             Declared(entry)
         except ValueError as error:
@@ -31,40 +30,40 @@ def check_sets(cls: Any) -> None:
 
 
 class SetsCheck:
-    """Looks at what one plugin answers and asks for.
+    """The check of one plugin's answers and requests.
 
     Args:
         plugin: has `sets`, and a log for warnings.
-        strict: raise NriError instead of a warning.
+        strict: raise NriError instead of logging a warning.
     """
 
     def __init__(self, plugin: Any, *, strict: bool) -> None:
         self._plugin, self._strict = plugin, strict
         self._sets = [Declared(entry) for entry in plugin.sets]
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
-    def request(self, message: m.UpdateContainersRequest) -> None:
-        """Look at what the plugin asks for by itself."""
+    def check_request(self, message: m.UpdateContainersRequest) -> None:
+        """Check a request of the plugin for updates and evictions."""
         for part in (*message.update, *message.evict):
-            self.part(part)
+            self.check_part(part)
 
-    def part(self, part: Any) -> None:
-        """Look at an adjustment, an update or an eviction."""
+    def check_part(self, part: Any) -> None:
+        """Check an adjustment, an update or an eviction."""
         for label, path, key in _touched(part):
-            if any(each.covers(path, key) for each in self._sets):
+            if any(field.covers(path, key) for field in self._sets):
                 continue
             name = type(self._plugin).__name__
             entry = f"{path}.{key}" if key else path
-            text = f"{name} sets {label} {key}".rstrip() + f', which {name}.sets does not have: add "{entry}"'
+            text = f"{name} sets {label} {key}".rstrip() + f', which is not declared in {name}.sets: add "{entry}"'
             if self._strict:
                 raise NriError(text)
-            if label not in self._told:
-                self._told.add(label)
+            if label not in self._reported:
+                self._reported.add(label)
                 self._plugin.log.warning("%s", text)
 
 
 def _touched(part: Any) -> Iterator[tuple[str, str, str]]:
-    """What a part of an answer asks for: the field as conflicts name it, its path, and the key."""
+    """The fields that a part of an answer sets: the label used in conflicts, the path, and the key."""
     if isinstance(part, m.ContainerEviction):
         yield "an eviction", EVICT, ""
         return

@@ -1,8 +1,6 @@
-"""The attributes of a plugin before any runtime is there: its configuration by default, and an empty mirror.
+"""The attributes of a plugin before it is connected: its default configuration, and an empty mirror.
 
-One job: the two attributes that a session sets when it begins, as they are until then, so that a handler can be called
-in a test like any method. Both are made when they are first looked at, for each plugin again. Next: `nri.stub.base` has
-them, `nri.stub.session.settings` sets the configuration.
+With them a handler can be called in a test like any method. Each plugin's are created at the first access.
 """
 
 from __future__ import annotations
@@ -17,33 +15,33 @@ __all__ = ["DefaultConfig", "EmptyState", "defaults", "has_all_defaults"]
 
 
 class DefaultConfig:
-    """Attribute that is an instance of the plugin's `Config` with its defaults; "" without such a class."""
+    """A descriptor for an instance of the plugin's `Config` with its defaults; "" without such a class."""
 
     def __get__(self, plugin: Any, owner: type) -> Any:
-        """Make the configuration. ConfigError if there is a key without a default."""
+        """Create the configuration. ConfigError for a key without a default."""
         if plugin is None:
             return self
-        made = plugin.config = "" if owner.Config is None else defaults(owner.Config)  # type: ignore[attr-defined]
-        return made
+        config = plugin.config = "" if owner.Config is None else defaults(owner.Config)  # type: ignore[attr-defined]
+        return config
 
 
 class EmptyState:
-    """Attribute that is an empty mirror, for plugins that have one."""
+    """A descriptor for an empty mirror, for plugins with `mirror = True`."""
 
     def __get__(self, plugin: Any, owner: type) -> Mirror:
-        """Make the mirror. AttributeError if the plugin keeps no mirror."""
+        """Create the mirror. AttributeError if the plugin keeps no mirror."""
         if plugin is None:
-            return self  # type: ignore[return-value]  # asked of the class, by help() and the like
+            return self  # type: ignore[return-value]  # accessed on the class, for example by help()
         if not plugin.mirror:
-            raise AttributeError(f"{owner.__name__}.state: there is none; write mirror = True in the class to keep it")
+            raise AttributeError(f"{owner.__name__}.state does not exist; write mirror = True in the class to keep it")
         from nri.stub.support.mirror import Mirror
 
-        made = plugin.state = Mirror()
-        return made
+        mirror = plugin.state = Mirror()
+        return mirror
 
 
 def defaults(config_class: type) -> Any:
-    """An instance with the defaults: lists, dicts and sets among the class attributes are not shared.
+    """An instance with the defaults; lists, dicts and sets are copied from the class attributes.
 
     Raises:
         ConfigError: a key has no default.
@@ -62,7 +60,7 @@ def defaults(config_class: type) -> Any:
 
 
 def has_all_defaults(config_class: type) -> bool:
-    """Whether an instance can be made of nothing."""
+    """Whether every field of the class has a default."""
     return all(
         hasattr(config_class, name)
         for base in config_class.__mro__

@@ -1,9 +1,7 @@
-"""The destination of this process's log: chosen when a program starts, made with the first line.
+"""The destination of this process's log, which is chosen at the start and opened with the first line.
 
-Kept apart from `nri.stub.support.logs`, which loads logging, and that costs a start more than everything here. Rules:
-without a choice nothing is set up, because then the plugin is a guest in another program, whose own logging counts. A
-plugin that has loaded logging by itself may log past `self.log`: then there is nothing to save, and the log is made at
-once.
+It is separate from `nri.stub.support.logs`, because importing logging slows down the start. Without a choice nothing is
+set up: the plugin then runs in another program, which configures logging itself.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ __all__ = ["Destination", "choose", "is_due", "take"]
 
 
 class Destination(NamedTuple):
-    """The arguments that `nri.stub.support.logs.set_up` is called with."""
+    """The arguments for `nri.stub.support.logs.set_up`."""
 
     level: str = "INFO"
     form: str = "text"
@@ -27,15 +25,15 @@ _chosen: list[Destination] = []
 
 
 def choose(destination: Destination) -> None:
-    """Remember where the log of this process is to go, from the next line on."""
+    """Set the destination of this process's log for the next line."""
     _chosen[:] = [destination]
 
 
 def take() -> Destination | None:
-    """Return what was chosen, the first time; None afterwards, and if nothing was. For `nri.stub.support.logs`."""
+    """The chosen destination, at the first call; None afterwards, or without a choice. For `nri.stub.support.logs`."""
     return _chosen.pop() if _chosen else None
 
 
 def is_due() -> bool:
-    """Whether the log has to be made now: the process has loaded logging, so its lines need not come by `self.log`."""
+    """Whether the log must be set up now, because the plugin has imported logging and may log without `self.log`."""
     return bool(_chosen) and "logging" in sys.modules

@@ -1,8 +1,6 @@
-"""Send a plugin's log where it belongs, with pod and container on every line. Loaded with the first line.
+"""Log with the pod and container of the present request on every line; imported with the first line.
 
-A program logs to stderr; a pre-installed plugin has neither terminal nor stderr, so it logs to syslog; `log_file` comes
-before both. A plugin inside another program (a test, a server) sets up nothing: that program's logging counts. Which
-of these holds for this process is chosen at its start (`nri.stub.support.log_destination`).
+A program logs to stderr, a pre-installed plugin to syslog, because it has no stderr; `log_file` overrides both.
 """
 
 from __future__ import annotations
@@ -20,12 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = ["EACH_LINE", "adapter", "send_to_file", "set_up", "set_up_as_chosen"]
 
-#: Extra of a record of many lines, each of which is to be a line of the log with time and name.
+#: The `extra` of a record with several lines, each of which becomes a separate log line with time and name.
 EACH_LINE = {"each_line": True}
 
 
 class _Adapter(logging.LoggerAdapter):  # type: ignore[type-arg]
-    """Adds the present pod and container to the text, and as fields for formatters."""
+    """An adapter that adds the present pod and container to the text, and as fields for formatters."""
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         call = context.current.get()
@@ -45,23 +43,23 @@ _adapters: dict[str, _Adapter] = {}
 
 
 def adapter(name: str) -> logging.LoggerAdapter[logging.Logger]:
-    """The log of the plugin `name`: logger `nri.plugin.<name>`. The first one that is asked for makes the log."""
+    """The log of the plugin `name`: logger `nri.plugin.<name>`. The first call sets up the log."""
     set_up_as_chosen()
-    found = _adapters.get(name)
-    if found is None:
-        found = _adapters[name] = _Adapter(logging.getLogger(f"nri.plugin.{name}"), {})
-    return found
+    log_adapter = _adapters.get(name)
+    if log_adapter is None:
+        log_adapter = _adapters[name] = _Adapter(logging.getLogger(f"nri.plugin.{name}"), {})
+    return log_adapter
 
 
-#: Loggers with a file of their own: name -> path, and what writes to it.
+#: Loggers with a separate file: name -> path and handler.
 _own_files: dict[str, tuple[str, logging.FileHandler]] = {}
 
 
 def send_to_file(logger: logging.Logger, path: str) -> None:
-    """Send one logger's lines to a file, to which they are appended, instead of the process's log; "" ends that.
+    """Append one logger's lines to a file, instead of sending them to the process's log; "" ends that.
 
     Raises:
-        OSError: the file cannot be opened; the lines go where they went before.
+        OSError: the file cannot be opened; the destination does not change.
     """
     before = _own_files.get(logger.name)
     if path == (before[0] if before else ""):
@@ -80,40 +78,40 @@ def send_to_file(logger: logging.Logger, path: str) -> None:
 
 
 def set_up_as_chosen() -> None:
-    """Send this process's log where its start has chosen, once; nothing if it has chosen nothing."""
+    """Set up this process's log at the chosen destination, once; without a choice do nothing."""
     destination = log_destination.take()
     if destination is not None:
         set_up(destination.level, destination.form, destination.file, use_syslog=destination.use_syslog)
 
 
 def set_up(level: str = "INFO", form: str = "text", file: str | None = None, *, use_syslog: bool = False) -> None:
-    """Send this process's log somewhere, unless the program has done that already.
+    """Set up this process's log, unless the program has set up logging already.
 
-    A file that cannot be opened is a warning where the log goes instead: a plugin does not fail because of its log.
+    If the file cannot be opened, the log goes to the default destination, with a warning.
 
     Args:
         level: "DEBUG", "INFO", "WARNING" or "ERROR".
         form: "text", or "json" for one object per line.
         file: a file to append to, mode 0644.
-        use_syslog: the machine's syslog, for processes without a stderr.
+        use_syslog: log to the machine's syslog, for processes without a stderr.
     """
     root = logging.getLogger()
     root.setLevel(level)
     if root.handlers:
         return
     handler: logging.Handler | None = None
-    trouble = ""
+    problem = ""
     if file:
         try:
             handler = logging.FileHandler(file)
         except OSError as error:
-            trouble = error.strerror or str(error)
+            problem = error.strerror or str(error)
     if handler is None:
         handler = syslog_handler() if use_syslog else logging.StreamHandler()
     handler.setFormatter(_formatter(form))
     root.addHandler(handler)
-    if trouble:
-        logging.getLogger("nri.plugin").warning("cannot log to %s: %s", file, trouble)
+    if problem:
+        logging.getLogger("nri.plugin").warning("cannot log to %s: %s", file, problem)
 
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -130,7 +128,7 @@ def syslog_handler() -> logging.Handler:
     from logging.handlers import SysLogHandler
 
     class Syslog(SysLogHandler):
-        """Syslog, and stderr where there is none: some runtimes keep the last words of a plugin."""
+        """Syslog, or stderr if there is no syslog, because some runtimes store the last output of a plugin."""
 
         ident = "nri-plugin: "
 
@@ -138,7 +136,7 @@ def syslog_handler() -> logging.Handler:
             if not hasattr(record, "each_line"):
                 super().emit(record)
                 return
-            for line in record.getMessage().split("\n"):  # a message to syslog has a bound
+            for line in record.getMessage().split("\n"):  # because syslog limits the length of a message
                 one = logging.makeLogRecord({**record.__dict__, "msg": line, "args": ()})
                 del one.each_line  # type: ignore[attr-defined]
                 super().emit(one)
@@ -155,22 +153,23 @@ def syslog_handler() -> logging.Handler:
 
 
 class TextFormatter(logging.Formatter):
-    """Formatter of text in which nothing steers a terminal: names and texts of containers come into any plugin's log.
+    """A text formatter that escapes control characters, because texts of containers may be in any plugin's log.
 
-    Only a record's first line begins at the margin, so that no text can look like another record; but for `EACH_LINE`.
+    All lines of a record except the first are indented, so that no text can imitate another record. Records with
+    `EACH_LINE` are excepted.
     """
 
     def format(self, record: logging.LogRecord) -> str:
         if hasattr(record, "each_line"):
-            head, *rest = record.getMessage().split("\n")
+            head, *other_lines = record.getMessage().split("\n")
             first = super().format(logging.makeLogRecord({**record.__dict__, "msg": head, "args": ()}))
             before = first.removesuffix(head)
-            return "\n".join([first, *(before + escape(line) for line in rest)])
+            return "\n".join([first, *(before + escape(line) for line in other_lines)])
         return "\n  ".join([escape(line).replace("\\t", "\t") for line in super().format(record).split("\n")])
 
 
 class _JsonFormatter(logging.Formatter):
-    """Formatter that makes one JSON object per line, time in RFC 3339."""
+    """A formatter with one JSON object per line, and times in RFC 3339."""
 
     def format(self, record: logging.LogRecord) -> str:
         import json

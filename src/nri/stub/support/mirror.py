@@ -1,9 +1,4 @@
-"""The mirror: all pods and containers of the node, kept true from Synchronize and the events. For `self.state`.
-
-Synchronize replaces everything; each event then brings the newest message of its pod and container. A container enters
-when it has been created and leaves when it is removed; one that has stopped stays, with the state that the runtime
-gave. Next: `nri.stub.handler.call`, which keeps it true.
-"""
+"""The mirror for `self.state`: all pods and containers of the node, updated by Synchronize and events."""
 
 from __future__ import annotations
 
@@ -17,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MIRROR_EVENTS", "Mirror"]
 
-#: The events that the mirror needs, besides those that the plugin handles.
+#: The events that the mirror needs, in addition to those that the plugin handles.
 MIRROR_EVENTS = EventMask.of(
     "RunPodSandbox", "PostUpdatePodSandbox", "StopPodSandbox", "RemovePodSandbox",
     "PostCreateContainer", "PostStartContainer", "PostUpdateContainer", "StopContainer", "RemoveContainer",
@@ -26,7 +21,7 @@ _NOT_YET = frozenset(("CreateContainer", "ValidateContainerAdjustment"))
 
 
 class Mirror:
-    """All pods and containers of the node.
+    """All pods and containers of the node. A container is added after its creation, and kept until it is removed.
 
     Attributes:
         pods: pod sandbox id -> message.
@@ -40,23 +35,23 @@ class Mirror:
         self.containers: dict[str, m.Container] = {}
 
     def pod_of(self, container: m.Container) -> m.PodSandbox | None:
-        """The pod that a container belongs to."""
+        """The pod of a container; None if it is not known."""
         return self.pods.get(container.pod_sandbox_id)
 
     def replace(self, pods: Iterable[m.PodSandbox], containers: Iterable[m.Container]) -> None:
-        """Take in the state that a Synchronize brings, and forget everything else."""
+        """Replace everything with the state of a Synchronize."""
         self.pods = {pod.id: pod for pod in pods}
         self.containers = {container.id: container for container in containers}
 
-    def seen(self, event: str, pod: m.PodSandbox | None, container: m.Container | None) -> None:
-        """Take in an event; called before the plugin's own handler."""
+    def apply_event(self, event: str, pod: m.PodSandbox | None, container: m.Container | None) -> None:
+        """Update the mirror from an event; called before the plugin's handler."""
         if event in _NOT_YET:
             return
         if event == "RemovePodSandbox":
             if pod is not None:
                 self.pods.pop(pod.id, None)
-                gone = [c.id for c in self.containers.values() if c.pod_sandbox_id == pod.id]
-                for container_id in gone:
+                container_ids = [c.id for c in self.containers.values() if c.pod_sandbox_id == pod.id]
+                for container_id in container_ids:
                     del self.containers[container_id]
             return
         if pod is not None and pod.id:

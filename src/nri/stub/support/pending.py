@@ -1,8 +1,7 @@
-"""`Pending`: the outcome of an update or eviction that a plugin has asked for.
+"""`Pending`: the outcome of an update or eviction that a plugin has requested.
 
-It can be waited for, awaited, or given callbacks, anywhere but in the handler that asked: what a handler asks for is
-sent after its reply. Set once, by whichever thread reads the runtime's answer. A failure that no code reads is logged.
-`nri.stub.support.runtime_handle` makes these.
+Code can wait for it, await it, or add callbacks, except in the handler that made the request, because that is sent
+after the handler's reply.
 """
 
 from __future__ import annotations
@@ -24,36 +23,38 @@ if TYPE_CHECKING:
 
 __all__ = ["UPDATE_TIMEOUT_S", "Pending"]
 
-#: How long the runtime may take for an update, and `Pending.result` waits unless told otherwise, in seconds.
+#: How long the runtime may take for an update, and `Pending.result` waits by default, in seconds.
 UPDATE_TIMEOUT_S = 5.0
-# How long a task waits for the end of the handler that began it, where the runtime has set the handler no deadline.
-_PATIENCE_S: Final = 2.0
-#: Containers that the log names of a failure that no code reads.
+# How long a task waits for the end of the handler that started it, if the runtime has set no deadline, in seconds.
+_HANDLER_WAIT_S: Final = 2.0
+#: At most this many containers of a failure are listed in the log.
 _MAX_NAMES: Final = 5
-_SENT_LATER: Final = "the update is sent after this handler's reply: do not wait here; return it or add a callback"
+_SENT_LATER: Final = (
+    "the update is sent after this handler's reply: do not wait for it here; return it or add a callback"
+)
 
 
 def _in_a_handler() -> bool:
-    """Whether a handler is running. Not in a task that one has left behind, though that carries its context."""
+    """Whether a handler is running. A task that outlives its handler has its context, but does not count."""
     call = context.current.get()
     return call is not None and not call.finished
 
 
 def _is_handler(call: context.Call) -> bool:
-    """Whether it is the handler itself that runs here, and not a task that it has begun."""
+    """Whether the caller is the handler itself, and not a task that it has started."""
     import asyncio
 
     try:
         task = asyncio.current_task()
     except RuntimeError:
-        return True  # there is no loop, so there are no tasks
+        return True  # without a loop there are no tasks
     return task is None or task.get_coro() is call.coroutine
 
 
 class Pending:
     """The outcome of an update or eviction: the updates that failed, as a list of `nri.Update`.
 
-    A failure is logged as a warning if nothing has called `result`, or awaited this, by the time that it is dropped.
+    A failure is logged as a warning when this object is garbage-collected, if no code has read the outcome.
     """
 
     __slots__ = (
@@ -69,7 +70,7 @@ class Pending:
     )
 
     def __init__(self, in_handler: bool, containers: Sequence[str] = ()) -> None:
-        """`containers`: the ids of those that it is about, for the log."""
+        """`containers`: the ids of the containers concerned, for the log."""
         self.done = False
         self.containers = containers
         self._is_read = False
@@ -91,21 +92,21 @@ class Pending:
             RpcError: the runtime refused.
             ConnectionClosed: the connection ended first.
             DeadlineExceeded: not within `timeout`.
-            NriError: called in the handler that asked: it is sent only after the handler's reply.
+            NriError: called in the handler that made the request, which is sent only after the handler's reply.
         """
         if not self.done:
             if self._in_handler and _in_a_handler():
                 raise NriError(_SENT_LATER)
             if not self._waiting.acquire(timeout=-1 if timeout is None else timeout):
                 raise DeadlineExceeded("the runtime's answer to an update")
-            self._waiting.release()  # for the next one who asks
+            self._waiting.release()  # for the next waiting thread
         self._is_read = True
         if self._error is not None:
             raise self._error
         return self._failed
 
     def add_done_callback(self, function: Callable[[Pending], object]) -> None:
-        """Call `function(self)` once the outcome is there, in the thread that brings it; at once if it is there."""
+        """Call `function(self)` when the outcome arrives, in the thread that receives it; at once if it has arrived."""
         with self._lock:
             if not self.done:
                 self._callbacks.append(function)
@@ -114,7 +115,7 @@ class Pending:
 
     def __await__(self) -> Generator[Any, None, list[Update]]:
         if "asyncio" not in sys.modules:
-            return self.result(None)  # there is no loop, so this thread keeps nobody waiting
+            return self.result(None)  # without a loop, blocking this thread delays no other task
         import asyncio
 
         call = context.current.get()
@@ -125,7 +126,7 @@ class Pending:
         arrived = loop.create_future()
 
         def wake() -> None:
-            if not arrived.done():  # the task that waited may have been cancelled
+            if not arrived.done():  # the waiting task may have been cancelled
                 arrived.set_result(None)
 
         def finish(_: Pending) -> None:
@@ -133,8 +134,8 @@ class Pending:
 
         self.add_done_callback(finish)
         if begun_by is not None:
-            # A task of the handler's: it may be left behind, and then gets its answer; or the handler waits for it.
-            left_s = _PATIENCE_S if begun_by.deadline is None else begun_by.deadline - monotonic()
+            # A task that the handler has started gets its answer, unless the handler itself waits for the task.
+            left_s = _HANDLER_WAIT_S if begun_by.deadline is None else begun_by.deadline - monotonic()
 
             def look(call: context.Call) -> None:
                 if not call.finished and not arrived.done():
@@ -145,7 +146,7 @@ class Pending:
         return self.result(0)
 
     def finish(self, failed: list[Update], error: Exception | None = None, *, reported: bool = False) -> None:
-        """Set the outcome, once; `reported`: the log has it already. For the session."""
+        """Set the outcome, once; `reported`: it was logged already. For the session."""
         with self._lock:
             if self.done:
                 return
@@ -156,13 +157,13 @@ class Pending:
         for function in callbacks:
             try:
                 function(self)
-            except Exception:  # noqa: BLE001 - the thread that brings the outcome serves the events, too: it goes on
+            except Exception:  # noqa: BLE001 - this thread also serves the events, and must continue
                 from nri.stub.support import logs
 
                 logs.adapter("stub").exception("a callback of an update failed")
 
     def __del__(self) -> None:
-        """Log a failure that no code has read: nothing else would ever report it."""
+        """Log a failure that no code has read."""
         if self._is_read or not self.done or not (self._failed or self._error) or sys.is_finalizing():
             return
         from nri.stub.support import logs
@@ -171,6 +172,6 @@ class Pending:
         more = f" and {len(ids) - _MAX_NAMES} more" if len(ids) > _MAX_NAMES else ""
         logs.adapter("stub").warning(
             "a request of the plugin for %s%s failed, and the plugin has not read its outcome: %s; call result() of"
-            " what runtime.update() or evict() returns, or await it",
-            ", ".join(map(plain, ids[:_MAX_NAMES])), more, self._error or "the runtime has not applied it",
+            " the return value of runtime.update() or evict(), or await it",
+            ", ".join(map(plain, ids[:_MAX_NAMES])), more, self._error or "the runtime did not apply it",
         )  # fmt: skip

@@ -1,7 +1,7 @@
-"""The other side, as a plugin sees it: who the runtime is, and updates that the plugin asks for by itself.
+"""The runtime, for a plugin: its name and version, and updates that the plugin requests.
 
-An update goes out at once, or after the reply if a handler asks for it: old runtimes hold a lock while an event is
-under way, and would wait for the handler that waits for them. The outcome is a `nri.stub.support.pending.Pending`.
+An update is sent at once, or after the reply if a handler requests it: old runtimes hold a lock during an event, and
+would deadlock with a handler that waits for them.
 """
 
 from __future__ import annotations
@@ -30,26 +30,27 @@ if TYPE_CHECKING:
 
 __all__ = ["RuntimeHandle"]
 
-#: Runtimes that read evictions, say nothing, and do nothing: those on the Go library.
-DEAF_TO_EVICTIONS = ("containerd", "cri-o")
-#: Updates that may be on their way at one time.
+#: Runtimes that ignore evictions without an error: those on the Go library.
+RUNTIMES_WITHOUT_EVICTION = ("containerd", "cri-o")
+#: The largest number of updates that wait for an answer.
 MAX_PENDING = 256
-# The answer to an update has those of it that failed: it is read if it is no longer than that, with some room.
-_ANSWERED, _ROOM_BYTES = 2, 16_384
+# An answer contains the updates that failed. It is refused if it is longer than this multiple of the request's size,
+# plus these additional bytes.
+_MAX_ANSWER_RATIO, _MAX_EXTRA_BYTES = 2, 16_384
 
 
 def _message(update: Any) -> m.ContainerUpdate:
-    """The message of an update that a plugin asks for; the error for something else says what to write."""
+    """The message of an update. TypeError or NriError, with the fix, for anything else."""
     message = getattr(update, "message", update)
     if not isinstance(message, m.ContainerUpdate):
         hint = ""
         if isinstance(update, str):
             hint = f": write nri.Update({update!r}).set_cpu_shares(512)"
         elif isinstance(message, m.ContainerEviction):
-            hint = ": ask for it with runtime.evict()"
+            hint = ": request it with runtime.evict()"
         raise TypeError(f"runtime.update() takes nri.Update objects, not {type(update).__name__}{hint}")
     if not message.container_id:
-        raise NriError("an update names no container: give it the container's id")
+        raise NriError("the update has no container id: nri.Update(container_id)")
     return message
 
 
@@ -57,11 +58,11 @@ class RuntimeHandle:
     """The runtime at the other end. Before the first connection, names are empty and updates fail.
 
     Attributes:
-        name, version: as the runtime calls itself, such as "containerd" and "v2.2.0".
-        nri_version: the NRI release that it uses, as told or inferred from its version; "" if unknown.
-        registration_timeout_s, request_timeout_s: its timeouts, in seconds; the defaults if it does not tell.
+        name, version: as reported by the runtime, for example "containerd" and "v2.2.0".
+        nri_version: the NRI release that it uses, as reported or inferred from its version; "" if unknown.
+        registration_timeout_s, request_timeout_s: its timeouts, in seconds; the defaults if not reported.
         connected: whether updates can be sent now.
-        held: for the session: looks at what is asked for (`nri.stub.support.declared`); None if nobody does.
+        sets_check: for the session: checks requests (`nri.stub.support.declared`); None without a check.
     """
 
     __slots__ = (
@@ -69,16 +70,16 @@ class RuntimeHandle:
         "_outstanding",
         "_warned",
         "connected",
-        "held",
         "name",
         "nri_version",
         "registration_timeout_s",
         "request_timeout_s",
+        "sets_check",
         "version",
     )
 
-    def __init__(self, endpoint: Endpoint | None = None, held: Any = None) -> None:
-        self._endpoint, self.held = endpoint, held
+    def __init__(self, endpoint: Endpoint | None = None, sets_check: Any = None) -> None:
+        self._endpoint, self.sets_check = endpoint, sets_check
         self._outstanding: set[Pending] = set()
         self._warned = False
         self.connected = False
@@ -92,7 +93,7 @@ class RuntimeHandle:
         return len(self._outstanding)
 
     def introduce(self, request: m.ConfigureRequest) -> None:
-        """Take over what the runtime says of itself when it configures us. For the session."""
+        """Store what the runtime reports about itself in Configure. For the session."""
         self.name, self.version = plain(request.runtime_name, 128), plain(request.runtime_version, 128)
         self.nri_version = versions.infer_nri_version(self.name, self.version, request.NRI_version)
         if request.registration_timeout:
@@ -102,16 +103,16 @@ class RuntimeHandle:
         self.connected = True
 
     def update(self, *updates: AnUpdate | Iterable[AnUpdate]) -> Pending:
-        """Ask the runtime to update containers, now: one, several, or a list. Inside a handler: after its reply.
+        """Request updates of containers: one, several, or a list. In a handler, they are sent after its reply.
 
         Raises:
             ConnectionClosed: there is no connection.
-            NriError: an update names no container, or too many updates are on their way.
-            TypeError: something else than an update is among them.
+            NriError: an update has no container id, or too many updates wait for an answer.
+            TypeError: an argument is not an update.
         """
         request = m.UpdateContainersRequest()
-        for given in updates:
-            items: Any = given if hasattr(given, "__iter__") and not isinstance(given, str) else (given,)
+        for argument in updates:
+            items: Any = argument if hasattr(argument, "__iter__") and not isinstance(argument, str) else (argument,)
             request.update.extend([_message(update) for update in items])
         if not request.update:
             pending = Pending(False)
@@ -120,24 +121,26 @@ class RuntimeHandle:
         return self._ask(request)
 
     def evict(self, container: str | m.Container, reason: str = "") -> Pending:
-        """Ask the runtime to evict a container, given by its id or itself, for a reason that people read.
+        """Request the eviction of a container, with a reason for people.
 
-        Where the runtime is known to ignore it, as containerd and CRI-O do, the outcome is an RpcError that says
-        "unsupported", with a warning in the log, once.
+        If the runtime is known to ignore evictions, as containerd and CRI-O do, the outcome is an RpcError
+        ("unsupported"), and a warning is logged once.
 
         Raises:
             ConnectionClosed: there is no connection.
-            NriError: no container is named, or too many updates are on their way.
+            NriError: the id is empty, or too many updates wait for an answer.
             TypeError: `container` is neither an id nor a container, or the reason is not text.
         """
         container_id = container.id if isinstance(container, m.Container) else container
         if not isinstance(container_id, str):
-            given = type(container).__name__
-            raise TypeError(f"runtime.evict() takes a container or its id, not {given}: write evict(container, reason)")
+            type_name = type(container).__name__
+            raise TypeError(
+                f"runtime.evict() takes a container or its id, not {type_name}: write evict(container, reason)"
+            )
         if not isinstance(reason, str):
             raise TypeError(f"runtime.evict() takes the reason as text, not {type(reason).__name__}")
         if not container_id:
-            raise NriError("an eviction names no container: give it the container's id")
+            raise NriError("the eviction has no container id: evict(container, reason)")
         if self.connected and self.ignores_evictions():
             pending = Pending(False)
             pending.finish([], RpcError(Code.UNIMPLEMENTED, self._unsupported()), reported=True)
@@ -147,25 +150,25 @@ class RuntimeHandle:
         return self._ask(request)
 
     def ignores_evictions(self) -> bool:
-        """Whether the runtime is known to do nothing for an eviction; the first time it is a warning in the log."""
-        ignores = self.name in DEAF_TO_EVICTIONS
+        """Whether the runtime is known to ignore evictions; the first time, a warning is logged."""
+        ignores = self.name in RUNTIMES_WITHOUT_EVICTION
         if ignores and not self._warned:
             self._warned = True
             from nri.stub.support import logs
 
-            logs.adapter("stub").warning("%s: the container runs on", self._unsupported())
+            logs.adapter("stub").warning("%s: the container keeps running", self._unsupported())
         return ignores
 
     def _unsupported(self) -> str:
-        return f"an eviction is unsupported: {self.name} {self.version} ignores it"
+        return f"evictions are unsupported: {self.name} {self.version} ignores them"
 
     def _ask(self, request: m.UpdateContainersRequest) -> Pending:
         if not self.connected:
             raise ConnectionClosed("no connection to a runtime")
         if len(self._outstanding) >= MAX_PENDING:
-            raise NriError(f"{MAX_PENDING} updates wait for the runtime's answer already")
-        if self.held is not None:
-            self.held.request(request)
+            raise NriError(f"too many requests: {MAX_PENDING} updates wait for the runtime's answer")
+        if self.sets_check is not None:
+            self.sets_check.check_request(request)
         call = context.current.get()
         in_handler = call is not None and not call.finished
         containers = [update.container_id for update in request.update]
@@ -178,21 +181,21 @@ class RuntimeHandle:
         if call.queued is None:
             call.queued = []
         call.queued.append((pending, payload))
-        if call.finished:  # just now, in another thread, which may have looked at the queue before we were in it
+        if call.finished:  # in another thread in the meantime, which may have sent the queue before this entry
             self.send_queued(call)
         return pending
 
     def send_queued(self, call: context.Call) -> None:
-        """Send what a handler asked for while it was at work. For the session, after the reply."""
+        """Send the requests of a handler, after its reply. For the session."""
         while call.queued:
             try:
                 pending, payload = call.queued.pop(0)
             except IndexError:
-                return  # another thread took the last one
+                return  # another thread has sent the last one
             self.send(pending, payload)
 
     def send(self, pending: Pending, payload: bytes) -> None:
-        """Put a request on the wire. For the session."""
+        """Send a request. For the session."""
         endpoint = self._endpoint
 
         def arrived(response: Response | None) -> None:
@@ -201,13 +204,13 @@ class RuntimeHandle:
                 pending.finish([], ConnectionClosed((endpoint and endpoint.closed) or "closed"))
             elif response.code:
                 pending.finish([], RpcError(response.code, plain(response.message)))
-            elif len(response.payload) > _ANSWERED * len(payload) + _ROOM_BYTES:
+            elif len(response.payload) > _MAX_ANSWER_RATIO * len(payload) + _MAX_EXTRA_BYTES:
                 pending.finish([], NriError(f"the runtime's answer is too long: {len(response.payload)} bytes"))
             else:
                 try:
                     failed = m.UpdateContainersResponse.FromString(response.payload).failed
                     pending.finish([Update.of(update) for update in failed])
-                except Exception as error:  # noqa: BLE001 - protobuf's own error, which has no public home
+                except Exception as error:  # noqa: BLE001 - protobuf's error classes have no public base
                     pending.finish([], NriError(f"the runtime's answer cannot be read: {error}"))
 
         try:

@@ -1,7 +1,4 @@
-"""The status of a request that cannot be read, whatever its method: the mistake is its sender's.
-
-Next: `nri.stub.session.service`, which answers with it.
-"""
+"""The error for a request that cannot be decoded, which is not logged, because it is the sender's fault."""
 
 from __future__ import annotations
 
@@ -14,9 +11,9 @@ _CODE = 13
 
 
 class Unreadable(RpcError):
-    """A request's payload is not the message that its method takes."""
+    """A request's payload is not the message of its method."""
 
 
 def unreadable(error: Exception) -> Unreadable:
-    """The error to raise for what a decoder has raised."""
+    """Convert a decoder's exception."""
     return Unreadable(_CODE, f"ttrpc: error unmarshalling payload: {error}")

@@ -1,8 +1,7 @@
-"""`@nri.when`: call a handler only for pods that selectors choose, in any runtime.
+"""`@nri.when`: call a handler only for pods that match selectors (`nri.api.selectors`).
 
-One job: read what is in the decorator, once, when the class is made; the handlers look at the mark before they call
-(`nri.stub.handler.call`). Rules: the syntax and the meaning are the operator's (`nri.api.selectors`); the method itself
-stays what it is, so that a test can call it directly; several marks on one method must all let a pod pass.
+The decorator only marks the method, so that a test can call it directly. If a method has several marks, a pod must
+match all of them.
 """
 
 from __future__ import annotations
@@ -29,25 +28,26 @@ def when(
 ) -> Callable[[F], F]:
     """Call the handler only for pods of these namespaces that have these labels and annotations.
 
-    A selector is a text: `key` (present), `!key` (absent), `key=value`, `key!=value` (another value, or absent), where
-    the value may have the wildcards `*`, `?` and `[...]`. Several must all hold; a dict says the same: `{"app": "web"}`
-    is `app=web`, `{"app": True}` is `app`, `{"app": False}` is `!app`. A namespace is `prod`, `prod-*`, or `!prod` for
-    all but that. Only the pod is looked at. `synchronize` gets the pods that pass, and their containers.
+    A selector is a text: `key` (present), `!key` (absent), `key=value`, `key!=value` (another value, or absent). The
+    value may have the wildcards `*`, `?` and `[...]`. A pod must match all selectors. A dict is equivalent:
+    `{"app": "web"}` is `app=web`, `{"app": True}` is `app`, `{"app": False}` is `!app`. A namespace is `prod`,
+    `prod-*`, or `!prod` for all others. Only the pod is checked. `synchronize` gets the matching pods and their
+    containers.
 
     Raises:
-        TypeError: nothing is chosen, or not by texts.
-        ValueError: a text is no selector, or no namespace.
+        TypeError: there is no selector, or it is not a text.
+        ValueError: a text is not a valid selector or namespace.
     """
     for name in unknown:
-        meant = next((word for word in ("namespaces", "labels", "annotations") if word[:2] == name[:2]), "")
-        hint = f"; did you mean {meant}?" if meant else ": namespaces, labels and annotations are all that there is"
-        raise TypeError(f"nri.when has no {name}{hint}")
+        suggestion = next((word for word in ("namespaces", "labels", "annotations") if word[:2] == name[:2]), "")
+        hint = f"; did you mean {suggestion}?" if suggestion else ": use namespaces, labels or annotations"
+        raise TypeError(f"nri.when has no argument {name}{hint}")
     if misplaced or namespaces is labels is annotations is None:
         raise TypeError("nri.when takes namespaces, labels or annotations by name: write @nri.when(labels='app=web')")
     filters = Filters(
         _parsed("namespaces", Pattern.parse, _texts("namespaces", namespaces)),
-        _parsed("labels", Selector.parse, _texts("labels", _written("labels", labels))),
-        _parsed("annotations", Selector.parse, _texts("annotations", _written("annotations", annotations))),
+        _parsed("labels", Selector.parse, _texts("labels", _as_texts("labels", labels))),
+        _parsed("annotations", Selector.parse, _texts("annotations", _as_texts("annotations", annotations))),
     )
 
     def mark(handler: F) -> F:
@@ -57,12 +57,12 @@ def when(
     return mark
 
 
-def _written(name: str, given: Any) -> Any:
-    """The selectors of a dict, written as texts."""
-    if not hasattr(given, "items"):
-        return given
+def _as_texts(name: str, selectors: Any) -> Any:
+    """Convert the selectors of a dict to texts."""
+    if not hasattr(selectors, "items"):
+        return selectors
     texts = []
-    for key, value in given.items():
+    for key, value in selectors.items():
         if value is True or value is False:
             texts.append(key if value else f"!{key}")
         elif isinstance(value, str):
@@ -72,10 +72,16 @@ def _written(name: str, given: Any) -> Any:
     return texts
 
 
-def _texts(name: str, given: Any) -> list[str]:
-    if given is None:
+def _texts(name: str, selectors: Any) -> list[str]:
+    if selectors is None:
         return []
-    texts = [given] if isinstance(given, str) else list(given) if hasattr(given, "__iter__") else [given]
+    texts = (
+        [selectors]
+        if isinstance(selectors, str)
+        else list(selectors)
+        if hasattr(selectors, "__iter__")
+        else [selectors]
+    )
     for text in texts:
         if not isinstance(text, str):
             raise TypeError(f"nri.when({name}=...) takes a text or several, not {text!r}")

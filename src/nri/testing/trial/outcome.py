@@ -1,7 +1,4 @@
-"""The outcome of a trial: for each pod, and for each of its containers, what plugins changed, asked for and failed at.
-
-Next: `nri.testing.trial.trial` fills it in, `nri.cli.verbs.try_` prints it.
-"""
+"""The outcome of a trial: changes, requests and failures of plugins, for each pod and container."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ __all__ = ["MissingAnswer", "Outcome", "PodResult", "Result"]
 
 
 class MissingAnswer(NamedTuple):
-    """A plugin that gave no answer to an event: it was late, or its connection ended."""
+    """A plugin that did not answer an event: it was late, or its connection ended."""
 
     plugin: str
     event: str
@@ -30,12 +27,12 @@ class Result:
     """The outcome for one container.
 
     Attributes:
-        steps: the changes that count, in their order.
-        evictions: containers that plugins want gone, and why.
+        steps: the effective changes, in order.
+        evictions: containers that plugins evict, and why.
         misses: plugins that did not answer.
-        shadows: what shadow plugins would have done; nothing of it counts.
-        left_out: plugin and event of each update or eviction for a container that is not there.
-        failed: why it would not be created; "" if it would.
+        shadows: changes of shadow plugins, which have no effect.
+        left_out: plugin and event of each update or eviction of an unknown container.
+        failed: why the container would not be created; "" if it would.
     """
 
     id: str
@@ -49,11 +46,11 @@ class Result:
 
     @property
     def unchanged(self) -> bool:
-        """Whether no plugin has changed the container or asked for anything, or would have."""
+        """Whether there are no changes, requests or failures, not even of shadow plugins."""
         return not (self.steps or self.evictions or self.misses or self.shadows or self.left_out or self.failed)
 
     def to_json(self) -> dict[str, Any]:
-        """The outcome of the container as a table of JSON."""
+        """The outcome of the container as a JSON object."""
         return {
             "id": self.id,
             "name": self.name,
@@ -79,10 +76,14 @@ class PodResult:
         return [self.pod, *self.containers]
 
     def to_json(self) -> dict[str, Any]:
-        """The outcome of the pod as a table of JSON."""
-        own = self.pod.to_json()
-        kept = {key: own[key] for key in ("unanswered", "shadows", "left_out", "failed")}
-        return {"pod": self.pod.name, **kept, "containers": [one.to_json() for one in self.containers]}
+        """The outcome of the pod as a JSON object."""
+        pod_result = self.pod.to_json()
+        pod_fields = {key: pod_result[key] for key in ("unanswered", "shadows", "left_out", "failed")}
+        return {
+            "pod": self.pod.name,
+            **pod_fields,
+            "containers": [container.to_json() for container in self.containers],
+        }
 
 
 @dataclass(slots=True)
@@ -90,8 +91,8 @@ class Outcome:
     """The outcome for all pods.
 
     Attributes:
-        refused: whether plugins are in conflict, or one refuses a pod or a container on purpose.
-        failed: whether a plugin fails, or gives no answer.
+        refused: whether plugins conflict, or one refuses a pod or container on purpose.
+        failed: whether a plugin fails, or does not answer.
     """
 
     plugins: list[str]
@@ -105,24 +106,24 @@ class Outcome:
         return [result for pod in self.pods for result in pod.all]
 
     def to_json(self) -> dict[str, Any]:
-        """The outcome of all pods as a table of JSON."""
+        """The outcome of all pods as a JSON object."""
         return {"plugins": self.plugins, "pods": [pod.to_json() for pod in self.pods]}
 
     def refuse(self, result: Result, error: NriError) -> None:
-        """Take note of the error that a pod or container is not made for."""
+        """Record the error that prevents the creation of a pod or container."""
         refused = isinstance(error, (ConflictError, ValidationRejected, Reject)) or _is_reject(error)
         self.refused = self.refused or refused
         self.failed = self.failed or not refused
         result.failed = str(error)
 
     def miss(self, result: Result, misses: list[MissingAnswer]) -> None:
-        """Take note of plugins that did not answer: a failure, though the request goes on without them."""
+        """Record plugins that did not answer. This is a failure, although the request continues without them."""
         result.misses += misses
         self.failed = self.failed or bool(misses)
 
 
 def _is_reject(error: BaseException | None) -> bool:
-    """Whether a plugin refused on purpose, and did not merely fail."""
+    """Whether a plugin refused on purpose, as opposed to a failure."""
     if isinstance(error, RpcError):
         return error.code == Code.PERMISSION_DENIED
     return isinstance(error, PluginError) and _is_reject(error.__cause__)

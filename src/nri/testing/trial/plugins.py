@@ -1,8 +1,4 @@
-"""The plugins of a trial, as the command line names them: which index each one gets, and which configuration.
-
-Rules: an index that is given stays; one that is not given is never that of another plugin. Next:
-`nri.testing.trial.trial`, which runs them.
-"""
+"""Parse the plugins of a command line, and assign their indices and configurations."""
 
 from __future__ import annotations
 
@@ -27,7 +23,7 @@ _NAMED = re.compile(r"(?P<index>[0-9]{2})-(?P<name>.+)")
 
 @dataclass(frozen=True, slots=True)
 class TrialPlugin:
-    """One plugin of the trial: its index, what to run, and its configuration."""
+    """A plugin of the trial: its index, its class or program, and its configuration."""
 
     index: str
     target: str
@@ -35,25 +31,25 @@ class TrialPlugin:
 
     @property
     def is_program(self) -> bool:
-        """Whether the plugin is a program of its own, and not Python to be run here."""
+        """Whether the plugin is a separate program, and not a Python class to run in this process."""
         return os.path.isfile(self.target) and not self.target.endswith(".py") and os.access(self.target, os.X_OK)
 
     @property
     def config_text(self) -> str:
-        """The text that a runtime would hand over with Configure."""
+        """The configuration text for Configure."""
         return self.config.text if self.config is not None else ""
 
 
 def trial_plugins(targets: Sequence[str], configs: Sequence[str]) -> list[TrialPlugin]:
-    """Read the plugins of a command line, with their indices and configurations. ConfigError for what does not fit."""
-    given = [_split(text) for text in targets]
-    indices = _filled([index for index, _ in given])
+    """Parse the plugins of a command line, with indices and configurations. ConfigError for invalid arguments."""
+    pairs = [_split(text) for text in targets]
+    indices = _fill_indices([index for index, _ in pairs])
     sources = _sources(configs, indices)
-    return [TrialPlugin(index, target, sources.get(index)) for index, (_, target) in zip(indices, given, strict=True)]
+    return [TrialPlugin(index, target, sources.get(index)) for index, (_, target) in zip(indices, pairs, strict=True)]
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Return index and target of ``NN=TARGET``, or of a file called ``NN-name``; "" where neither gives an index.
+    """Return index and target of ``NN=TARGET``, or of a file called ``NN-name``; the index is "" otherwise.
 
     ConfigError for an index that is not two digits.
     """
@@ -67,59 +63,59 @@ def _split(text: str) -> tuple[str, str]:
     return (named["index"] if named else ""), text
 
 
-def _filled(given: list[str]) -> list[str]:
-    """Give an index to every plugin without one: by its place on the command line, and never that of another."""
-    taken = {int(index) for index in given if index}
-    step = max(1, min(10, 99 // len(given)))
-    found = []
-    for place, own in enumerate(given, 1):
-        index = own
-        if not own:
-            wanted = min(place * step, 99)
-            number = next((one for one in [*range(wanted, 100), *range(wanted, -1, -1)] if one not in taken), None)
+def _fill_indices(indices: list[str]) -> list[str]:
+    """Assign an unused index to every plugin without one, in the order of the command line."""
+    used_numbers = {int(index) for index in indices if index}
+    step = max(1, min(10, 99 // len(indices)))
+    filled_indices = []
+    for place, requested_index in enumerate(indices, 1):
+        index = requested_index
+        if not requested_index:
+            preferred = min(place * step, 99)
+            number = next(
+                (one for one in [*range(preferred, 100), *range(preferred, -1, -1)] if one not in used_numbers), None
+            )
             if number is None:
                 raise ConfigError(
-                    f"{len(given)} plugins", "", "there are only 100 indices. Give some of them one: NN=PLUGIN"
+                    f"{len(indices)} plugins", "", "there are only 100 indices. Let plugins share some: NN=PLUGIN"
                 )
-            taken.add(number)
+            used_numbers.add(number)
             index = f"{number:02}"
-        found.append(index)
-    return found
+        filled_indices.append(index)
+    return filled_indices
 
 
 def _sources(configs: Sequence[str], indices: list[str]) -> dict[str, Source]:
-    """Read the configuration files by index. ConfigError for one that no plugin has, or more than one."""
-    found = {}
+    """Read the configuration files by index. ConfigError unless exactly one plugin has the index."""
+    source_by_index = {}
     for text in configs:
         match = _INDEXED.fullmatch(text)
         if match is None:
             raise ConfigError(
-                f"--config {text}", "", 'expected the index of a plugin and a file, such as "20=pin.yaml"'
+                f"--config {text}", "", 'the index of a plugin and a file are expected, for example "20=pin.yaml"'
             )
         index = match["index"]
         if index not in indices:
-            raise ConfigError(f"--config {index}=...", "", f"no plugin has this index. There are: {', '.join(indices)}")
+            raise ConfigError(f"--config {index}=...", "", f"no plugin has this index. Indices: {', '.join(indices)}")
         if indices.count(index) > 1:
             raise ConfigError(
                 f"--config {index}=...", "", "more than one plugin has this index. Give each its own: NN=PLUGIN"
             )
-        found[index] = read_file(match["rest"])
-    return found
+        source_by_index[index] = read_file(match["rest"])
+    return source_by_index
 
 
 def shared_indices(plugins: Sequence[TrialPlugin]) -> list[str]:
-    """Describe, as lines for people, which plugins have an index in common."""
+    """Describe which plugins share an index, a line for each index."""
     lines = []
     for index in dict.fromkeys(plugin.index for plugin in plugins):
-        same = [plugin.target for plugin in plugins if plugin.index == index]
-        if len(same) > 1:
-            lines.append(
-                f"{' and '.join(same)} have index {index} in common: no runtime says which of them comes first"
-            )
+        targets = [plugin.target for plugin in plugins if plugin.index == index]
+        if len(targets) > 1:
+            lines.append(f"{' and '.join(targets)} share index {index}: the order of these plugins is undefined")
     return lines
 
 
 def name_in(target: str) -> str | None:
-    """Return the name in a file called ``NN-name``; None for others."""
+    """The name in a file name ``NN-name``; None for other file names."""
     named = _NAMED.fullmatch(os.path.basename(target.partition(":")[0]).removesuffix(".py"))
     return named["name"] if named else None

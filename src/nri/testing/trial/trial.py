@@ -1,9 +1,6 @@
-"""A trial of plugins on pods: connect them to a runtime of our own, take each pod through its start, note what changed.
+"""Run a trial: connect plugins to a `FakeRuntime`, send the events of pods that start, and record the changes.
 
-The events are those of a pod that starts: RunPodSandbox, and for each container CreateContainer, PostCreateContainer,
-StartContainer, PostStartContainer. A container that is refused is not started; the others are tried all the same, so
-that one run shows all conflicts. It waits for requests that plugins make by themselves, until they have been quiet for
-a moment. Next: `nri.testing.trial.outcome`.
+If a container is refused, the others are still tried, so that one run shows all conflicts.
 """
 
 from __future__ import annotations
@@ -36,9 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Observed", "Trial", "TrialObserver", "program", "run"]
 
-#: The name that `nri.stub` gives to the text that a runtime hands over with Configure.
-_RUNTIMES_TEXT = "the runtime's configuration"
-#: How long plugins must have asked for nothing, after the last event, for the trial to end, in seconds.
+#: The source in error texts of `nri.stub` for the configuration text of the runtime.
+_RUNTIME_SOURCE = "the runtime's configuration"
+#: The trial ends when plugins have made no request for this long after the last event, in seconds.
 QUIET_S = 0.25
 
 
@@ -53,30 +50,30 @@ def run(
     """Try the plugins. NriError if one cannot be started, or does not take part.
 
     Args:
-        plugins: what to try.
+        plugins: the plugins to try.
         workloads: pods with their containers, which are started one after the other.
-        policy_path: the operator's file, None for none.
+        policy_path: the operator's policy file, or None.
         timeout_s: how long a plugin has to answer, in seconds.
-        verbose: 0 keeps the log of plugins and runtime to itself, but for warnings of plugins.
+        verbose: 0 hides the log of plugins and runtime, except warnings of plugins.
     """
     logging.basicConfig(format="%(name)s: %(message)s", level=logging.INFO if verbose else logging.CRITICAL)
-    of_plugins = logging.getLogger("nri.plugin")
-    before = of_plugins.level
-    watching = TrialObserver()
-    runtime = FakeRuntime(policy_path=policy_path, request_timeout_s=timeout_s, observer=watching, name="nri-try")
+    plugin_log = logging.getLogger("nri.plugin")
+    before = plugin_log.level
+    observer = TrialObserver()
+    runtime = FakeRuntime(policy_path=policy_path, request_timeout_s=timeout_s, observer=observer, name="nri-try")
     with contextlib.ExitStack() as stack:
-        stack.callback(of_plugins.setLevel, before)
+        stack.callback(plugin_log.setLevel, before)
         if not verbose:
-            of_plugins.setLevel(logging.WARNING)  # why nothing changes, for example
-        stack.callback(runtime.adaptation.stop)  # and no waiting for a plugin that is stuck in a handler
-        trial = Trial(runtime, watching, stack)
+            plugin_log.setLevel(logging.WARNING)  # for example, the reason why a plugin changes nothing
+        stack.callback(runtime.adaptation.stop)  # does not wait for a plugin that is stuck in a handler
+        trial = Trial(runtime, observer, stack)
         for plugin in plugins:
             trial.add(plugin)
         return trial.start(workloads, timeout_s)
 
 
 class Trial:
-    """One runtime with the plugins in it.
+    """A runtime with the plugins to try.
 
     Args:
         runtime: where they are tried.
@@ -84,14 +81,14 @@ class Trial:
         stack: ends the programs that are started.
     """
 
-    def __init__(self, runtime: FakeRuntime, watching: TrialObserver, stack: contextlib.ExitStack) -> None:
+    def __init__(self, runtime: FakeRuntime, observer: TrialObserver, stack: contextlib.ExitStack) -> None:
         self._runtime = runtime
-        self._watching = watching
+        self._observer = observer
         self._stack = stack
-        self._inside: list[Plugin] = []
+        self._plugins: list[Plugin] = []
 
     def add(self, plugin: TrialPlugin) -> None:
-        """Connect one plugin and wait until it takes part. NriError if it does not."""
+        """Connect a plugin, and wait until it takes part. NriError if it does not."""
         if plugin.is_program:
             self._stack.enter_context(program(self._runtime, plugin))
             return
@@ -100,27 +97,27 @@ class Trial:
         options = Options()
         options.index, options.name = plugin.index, name
         try:
-            for made, own in cast("list[tuple[Plugin, Options]]", kind._connections(options)):  # nearly always one
-                self._runtime.add(made, own.index, name, config=plugin.config_text)
-                self._inside.append(made)
+            for instance, instance_options in cast(
+                "list[tuple[Plugin, Options]]", kind._connections(options)
+            ):  # usually one
+                self._runtime.add(instance, instance_options.index, name, config=plugin.config_text)
+                self._plugins.append(instance)
         except ConfigError as error:
-            raise _named(error, plugin) from None
-        except LocalProtocolError:  # says little: it did not take part
+            raise _with_file_name(error, plugin) from None
+        except LocalProtocolError:  # its text has no reason
             reason = next(
                 (row.last_error for row in self._runtime.plugins if row.plugin == f"{plugin.index}-{name}"), ""
             )
-            raise NriError(
-                f"plugin {plugin.index}-{name} does not take part: {reason or 'it never registered'}"
-            ) from None
+            raise NriError(f"plugin {plugin.index}-{name} does not take part: {reason or 'never registered'}") from None
         except NriError:
             raise
         except Exception as error:
             raise NriError(str(author_error(error, plugin.target))) from error
 
     def start(self, workloads: Sequence[Workload], timeout_s: float) -> Outcome:
-        """Take the pods through their start; returns what came of it."""
+        """Send the events of all pods; returns the outcome."""
         outcome = Outcome([health.plugin for health in self._runtime.plugins])
-        self._watching.take()
+        self._observer.take()
         for workload in workloads:
             self._start_pod(workload, outcome)
         self._take_turns()
@@ -134,20 +131,20 @@ class Trial:
         return outcome
 
     def _start_pod(self, workload: Workload, outcome: Outcome) -> None:
-        """Start one pod and, unless it is refused, its containers."""
+        """Start a pod, and unless it is refused, its containers."""
         pod = workload.pod
-        made = PodResult(Result(pod.id, f"{pod.namespace}/{pod.name}"))
-        outcome.pods.append(made)
+        pod_result = PodResult(Result(pod.id, f"{pod.namespace}/{pod.name}"))
+        outcome.pods.append(pod_result)
         try:
             self._runtime.run_pod_sandbox(pod)
         except NriError as error:
-            outcome.refuse(made.pod, error)
-        self._note(outcome, made.pod)
-        if made.pod.failed:
+            outcome.refuse(pod_result.pod, error)
+        self._note(outcome, pod_result.pod)
+        if pod_result.pod.failed:
             return
         for container in workload.containers:
             result = Result(container.id, container.name)
-            made.containers.append(result)
+            pod_result.containers.append(result)
             try:
                 created = self._runtime.create_container(pod, container)
                 created.commit()
@@ -159,21 +156,21 @@ class Trial:
             self._note(outcome, result)
 
     def _note(self, outcome: Outcome, result: Result) -> None:
-        """Take note of what was seen since the last time, for a pod or a container."""
-        seen = self._watching.take()
+        """Add the observations since the last call to the result of a pod or container."""
+        observed = self._observer.take()
         reasons = {row.plugin: row.last_error for row in self._runtime.plugins}
         misses = []
-        for plugin, event, error in seen.silent:
-            why = reasons.get(plugin) or error
-            gone = f"no answer to {event}, it is gone: {why}; its own output says more"
-            reason = f"{why}; do slow work in a thread" if isinstance(error, LATE) else gone
+        for plugin, event, error in observed.silent:
+            cause = reasons.get(plugin) or error
+            closed_reason = f"no answer to {event}, the plugin disconnected: {cause}; see its own output"
+            reason = f"{cause}; do slow work in a thread" if isinstance(error, LATE) else closed_reason
             misses.append(MissingAnswer(plugin, event, reason))
         outcome.miss(result, misses)
-        result.shadows += seen.shadows
-        result.left_out += seen.left_out
+        result.shadows += observed.shadows
+        result.left_out += observed.left_out
 
     def _take_turns(self) -> None:
-        """Let background work see the pods: its first turn came before there was one. NriError if one fails."""
+        """Call background work once more, because its first call was before the pods. NriError if it fails."""
         for row in self._runtime.plugins:
             try:
                 self._runtime.tick(row.plugin)
@@ -181,45 +178,45 @@ class Trial:
                 raise NriError(f"plugin {row.plugin}: background work failed: {describe(error)}") from error
 
     def _settle(self, timeout_s: float) -> None:
-        """Wait for what plugins ask for by themselves: until all is answered, and nothing came for a moment."""
+        """Wait until all requests of plugins are answered, and no further one arrives for a moment."""
         until = monotonic() + timeout_s
-        asked, since = -1, monotonic()
+        request_count, since = -1, monotonic()
         while monotonic() < until:
-            now = len(self._runtime.updates) + len(self._runtime.evictions)
-            if now != asked or any(plugin.runtime.outstanding for plugin in self._inside):
-                asked, since = now, monotonic()
+            present_count = len(self._runtime.updates) + len(self._runtime.evictions)
+            if present_count != request_count or any(plugin.runtime.outstanding for plugin in self._plugins):
+                request_count, since = present_count, monotonic()
             elif monotonic() - since >= QUIET_S:
                 return
             sleep(0.01)
 
     def _explain(self, result: Result) -> None:
-        """Fill in the changes of a container, the updates that came later included."""
+        """Add the changes of a container, including later updates."""
         adaptation = self._runtime.adaptation
         explanation = adaptation.provenance.explain(result.id, adaptation.rules) if adaptation.provenance else None
         if explanation is not None:
             result.steps = explanation.steps
 
 
-def _named(error: ConfigError, plugin: TrialPlugin) -> ConfigError:
-    """Return the error with the name of the file that the configuration comes from."""
+def _with_file_name(error: ConfigError, plugin: TrialPlugin) -> ConfigError:
+    """The error with the name of the configuration file as its source."""
     source = error.source
-    if plugin.config is not None and source.startswith(_RUNTIMES_TEXT):
-        source = plugin.config.name + source.removeprefix(_RUNTIMES_TEXT)
-    others = [_named(other, plugin) for other in error.others]
-    return ConfigError(source, error.key, error.reason, error.suggestion, others)
+    if plugin.config is not None and source.startswith(_RUNTIME_SOURCE):
+        source = plugin.config.name + source.removeprefix(_RUNTIME_SOURCE)
+    other_errors = [_with_file_name(other, plugin) for other in error.others]
+    return ConfigError(source, error.key, error.reason, error.suggestion, other_errors)
 
 
-#: How long a program has to take part, in steps and seconds of each.
+#: How long a program may take to register: the number of steps, and the seconds of each.
 STEPS, _STEP_S = 100, 0.1
 
 
 @contextlib.contextmanager
 def program(runtime: FakeRuntime, plugin: TrialPlugin) -> Iterator[None]:
-    """Run the program while the context lasts. NriError if it does not take part."""
+    """Run the program for the length of the block. NriError if it does not take part."""
     name = name_in(plugin.target) or os.path.basename(plugin.target)
     with contextlib.suppress(OSError), open(plugin.target, "rb", opener=open_regular) as file:
         if file.read(len(MAGIC)) == MAGIC:
-            reason = "it is WebAssembly, which only a runtime loads: put it into the runtime's plugin folder"
+            reason = "WebAssembly plugins run only in a runtime: put it into the runtime's plugin folder"
             raise ConfigError(str(plugin.target), "", f"{reason}")
     try:
         process = Process(PluginFile(os.path.abspath(plugin.target), plugin.index, name))
@@ -243,11 +240,11 @@ def _wait_for(runtime: FakeRuntime, label: str, process: Process, waiter: thread
         if not waiter.is_alive():
             break
     words = f": {process.last_words}" if process.last_words else ""
-    raise NriError(f"plugin {label} does not take part: {process.status or 'it does not register'}{words}")
+    raise NriError(f"plugin {label} does not take part: {process.status or 'it did not register'}{words}")
 
 
 class Observed(NamedTuple):
-    """The sightings since the last look: (plugin, event, error), reports, (plugin, event)."""
+    """The observations since the last call: (plugin, event, error), reports, (plugin, event)."""
 
     silent: list[tuple[str, str, BaseException]]
     shadows: list[ShadowReport]
@@ -255,28 +252,28 @@ class Observed(NamedTuple):
 
 
 class TrialObserver(Observer):
-    """Observer that collects what a runtime tells until `take` is called."""
+    """An observer that collects the runtime's reports until `take` is called."""
 
-    __slots__ = ("_seen",)
+    __slots__ = ("_observed",)
 
     def __init__(self) -> None:
-        self._seen = Observed([], [], [])
+        self._observed = Observed([], [], [])
 
     def take(self) -> Observed:
-        """Return what was seen since the last time."""
-        seen, self._seen = self._seen, Observed([], [], [])
-        return seen
+        """Return the observations since the last call."""
+        observed, self._observed = self._observed, Observed([], [], [])
+        return observed
 
     def record_plugin_invocation(self, plugin: str, operation: str, error: BaseException | None) -> None:
-        """Keep a plugin that gave no answer. An error status is an answer, and the event's own error."""
+        """Store a missing answer. An error status is an answer; it is the event's error."""
         if error is not None and not isinstance(error, RpcError):
-            self._seen.silent.append((plugin, operation, error))
+            self._observed.silent.append((plugin, operation, error))
 
     def record_shadow(self, report: object) -> None:
-        """Keep what a shadow plugin would have done, if that is anything."""
+        """Store the changes of a shadow plugin, if there are any."""
         if isinstance(report, ShadowReport) and not report.empty:
-            self._seen.shadows.append(report)
+            self._observed.shadows.append(report)
 
     def record_left_out(self, plugin: str, operation: str) -> None:
-        """Keep a plugin that asked for something of a container that is not there."""
-        self._seen.left_out.append((plugin, operation))
+        """Store a request for an unknown container."""
+        self._observed.left_out.append((plugin, operation))

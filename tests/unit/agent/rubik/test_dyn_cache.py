@@ -120,7 +120,7 @@ def test_misses_of_online_pods_take_from_the_dynamic_group_and_quiet_ones_give(
 def test_where_nothing_counts_the_dynamic_group_stays_as_it_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counting(monkeypatch, Counted({}, lacking=Unsupported("a virtual machine")))
+    counting(monkeypatch, Counted({}, missing_keys=Unsupported("a virtual machine")))
     world = make_world(tmp_path, pod("a", offline=True, cache_limit="dynamic"), pod("web"))
     world.loop(4)
     assert lines(world, "dynamic")[0] == "L3:0=3;2=3"

@@ -22,10 +22,10 @@ def test_without_file_and_socket_there_is_no_engine(put) -> None:
 def test_its_settings_are_judged_as_any_runtimes(put) -> None:
     findings: list[Finding] = []
     text = '[nri]\ndisable_connections = true\n[nri.default_validator]\nenable = true\nrequired_plugins = ["a"]\n'
-    found = engine.read(put({PATH: text}), findings)
-    assert found is not None
-    assert (found.enabled, found.required) == (True, ("a",))
-    runtimes.check([found], findings)
+    nri_settings = engine.read(put({PATH: text}), findings)
+    assert nri_settings is not None
+    assert (nri_settings.enabled, nri_settings.required) == (True, ("a",))
+    runtimes.check([nri_settings], findings)
     assert [(one.level, one.where) for one in findings] == [
         ("ok", f"{PATH}: disable"),
         ("problem", f"{PATH}:2: nri.disable_connections"),
@@ -44,12 +44,12 @@ def test_mistakes_in_its_file_are_problems_with_line_and_suggestion(put) -> None
 def test_an_engine_without_a_file_is_known_by_its_socket_whatever_this_machine_has(
     put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours = tmp_path / "ours.toml"
-    ours.write_text("[nri]\ndisable = true\n")
+    near_end = tmp_path / "ours.toml"
+    near_end.write_text("[nri]\ndisable = true\n")
     root = put({"/run/nri-engine/engine.sock": ""})
-    monkeypatch.setattr(config, "ENGINE_SETTINGS", replace(config.ENGINE_SETTINGS, default_path=str(ours)))
-    found = engine.read(root, [])
-    assert found is not None
-    assert (found.name, found.socket_path) == ("nri-engine", "/var/run/nri/nri.sock")
-    assert found.enabled, "a file of this machine was read, which is not below the root"
+    monkeypatch.setattr(config, "ENGINE_SETTINGS", replace(config.ENGINE_SETTINGS, default_path=str(near_end)))
+    nri_settings = engine.read(root, [])
+    assert nri_settings is not None
+    assert (nri_settings.name, nri_settings.socket_path) == ("nri-engine", "/var/run/nri/nri.sock")
+    assert nri_settings.enabled, "a file of this machine was read, which is not below the root"
     assert Path(root).exists()

@@ -18,8 +18,8 @@ CONFIG = "/etc/containerd/config.toml"
 
 def test_configuration_comes_before_sockets_plugins_and_python(put) -> None:
     root = put({CONFIG: "version = 3\n", "/opt/nri/plugins/10-a": ""})
-    found = lines(examine(Settings(), root))
-    places = [line.split(": ")[1] for line in found]
+    findings = lines(examine(Settings(), root))
+    places = [line.split(": ")[1] for line in findings]
     assert places == [
         CONFIG, CONFIG, "/var/run/nri/nri.sock", "/opt/nri/plugins/10-a", "/opt/nri/plugins", "python", "protobuf",
     ]  # fmt: skip
@@ -27,31 +27,30 @@ def test_configuration_comes_before_sockets_plugins_and_python(put) -> None:
 
 def test_remarks_on_the_files_come_first(put) -> None:
     root = put({CONFIG: "version = 3\nimports = 1\n", "/etc/crio/crio.conf": "[crio]\n"})
-    found = lines(examine(Settings(), root))
-    assert (
-        found[0] == f"problem: {CONFIG}:2: imports: must be a list of texts, not 1: containerd does not start with it"
-    )
-    assert "note: /etc/crio/crio.conf: enable_nri is not set: on by default today, off in old releases" in found
+    findings = lines(examine(Settings(), root))
+    effect = "containerd does not start with it"
+    assert findings[0] == f"problem: {CONFIG}:2: imports: must be a list of texts, not 1: {effect}"
+    assert "note: /etc/crio/crio.conf: enable_nri is not set: on by default today, off in old releases" in findings
 
 
 def test_a_folder_that_two_runtimes_share_is_looked_at_once(put) -> None:
     root = put({CONFIG: "version = 3\n", "/etc/crio/crio.conf": "[crio.nri]\nenable_nri = true\n"})
-    found = lines(examine(Settings(), root))
-    assert [line for line in found if "launches" in line] == ["ok: /opt/nri/plugins: containerd launches no plugins"]
+    findings = lines(examine(Settings(), root))
+    assert [line for line in findings if "launches" in line] == ["ok: /opt/nri/plugins: containerd launches no plugins"]
 
 
 def test_a_runtime_whose_nri_is_off_has_no_socket_and_no_plugins_to_look_at(put) -> None:
-    found = lines(examine(Settings(), put({"/etc/isulad/daemon.json": "{}"})))
-    assert not any("nri.sock" in line or "launches" in line for line in found)
+    findings = lines(examine(Settings(), put({"/etc/isulad/daemon.json": "{}"})))
+    assert not any("nri.sock" in line or "launches" in line for line in findings)
 
 
 def test_a_socket_that_was_given_is_the_one_that_is_looked_at(put) -> None:
     settings = Settings()
     settings.socket_path, settings.socket_from = "/my.sock", "NRI_SOCKET"
-    found = lines(examine(settings, put({CONFIG: "version = 3\n"})))
-    assert "note: NRI_SOCKET: plugins and nri use /my.sock" in found
-    assert "problem: /my.sock: there is no socket" in found
-    assert not any("/var/run/nri/nri.sock: there is no socket" in line for line in found)
+    findings = lines(examine(settings, put({CONFIG: "version = 3\n"})))
+    assert "note: NRI_SOCKET: plugins and nri use /my.sock" in findings
+    assert "problem: /my.sock: the socket does not exist" in findings
+    assert not any("/var/run/nri/nri.sock: the socket does not exist" in line for line in findings)
 
 
 @pytest.mark.parametrize(
@@ -72,8 +71,8 @@ def test_the_containerd_of_this_machine_is_asked_for_its_version(
 
 
 def test_the_versions_that_a_report_needs_are_told() -> None:
-    found = lines(examine(Settings(), "/"))
-    assert any(f"nri {versions()['nri']}, NRI API v" in line for line in found)
+    findings = lines(examine(Settings(), "/"))
+    assert any(f"nri {versions()['nri']}, NRI API v" in line for line in findings)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +99,8 @@ def test_a_manager_is_a_note_and_beside_a_plugin_that_pins_a_warning(put) -> Non
     pins = "the kubelet's CPU manager pins containers (policy static)"
     assert of_kubelet(root) == [f"note: {KUBELET_STATE}: {pins}"]
     put({"/var/lib/nri/placement/balloons.json": "{}"})
-    assert of_kubelet(root) == [f"warning: {KUBELET_STATE}: {pins}, and so does balloons: each undoes the other's work"]
+    assert of_kubelet(root) == [
+        f"warning: {KUBELET_STATE}: {pins}, and so does balloons: each overwrites the settings of the other"
+    ]
     put({KUBELET_STATE: '{"policyName": "none"}'})
     assert of_kubelet(root) == []

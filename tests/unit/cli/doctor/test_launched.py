@@ -39,18 +39,18 @@ def runs(root: Path, pid: int, name: str, *descriptors: str) -> None:
     """Let a process be there as a runtime launches it."""
     folder = root / f"proc/{pid}"
     (folder / "fd").mkdir(parents=True)
-    index, _, rest = name.partition("-")
-    (folder / "environ").write_text(f"NRI_PLUGIN_NAME={rest}\0NRI_PLUGIN_IDX={index}\0NRI_PLUGIN_SOCKET=3\0")
+    index, _, remaining = name.partition("-")
+    (folder / "environ").write_text(f"NRI_PLUGIN_NAME={remaining}\0NRI_PLUGIN_IDX={index}\0NRI_PLUGIN_SOCKET=3\0")
     for number, target in enumerate(descriptors):
         (folder / f"fd/{number}").symlink_to(target)
 
 
-def look(root: Path, name: str = "containerd", *, listens: bool = True, told: str = "", **settings: bool) -> list[str]:
-    findings = [Finding("problem", "its interpreter is missing", told)] if told else []
+def look(root: Path, name: str = "containerd", *, listens: bool = True, text: str = "", **settings: bool) -> list[str]:
+    findings = [Finding("problem", "its interpreter is missing", text)] if text else []
     nri = RuntimeNri(name, enabled=True, **settings)  # type: ignore[arg-type]
     programs = {label: f"{FOLDER}/{label}" for label in ("10-a", "20-b")}
     launched.check(str(root), nri, programs, findings, listens=listens)
-    return lines([one for one in findings if one.where != told])
+    return lines([one for one in findings if one.where != text])
 
 
 def test_plugins_that_run_and_have_a_connection_are_no_finding(root: Path) -> None:
@@ -63,18 +63,24 @@ def test_plugins_that_run_and_have_a_connection_are_no_finding(root: Path) -> No
 def test_a_plugin_that_is_gone_is_a_problem_and_so_is_one_without_a_connection(root: Path) -> None:
     runs(root, 100, "10-a", "/dev/null")
     assert look(root) == [
-        f"problem: {FOLDER}/10-a: plugin 10-a (process 100) has no connection any more, and cannot connect again",
-        f"problem: {FOLDER}/20-b: plugin 20-b was launched and is gone",
+        f"problem: {FOLDER}/10-a: plugin 10-a (process 100) lost its connection and cannot connect again",
+        f"problem: {FOLDER}/20-b: plugin 20-b was launched and has ended",
     ]
 
 
 @pytest.mark.parametrize(
     ("name", "step"),
     [
-        ("containerd", "find out why (journalctl | grep 20-b), then restart containerd: it launches a plugin once"),
+        (
+            "containerd",
+            "find out why (journalctl | grep 20-b), then restart containerd, which launches each plugin only once",
+        ),
         (
             "nri-engine",
-            "its state and last output: nri why --plugins; it is started again, unless the policy says restart = never",
+            (
+                "nri why --plugins shows its state and last output; "
+                "the engine restarts it unless its policy says restart = never"
+            ),
         ),
     ],
 )
@@ -88,13 +94,13 @@ def test_a_plugin_that_is_younger_than_the_runtime_is_still_to_come(root: Path) 
     runs(root, 100, "10-a", "socket:[77]")
     age(root, -60)
     assert look(root) == [
-        f"note: {FOLDER}/20-b: plugin 20-b is not launched yet: it was put there after containerd had started"
+        f"note: {FOLDER}/20-b: plugin 20-b is not launched yet: its file is newer than the start of containerd"
     ]
 
 
 def test_a_plugin_that_cannot_start_is_told_once(root: Path) -> None:
     runs(root, 100, "10-a", "socket:[77]")
-    assert look(root, told=f"{FOLDER}/20-b") == []
+    assert look(root, text=f"{FOLDER}/20-b") == []
 
 
 def test_a_runtime_that_does_not_listen_has_launched_nothing(root: Path) -> None:
@@ -104,7 +110,7 @@ def test_a_runtime_that_does_not_listen_has_launched_nothing(root: Path) -> None
 def test_without_a_socket_nobody_knows_whether_the_runtime_runs(root: Path) -> None:
     runs(root, 100, "10-a", "socket:[77]")
     assert look(root, listens=False, connections=False) == [
-        f"warning: {FOLDER}/20-b: plugin 20-b does not run, if containerd does"
+        f"warning: {FOLDER}/20-b: plugin 20-b does not run, although containerd may be running"
     ]
 
 
@@ -113,7 +119,7 @@ def test_who_may_not_see_processes_is_told_so(root: Path) -> None:
     (root / "proc/100/cmdline").write_text("")
     assert len(look(root)) == 2, "a thread of the kernel has no environment"
     (root / "proc/100/cmdline").write_text("/bin/sh\0")
-    assert look(root) == [f"note: {FOLDER}: whether they run cannot be seen from here"]
+    assert look(root) == [f"note: {FOLDER}: cannot see whether these plugins run"]
 
 
 def test_a_copy_without_processes_and_files_that_went_meanwhile_are_no_findings(root: Path, tmp_path: Path) -> None:
@@ -127,11 +133,11 @@ def test_the_doctor_looks_for_them_where_a_runtime_listens(root: Path) -> None:
     (root / "etc/containerd").mkdir(parents=True)
     (root / "etc/containerd/config.toml").write_text("version = 3\n")
     (root / SOCKET).unlink()
-    found = lines(examine(Settings(), str(root)))
-    assert not [line for line in found if "is gone" in line], found
+    findings = lines(examine(Settings(), str(root)))
+    assert not [line for line in findings if "is gone" in line], findings
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(root / SOCKET))
         listener.listen()
         age(root, 60)
-        found = lines(examine(Settings(), str(root)))
-    assert len([line for line in found if "is gone" in line]) == 2, found
+        findings = lines(examine(Settings(), str(root)))
+    assert len([line for line in findings if "has ended" in line]) == 2, findings

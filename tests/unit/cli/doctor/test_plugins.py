@@ -35,15 +35,16 @@ def look(root: Path, **settings: object) -> list[str]:
 
 def test_webassembly_is_told_with_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin(tmp_path, "10-a", "\0asm\1\0\0\0 #!/gone")
-    assert "note: /opt/nri/plugins/10-a: WebAssembly, which containerd loads if it was built with that" in look(
-        tmp_path
+    assert (
+        "note: /opt/nri/plugins/10-a: WebAssembly: containerd loads it only if built with WebAssembly support"
+        in look(tmp_path)
     )
     findings: list[Finding] = []
     monkeypatch.setitem(sys.modules, "wasmtime", None)  # as if it were not installed
     plugins.check(str(tmp_path), RuntimeNri("nri-engine", enabled=True), findings)
-    (problem,) = [each for each in findings if each.level == "problem"]
+    (problem,) = [finding for finding in findings if finding.level == "problem"]
     assert (problem.what, problem.next) == (
-        "WebAssembly, for which wasmtime is missing",
+        "WebAssembly: wasmtime is required and not installed",
         "pip install '.[wasm]', in a checkout of nri",
     )
 
@@ -64,10 +65,10 @@ def test_good_plugins_are_listed(tmp_path: Path) -> None:
             'problem: /opt/nri/plugins/bad: invalid plugin name "bad", idx-pluginname expected',
         ),
         ("1-a", 0o755, "#!/bin/sh\n", 'invalid plugin index "1", must be 2 digits'),
-        ("10-a", 0o777, "#!/bin/sh\n", "others may write to it (mode 0777)"),
-        ("10-a", 0o775, "#!/bin/sh\n", "others may write to it (mode 0775)"),
+        ("10-a", 0o777, "#!/bin/sh\n", "users other than its owner may write to it (mode 0777)"),
+        ("10-a", 0o775, "#!/bin/sh\n", "users other than its owner may write to it (mode 0775)"),
         ("10-a", 0o644, "#!/bin/sh\n", "note: /opt/nri/plugins/10-a: not executable, so the runtime ignores it"),
-        ("10-a", 0o755, "#!/usr/bin/env python3\n", "looks for its interpreter on PATH"),
+        ("10-a", 0o755, "#!/usr/bin/env python3\n", "searches PATH for its interpreter"),
         ("10-a", 0o755, "#!/gone/python\n", 'its interpreter "/gone/python" does not exist'),
     ],
 )
@@ -80,21 +81,21 @@ def test_plugins_that_would_fail_or_are_unsafe_are_found(
 
 def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
     plugin(tmp_path, "10-a").with_name("20-b").symlink_to("/gone")
-    assert "problem: /opt/nri/plugins/20-b: the link points to no file" in look(tmp_path)
+    assert "problem: /opt/nri/plugins/20-b: the target of the link does not exist" in look(tmp_path)
 
 
 def test_a_pipe_or_a_folder_in_the_place_of_a_plugin_is_found_and_not_waited_for(tmp_path: Path) -> None:
     pipe = plugin(tmp_path, "10-a").with_name("20-b")
     os.mkfifo(pipe, 0o755)
     pipe.with_name("30-c").symlink_to("/bin")
-    found = look(tmp_path)
+    findings = look(tmp_path)
     for name in ("20-b", "30-c"):
-        assert f"problem: /opt/nri/plugins/{name}: it is not a file, so it cannot be launched" in found
+        assert f"problem: /opt/nri/plugins/{name}: not a regular file, so it cannot be launched" in findings
 
 
 def test_a_folder_that_others_may_write_to_is_found(tmp_path: Path) -> None:
     plugin(tmp_path, "10-a").parent.chmod(0o777)
-    assert "problem: /opt/nri/plugins: users other than its owner may put programs here, which run as root" in look(
+    assert "problem: /opt/nri/plugins: users other than its owner may add programs here, which run as root" in look(
         tmp_path
     )
 
@@ -115,17 +116,17 @@ def test_drop_ins_that_nobody_reads_are_found(tmp_path: Path, put) -> None:
             "/etc/nri/conf.d/c.yaml": "",
         }
     )
-    found = look(tmp_path)
-    assert "warning: /etc/nri/conf.d/a.conf: the file with the index, NN-a.conf, is taken instead of this one" in found
-    assert "note: /etc/nri/conf.d/b.conf: no plugin named b in /opt/nri/plugins reads it" in found
-    assert "note: /etc/nri/conf.d/c.yaml: not named .conf, so no plugin reads it" in found
+    findings = look(tmp_path)
+    assert "warning: /etc/nri/conf.d/a.conf: ignored: NN-a.conf, the file with the index, takes precedence" in findings
+    assert "note: /etc/nri/conf.d/b.conf: no plugin named b in /opt/nri/plugins reads it" in findings
+    assert "note: /etc/nri/conf.d/c.yaml: not named .conf, so no plugin reads it" in findings
 
 
 def test_a_required_plugin_that_is_not_installed_is_worth_a_warning(tmp_path: Path) -> None:
     plugin(tmp_path, "10-a")
-    found = look(tmp_path, required=("a", "10-a", "b"))
-    assert [line for line in found if "required" in line] == [
-        'warning: containerd: plugin "b" is required: no container can be created while it is not connected'
+    findings = look(tmp_path, required=("a", "10-a", "b"))
+    assert [line for line in findings if "required" in line] == [
+        'warning: containerd: plugin "b" is required: no container can be created until it is connected'
     ]
 
 
@@ -137,10 +138,10 @@ def note(error: str, ago_s: float = 0.0) -> str:
 
 
 def test_a_plugin_that_failed_is_a_problem_with_its_own_words(put) -> None:
-    found: list[Finding] = []
+    findings: list[Finding] = []
     root = put({NOTE: note("configure failed: KeyError: 'zone'", 130)})
-    plugins.check_failed(root, ["/var/run/nri/nri.sock", "/var/run/nri/nri.sock"], found)
-    (finding,) = found
+    plugins.check_failed(root, ["/var/run/nri/nri.sock", "/var/run/nri/nri.sock"], findings)
+    (finding,) = findings
     assert (finding.level, finding.where) == ("problem", NOTE)
     assert finding.what == "plugin 10-pin failed 2m ago (process 7): configure failed: KeyError: 'zone'"
     assert f"rm {NOTE}" in finding.next
@@ -149,6 +150,8 @@ def test_a_plugin_that_failed_is_a_problem_with_its_own_words(put) -> None:
 def test_the_doctor_looks_beside_each_socket_and_at_the_default_place(put) -> None:
     config = 'version = 3\n[plugins."io.containerd.nri.v1.nri"]\nsocket_path = "/run/k3s/nri.sock"\n'
     files = {"/etc/containerd/config.toml": config, NOTE: note("one"), "/run/k3s/failed-plugins/20-far": note("two")}
-    found = lines(examine(Settings(), put(files)))
-    told = [line for line in found if "failed" in line]
-    assert len(told) == 2 and any(": one" in line for line in told) and any(": two" in line for line in told), told
+    findings = lines(examine(Settings(), put(files)))
+    expected = [line for line in findings if "failed" in line]
+    assert (
+        len(expected) == 2 and any(": one" in line for line in expected) and any(": two" in line for line in expected)
+    ), expected

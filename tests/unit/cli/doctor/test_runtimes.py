@@ -11,35 +11,35 @@ from nri.config.runtimes.reading import Kind, Remark, RuntimeNri
 from tests.unit.cli.conftest import lines
 
 
-def judge(*found: RuntimeNri) -> list[str]:
+def judge(*nri_settings: RuntimeNri) -> list[str]:
     findings: list[Finding] = []
-    runtimes.check(found, findings)
+    runtimes.check(nri_settings, findings)
     return lines(findings)
 
 
 def test_two_runtimes_on_one_socket_are_a_contradiction() -> None:
     assert any(
-        "containerd and cri-o both listen on /var/run/nri/nri.sock" in line
+        "containerd and cri-o both use /var/run/nri/nri.sock" in line
         for line in judge(RuntimeNri("containerd", enabled=True), RuntimeNri("cri-o", enabled=True))
     )
 
 
 def test_a_runtime_whose_nri_is_off_takes_no_socket() -> None:
-    found = judge(RuntimeNri("containerd", enabled=True), RuntimeNri("isulad", enabled=False))
-    assert not any("both listen" in line for line in found)
-    assert "problem: /etc/isulad/daemon.json: nri-support: NRI is off in isulad by default" in found
+    findings = judge(RuntimeNri("containerd", enabled=True), RuntimeNri("isulad", enabled=False))
+    assert not any("both listen" in line for line in findings)
+    assert "problem: /etc/isulad/daemon.json: nri-support: NRI is off in isulad by default" in findings
 
 
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({"connections": False}, "connections are disabled: containerd makes no socket"),
+        ({"connections": False}, "connections are disabled: containerd has no NRI socket"),
         ({"socket_path": "run/nri.sock"}, "is not absolute"),
-        ({"socket_path": "/" + "x" * 107}, "has 108 bytes, the kernel takes 107"),
+        ({"socket_path": "/" + "x" * 107}, "has 108 bytes; the kernel allows 107"),
         ({"request_timeout_s": 0.1}, "the request timeout is 100ms"),
         ({"request_timeout_s": 300.0}, "the request timeout is 5m0s"),
         ({"registration_timeout_s": 1.0}, "the registration timeout (1s) is shorter than the request timeout (2s)"),
-        ({"request_timeout_s": -1.0}, "a timeout below zero"),
+        ({"request_timeout_s": -1.0}, "the timeout is negative"),
     ],
 )
 def test_settings_that_cannot_work_well_are_found(settings: dict[str, object], problem: str) -> None:
@@ -47,7 +47,7 @@ def test_settings_that_cannot_work_well_are_found(settings: dict[str, object], p
 
 
 def test_no_runtime_at_all_is_a_problem() -> None:
-    assert judge() == ["problem: /etc: no configuration of a runtime with NRI was found"]
+    assert judge() == ["problem: /etc: no configuration of a runtime with NRI found"]
 
 
 NRI_TABLE = '[plugins."io.containerd.nri.v1.nri"]\n'
@@ -280,5 +280,5 @@ def test_what_isulad_would_stumble_over_is_named(put, text: str, level: str, wha
 @pytest.mark.parametrize(("runtime", "step"), [("containerd", "run the doctor as root"), ("isulad", "")])
 def test_a_file_that_we_may_not_read_is_named_with_the_reason(runtime: str, step: str) -> None:
     reason = "cannot read it: Permission denied"
-    found = finding(runtime, Remark(Kind.DENIED, CONFIG, {"reason": reason}))
-    assert found == Finding("problem", reason, CONFIG, step)
+    result = finding(runtime, Remark(Kind.DENIED, CONFIG, {"reason": reason}))
+    assert result == Finding("problem", reason, CONFIG, step)

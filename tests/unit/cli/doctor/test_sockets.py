@@ -50,9 +50,9 @@ def test_a_socket_that_was_left_behind_is_found(folder: Path) -> None:
 
 
 def test_a_missing_socket_and_a_file_in_its_place_are_found(folder: Path) -> None:
-    assert probe(folder) == ["problem: /nri.sock: there is no socket"]
+    assert probe(folder) == ["problem: /nri.sock: the socket does not exist"]
     (folder / "nri.sock").touch()
-    assert probe(folder) == ["problem: /nri.sock: it is not a socket"]
+    assert probe(folder) == ["problem: /nri.sock: not a socket"]
     findings: list[Finding] = []
     sockets.check(str(folder), "/nri.sock", findings)
     assert findings[0].next.startswith("name the runtime's socket with --socket-path"), "the path may be a mistake"
@@ -104,7 +104,7 @@ def test_without_the_kernels_list_nothing_is_listed(folder: Path, monkeypatch: p
 def test_a_process_that_cannot_be_seen_is_not_called_a_runtime(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sockets.process, "has_socket", lambda *_: False)
     with listening(folder):
-        assert probe(folder) == ["ok: /nri.sock: a process that cannot be seen from here listens"]
+        assert probe(folder) == ["ok: /nri.sock: a process outside this namespace listens"]
 
 
 def test_where_several_have_listened_by_one_name_the_one_that_a_connection_reaches_is_named(folder: Path) -> None:

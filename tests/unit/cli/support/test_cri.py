@@ -12,15 +12,15 @@ from tests.support.cri_server import CriServer
 
 @pytest.fixture
 def server() -> CriServer:
-    made = CriServer()
-    made.add_pod("p1", "web")
-    made.add_pod("p2", "db")
-    made.add_container("aaa1", "p1", "app", attempt=1)
-    made.add_container("bbb1", "p1", "app", state=pb.CONTAINER_EXITED)
-    made.add_container("ccc1", "p2", "app")
-    made.add_container("ddd1", "p2", "side")
-    made.add_container("eee1", "p9", "lone")
-    return made
+    server = CriServer()
+    server.add_pod("p1", "web")
+    server.add_pod("p2", "db")
+    server.add_container("aaa1", "p1", "app", attempt=1)
+    server.add_container("bbb1", "p1", "app", state=pb.CONTAINER_EXITED)
+    server.add_container("ccc1", "p2", "app")
+    server.add_container("ddd1", "p2", "side")
+    server.add_container("eee1", "p9", "lone")
+    return server
 
 
 def find(server: CriServer, word: str) -> str:
@@ -28,11 +28,11 @@ def find(server: CriServer, word: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("word", "found"),
+    ("word", "results"),
     [("bb", "bbb1"), ("side", "ddd1"), ("web/app", "aaa1"), ("db/app", "ccc1"), ("web", "aaa1"), ("lone", "eee1")],
 )
-def test_an_id_a_name_a_pods_name_or_both(server: CriServer, word: str, found: str) -> None:
-    assert find(server, word) == found
+def test_an_id_a_name_a_pods_name_or_both(server: CriServer, word: str, results: str) -> None:
+    assert find(server, word) == results
 
 
 def test_several_that_could_be_meant_are_all_named(server: CriServer) -> None:
@@ -64,8 +64,8 @@ def test_a_pod_is_an_id_its_name_or_namespace_and_name(server: CriServer) -> Non
     server.add_pod("p3", "web", namespace="shop")
     server.add_pod("q4", "over", state=pb.SANDBOX_NOTREADY)
     server.add_pod("q5", "over")
-    for word, found in (("p1", "p1"), ("db", "p2"), ("shop/web", "p3"), ("over", "q5")):
-        assert find_pod(word, server.pods).id == found
+    for word, results in (("p1", "p1"), ("db", "p2"), ("shop/web", "p3"), ("over", "q5")):
+        assert find_pod(word, server.pods).id == results
     with pytest.raises(Failure, match=r'"web" matches several pods: p1 \(default/web\), p3 \(shop/web\)'):
         find_pod("web", server.pods)
     with pytest.raises(Failure, match=r'no pod ""\. try: nri pod ps -a'):

@@ -31,7 +31,7 @@ def test_hex_may_be_written_as_tools_print_it(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"), [("0g", 'not hex: "g" is no hex digit'), ("abc", "not hex: an odd number of digits")]
+    ("text", "reason"), [("0g", 'not hex: "g" is not a hex digit'), ("abc", "not hex: an odd number of digits")]
 )
 def test_what_is_not_hex_is_wrong_usage(text: str, reason: str) -> None:
     with pytest.raises(Failure) as caught:

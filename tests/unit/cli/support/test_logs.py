@@ -14,10 +14,10 @@ from nri.cli.support.logs import log_to
 def quiet_root() -> logging.Logger:
     """The root logger as a new process has it."""
     root = logging.getLogger()
-    kept, level = root.handlers[:], root.level
+    saved, level = root.handlers[:], root.level
     root.handlers.clear()
     yield root
-    root.handlers[:] = kept
+    root.handlers[:] = saved
     root.setLevel(level)
 
 

@@ -16,17 +16,17 @@ from nri.trace.history import Note, Trace
 
 def run(*arguments: str, policy_path: str | None = None) -> list[object]:
     """Run a verb that has the options; what it got besides, and how many recorders."""
-    seen: list[object] = []
+    objects: list[object] = []
 
     @click.command()
     @click.option("--own")
     @record_options
     def verb(**options: Any) -> None:
         with recorded(options, "nri verb", policy_path=policy_path, compat="default") as reporters:
-            seen.extend((options, len(reporters)))
+            objects.extend((options, len(reporters)))
 
     CliRunner().invoke(verb, arguments, catch_exceptions=False, standalone_mode=False)
-    return seen
+    return objects
 
 
 def opened(folder: Path) -> dict[str, str]:
@@ -60,5 +60,5 @@ def test_a_policy_that_cannot_be_read_is_no_reason_not_to_record(tmp_path: Path,
 
 def test_a_folder_that_cannot_be_made_ends_the_command_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Failure, match=f"--record {tmp_path}/file: it is a file: name a folder"):
+    with pytest.raises(Failure, match=f"--record {tmp_path}/file: is a file: name a folder"):
         run("--record", str(tmp_path / "file"))

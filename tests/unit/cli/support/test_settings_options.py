@@ -22,7 +22,7 @@ PROGRAMS: dict[str, SettingsOptions[Any]] = {"engine": ENGINE_OPTIONS, "agent": 
 
 def parsed(options: SettingsOptions[Any], *words: str, file: str = "/dev/null") -> dict[str, Any]:
     """What a verb with these options gets from a command line."""
-    command = options(click.command()(lambda **given: given))
+    command = options(click.command()(lambda **argument: argument))
     context = command.make_context("verb", ["--config", file, *words])
     return context.params
 

@@ -60,7 +60,7 @@ show.add_command(people)
 
 
 @pytest.mark.parametrize(
-    ("words", "meant"),
+    ("words", "suggestion"),
     [
         (["gret"], ", did you mean x greet?"),
         (["people"], ", did you mean x list people or x show people?"),
@@ -70,10 +70,10 @@ show.add_command(people)
         (["zzz"], ""),
     ],
 )  # fmt: skip
-def test_a_word_that_is_no_verb_here_is_looked_for_in_all_groups(words: list[str], meant: str) -> None:
+def test_a_word_that_is_no_verb_here_is_looked_for_in_all_groups(words: list[str], suggestion: str) -> None:
     with pytest.raises(click.UsageError) as caught:
         x.main(words, prog_name="x", obj=Settings(), standalone_mode=False)
-    assert caught.value.message == f'no verb "{words[-1]}"{meant}'
+    assert caught.value.message == f'no verb "{words[-1]}"{suggestion}'
 
 
 def test_a_group_alone_shows_its_help_as_an_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,7 +88,7 @@ def test_completion_knows_the_verbs_from_their_table() -> None:
 
 
 def test_an_option_without_its_value_leads_to_the_help_of_its_verb(nri) -> None:
-    done = nri("engine", "serve", "--dry")
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+    result = nri("engine", "serve", "--dry")
+    assert (result.returncode, result.stderr.splitlines()[-1]) == (
         2, "error: option '--dry' requires an argument. try: nri engine serve --help",
     )  # fmt: skip

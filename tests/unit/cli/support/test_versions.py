@@ -11,15 +11,15 @@ from nri.cli.support.versions import versions
 
 
 def test_every_version_is_a_text_that_says_something() -> None:
-    found = versions()
-    assert isinstance(found.pop("compiled"), bool)
-    assert all(isinstance(value, str) and value for value in found.values())
+    version_by_name = versions()
+    assert isinstance(version_by_name.pop("compiled"), bool)
+    assert all(isinstance(value, str) and value for value in version_by_name.values())
 
 
 def test_versions_are_those_of_what_runs() -> None:
-    found = versions()
-    assert found["protobuf"] == google.protobuf.__version__
-    assert found["nri"] == metadata.version("nri")
+    version_by_name = versions()
+    assert version_by_name["protobuf"] == google.protobuf.__version__
+    assert version_by_name["nri"] == metadata.version("nri")
 
 
 def test_a_checkout_that_is_not_installed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,18 +53,18 @@ def test_a_method_of_a_descriptor_set_is_called_with_json(
     text = '{"name": "Ada"}'
     (tmp_path / "request.json").write_text(text)
     data = {"text": text, "file": f"@{tmp_path}/request.json", "stdin": "-"}[source]
-    done = nri("call", server, f"{GREETER}/Hello", "--descriptor-set", messages, "-d", data, stdin=text)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"text": "hello Ada"}
+    result = nri("call", server, f"{GREETER}/Hello", "--descriptor-set", messages, "-d", data, stdin=text)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout) == {"text": "hello Ada"}
 
 
 def test_quiet_prints_nothing_and_json_also_holds_a_reply_in_hex(nri, server: str, messages: str) -> None:
     words = ("call", server, f"{GREETER}/Hello")
-    known = ("--descriptor-set", messages, "-d", '{"name": "Ada"}')
+    known_names = ("--descriptor-set", messages, "-d", '{"name": "Ada"}')
     in_hex = ("--hex", "-d", HELLO(name="Ada").SerializeToString().hex())
-    for form in (known, in_hex):
-        done = nri(*words, *form, "-q")
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    for form in (known_names, in_hex):
+        result = nri(*words, *form, "-q")
+        assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
         assert nri(*words, "--descriptor-set", messages, "-q").returncode == 1, "the exit code says how it went"
     assert json.loads(nri(*words, *in_hex, "-o", "json").stdout) == {
         "reply": REPLY(text="hello Ada").SerializeToString().hex()
@@ -92,20 +92,20 @@ def test_metadata_and_timeout_reach_the_server(nri, server: str, messages: str, 
 
 
 def test_bytes_in_hex_need_no_descriptor_set(nri, server: str) -> None:
-    done = nri("call", server, f"{GREETER}/Hello", "--hex", "-d", "0a 03 | 41 64 61")
-    assert (done.returncode, done.stdout) == (0, b"\n\x09hello Ada".hex() + "\n")
+    result = nri("call", server, f"{GREETER}/Hello", "--hex", "-d", "0a 03 | 41 64 61")
+    assert (result.returncode, result.stdout) == (0, b"\n\x09hello Ada".hex() + "\n")
 
 
 def test_a_status_is_code_1_with_its_text(nri, server: str, messages: str) -> None:
-    done = nri("call", server, f"{GREETER}/Hello", "--descriptor-set", messages)
-    assert done.returncode == 1
-    assert done.stderr == "error: rpc error: code = InvalidArgument desc = who are you?\n"
+    result = nri("call", server, f"{GREETER}/Hello", "--descriptor-set", messages)
+    assert result.returncode == 1
+    assert result.stderr == "error: rpc error: code = InvalidArgument desc = who are you?\n"
 
 
 def test_an_unknown_method_of_the_server_is_told_by_the_server(nri, server: str) -> None:
-    done = nri("call", server, f"{GREETER}/Bye", "--hex")
-    said = "method Bye: not served here, but Hello"
-    assert (done.returncode, done.stderr) == (1, f"error: rpc error: code = Unimplemented desc = {said}\n")
+    result = nri("call", server, f"{GREETER}/Bye", "--hex")
+    text = "method Bye: not served here, but Hello"
+    assert (result.returncode, result.stderr) == (1, f"error: rpc error: code = Unimplemented desc = {text}\n")
 
 
 @pytest.mark.parametrize(
@@ -123,21 +123,21 @@ def test_an_unknown_method_of_the_server_is_told_by_the_server(nri, server: str)
         (["Runtime/RegisterPlugin", "-d", "[]"], "-d: not a RegisterPluginRequest: expected a JSON object, not "),
         (["Runtime/RegisterPlugin", "-d", "@/proc/self/exe"], "/proc/self/exe: not UTF-8 text"),
         (["Runtime/RegisterPlugin", "--mux", "4294967296"], "4294967296 is not in the range"),
-        ([f"{GREETER}/Hello", "--hex", "-d", "0g"], 'not hex: "g" is no hex digit'),
+        ([f"{GREETER}/Hello", "--hex", "-d", "0g"], 'not hex: "g" is not a hex digit'),
         ([f"{GREETER}/Hello", "--hex", "-m", "x"], '--metadata "x" is not KEY=VALUE'),
     ],
 )
 def test_mistakes_are_found_before_anything_is_connected(nri, arguments: list[str], reason: str) -> None:
-    done = nri("call", "/nowhere.sock", *arguments)
-    assert done.returncode == 2
-    assert reason in done.stderr
+    result = nri("call", "/nowhere.sock", *arguments)
+    assert result.returncode == 2
+    assert reason in result.stderr
 
 
 def test_what_is_no_descriptor_set_is_refused(nri, tmp_path: Path) -> None:
     (tmp_path / "x.pb").write_bytes(b"\xff\xff")
-    done = nri("call", "/nowhere.sock", "a.B/C", "--descriptor-set", str(tmp_path / "x.pb"))
-    assert done.returncode == 2
-    assert "not a descriptor set" in done.stderr
+    result = nri("call", "/nowhere.sock", "a.B/C", "--descriptor-set", str(tmp_path / "x.pb"))
+    assert result.returncode == 2
+    assert "not a descriptor set" in result.stderr
 
 
 def test_a_missing_socket_is_code_3(nri) -> None:
@@ -148,8 +148,8 @@ def test_a_server_that_does_not_answer_is_code_3_after_the_timeout(nri, folder: 
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "deaf.sock"))
         listener.listen()
-        done = nri("call", str(folder / "deaf.sock"), "a.B/C", "--hex", "--timeout", "500ms")
-    assert (done.returncode, done.stderr) == (3, "error: deadline exceeded while waiting for C\n")
+        result = nri("call", str(folder / "deaf.sock"), "a.B/C", "--hex", "--timeout", "500ms")
+    assert (result.returncode, result.stderr) == (3, "error: deadline exceeded while waiting for C\n")
 
 
 def test_nris_own_services_go_through_its_multiplexer(nri, listen) -> None:
@@ -158,11 +158,11 @@ def test_nris_own_services_go_through_its_multiplexer(nri, listen) -> None:
         assert (registered.plugin_name, registered.plugin_idx) == ("me", "10")
         runtime.closed_by_plugin()
 
-    done = nri("call", listen(script), "Runtime/RegisterPlugin", "-d", '{"pluginName": "me", "pluginIdx": "10"}')
-    assert (done.returncode, done.stdout) == (0, "{}\n")
+    result = nri("call", listen(script), "Runtime/RegisterPlugin", "-d", '{"pluginName": "me", "pluginIdx": "10"}')
+    assert (result.returncode, result.stdout) == (0, "{}\n")
 
 
 def test_a_server_that_closes_the_connection_is_code_3(nri, listen) -> None:
-    done = nri("call", listen(lambda runtime: None), "Runtime/RegisterPlugin")
-    assert done.returncode == 3
-    assert done.stderr.startswith("error: ttrpc: ")
+    result = nri("call", listen(lambda runtime: None), "Runtime/RegisterPlugin")
+    assert result.returncode == 3
+    assert result.stderr.startswith("error: ttrpc: ")

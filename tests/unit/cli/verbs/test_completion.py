@@ -13,34 +13,34 @@ from tests.unit.cli.conftest import complete
 
 @pytest.mark.parametrize(("shell", "mark"), [("bash", "complete -o"), ("zsh", "#compdef nri"), ("fish", "complete --")])
 def test_each_shells_script_is_printed(nri, shell: str, mark: str) -> None:
-    done = nri("completion", shell)
-    assert done.returncode == 0
-    assert mark in done.stdout
-    assert "_NRI_COMPLETE" in done.stdout
+    result = nri("completion", shell)
+    assert result.returncode == 0
+    assert mark in result.stdout
+    assert "_NRI_COMPLETE" in result.stdout
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_without_a_name_it_is_the_shell_of_the_user(nri, shell: str) -> None:
-    done = nri("completion", env={"SHELL": f"/usr/bin/{shell}"})
-    assert (done.returncode, done.stdout) == (0, nri("completion", shell).stdout)
+    result = nri("completion", env={"SHELL": f"/usr/bin/{shell}"})
+    assert (result.returncode, result.stdout) == (0, nri("completion", shell).stdout)
 
 
 @pytest.mark.parametrize("shell", ["", "/bin/tcsh"])
 def test_a_shell_that_is_not_known_has_to_be_named(nri, shell: str) -> None:
-    done = nri("completion", env={"SHELL": shell})
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: say for which shell: bash, zsh, fish. try: nri completion --help\n"
+    result = nri("completion", env={"SHELL": shell})
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "error: unknown shell: name one of bash, zsh, fish. try: nri completion --help\n"
 
 
 def test_json_has_the_script(nri) -> None:
-    found = json.loads(nri("completion", "fish", "-o", "json").stdout)
-    assert found == {"shell": "fish", "script": nri("completion", "fish").stdout.removesuffix("\n")}
+    document = json.loads(nri("completion", "fish", "-o", "json").stdout)
+    assert document == {"shell": "fish", "script": nri("completion", "fish").stdout.removesuffix("\n")}
 
 
 def test_bash_takes_its_script(nri) -> None:
     script = nri("completion", "bash").stdout
-    done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True, check=False)
-    assert (done.returncode, done.stderr, "complete -o" in script) == (0, "", True)
+    result = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True, check=False)
+    assert (result.returncode, result.stderr, "complete -o" in script) == (0, "", True)
 
 
 def test_verbs_are_completed_from_their_table() -> None:

@@ -12,11 +12,11 @@ def test_a_dry_run_shows_the_difference_and_the_real_one_makes_it_once(nri, fold
     words = ("config-manager", "--root", str(folder), "--runtime", "containerd")
     shown = nri(*words, "--dry-run")
     assert shown.returncode == 0 and "\n+  disable = false\n" in shown.stdout and path.read_text() == "version = 2\n"
-    done = nri(*words)
-    assert done.stdout.startswith(shown.stdout)
-    assert f"written; the old content is in {path}.before-nri\n" in done.stdout
-    assert "systemctl restart containerd.service" in done.stdout
-    assert nri(*words).stdout == "/etc/containerd/config.toml: NRI is on, nothing to change\n"
+    result = nri(*words)
+    assert result.stdout.startswith(shown.stdout)
+    assert f"written; the previous content is in {path}.before-nri\n" in result.stdout
+    assert "systemctl restart containerd.service" in result.stdout
+    assert nri(*words).stdout == "/etc/containerd/config.toml: NRI is on already, nothing to change\n"
     doctor = nri("doctor", "--root", str(folder))
     assert "NRI is off in containerd" not in doctor.stdout
 
@@ -24,19 +24,19 @@ def test_a_dry_run_shows_the_difference_and_the_real_one_makes_it_once(nri, fold
 def test_a_file_is_one_of_containerd(nri, folder: Path) -> None:
     (folder / "own.toml").write_text("version = 2\n")
     words = ("config-manager", "--root", str(folder), "--file", "/own.toml")
-    done = nri(*words)
-    assert done.returncode == 0, done.stderr
+    result = nri(*words)
+    assert result.returncode == 0, result.stderr
     assert "disable = false" in (folder / "own.toml").read_text()
     other = nri(*words, "--runtime", "crio", "--dry-run")
-    assert (other.returncode, "--file is for containerd" in other.stderr) == (2, True), other.stdout
+    assert (other.returncode, "--file is only for containerd" in other.stderr) == (2, True), other.stdout
 
 
 def test_what_is_wrong_ends_with_2_and_its_place(nri, folder: Path) -> None:
-    done = nri("config-manager", "--root", str(folder), "--nri-plugin-request-timeout", "2s")
-    assert done.returncode == 2 and "--nri-plugin-registration-timeout" in done.stderr
+    result = nri("config-manager", "--root", str(folder), "--nri-plugin-request-timeout", "2s")
+    assert result.returncode == 2 and "--nri-plugin-registration-timeout" in result.stderr
 
 
 def test_where_nothing_could_be_restarted_no_file_is_written(nri, folder: Path) -> None:
-    done = nri("config-manager", "--root", str(folder), "--runtime", "crio", "--restart")
-    assert done.returncode == 1 and "crio could not be restarted, so nothing is changed" in done.stderr
+    result = nri("config-manager", "--root", str(folder), "--runtime", "crio", "--restart")
+    assert result.returncode == 1 and "crio could not be restarted, so nothing is changed" in result.stderr
     assert list(folder.iterdir()) == []

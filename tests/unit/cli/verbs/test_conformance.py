@@ -35,53 +35,53 @@ def write(tmp_path, *cases) -> str:
 
 
 def test_nothing_run_is_no_pass(nri, tmp_path) -> None:
-    done = nri("conformance", "merge", write(tmp_path, OTHER))
-    assert (done.returncode, done.stdout) == (1, "0 passed, 0 failed\n"), done.stderr
-    assert "no create or stop or update case in there, so nothing was run; 1 of other kinds were skipped" in done.stderr
+    result = nri("conformance", "merge", write(tmp_path, OTHER))
+    assert (result.returncode, result.stdout) == (1, "0 passed, 0 failed\n"), result.stderr
+    assert "no create or stop or update cases found, so nothing was run; 1 of other kinds were skipped" in result.stderr
     assert nri("conformance", "merge", write(tmp_path)).returncode == 1
 
 
 def test_json_has_the_numbers_and_the_failures(nri, tmp_path) -> None:
-    done = nri("conformance", "merge", "-o", "json", write(tmp_path, GOOD, BAD, OTHER))
-    found = json.loads(done.stdout)
-    assert done.returncode == 1
-    assert (found["passed"], found["failed"], found["skipped"]) == (1, 1, 1)
-    assert [(one["case"], one["op"]) for one in found["failures"]] == [("bad", "stop")]
-    assert found["failures"][0]["diff"]
+    result = nri("conformance", "merge", "-o", "json", write(tmp_path, GOOD, BAD, OTHER))
+    document = json.loads(result.stdout)
+    assert result.returncode == 1
+    assert (document["passed"], document["failed"], document["skipped"]) == (1, 1, 1)
+    assert [(one["case"], one["op"]) for one in document["failures"]] == [("bad", "stop")]
+    assert document["failures"][0]["diff"]
 
 
 def test_quiet_prints_the_names_of_failing_cases_only(nri, tmp_path) -> None:
     path = write(tmp_path, GOOD, BAD)
     for words in (("conformance", "merge", "-q"), ("-q", "conformance", "merge"), ("conformance", "-q", "merge")):
-        done = nri(*words, path)
-        assert (done.returncode, done.stdout) == (1, "bad\n"), done.stderr
+        result = nri(*words, path)
+        assert (result.returncode, result.stdout) == (1, "bad\n"), result.stderr
     assert nri("conformance", "merge", "-q", write(tmp_path, GOOD)).stdout == ""
 
 
 def test_a_file_that_is_not_there_is_one_line(nri) -> None:
-    done = nri("conformance", "merge", "/nowhere.jsonl")
-    assert done.returncode != 0
-    assert "/nowhere.jsonl" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    result = nri("conformance", "merge", "/nowhere.jsonl")
+    assert result.returncode != 0
+    assert "/nowhere.jsonl" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
 
 
 def test_a_kind_that_is_not_known_is_wrong_usage(nri) -> None:
-    done = nri("conformance", "merg", "x")
-    assert done.returncode == 2
-    assert "did you mean nri conformance merge?" in done.stderr
+    result = nri("conformance", "merg", "x")
+    assert result.returncode == 2
+    assert "did you mean nri conformance merge?" in result.stderr
 
 
 def test_specs_have_a_verb_of_their_own(nri, tmp_path) -> None:
     env = {"env": [{"key": "A", "value": "1"}]}
     good = {"id": "s", "op": "spec", "spec": {}, "adjust": env, "expect": {"spec": {"process": {"env": ["A=1"]}}}}
     bad = {**good, "id": "t", "adjust": {}}
-    done = nri("conformance", "spec", write(tmp_path, good, bad, GOOD))
-    assert done.returncode == 1
-    assert "case t (spec) differs:" in done.stdout
-    assert done.stdout.splitlines()[-1] == "1 passed, 1 failed"
-    done = nri("conformance", "spec", write(tmp_path, GOOD))
-    assert done.returncode == 1
-    assert "no spec case in there, so nothing was run; 1 of other kinds were skipped" in done.stderr
+    result = nri("conformance", "spec", write(tmp_path, good, bad, GOOD))
+    assert result.returncode == 1
+    assert "case t (spec) differs:" in result.stdout
+    assert result.stdout.splitlines()[-1] == "1 passed, 1 failed"
+    result = nri("conformance", "spec", write(tmp_path, GOOD))
+    assert result.returncode == 1
+    assert "no spec cases found, so nothing was run; 1 of other kinds were skipped" in result.stderr
 
 
 def placement(tmp_path, *changed: int) -> str:
@@ -106,73 +106,73 @@ def placement(tmp_path, *changed: int) -> str:
 
 
 def test_placements_have_a_verb_of_their_own(nri, tmp_path) -> None:
-    done = nri("conformance", "placement", placement(tmp_path))
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "2 passed, 0 failed, 0 differ on purpose"), (
-        done.stderr
+    result = nri("conformance", "placement", placement(tmp_path))
+    assert (result.returncode, result.stdout.splitlines()[-1]) == (0, "2 passed, 0 failed, 0 differ on purpose"), (
+        result.stderr
     )
-    done = nri("conformance", "placement", "--compat", "reference", placement(tmp_path, 1))
-    assert done.returncode == 1
-    assert "case case 1 differs:\n  step 0 (create) changed" in done.stdout
-    done = nri("conformance", "placement", "-o", "json", placement(tmp_path, 0))
-    found = json.loads(done.stdout)
-    assert (found["passed"], found["failed"], found["on_purpose"]) == (1, 1, [])
-    done = nri("conformance", "placement", "-q", placement(tmp_path, 1))
-    assert (done.returncode, done.stdout) == (1, "case 1\n"), done.stderr
+    result = nri("conformance", "placement", "--compat", "reference", placement(tmp_path, 1))
+    assert result.returncode == 1
+    assert "case case 1 differs:\n  step 0 (create) changed" in result.stdout
+    result = nri("conformance", "placement", "-o", "json", placement(tmp_path, 0))
+    document = json.loads(result.stdout)
+    assert (document["passed"], document["failed"], document["on_purpose"]) == (1, 1, [])
+    result = nri("conformance", "placement", "-q", placement(tmp_path, 1))
+    assert (result.returncode, result.stdout) == (1, "case 1\n"), result.stderr
     (tmp_path / "empty.jsonl").write_text("")
     assert "nothing was run" in nri("conformance", "placement", str(tmp_path / "empty.jsonl")).stderr
 
 
 def test_placements_that_differ_on_purpose_are_counted_by_their_choice_and_fail_nothing(nri, tmp_path) -> None:
-    whole = next(read_json_lines(DATA / "placement.json.xz", lambda _: ""))
-    cases = [case for case in whole["placement_cases"] if case["id"] == ON_PURPOSE]
+    full = next(read_json_lines(DATA / "placement.json.xz", lambda _: ""))
+    cases = [case for case in full["placement_cases"] if case["id"] == ON_PURPOSE]
     path = tmp_path / "placement.json"
-    path.write_text(json.dumps({"topologies": whole["topologies"], "placement_cases": cases}))
-    done = nri("conformance", "placement", str(path))
+    path.write_text(json.dumps({"topologies": full["topologies"], "placement_cases": cases}))
+    result = nri("conformance", "placement", str(path))
     counted = "memory_follows_cpus: 1\n0 passed, 0 failed, 1 differ on purpose\n"
-    assert (done.returncode, done.stdout) == (0, counted), done.stderr
-    found = json.loads(nri("conformance", "placement", "-o", "json", str(path)).stdout)
-    assert found["on_purpose"] == [{"case": ON_PURPOSE, "choices": ["memory_follows_cpus"]}]
+    assert (result.returncode, result.stdout) == (0, counted), result.stderr
+    document = json.loads(nri("conformance", "placement", "-o", "json", str(path)).stdout)
+    assert document["on_purpose"] == [{"case": ON_PURPOSE, "choices": ["memory_follows_cpus"]}]
 
 
 def test_a_plugin_is_examined_written_as_a_page_and_compared_with_before(nri, tmp_path):
     plugin = tmp_path / "good.py"
     plugin.write_text("import nri\nclass Good(nri.Plugin):\n    def run_pod_sandbox(self, pod):\n        pass\n")
     words = ("conformance", "plugin", "--html", str(tmp_path / "page.html"), "--timeout", "9s")
-    done = nri(*words, "-o", "json", str(plugin))
-    assert done.returncode == 0, done.stderr
+    comparison = nri(*words, "-o", "json", str(plugin))
+    assert comparison.returncode == 0, comparison.stderr
     assert "50-good" in (tmp_path / "page.html").read_text()
-    before = json.loads(done.stdout)
+    before = json.loads(comparison.stdout)
     before["sections"][0]["rows"][0]["outcome"] = "wrong"
     (tmp_path / "before.json").write_text(json.dumps(before))
-    again = nri(*words, "--expect", str(tmp_path / "before.json"), str(plugin))
-    assert again.returncode == 5 and "Joining: takes part: before wrong; now ok" in again.stderr
+    result = nri(*words, "--expect", str(tmp_path / "before.json"), str(plugin))
+    assert result.returncode == 5 and "Joining: takes part: before wrong; now ok" in result.stderr
     assert nri("conformance", "plugin", "/nowhere").returncode == 2
-    gone = nri("conformance", "plugin", "--html", "/nowhere/page.html", "--timeout", "9s", str(plugin))
-    assert gone.returncode == 2 and "--html /nowhere/page.html" in gone.stderr
+    missing_program = nri("conformance", "plugin", "--html", "/nowhere/page.html", "--timeout", "9s", str(plugin))
+    assert missing_program.returncode == 2 and "--html /nowhere/page.html" in missing_program.stderr
     assert nri("conformance", "plugin", "/bin/true").returncode == 1
 
 
 def test_a_program_that_does_not_take_part_is_named_with_its_arguments(nri):
-    done = nri("conformance", "plugin", "/bin/true", "{socket}")
-    assert done.returncode == 1 and done.stderr.startswith("error: /bin/true {socket}: it does not take part: ")
+    result = nri("conformance", "plugin", "/bin/true", "{socket}")
+    assert result.returncode == 1 and result.stderr.startswith("error: /bin/true {socket}: cannot test the plugin: ")
 
 
 def test_a_runtime_without_a_socket_for_plugins_is_named(nri, folder):
     with dry_engine.engine(folder):
         words = ("conformance", "runtime", "--cri-socket", f"{folder}/cri.sock", "--socket-path", f"{folder}/no.sock")
         for more in ((), ("-vv",)):
-            done = nri(*words, *more)
-            assert done.returncode == 3 and "no.sock" in done.stderr
+            result = nri(*words, *more)
+            assert result.returncode == 3 and "no.sock" in result.stderr
 
 
 def test_a_plugin_is_shown_as_tables_with_each_thing_as_it_is_tried_and_1_if_one_is_wrong(nri, tmp_path):
     plugin = tmp_path / "10-stays"
     plugin.write_text(STAYS)
     plugin.chmod(0o755)
-    done = nri("conformance", "plugin", "-vv", "--timeout", "9s", str(plugin))
-    assert done.returncode == 1
-    assert "The end\nWHAT" in done.stdout and "SIGTERM" in done.stdout
-    assert "it still runs" in done.stdout
-    assert "takes a state of more than 4 MiB, in parts" in done.stderr
+    result = nri("conformance", "plugin", "-vv", "--timeout", "9s", str(plugin))
+    assert result.returncode == 1
+    assert "The end\nWHAT" in result.stdout and "SIGTERM" in result.stdout
+    assert "it still runs" in result.stdout
+    assert "accepts a state of more than 4 MiB, in parts" in result.stderr
     before = nri("conformance", "plugin", "--expect", str(plugin), str(plugin))
     assert before.returncode == 2 and f"{plugin}: no JSON: " in before.stderr

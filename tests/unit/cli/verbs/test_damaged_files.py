@@ -43,37 +43,40 @@ class Looks(package.Plugin):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def recording_bytes(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A recording of three containers, in blocks of their own."""
-    folder = tmp_path_factory.mktemp("whole")
+    folder = tmp_path_factory.mktemp("recording_bytes")
     for name in ("one", "two", "three"):
         with Recorder(folder, redact=False) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
             runtime.add(Looks(), "10").create_container(make_pod(name="web"), make_container(name=name))
-    first, *rest = sorted(folder.iterdir())
-    return first.read_bytes() + b"".join(each.read_bytes()[len(blocks.MAGIC) :] for each in rest)
+    first, *remaining = sorted(folder.iterdir())
+    return first.read_bytes() + b"".join(entry.read_bytes()[len(blocks.MAGIC) :] for entry in remaining)
 
 
 #: What is wrong with a file, and whether it is a trace at all.
 WRONG: dict[str, tuple[Callable[[bytes], bytes], bool]] = {
-    "empty": (lambda whole: b"", True),
-    "text": (lambda whole: b"what is this\n" * 100, False),
-    "picture": (lambda whole: b"\x89PNG\r\n\x1a\n" + bytes(1000), False),
+    "empty": (lambda recording_bytes: b"", True),
+    "text": (lambda recording_bytes: b"what is this\n" * 100, False),
+    "picture": (lambda recording_bytes: b"\x89PNG\r\n\x1a\n" + bytes(1000), False),
     "compressed": (gzip.compress, False),
-    "one byte": (lambda whole: whole[:1], True),
-    "half the magic": (lambda whole: whole[:5], True),
-    "the magic alone": (lambda whole: blocks.MAGIC, True),
-    "a newer version": (lambda whole: blocks.MAGIC + odd_block(version=2) * 3, True),
-    "cut in a header": (lambda whole: whole[: len(blocks.MAGIC) + 20], True),
-    "cut in a block": (lambda whole: whole[:-10], True),
-    "zeros in the middle": (lambda whole: whole[:600] + bytes(len(whole) // 2) + whole[-600:], True),
-    "a text in the middle": (lambda whole: whole[:300] + b"hello" + whole[305:], True),
-    "something behind": (lambda whole: whole + b"\n<html>an error of a proxy</html>", True),
-    "twice the magic": (lambda whole: blocks.MAGIC + whole, True),
+    "one byte": (lambda recording_bytes: recording_bytes[:1], True),
+    "half the magic": (lambda recording_bytes: recording_bytes[:5], True),
+    "the magic alone": (lambda recording_bytes: blocks.MAGIC, True),
+    "a newer version": (lambda recording_bytes: blocks.MAGIC + odd_block(version=2) * 3, True),
+    "cut in a header": (lambda recording_bytes: recording_bytes[: len(blocks.MAGIC) + 20], True),
+    "cut in a block": (lambda recording_bytes: recording_bytes[:-10], True),
+    "zeros in the middle": (
+        lambda recording_bytes: recording_bytes[:600] + bytes(len(recording_bytes) // 2) + recording_bytes[-600:],
+        True,
+    ),
+    "a text in the middle": (lambda recording_bytes: recording_bytes[:300] + b"hello" + recording_bytes[305:], True),
+    "something behind": (lambda recording_bytes: recording_bytes + b"\n<html>an error of a proxy</html>", True),
+    "twice the magic": (lambda recording_bytes: blocks.MAGIC + recording_bytes, True),
 }
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "looks.py").write_text(PLUGIN)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -82,40 +85,40 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_file_that_is_not_whole_is_named_with_its_exit_code(
-    nri, whole: bytes, here: Path, verb: str, wrong: str
+    nri, recording_bytes: bytes, folder: Path, verb: str, wrong: str
 ) -> None:
     damage, is_trace = WRONG[wrong]
-    (here / "file.nritrace").write_bytes(damage(whole))
-    done = nri(*[word.replace("FILE", "file.nritrace") for word in VERBS[verb]])
-    assert "Traceback" not in done.stderr
-    assert "file.nritrace" in done.stderr
-    problems = [line for line in done.stderr.splitlines() if "at byte" in line]
+    (folder / "file.nritrace").write_bytes(damage(recording_bytes))
+    result = nri(*[word.replace("FILE", "file.nritrace") for word in VERBS[verb]])
+    assert "Traceback" not in result.stderr
+    assert "file.nritrace" in result.stderr
+    problems = [line for line in result.stderr.splitlines() if "at byte" in line]
     assert len(set(problems)) == len(problems), "a problem is told once"
     if wrong == "a newer version":
         assert [line for line in problems if "3 blocks of version 2" in line] == problems[:1] != []
-    nothing = verb == "cut" and "none of its " in done.stderr
-    assert done.returncode == (1 if is_trace and not nothing else 2), done.stderr
+    nothing = verb == "cut" and "none of its " in result.stderr
+    assert result.returncode == (1 if is_trace and not nothing else 2), result.stderr
     if nothing:
-        assert "at byte" in done.stderr, "what cannot be read is named, where nothing else is left"
+        assert "at byte" in result.stderr, "what cannot be read is named, where nothing else is left"
     if verb == "chrome" and is_trace:
-        assert "traceEvents" in json.loads(done.stdout)
+        assert "traceEvents" in json.loads(result.stdout)
     if verb == "otlp" and is_trace:
-        assert all("resourceSpans" in json.loads(line) for line in done.stdout.splitlines())
+        assert all("resourceSpans" in json.loads(line) for line in result.stdout.splitlines())
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_what_is_no_file_is_named(nri, here: Path, verb: str) -> None:
-    os.mkfifo(here / "pipe")
-    (here / "folder").mkdir()
+def test_what_is_no_file_is_named(nri, folder: Path, verb: str) -> None:
+    os.mkfifo(folder / "pipe")
+    (folder / "folder").mkdir()
     for place in ("pipe", "folder", "missing", "looks.py/below"):
-        done = nri(*[word.replace("FILE", place) for word in VERBS[verb]])
-        assert "Traceback" not in done.stderr
-        assert (done.returncode, place in done.stderr) == (2, True), done.stderr
-        assert place != "folder" or "write one with --record DIR" in done.stderr
+        result = nri(*[word.replace("FILE", place) for word in VERBS[verb]])
+        assert "Traceback" not in result.stderr
+        assert (result.returncode, place in result.stderr) == (2, True), result.stderr
+        assert place != "folder" or "write one with --record DIR" in result.stderr
 
 
-def test_a_whole_file_is_none_of_these(nri, whole: bytes, here: Path) -> None:
-    (here / "file.nritrace").write_bytes(whole)
+def test_a_whole_file_is_none_of_these(nri, recording_bytes: bytes, folder: Path) -> None:
+    (folder / "file.nritrace").write_bytes(recording_bytes)
     for verb, words in VERBS.items():
-        done = nri(*[word.replace("FILE", "file.nritrace") for word in words])
-        assert done.returncode == 0, (verb, done.stderr)
+        result = nri(*[word.replace("FILE", "file.nritrace") for word in words])
+        assert result.returncode == 0, (verb, result.stderr)

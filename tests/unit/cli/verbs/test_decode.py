@@ -15,9 +15,9 @@ from tests.support.captured import CONFIGURE, CONFIGURED, GOLDEN, REGISTER, REGI
 
 
 def test_frames_of_the_reference_are_explained_with_offsets(nri) -> None:
-    done = nri("decode", f"{REGISTER} {REGISTERED} {CONFIGURE} {CONFIGURED}")
-    assert done.returncode == 0, done.stdout
-    assert done.stdout == (
+    result = nri("decode", f"{REGISTER} {REGISTERED} {CONFIGURE} {CONFIGURED}")
+    assert result.returncode == 0, result.stdout
+    assert result.stdout == (
         "       0  mux frame, connection 2 (the plugin calls the runtime), 82 bytes\n"
         "       8    ttRPC request, stream 1, 72 bytes\n"
         "              nri.pkg.api.v1alpha1.Runtime/RegisterPlugin, timeout 5 s\n"
@@ -42,23 +42,23 @@ def test_frames_of_the_reference_are_explained_with_offsets(nri) -> None:
 def test_a_capture_may_be_a_file_of_bytes_or_hex_or_standard_input(nri, tmp_path: Path, form: str) -> None:
     path = tmp_path / "capture"
     path.write_bytes(GOLDEN if form == "binary" else REGISTER.encode())
-    done = nri("decode", "-", stdin=REGISTER) if form == "stdin" else nri("decode", str(path))
-    assert done.returncode == 0, done.stderr
-    assert '"pluginName": "foo"' in done.stdout
+    result = nri("decode", "-", stdin=REGISTER) if form == "stdin" else nri("decode", str(path))
+    assert result.returncode == 0, result.stderr
+    assert '"pluginName": "foo"' in result.stdout
 
 
 def test_quiet_prints_the_methods_of_the_requests(nri) -> None:
-    done = nri("decode", "-q", f"{REGISTER} {REGISTERED} {CONFIGURE} {CONFIGURED}")
-    assert done.stdout.splitlines() == [
+    result = nri("decode", "-q", f"{REGISTER} {REGISTERED} {CONFIGURE} {CONFIGURED}")
+    assert result.stdout.splitlines() == [
         "nri.pkg.api.v1alpha1.Runtime/RegisterPlugin",
         "nri.pkg.api.v1alpha1.Plugin/Configure",
     ]
 
 
 def test_json_is_one_document_of_frames(nri) -> None:
-    found = json.loads(nri("decode", REGISTER, "-o", "json").stdout)
-    assert [frame["kind"] for frame in found] == ["mux", "request"]
-    assert found[1]["message"]["pluginIdx"] == "00"
+    document = json.loads(nri("decode", REGISTER, "-o", "json").stdout)
+    assert [frame["kind"] for frame in document] == ["mux", "request"]
+    assert document[1]["message"]["pluginIdx"] == "00"
 
 
 def test_a_reply_alone_shows_its_fields_unless_its_method_is_given(nri) -> None:
@@ -73,25 +73,25 @@ def test_a_status_is_shown_with_its_name(nri) -> None:
 
 def test_plain_ttrpc_is_recognized(nri) -> None:
     data = request("StopContainer", m.StopContainerRequest(container=m.Container(id="c")))
-    done = nri("decode", data.hex())
-    assert done.stdout.startswith("       0    ttRPC request, stream 1")
-    assert '{"container": {"id": "c"}}' in done.stdout
+    result = nri("decode", data.hex())
+    assert result.stdout.startswith("       0    ttRPC request, stream 1")
+    assert '{"container": {"id": "c"}}' in result.stdout
 
 
 def test_garbage_between_frames_is_named_with_its_offset_and_passed_over(nri) -> None:
-    done = nri("decode", REGISTER + "deadbeef00" + CONFIGURE)
-    assert done.returncode == 1
-    assert "      90    broken: not a mux frame (connection 3735928559, 0 bytes); 5 bytes left out\n" in done.stdout
-    assert "ConfigureRequest" in done.stdout
+    result = nri("decode", REGISTER + "deadbeef00" + CONFIGURE)
+    assert result.returncode == 1
+    assert "      90    broken: not a mux frame (connection 3735928559, 0 bytes); 5 bytes left out\n" in result.stdout
+    assert "ConfigureRequest" in result.stdout
 
 
 @pytest.mark.parametrize(
     ("capture", "reason"),
     [
-        ("xyz", 'xyz: no such file, and not hex: "x" is no hex digit'),
+        ("xyz", 'xyz: no such file, and not hex: "x" is not a hex digit'),
         ("abc", "abc: no such file, and not hex: an odd number of digits"),
     ],
 )
 def test_what_is_neither_file_nor_hex_is_wrong_usage(nri, capture: str, reason: str) -> None:
-    done = nri("decode", capture)
-    assert (done.returncode, done.stderr) == (2, f"error: {reason}\n")
+    result = nri("decode", capture)
+    assert (result.returncode, result.stderr) == (2, f"error: {reason}\n")

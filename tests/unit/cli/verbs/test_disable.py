@@ -17,9 +17,9 @@ def test_it_removes_the_launcher_and_keeps_the_configuration_unless_purged(
     config.write_text("")
     drop_in = tmp_path / "conf.d/10-pod-name.conf"
     nri("enable", str(plugin), "--idx", "10", "--config", str(config), *places)
-    done = nri("disable", "pod-name", *places)
-    assert (done.returncode, done.stdout) == (0, f"removed {tmp_path}/plugins/10-pod-name\n")
-    assert f"its configuration stays: {drop_in}" in done.stderr
+    result = nri("disable", "pod-name", *places)
+    assert (result.returncode, result.stdout) == (0, f"removed {tmp_path}/plugins/10-pod-name\n")
+    assert f"its configuration was kept: {drop_in}" in result.stderr
     assert drop_in.exists()
     nri("enable", str(plugin), "--idx", "10", *places)
     assert nri("disable", "10-pod-name", "--purge", "--dry-run", *places).stdout.count("would remove") == 2
@@ -33,9 +33,9 @@ def test_the_configuration_can_be_purged_after_the_plugin(nri, plugin: Path, pla
     drop_in = tmp_path / "conf.d/10-pod-name.conf"
     nri("enable", str(plugin), "--idx", "10", "--config", str(config), *places)
     assert nri("disable", "pod-name", *places).returncode == 0
-    again = nri("disable", "pod-name", *places)
-    assert again.returncode == 1
-    assert f"Its configuration is still there: {drop_in} (--purge removes it)" in again.stderr
+    result = nri("disable", "pod-name", *places)
+    assert result.returncode == 1
+    assert f"Its configuration still exists: {drop_in} (--purge removes it)" in result.stderr
     assert nri("disable", "pod-name", "--purge", "--dry-run", *places).stdout == f"would remove {drop_in}\n"
     purged = nri("disable", "pod-name", "--purge", *places)
     assert (purged.returncode, purged.stdout) == (0, f"removed {drop_in}\n"), purged.stderr
@@ -45,18 +45,18 @@ def test_the_configuration_can_be_purged_after_the_plugin(nri, plugin: Path, pla
 
 def test_quiet_prints_the_paths_alone(nri, plugin: Path, places, tmp_path: Path) -> None:
     launcher = f"{tmp_path}/plugins/10-pod-name\n"
-    for verb, *rest in (("enable", str(plugin), "--idx", "10"), ("disable", "pod-name")):
-        done = nri(verb, *rest, "-q", *places)
-        assert (done.stdout, done.stderr) == (launcher, "")
+    for verb, *remaining in (("enable", str(plugin), "--idx", "10"), ("disable", "pod-name")):
+        result = nri(verb, *remaining, "-q", *places)
+        assert (result.stdout, result.stderr) == (launcher, "")
 
 
 def test_it_never_removes_what_it_did_not_write(nri, places, tmp_path: Path) -> None:
     foreign = tmp_path / "plugins/10-a"
     foreign.parent.mkdir()
     foreign.write_text("#!/bin/sh\n")
-    done = nri("disable", "a", *places)
-    assert done.returncode == 1
-    assert "not written by `nri enable`, so it is not removed" in done.stderr
+    result = nri("disable", "a", *places)
+    assert result.returncode == 1
+    assert "not written by `nri enable`, so it is not removed" in result.stderr
     assert foreign.exists()
 
 
@@ -72,9 +72,9 @@ def test_it_names_what_there_is_when_the_name_is_wrong_or_not_enough(nri, places
 
 def test_a_misspelt_name_is_told_with_what_was_meant(nri, plugin: Path, places) -> None:
     assert nri("enable", str(plugin), "--idx", "10", *places).returncode == 0
-    done = nri("disable", "pod-nmae", *places)
-    assert done.returncode == 1
-    assert "plugin pod-nmae not found. Did you mean pod-name? Plugins there: 10-pod-name" in done.stderr
+    result = nri("disable", "pod-nmae", *places)
+    assert result.returncode == 1
+    assert "plugin pod-nmae not found. Did you mean pod-name? Plugins there: 10-pod-name" in result.stderr
 
 
 def test_a_shell_offers_what_is_in_the_folder_with_and_without_the_index(tmp_path: Path) -> None:
@@ -95,6 +95,6 @@ def test_json_has_the_paths_and_whether_they_were_only_shown(
 ) -> None:
     nri("enable", str(plugin), "--idx", "10", *places)
     launcher = tmp_path / "plugins/10-pod-name"
-    done = nri("disable", "pod-name", "-o", "json", *(["--dry-run"] if dry else []), *places)
-    assert json.loads(done.stdout) == {"dry_run": dry, "removed": [str(launcher)]}, done.stderr
+    result = nri("disable", "pod-name", "-o", "json", *(["--dry-run"] if dry else []), *places)
+    assert json.loads(result.stdout) == {"dry_run": dry, "removed": [str(launcher)]}, result.stderr
     assert launcher.exists() == dry

@@ -22,9 +22,9 @@ def test_a_healthy_node_ends_with_0(nri, folder: Path, put) -> None:
         listener.bind(str(folder / "var/run/nri/nri.sock"))
         listener.listen()
         os.chmod(folder / "var/run/nri/nri.sock", 0o600)
-        done = nri("doctor", "--root", str(folder))
-    assert done.returncode == 0, done.stdout
-    assert done.stdout.endswith("no problems\n")
+        result = nri("doctor", "--root", str(folder))
+    assert result.returncode == 0, result.stdout
+    assert result.stdout.endswith("no problems\n")
 
 
 def test_another_runtime_is_judged_by_its_socket_alone(nri, folder: Path) -> None:
@@ -33,30 +33,31 @@ def test_another_runtime_is_judged_by_its_socket_alone(nri, folder: Path) -> Non
         listener.listen()
         os.chmod(folder / "my.sock", 0o600)
         (folder / "root").mkdir()
-        done = nri("doctor", "--root", str(folder), "--socket-path", "/my.sock")
-    assert done.returncode == 0, done.stdout
-    assert f"(process {os.getpid()}) listens" in done.stdout, "whether it is a runtime is not known"
+        result = nri("doctor", "--root", str(folder), "--socket-path", "/my.sock")
+    assert result.returncode == 0, result.stdout
+    assert f"(process {os.getpid()}) listens" in result.stdout, "whether it is a runtime is not known"
 
 
 def test_a_sick_node_ends_with_1_and_says_what_to_do(nri, put) -> None:
     root = put({CONFIG: f"version = 2\n{NRI_TABLE}disable = true\n"})
-    done = nri("doctor", "--root", root)
-    assert done.returncode == 1
+    result = nri("doctor", "--root", root)
+    assert result.returncode == 1
     where = f'{CONFIG}:3: plugins."io.containerd.nri.v1.nri".disable'
-    assert f"problem  {where}: NRI is off in containerd\n" in done.stdout
-    assert '-> set disable = false in [plugins."io.containerd.nri.v1.nri"] and restart containerd' in done.stdout
-    found = json.loads(nri("doctor", "--root", root, "-o", "json").stdout)
-    assert {"level", "what", "where", "next"} == set(found[0])
+    assert f"problem  {where}: NRI is off in containerd\n" in result.stdout
+    assert '-> set disable = false in [plugins."io.containerd.nri.v1.nri"] and restart containerd' in result.stdout
+    document = json.loads(nri("doctor", "--root", root, "-o", "json").stdout)
+    assert {"level", "what", "where", "next"} == set(document[0])
     assert nri("doctor", "--root", root, "-q").stdout.count("\n") == 2, "quiet shows problems only"
 
 
 def test_the_doctor_says_which_source_of_the_socket_path_won(nri, put) -> None:
     root = put({CONFIG: "version = 3\n"})
-    done = nri("doctor", "--root", root, env={"NRI_SOCKET": "/env.sock"})
+    result = nri("doctor", "--root", root, env={"NRI_SOCKET": "/env.sock"})
     assert (
-        "NRI_SOCKET: no runtime is configured to listen on /env.sock; configured: /var/run/nri/nri.sock" in done.stdout
+        "NRI_SOCKET: no runtime is configured to listen on /env.sock; configured: /var/run/nri/nri.sock"
+        in result.stdout
     )
-    assert "NRI_SOCKET: plugins and nri use /env.sock" in done.stdout
+    assert "NRI_SOCKET: plugins and nri use /env.sock" in result.stdout
     assert (
         "--socket-path: plugins and nri use /flag.sock"
         in nri("doctor", "--root", root, "--socket-path", "/flag.sock").stdout
@@ -66,8 +67,8 @@ def test_the_doctor_says_which_source_of_the_socket_path_won(nri, put) -> None:
 def test_the_pure_python_back_end_is_a_problem(put) -> None:
     env = environment(PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION="python")  # counts where protobuf is loaded
     words = command("doctor", "--root", put({CONFIG: "version = 3\n"}))
-    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
-    assert "problem  protobuf: protobuf runs on its pure-Python back end" in done.stdout
+    result = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+    assert "problem  protobuf: protobuf runs on its pure-Python back end" in result.stdout
 
 
 def test_a_release_and_a_file_may_be_named(nri, folder: Path) -> None:

@@ -61,16 +61,16 @@ class Node:
 
 @pytest.fixture
 def node(folder: Path) -> Iterator[Node]:
-    made = Node(folder)
+    node = Node(folder)
     try:
-        yield made
+        yield node
     finally:
-        made.runtime.close()
+        node.runtime.close()
 
 
 def test_where_nothing_is_overwritten_it_says_so_and_ends_with_0(nri, node: Node) -> None:
-    done = nri(*node.words)
-    assert (done.returncode, done.stdout) == (0, "") and "nothing has been overwritten" in done.stderr
+    result = nri(*node.words)
+    assert (result.returncode, result.stdout) == (0, "") and "no value was overwritten" in result.stderr
 
 
 def test_values_that_cannot_be_read_beside_others_are_told(nri, node: Node) -> None:
@@ -78,9 +78,9 @@ def test_values_that_cannot_be_read_beside_others_are_told(nri, node: Node) -> N
     container = make_container(id="c2", name="odd", pod=pod)
     container.linux.cgroups_path = "/gone"
     node.runtime.create_container(pod, container)
-    done = nri(*node.words)
-    assert (done.returncode, "nothing has been overwritten" in done.stderr) == (0, True)
-    assert "not compared: 1 value, whose cgroup is gone, or has no such file" in done.stderr
+    result = nri(*node.words)
+    assert (result.returncode, "no value was overwritten" in result.stderr) == (0, True)
+    assert "not compared: 1 value, whose cgroup or file does not exist" in result.stderr
 
 
 @pytest.mark.timeout(30)
@@ -88,16 +88,16 @@ def test_a_pipe_in_the_place_of_a_value_is_not_waited_for(nri, node: Node) -> No
     path = node.root / "sys/fs/cgroup/memory" / CGROUP / "memory.limit_in_bytes"
     path.unlink()
     os.mkfifo(path)
-    done = nri(*node.words)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "1 value given, and none of them can be read below" in done.stderr
+    result = nri(*node.words)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "1 value applied, but none can be read below" in result.stderr
 
 
 def test_an_overwritten_value_is_named_with_the_plugin_that_set_it(nri, node: Node) -> None:
     node.limit(70 << 20)
-    done = nri(*node.words, "-o", "json")
-    (row,) = json.loads(done.stdout)
-    assert done.returncode == 5, done.stderr
+    result = nri(*node.words, "-o", "json")
+    (row,) = json.loads(result.stdout)
+    assert result.returncode == 5, result.stderr
     assert (row["subject"], row["knob"], row["set_by"], row["by"]) == (
         "shop/web/app",
         "memory.limit",
@@ -120,8 +120,8 @@ def test_what_an_agent_wrote_is_looked_after_as_well(nri, node: Node, folder: Pa
     odd = {**write, "name": "oom_score"}
     pods = [{"key": "u1", "namespace": "shop", "name": "web", "ended": False}, {"key": "u2", "ended": True}]
 
-    def explain(given):
-        return json_answer({"writes": [write, odd, {**write, "outcome": "refused"}]} if given else {"pods": pods})
+    def explain(argument):
+        return json_answer({"writes": [write, odd, {**write, "outcome": "refused"}]} if argument else {"pods": pods})
 
     server = Server({"/explain": explain}, path=str(folder / "agent.sock"))
     try:
@@ -134,8 +134,8 @@ def test_what_an_agent_wrote_is_looked_after_as_well(nri, node: Node, folder: Pa
 
 
 def test_watching_tells_what_is_overwritten_and_back_and_counts(node: Node) -> None:
-    held = HeldPort()
-    port = held.number
+    reserved = HeldPort()
+    port = reserved.number
     words = [*node.words, "--watch", "--interval", "0.1", "--metrics", f"127.0.0.1:{port}"]
     with subprocess.Popen(command(*words), stdout=subprocess.PIPE, text=True, env=environment()) as process:
         try:
@@ -151,14 +151,14 @@ def test_watching_tells_what_is_overwritten_and_back_and_counts(node: Node) -> N
             assert "nri_drift_compared 0\n" in scraped(port)
             node.runtime.disconnect()
             node.runtime.close()
-            said, _ = process.communicate(timeout=20)
+            output, _ = process.communicate(timeout=20)
         finally:
             process.kill()
-            held.close()
+            reserved.close()
     assert process.returncode == 1, "the runtime has gone"
-    first, second = said.splitlines()
+    first, second = output.splitlines()
     assert f"shop/web/app memory.limit overwritten past NRI: {70 << 20}, was {LIMIT}" in first
-    assert f"is back: {LIMIT}" in second
+    assert f"restored: {LIMIT}" in second
 
 
 def scraped(port: int) -> str:
@@ -172,20 +172,20 @@ def scraped(port: int) -> str:
 
 
 def test_without_a_runtime_or_an_agent_it_ends_with_3_and_the_next_step(nri, folder: Path) -> None:
-    done = nri("drift", "--socket-path", str(folder / "none.sock"), "--root", str(folder))
-    assert done.returncode == 3 and "--socket-path" in done.stderr
+    result = nri("drift", "--socket-path", str(folder / "none.sock"), "--root", str(folder))
+    assert result.returncode == 3 and "--socket-path" in result.stderr
     assert nri("drift", "--metrics", "127.0.0.1:1").returncode == 2
 
 
 def test_values_that_cannot_be_read_are_not_said_to_be_well(nri, node: Node, folder: Path) -> None:
-    done = nri(*node.words[:-1], str(folder / "elsewhere"))
-    assert done.returncode == 1 and "nothing has been overwritten" not in done.stderr
-    assert "1 value given, and none of them can be read" in done.stderr and "--root" in done.stderr
+    result = nri(*node.words[:-1], str(folder / "elsewhere"))
+    assert result.returncode == 1 and "no value was overwritten" not in result.stderr
+    assert "1 value applied, but none can be read" in result.stderr and "--root" in result.stderr
     words = [*node.words[:-1], str(folder / "elsewhere"), "--watch"]
     with subprocess.Popen(command(*words), stderr=subprocess.PIPE, text=True, env=environment()) as process:
         try:
             assert process.stderr is not None
-            assert "none of them can be read" in process.stderr.readline()
+            assert "none can be read" in process.stderr.readline()
             process.send_signal(signal.SIGINT)
             process.wait(60)
         finally:
@@ -212,21 +212,21 @@ def test_a_container_that_has_ended_is_not_missed(nri, folder: Path) -> None:
     ended.linux.cgroups_path = f"/{CGROUP}"
     path = str(folder / "nri.sock")
     with FakeRuntime(pods=[pod], containers=[ended], socket_path=path, disable_connections=False):
-        done = nri("drift", "--socket-path", path, "--root", str(folder))
-    assert (done.returncode, "nothing has been overwritten" in done.stderr) == (0, False)
-    assert "nothing was compared: no running container was given a value" in done.stderr
+        result = nri("drift", "--socket-path", path, "--root", str(folder))
+    assert (result.returncode, "no value was overwritten" in result.stderr) == (0, False)
+    assert "nothing was compared: no value was applied to a running container" in result.stderr
 
 
 def test_a_socket_that_is_no_agent_s_is_named(nri, node: Node, folder: Path) -> None:
     server = Server({}, path=str(folder / "other.sock"))
     try:
-        done = nri(*node.words, "--agent-socket", str(folder / "other.sock"))
+        result = nri(*node.words, "--agent-socket", str(folder / "other.sock"))
     finally:
         server.close()
     assert (
-        done.returncode == 1
-        and "other.sock is not the socket of an agent (status 404)" in done.stderr
-        and "--agent-socket" in done.stderr
+        result.returncode == 1
+        and "other.sock is not the socket of an agent (status 404)" in result.stderr
+        and "--agent-socket" in result.stderr
     )
 
 
@@ -241,16 +241,16 @@ ODD = {
 def test_an_answer_that_is_no_agent_s_is_told(nri, node: Node, folder: Path, answer: object) -> None:
     server = Server({"/explain": lambda _: json_answer(answer)}, path=str(folder / "other.sock"))
     try:
-        done = nri(*node.words, "--agent-socket", str(folder / "other.sock"))
+        result = nri(*node.words, "--agent-socket", str(folder / "other.sock"))
     finally:
         server.close()
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1), done.stderr
-    assert "other.sock is not the socket of an agent" in done.stderr and "--agent-socket" in done.stderr
+    assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (1, "", 1), result.stderr
+    assert "other.sock is not the socket of an agent" in result.stderr and "--agent-socket" in result.stderr
 
 
 def test_of_an_engine_that_runs_nothing_that_is_said(nri, folder: Path) -> None:
     with engine(folder), CriClient(str(folder / "cri.sock"), timeout_s=TIMEOUT_S) as cri:
         pod_with_container(cri, folder)
-        done = nri("drift", "--socket-path", str(folder / "nri.sock"))
-    assert done.returncode == 1, done.stderr
-    assert f"the engine at {folder}/nri.sock runs with --dry" in done.stderr
+        result = nri("drift", "--socket-path", str(folder / "nri.sock"))
+    assert result.returncode == 1, result.stderr
+    assert f"the engine at {folder}/nri.sock runs with --dry" in result.stderr

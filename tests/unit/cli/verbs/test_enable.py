@@ -16,11 +16,11 @@ from tests.support.needs import need_machine, need_root
 
 
 def test_the_launcher_starts_the_plugin_with_this_python_and_no_path(nri, plugin: Path, places, tmp_path: Path) -> None:
-    done = nri("enable", str(plugin), "--idx", "10", *places)
-    assert done.returncode == 0, done.stderr
+    result = nri("enable", str(plugin), "--idx", "10", *places)
+    assert result.returncode == 0, result.stderr
     launcher = tmp_path / "plugins/10-pod-name"
-    assert done.stdout == f"wrote {launcher}\n"
-    assert "restart" in done.stderr
+    assert result.stdout == f"wrote {launcher}\n"
+    assert "restart" in result.stderr
     assert oct(launcher.stat().st_mode & 0o777) == "0o755"
     out = tmp_path / "out"
     subprocess.run([str(launcher), "an argument"], env={"OUT": str(out)}, check=True)
@@ -37,13 +37,13 @@ def test_the_configuration_becomes_the_drop_in_word_for_word(nri, plugin: Path, 
 
 
 def test_a_dry_run_shows_everything_and_writes_nothing(nri, plugin: Path, places, tmp_path: Path) -> None:
-    done = nri("enable", str(plugin), "--idx", "10", "--dry-run", *places)
-    assert done.returncode == 0
-    assert f"would write {tmp_path}/plugins/10-pod-name\n    #!/bin/sh\n" in done.stdout
+    result = nri("enable", str(plugin), "--idx", "10", "--dry-run", *places)
+    assert result.returncode == 0
+    assert f"would write {tmp_path}/plugins/10-pod-name\n    #!/bin/sh\n" in result.stdout
     assert not (tmp_path / "plugins").exists()
-    found = json.loads(nri("enable", str(plugin), "--idx", "10", "--dry-run", "-o", "json", *places).stdout)
-    assert found["dry_run"] is True
-    assert found["files"][0]["mode"] == "0755"
+    document = json.loads(nri("enable", str(plugin), "--idx", "10", "--dry-run", "-o", "json", *places).stdout)
+    assert document["dry_run"] is True
+    assert document["files"][0]["mode"] == "0755"
 
 
 @pytest.mark.parametrize(
@@ -58,28 +58,28 @@ def test_a_dry_run_shows_everything_and_writes_nothing(nri, plugin: Path, places
 def test_bad_names_are_refused_before_anything_is_written(
     nri, plugin: Path, places, tmp_path: Path, arguments: list[str], reason: str
 ) -> None:
-    done = nri("enable", str(plugin), *arguments, *places)
-    assert done.returncode == 2
-    assert reason in done.stderr
+    result = nri("enable", str(plugin), *arguments, *places)
+    assert result.returncode == 2
+    assert reason in result.stderr
     assert not (tmp_path / "plugins").exists()
 
 
 def test_a_file_that_others_may_write_to_is_refused(nri, plugin: Path, places, tmp_path: Path) -> None:
     plugin.chmod(0o666)
-    done = nri("enable", str(plugin), "--idx", "10", *places)
-    assert done.returncode == 1
+    result = nri("enable", str(plugin), "--idx", "10", *places)
+    assert result.returncode == 1
     assert (
         f"other users may write to this file (mode 0666), and a plugin runs as root. First: chmod go-w {plugin}"
-        in done.stderr
+        in result.stderr
     )
     assert not (tmp_path / "plugins").exists()
 
 
 def test_a_file_in_a_folder_that_others_may_write_to_is_refused(nri, plugin: Path, places) -> None:
     plugin.parent.chmod(0o777)
-    done = nri("enable", str(plugin), "--idx", "10", *places)
-    assert done.returncode == 1
-    assert "other users may write to this folder" in done.stderr
+    result = nri("enable", str(plugin), "--idx", "10", *places)
+    assert result.returncode == 1
+    assert "other users may write to this folder" in result.stderr
 
 
 def test_a_file_of_somebody_else_or_below_somebody_elses_folder_is_refused(nri, plugin: Path, places) -> None:
@@ -102,16 +102,16 @@ def test_a_plugin_folder_that_others_may_write_to_is_refused(nri, plugin: Path, 
 
 def test_a_python_file_that_never_starts_its_plugin_is_refused(nri, plugin: Path, places) -> None:
     plugin.write_text("x = 1\n")
-    done = nri("enable", str(plugin), "--idx", "10", *places)
-    assert done.returncode == 2
-    assert "it never calls main(), so it would exit at once. Add at its end: MyPlugin.main()" in done.stderr
+    result = nri("enable", str(plugin), "--idx", "10", *places)
+    assert result.returncode == 2
+    assert "it never calls main(), so it would exit at once. Add at its end: MyPlugin.main()" in result.stderr
 
 
 def test_a_second_plugin_of_an_index_is_told(nri, plugin: Path, places) -> None:
     assert "the index of" not in nri("enable", str(plugin), "--idx", "10", *places).stderr
-    done = nri("enable", str(plugin), "--idx", "10", "--name", "other", *places)
-    assert done.returncode == 0
-    assert "10 is also the index of 10-pod-name: no runtime says which of them comes first" in done.stderr
+    result = nri("enable", str(plugin), "--idx", "10", "--name", "other", *places)
+    assert result.returncode == 0
+    assert "10 is also the index of 10-pod-name: the order of these plugins is undefined" in result.stderr
 
 
 def test_any_other_program_is_launched_as_it_is(nri, plugin: Path, places, tmp_path: Path) -> None:
@@ -162,9 +162,9 @@ def test_a_plugin_that_cannot_start_is_refused_with_the_reason_and_nothing_is_wr
     nri, plugin: Path, places, tmp_path: Path, text: str, reason: str
 ) -> None:
     plugin.write_text(f"{text}\nP.main()\n")
-    done = nri("enable", str(plugin), "--idx", "10", *places, cwd=plugin.parent)
-    assert done.returncode == 1
-    first, second = done.stderr.splitlines()
+    result = nri("enable", str(plugin), "--idx", "10", *places, cwd=plugin.parent)
+    assert result.returncode == 1
+    first, second = result.stderr.splitlines()
     assert first.startswith(f"error: {plugin}: does not start as the runtime would start it: ")
     assert reason in first
     assert f"by hand: {shlex.join([sys.executable, str(plugin)])} --idx 10" in second
@@ -177,9 +177,9 @@ def test_a_plugin_that_never_registers_is_refused_after_the_time_that_runtimes_a
     program = tmp_path / "silent"
     program.write_text("#!/bin/sh\necho thinking >&2\nexec /bin/sleep 60\n")
     program.chmod(0o755)
-    done = nri("enable", str(program), "--idx", "10", *places, "--timeout", "500ms")
-    assert done.returncode == 1
-    assert "it does not register within 0.5 s; its last words: thinking" in done.stderr
+    result = nri("enable", str(program), "--idx", "10", *places, "--timeout", "500ms")
+    assert result.returncode == 1
+    assert "it does not register within 0.5 s; its last output: thinking" in result.stderr
 
 
 def test_a_configuration_that_the_plugin_cannot_use_is_refused_by_its_own_name(
@@ -187,29 +187,29 @@ def test_a_configuration_that_the_plugin_cannot_use_is_refused_by_its_own_name(
 ) -> None:
     config = tmp_path / "my.yaml"
     config.write_text("cpu: 0-3\n")
-    done = nri("enable", str(plugin), "--idx", "10", "--config", str(config), *places)
-    assert done.returncode == 1
-    assert f'{config}:1: cpu: unknown key (did you mean "cpus"?)' in done.stderr
-    assert f" --idx 10 --config {config}. If it can start only" in done.stderr
+    result = nri("enable", str(plugin), "--idx", "10", "--config", str(config), *places)
+    assert result.returncode == 1
+    assert f'{config}:1: cpu: unknown key (did you mean "cpus"?)' in result.stderr
+    assert f" --idx 10 --config {config}. If it can start only" in result.stderr
     assert not (tmp_path / "conf.d").exists()
 
 
 def test_a_configuration_that_is_no_text_is_refused_by_its_own_name(nri, plugin: Path, places, tmp_path: Path) -> None:
     config = tmp_path / "my.yaml"
     config.write_bytes(b"cpus: \xff\n")
-    done = nri("enable", str(plugin), "--idx", "10", "--config", str(config), *places)
-    assert done.returncode == 1
-    assert f"error: {config}: not UTF-8 text: byte 6 is 0xff" in done.stderr
-    assert "nri-enable-" not in done.stderr
+    result = nri("enable", str(plugin), "--idx", "10", "--config", str(config), *places)
+    assert result.returncode == 1
+    assert f"error: {config}: not UTF-8 text: byte 6 is 0xff" in result.stderr
+    assert "nri-enable-" not in result.stderr
 
 
 def test_a_configuration_that_is_there_already_is_tried_too(nri, plugin: Path, places, tmp_path: Path) -> None:
     (tmp_path / "conf.d").mkdir()
     drop_in = tmp_path / "conf.d/pod-name.conf"
     drop_in.write_text("cpu: 0-3\n")
-    done = nri("enable", str(plugin), "--idx", "10", *places)
-    assert done.returncode == 1
-    assert f"{drop_in}:1: cpu: unknown key" in done.stderr
+    result = nri("enable", str(plugin), "--idx", "10", *places)
+    assert result.returncode == 1
+    assert f"{drop_in}:1: cpu: unknown key" in result.stderr
 
 
 def test_a_plugin_that_can_start_only_elsewhere_can_be_enabled_unchecked(
@@ -232,14 +232,14 @@ def test_the_check_leaves_nothing_behind(nri, plugin: Path, places, tmp_path: Pa
 def _only_ours_to_write() -> None:
     """Go on only where the checkout is such that plugins in it are started: a umask of 002 makes another one."""
     source = Path(template.__file__)
-    need_machine(not any(each.stat().st_mode & 0o022 for each in (source, source.parent)),
+    need_machine(not any(entry.stat().st_mode & 0o022 for entry in (source, source.parent)),
                  "checkout that only its owner may write to (chmod -R go-w src)")  # fmt: skip
 
 
 @pytest.mark.usefixtures("_only_ours_to_write")
 def test_a_bundled_plugin_is_enabled_by_its_name(nri, places, tmp_path: Path) -> None:
-    done = nri("enable", "template", "--idx", "10", *places)
-    assert (done.returncode, done.stdout) == (0, f"wrote {tmp_path}/plugins/10-template\n"), done.stderr
+    result = nri("enable", "template", "--idx", "10", *places)
+    assert (result.returncode, result.stdout) == (0, f"wrote {tmp_path}/plugins/10-template\n"), result.stderr
     launched = (tmp_path / "plugins/10-template").read_text().splitlines()[-1]
     assert launched == f'exec {shlex.quote(sys.executable)} -P -m nri.plugins.template.plugin "$@"'
     assert nri("disable", "template", *places).stdout == f"removed {tmp_path}/plugins/10-template\n"
@@ -248,10 +248,10 @@ def test_a_bundled_plugin_is_enabled_by_its_name(nri, places, tmp_path: Path) ->
 @pytest.mark.usefixtures("_only_ours_to_write")
 def test_a_bundled_plugin_is_rehearsed_with_its_configuration(nri, places, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("cfgParm1: x\n")
-    done = nri("enable", "template", "--idx", "10", "--config", str(tmp_path / "c.yaml"), *places)
-    assert done.returncode == 1
-    assert f'{tmp_path}/c.yaml:1: cfgParm1: unknown key (did you mean "cfgParam1"?)' in done.stderr
-    assert "-P -m nri.plugins.template.plugin --idx 10" in done.stderr
+    result = nri("enable", "template", "--idx", "10", "--config", str(tmp_path / "c.yaml"), *places)
+    assert result.returncode == 1
+    assert f'{tmp_path}/c.yaml:1: cfgParm1: unknown key (did you mean "cfgParam1"?)' in result.stderr
+    assert "-P -m nri.plugins.template.plugin --idx 10" in result.stderr
     assert not (tmp_path / "plugins").exists()
 
 
@@ -263,17 +263,17 @@ def test_a_bundled_plugin_is_rehearsed_with_its_configuration(nri, places, tmp_p
     ],
 )
 def test_what_is_neither_a_file_nor_a_name_is_told_with_what_was_meant(nri, places, target: str, reason: str) -> None:
-    done = nri("enable", target, "--idx", "10", *places)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert reason in done.stderr
+    result = nri("enable", target, "--idx", "10", *places)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert reason in result.stderr
 
 
 @pytest.mark.parametrize("unchecked", [[], ["--no-check"]])
 def test_a_plugin_with_indices_of_its_own_is_refused_also_unchecked(nri, places, tmp_path: Path, unchecked) -> None:
-    done = nri("enable", "differ", "--idx", "10", *unchecked, *places)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
-        "error: differ: a runtime cannot start it, because it chooses its indices itself. "
+    result = nri("enable", "differ", "--idx", "10", *unchecked, *places)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == (
+        "error: differ: a runtime cannot launch this plugin, because it chooses its indices itself. "
         "Run it as a service, or in a DaemonSet\n"
     )
     assert not (tmp_path / "plugins").exists()

@@ -28,8 +28,8 @@ NO_PROGRAM = "program /none/conmon not found"
 def test_it_says_where_it_listens_when_it_is_ready_and_serves_pods(nri, tmp_path: Path) -> None:
     with engine(tmp_path):
         with CriClient(str(tmp_path / "cri.sock")) as cri:
-            made = pod_with_container(cri, tmp_path)
-        assert made[:13] in nri("pod", "ps", "--cri-socket", str(tmp_path / "cri.sock")).stdout
+            created = pod_with_container(cri, tmp_path)
+        assert created[:13] in nri("pod", "ps", "--cri-socket", str(tmp_path / "cri.sock")).stdout
         assert nri("why", "--plugins", "--admin-socket", str(tmp_path / "admin.sock")).returncode == 0
         (ready,) = [line for line in (tmp_path / "log").read_text().splitlines() if " ready: " in line]
     for what in (
@@ -46,9 +46,9 @@ def test_a_signal_ends_it_in_order(tmp_path: Path, number: int, code: int) -> No
     with engine(tmp_path) as process:
         process.send_signal(number)
         assert process.wait(TIMEOUT_S) == code
-    said = (tmp_path / "log").read_text()
-    assert f"stopping after {signal.Signals(number).name}; containers run on" in said
-    assert said.rstrip().endswith("stopped")
+    text = (tmp_path / "log").read_text()
+    assert f"stopping after {signal.Signals(number).name}; containers keep running" in text
+    assert text.rstrip().endswith("stopped")
     assert not (tmp_path / "cri.sock").exists()
     assert not (tmp_path / "nri.sock").exists()
 
@@ -66,38 +66,40 @@ def test_systemd_is_told_of_start_and_end(tmp_path: Path) -> None:
 
 def test_a_second_engine_on_the_same_folders_is_refused(nri, tmp_path: Path) -> None:
     with engine(tmp_path):
-        done = nri("engine", "serve", "--config", str(tmp_path / "engine.toml"))
-    assert done.returncode == 1
-    assert "error: the engine cannot start: another engine uses " in done.stderr
-    assert "try: nri engine check" in done.stderr
+        result = nri("engine", "serve", "--config", str(tmp_path / "engine.toml"))
+    assert result.returncode == 1
+    assert "error: the engine cannot start: another engine uses " in result.stderr
+    assert "try: nri engine check" in result.stderr
 
 
 def test_what_it_had_is_there_again_after_a_restart(nri, tmp_path: Path) -> None:
     with engine(tmp_path) as process:
         with CriClient(str(tmp_path / "cri.sock")) as cri:
-            made = pod_with_container(cri, tmp_path)
+            created = pod_with_container(cri, tmp_path)
         process.kill()
         process.wait()
     with engine(tmp_path):
         deadline = time.monotonic() + TIMEOUT_S
         state = ""
         while "EXITED" not in state and time.monotonic() < deadline:  # a dry container ends with its engine
-            found = json.loads(nri("pod", "ps", "-a", "-o", "json", "--cri-socket", str(tmp_path / "cri.sock")).stdout)
-            found = found[0]["containers"]
-            state = found[0]["state"]
-        assert (found[0]["id"], state) == (made, "CONTAINER_EXITED")
+            document = json.loads(
+                nri("pod", "ps", "-a", "-o", "json", "--cri-socket", str(tmp_path / "cri.sock")).stdout
+            )
+            document = document[0]["containers"]
+            state = document[0]["state"]
+        assert (document[0]["id"], state) == (created, "CONTAINER_EXITED")
 
 
 def test_mistakes_in_its_settings_end_with_2(nri, tmp_path: Path) -> None:
-    done = nri("engine", "serve", "--config", settings(tmp_path, 'sockt = "/x"\n'))
-    assert done.returncode == 2
-    assert f'error: {tmp_path}/engine.toml:5: sockt: unknown key (did you mean "socket"?)' in done.stderr
+    result = nri("engine", "serve", "--config", settings(tmp_path, 'sockt = "/x"\n'))
+    assert result.returncode == 2
+    assert f'error: {tmp_path}/engine.toml:5: sockt: unknown key (did you mean "socket"?)' in result.stderr
 
 
 def test_an_address_that_cannot_be_had_is_told_and_leaves_nothing(nri, tmp_path: Path) -> None:
-    done = nri("engine", "serve", "--config", settings(tmp_path), "--set", "streaming.address=192.0.2.1")
-    assert done.returncode == 1
-    assert "cannot listen on 192.0.2.1:0 for exec and attach" in done.stderr
+    result = nri("engine", "serve", "--config", settings(tmp_path), "--set", "streaming.address=192.0.2.1")
+    assert result.returncode == 1
+    assert "cannot listen on 192.0.2.1:0 for exec and attach" in result.stderr
     assert not (tmp_path / "nri.sock").exists()
 
 
@@ -114,23 +116,23 @@ def test_its_log_is_json_where_that_is_asked_for(tmp_path: Path) -> None:
 def test_without_root_it_says_so_before_anything_is_made(tmp_path: Path) -> None:
     script = "import os, sys; os.geteuid = lambda: 1000; from nri.cli.main import main; main(sys.argv[1:])"
     arguments = ["engine", "serve", "--config", settings(tmp_path), "--set", "dry=false"]
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False, env=environment()
     )
-    assert done.returncode == 1
-    assert "the engine requires root. Run it with sudo, or with --dry DIR to run nothing" in done.stderr
+    assert result.returncode == 1
+    assert "the engine requires root. Run it with sudo, or with --dry DIR to run nothing" in result.stderr
     assert not (tmp_path / "root").exists()
 
 
 def test_the_examination_lists_what_is_missing_with_the_next_step(nri, tmp_path: Path) -> None:
     settings_of = ["--config", settings(tmp_path), "--set", "dry=false", "--set", "conmon=/none/conmon"]
     arguments = ["engine", "check", *settings_of]
-    done = nri(*arguments)
-    assert done.returncode == 1
-    assert [line for line in done.stdout.splitlines() if line.split() == ["conmon", "missing", *NO_PROGRAM.split()]]
-    assert "  conmon (missing): apt-get install conmon, or set its path in engine.toml\n" in done.stdout
-    found = json.loads(nri(*arguments, "-o", "json").stdout)
-    conmon = next(row for row in found if row["what"] == "conmon")
+    result = nri(*arguments)
+    assert result.returncode == 1
+    assert [line for line in result.stdout.splitlines() if line.split() == ["conmon", "missing", *NO_PROGRAM.split()]]
+    assert "  conmon (missing): apt-get install conmon, or set its path in engine.toml\n" in result.stdout
+    document = json.loads(nri(*arguments, "-o", "json").stdout)
+    conmon = next(row for row in document if row["what"] == "conmon")
     assert conmon == {
         "what": "conmon",
         "state": "missing",
@@ -143,9 +145,9 @@ def test_the_examination_lists_what_is_missing_with_the_next_step(nri, tmp_path:
 
 
 def test_a_dry_engine_needs_next_to_nothing(nri, tmp_path: Path) -> None:
-    done = nri("engine", "check", "--config", settings(tmp_path), "-o", "json")
-    assert done.returncode == 0
-    assert [row["what"] for row in json.loads(done.stdout)] == [
+    result = nri("engine", "check", "--config", settings(tmp_path), "-o", "json")
+    assert result.returncode == 0
+    assert [row["what"] for row in json.loads(result.stdout)] == [
         "dry",
         "grpcio, for the CRI",
         "CRI socket",
@@ -165,9 +167,9 @@ def test_without_its_packages_it_says_which_to_install(tmp_path: Path) -> None:
     (tmp_path / "grpc.py").write_text("raise ModuleNotFoundError(\"No module named 'grpc'\", name='grpc')\n")
     argv = command("engine", "serve", "--dry", str(tmp_path / "dry"))
     variables = environment(PYTHONPATH=str(tmp_path))
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=variables)
-    assert done.returncode == 1
-    assert f"error: the engine needs grpc, which is not installed. Install the extra: {INSTALL}\n" in done.stderr
+    result = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=variables)
+    assert result.returncode == 1
+    assert f"error: the engine needs grpc, which is not installed. Install the extra: {INSTALL}\n" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -185,8 +187,8 @@ def test_without_its_packages_it_says_which_to_install(tmp_path: Path) -> None:
 )
 def test_a_value_that_cannot_work_is_a_mistake_before_the_start(nri, setting: str, complaint: str) -> None:
     for verb in (("engine", "serve"), ("engine", "check"), ("engine", "config", "show")):
-        done = nri(*verb, "--set", setting)
-        assert (done.returncode, complaint in done.stderr) == (2, True), done.stderr
+        result = nri(*verb, "--set", setting)
+        assert (result.returncode, complaint in result.stderr) == (2, True), result.stderr
 
 
 def test_where_nothing_is_missing_no_next_step_is_told_but_notes_on_the_settings_are(
@@ -202,17 +204,17 @@ def test_where_nothing_is_missing_no_next_step_is_told_but_notes_on_the_settings
     assert check is not None
     with click.Context(verb.check, obj=Settings()):
         assert check() == 0
-    said = capsys.readouterr()
-    assert "note: config.toml:3: is old" in said.err
-    assert "nothing is missing" in said.out and "Next steps" not in said.out
+    captured = capsys.readouterr()
+    assert "note: config.toml:3: is old" in captured.err
+    assert "nothing is missing" in captured.out and "Next steps" not in captured.out
 
 
 def test_the_settings_in_force_say_where_they_came_from(nri, tmp_path: Path) -> None:
     file = tmp_path / "engine.toml"
     file.write_text('\nroot = "/r"\n')
     shown = ["engine", "config", "show", "--config", str(file), "--socket", "/s", "--set", "nri.disable=true"]
-    done = nri(*shown, env={"NRI_ENGINE_LOG_LEVEL": "debug"})
-    assert [line.split() for line in done.stdout.splitlines()] == [
+    result = nri(*shown, env={"NRI_ENGINE_LOG_LEVEL": "debug"})
+    assert [line.split() for line in result.stdout.splitlines()] == [
         ["KEY", "VALUE", "FROM"],
         ["socket", "/s", "--socket"],
         ["root", "/r", f"{file}:2"],
@@ -227,39 +229,39 @@ def test_the_settings_in_force_say_where_they_came_from(nri, tmp_path: Path) -> 
 def test_mistakes_end_with_2_and_a_line_each(nri, tmp_path: Path) -> None:
     file = tmp_path / "engine.toml"
     file.write_text("a = 1\nb = 2\n")
-    done = nri("engine", "config", "show", "--config", str(file))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert [line.startswith(f"error: {file}:{number}: ") for number, line in enumerate(done.stderr.splitlines(), 1)]
+    result = nri("engine", "config", "show", "--config", str(file))
+    assert (result.returncode, result.stdout) == (2, "")
+    assert [line.startswith(f"error: {file}:{number}: ") for number, line in enumerate(result.stderr.splitlines(), 1)]
 
 
 def test_without_any_source_it_says_so(nri, tmp_path: Path) -> None:
     file = tmp_path / "engine.toml"
     file.write_text("")
-    done = nri("engine", "config", "show", "--config", str(file))
-    assert (done.returncode, done.stdout) == (0, "")
-    assert "--effective shows them" in done.stderr
+    result = nri("engine", "config", "show", "--config", str(file))
+    assert (result.returncode, result.stdout) == (0, "")
+    assert "--effective shows them" in result.stderr
 
 
 def test_notes_on_another_runtimes_file_go_to_standard_error(nri, tmp_path: Path) -> None:
     file = tmp_path / "daemon.json"
     file.write_text('{"nri_support": true}')
-    done = nri("engine", "config", "show", "--config", str(file))
-    assert f"{file}:1" in done.stdout
-    assert 'an old spelling of the key (write "nri-support")' in done.stderr
+    result = nri("engine", "config", "show", "--config", str(file))
+    assert f"{file}:1" in result.stdout
+    assert 'an old spelling of the key (write "nri-support")' in result.stderr
 
 
 def test_keys_are_explained_and_a_wrong_beginning_is_an_error(nri) -> None:
-    done = nri("engine", "config", "keys", "nri.plugin_request")
-    assert done.stdout.split("\n")[1].startswith('nri.plugin_request_timeout  duration  "2s"')
+    result = nri("engine", "config", "keys", "nri.plugin_request")
+    assert result.stdout.split("\n")[1].startswith('nri.plugin_request_timeout  duration  "2s"')
     assert nri("engine", "config", "keys", "sockets").returncode == 2
 
 
 def test_a_dry_engine_has_all_its_files_in_one_folder(tmp_path: Path) -> None:
-    options = {"files": (), "given": ("nri.policy_path=",), "set_dry": str(tmp_path)}
-    made = ENGINE_OPTIONS.load(Settings(), options).settings
-    assert made.dry
-    assert {path.parent for path in (made.root, made.state, made.socket)} == {tmp_path}
-    assert (made.nri.admin_socket, made.nri.policy_path) == (f"{tmp_path}/admin.sock", "")
+    options = {"files": (), "assignments": ("nri.policy_path=",), "set_dry": str(tmp_path)}
+    settings = ENGINE_OPTIONS.load(Settings(), options).settings
+    assert settings.dry
+    assert {path.parent for path in (settings.root, settings.state, settings.socket)} == {tmp_path}
+    assert (settings.nri.admin_socket, settings.nri.policy_path) == (f"{tmp_path}/admin.sock", "")
     with pytest.raises(ConfigError, match=r"--dry: /dev/null is not a folder"):
         ENGINE_OPTIONS.load(Settings(), options | {"set_dry": "/dev/null"})
 
@@ -267,34 +269,34 @@ def test_a_dry_engine_has_all_its_files_in_one_folder(tmp_path: Path) -> None:
 def test_an_archive_is_loaded_under_a_name(nri, tmp_path: Path) -> None:
     file = archive(tmp_path / "app.tar", "./manifest.json")
     with engine(tmp_path):
-        done = nri("engine", "load", str(file), "app:1", "--cri-socket", str(tmp_path / "cri.sock"))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("app:1: sha256:")
+        result = nri("engine", "load", str(file), "app:1", "--cri-socket", str(tmp_path / "cri.sock"))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("app:1: sha256:")
 
 
 def test_only_the_engine_takes_archives_over_the_cri(nri, tmp_path: Path) -> None:
     file = archive(tmp_path / "app.tar", "oci-layout")
     with CriServer().listening(tmp_path / "cri.sock") as path:
-        done = nri("engine", "load", str(file), "app:1", "--cri-socket", path)
-    assert done.returncode == 1
-    assert f"takes no archives over the CRI. try: ctr -n k8s.io images import {file}" in done.stderr
+        result = nri("engine", "load", str(file), "app:1", "--cri-socket", path)
+    assert result.returncode == 1
+    assert f"cannot load archives over the CRI. try: ctr -n k8s.io images import {file}" in result.stderr
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "text"),
     [
         ("more than one image in oci, choose an image", "try: nri engine load oci-archive:{}:NAME app"),
         ("no space left on device", "no space left on device"),
     ],
 )
-def test_of_an_archive_with_several_images_one_has_to_be_named(nri, tmp_path: Path, answer: str, told: str) -> None:
+def test_of_an_archive_with_several_images_one_has_to_be_named(nri, tmp_path: Path, answer: str, text: str) -> None:
     file = archive(tmp_path / "app.tar", "oci-layout")
     server = CriServer()
     server.runtime, server.pull_error = "nri-engine", answer
     with server.listening(tmp_path / "cri.sock") as path:
-        done = nri("engine", "load", str(file), "app", "--cri-socket", path)
-    assert done.returncode == 1
-    assert told.format(file) in done.stderr
+        result = nri("engine", "load", str(file), "app", "--cri-socket", path)
+    assert result.returncode == 1
+    assert text.format(file) in result.stderr
 
 
 def test_a_package_that_is_missing_is_named_with_how_to_install_it(

@@ -34,29 +34,29 @@ def snapshot_script(runtime: ScriptedRuntime) -> None:
 
 
 def test_without_follow_the_state_is_printed_and_the_plugin_leaves(nri, listen) -> None:
-    seen: list[m.RegisterPluginRequest] = []
-    left = threading.Event()
+    requests: list[m.RegisterPluginRequest] = []
+    event = threading.Event()
 
     def script(runtime: ScriptedRuntime) -> None:
-        seen.append(begin(runtime))
+        requests.append(begin(runtime))
         if runtime.closed_by_plugin():
-            left.set()
+            event.set()
 
-    done = nri("events", "--socket-path", listen(script))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == (
+    result = nri("events", "--socket-path", listen(script))
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == (
         "CONTAINER      POD        NAME   STATE    PID\n"
         "-              shop/idle  -      -        -\n"
         "ctr0123456789  shop/web   nginx  running  42\n"
     )
-    assert (seen[0].plugin_idx, seen[0].plugin_name) == ("99", "nri-events")
-    assert left.wait(5), "the connection must be closed in order"
+    assert (requests[0].plugin_idx, requests[0].plugin_name) == ("99", "nri-events")
+    assert event.wait(5), "the connection must be closed in order"
 
 
 def test_json_is_one_document_with_protobufs_names_and_whole_ids(nri, listen) -> None:
-    found = json.loads(nri("events", "-o", "json", "--socket-path", listen(snapshot_script)).stdout)
-    assert found["containers"][0]["podSandboxId"] == POD.id
-    assert [pod["name"] for pod in found["pods"]] == ["web", "idle"]
+    document = json.loads(nri("events", "-o", "json", "--socket-path", listen(snapshot_script)).stdout)
+    assert document["containers"][0]["podSandboxId"] == POD.id
+    assert [pod["name"] for pod in document["pods"]] == ["web", "idle"]
 
 
 def test_quiet_prints_whole_container_ids_only(nri, listen) -> None:
@@ -65,10 +65,10 @@ def test_quiet_prints_whole_container_ids_only(nri, listen) -> None:
 
 def test_no_socket_is_code_3(nri, folder) -> None:
     for follow in ((), ("-f",)):
-        done = nri("events", *follow, "--socket-path", str(folder / "gone.sock"))
-        assert done.returncode == 3
-        assert "cannot connect" in done.stderr
-        assert "nri doctor" in done.stderr
+        result = nri("events", *follow, "--socket-path", str(folder / "gone.sock"))
+        assert result.returncode == 3
+        assert "cannot connect" in result.stderr
+        assert "nri doctor" in result.stderr
 
 
 def test_a_runtime_that_never_synchronizes_is_code_3_after_the_timeout(nri, listen) -> None:
@@ -77,9 +77,9 @@ def test_a_runtime_that_never_synchronizes_is_code_3_after_the_timeout(nri, list
         runtime.configure()
         runtime.closed_by_plugin()
 
-    done = nri("events", "--timeout", "1s", "--socket-path", listen(script))
-    assert done.returncode == 3
-    assert "deadline exceeded while waiting for the state at" in done.stderr
+    result = nri("events", "--timeout", "1s", "--socket-path", listen(script))
+    assert result.returncode == 3
+    assert "deadline exceeded while waiting for the state at" in result.stderr
 
 
 def hang_up(runtime: ScriptedRuntime) -> None:
@@ -88,16 +88,16 @@ def hang_up(runtime: ScriptedRuntime) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "output"),
     [
         (lambda runtime: runtime.closed_by_plugin(), "deadline exceeded while waiting for "),
-        (hang_up, "closed before an answer to RegisterPlugin: perhaps it is no NRI socket"),
+        (hang_up, "closed before an answer to RegisterPlugin: it may not be an NRI socket"),
     ],
 )
-def test_what_is_no_nri_socket_is_code_3_and_says_what_was_missed(nri, listen, script, said: str) -> None:
-    done = nri("events", "--timeout", "1s", "--socket-path", listen(script))
-    assert done.returncode == 3
-    assert said in done.stderr
+def test_what_is_no_nri_socket_is_code_3_and_says_what_was_missed(nri, listen, script, output: str) -> None:
+    result = nri("events", "--timeout", "1s", "--socket-path", listen(script))
+    assert result.returncode == 3
+    assert output in result.stderr
 
 
 def test_a_refusal_is_code_1_with_the_runtimes_words(nri, listen) -> None:
@@ -105,16 +105,16 @@ def test_a_refusal_is_code_1_with_the_runtimes_words(nri, listen) -> None:
         runtime.answer(runtime.request(), code=2, text="invalid plugin name")
         runtime.closed_by_plugin()
 
-    done = nri("events", "--socket-path", listen(script))
-    assert done.returncode == 1
-    assert "invalid plugin name" in done.stderr
+    result = nri("events", "--socket-path", listen(script))
+    assert result.returncode == 1
+    assert "invalid plugin name" in result.stderr
 
 
 class Following:
     """`nri events -f` and the runtime that it follows."""
 
-    def __init__(self, listen, *arguments: str, version: str = "2.1.9", **told: str) -> None:
-        self.told = {"name": "containerd", "version": version, **told}
+    def __init__(self, listen, *arguments: str, version: str = "2.1.9", **text: str) -> None:
+        self.told = {"name": "containerd", "version": version, **text}
         self.ready = threading.Event()
         self.mask = 0
         self.runtime: ScriptedRuntime | None = None
@@ -170,9 +170,13 @@ def test_following_prints_every_event_as_it_comes(listen) -> None:
 def test_following_in_json_is_one_object_a_line_with_its_time(listen) -> None:
     following = Following(listen, "-o", "json")
     following.call("StopContainer", m.StopContainerRequest(pod=POD, container=CONTAINER))
-    found = json.loads(following.line())
-    assert (found["event"], found["pod"]["name"], found["container"]["id"]) == ("StopContainer", "web", CONTAINER.id)
-    assert found["time"].endswith("Z")
+    document = json.loads(following.line())
+    assert (document["event"], document["pod"]["name"], document["container"]["id"]) == (
+        "StopContainer",
+        "web",
+        CONTAINER.id,
+    )
+    assert document["time"].endswith("Z")
     assert following.end(signal.SIGTERM)[0] == 0
 
 
@@ -195,9 +199,9 @@ def test_it_subscribes_to_what_is_shown_and_never_to_validation(listen, argument
 
 
 def test_an_unknown_event_is_wrong_usage(nri) -> None:
-    done = nri("events", "--events", "CreateContaner")
-    assert done.returncode == 2
-    assert 'unknown event "CreateContaner"' in done.stderr
+    result = nri("events", "--events", "CreateContaner")
+    assert result.returncode == 2
+    assert 'unknown event "CreateContaner"' in result.stderr
 
 
 def test_it_waits_through_a_restart_of_the_runtime(listen) -> None:

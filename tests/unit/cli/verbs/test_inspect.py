@@ -60,14 +60,14 @@ def test_a_recording_is_shown(node: tuple[str, str]) -> None:
 
 def test_a_snapshot_is_one_file(nri, node, tmp_path):
     for words in ([node[1]], ["--admin-socket", node[0]]):
-        done = nri("inspect", *words, "--export", str(tmp_path / "node.html"))
-        assert done.returncode == 0, done.stderr
+        result = nri("inspect", *words, "--export", str(tmp_path / "node.html"))
+        assert result.returncode == 0, result.stderr
         assert '"mode": "snapshot"' in Path(tmp_path, "node.html").read_text()
 
 
 def test_a_recording_is_shown_where_the_environment_names_a_runtime(nri, node, tmp_path):
-    done = nri("inspect", node[1], "--export", str(tmp_path / "node.html"), env={"NRI_ADMIN_SOCKET": node[0]})
-    assert done.returncode == 0, done.stderr
+    result = nri("inspect", node[1], "--export", str(tmp_path / "node.html"), env={"NRI_ADMIN_SOCKET": node[0]})
+    assert result.returncode == 0, result.stderr
     assert Path(tmp_path, "node.html").is_file()
 
 
@@ -80,17 +80,17 @@ def test_a_recording_is_shown_where_the_environment_names_a_runtime(nri, node, t
     ],
 )
 def test_what_cannot_be_shown_is_told_in_a_line(nri, words, code, text):
-    done = nri("inspect", *words)
-    assert (done.returncode, text in done.stderr) == (code, True), done.stderr
-    assert "Traceback" not in done.stderr
+    result = nri("inspect", *words)
+    assert (result.returncode, text in result.stderr) == (code, True), result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_a_snapshot_takes_the_place_of_no_device_or_link(nri, node, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("page.html")
-    done = nri("inspect", node[1], "--export", str(tmp_path / "pipe"))
-    assert done.stderr == f"error: cannot write {tmp_path}/pipe: not a regular file: name another one\n"
-    assert (done.returncode, (tmp_path / "pipe").is_fifo()) == (1, True)
+    result = nri("inspect", node[1], "--export", str(tmp_path / "pipe"))
+    assert result.stderr == f"error: cannot write {tmp_path}/pipe: not a regular file: choose another file\n"
+    assert (result.returncode, (tmp_path / "pipe").is_fifo()) == (1, True)
     assert nri("inspect", node[1], "--export", str(tmp_path / "link")).returncode == 0
     assert (tmp_path / "link").is_symlink() and "snapshot" in (tmp_path / "page.html").read_text()
 
@@ -100,12 +100,15 @@ def test_a_snapshot_does_not_follow_a_link_of_another_user(nri, node, tmp_path):
     (tmp_path / "victim").write_text("mine")
     (tmp_path / "page.html").symlink_to("victim")
     os.lchown(tmp_path / "page.html", 4711, 4711)
-    done = nri("inspect", node[1], "--export", str(tmp_path / "page.html"))
-    assert done.stderr == f"error: cannot write {tmp_path}/page.html: a link of another user: name another file\n"
-    assert (done.returncode, (tmp_path / "victim").read_text()) == (1, "mine")
+    result = nri("inspect", node[1], "--export", str(tmp_path / "page.html"))
+    assert (
+        result.stderr
+        == f"error: cannot write {tmp_path}/page.html: the path is a link of another user: choose another file\n"
+    )
+    assert (result.returncode, (tmp_path / "victim").read_text()) == (1, "mine")
 
 
 def test_a_file_that_cannot_be_written_and_an_address_that_is_none_are_named(nri, node):
-    done = nri("inspect", node[1], "--export", "/nonexistent/node.html")
-    assert (done.returncode, done.stderr.count("/nonexistent/node.html")) == (1, 1), done.stderr
+    result = nri("inspect", node[1], "--export", "/nonexistent/node.html")
+    assert (result.returncode, result.stderr.count("/nonexistent/node.html")) == (1, 1), result.stderr
     assert "not HOST:PORT" in nri("inspect", node[1], "--listen", "here").stderr

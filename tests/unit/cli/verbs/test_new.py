@@ -19,20 +19,20 @@ from nri.cli.verbs import new
 
 @pytest.fixture
 def project(nri, tmp_path: Path) -> Path:
-    done = nri("new", "pod-name", "--idx", "30", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    result = nri("new", "pod-name", "--idx", "30", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
     return tmp_path / "pod-name"
 
 
 def test_all_files_are_made_and_no_marker_is_left(project: Path) -> None:
-    made = {str(path.relative_to(project)) for path in project.rglob("*") if path.is_file()}
-    wheels = {path for path in made if path.startswith("wheels/")}
-    assert made - wheels == {
+    texts = {str(path.relative_to(project)) for path in project.rglob("*") if path.is_file()}
+    wheels = {path for path in texts if path.startswith("wheels/")}
+    assert texts - wheels == {
         ".containerignore", ".gitignore", "Containerfile", "README.md", "deploy/daemonset.yaml",
         "deploy/pod-name.service", "nri.txt", "pod_name.py", "pyproject.toml", "tests/test_pod_name.py",
     }  # fmt: skip
     assert len(wheels) == 1
-    for path in made - wheels:
+    for path in texts - wheels:
         assert not re.findall(r"@\w+@", (project / path).read_text()), f"{path} still holds a marker"
 
 
@@ -40,11 +40,11 @@ def test_nri_is_asked_for_by_the_version_and_the_hash_of_the_wheel_beside_it(pro
     (wheel,) = (project / "wheels").iterdir()
     version = wheel.name.split("-")[1]
     assert Version(version).local, "an index takes no version with a local part, so that no stranger's can be meant"
-    found = tomllib.loads((project / "pyproject.toml").read_text())["project"]
-    assert found["dependencies"] == [f"nri=={version}"]
-    wanted = [line for line in (project / "nri.txt").read_text().splitlines() if not line.startswith("#")]
+    results = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    assert results["dependencies"] == [f"nri=={version}"]
+    lines = [line for line in (project / "nri.txt").read_text().splitlines() if not line.startswith("#")]
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    assert wanted == ["--no-index", f"./wheels/{wheel.name} \\", f"    --hash=sha256:{digest}"]
+    assert lines == ["--no-index", f"./wheels/{wheel.name} \\", f"    --hash=sha256:{digest}"]
 
 
 def test_no_line_leads_to_a_package_index_for_nri(project: Path) -> None:
@@ -62,9 +62,9 @@ def test_the_plugin_is_valid_python_with_its_own_names(project: Path) -> None:
 
 
 def test_the_project_installs_a_command_that_runs_the_plugin(project: Path) -> None:
-    found = tomllib.loads((project / "pyproject.toml").read_text())["project"]
-    assert found["scripts"] == {"pod-name": "pod_name:PodName.main"}
-    assert found["name"] == "pod-name"
+    results = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    assert results["scripts"] == {"pod-name": "pod_name:PodName.main"}
+    assert results["name"] == "pod-name"
 
 
 def test_the_daemon_set_asks_for_no_more_than_the_socket(project: Path) -> None:
@@ -87,25 +87,25 @@ def test_the_daemon_set_asks_for_no_more_than_the_socket(project: Path) -> None:
 def test_a_folder_with_something_in_it_is_left_alone(nri, tmp_path: Path) -> None:
     (tmp_path / "pod-name").mkdir()
     (tmp_path / "pod-name/precious").write_text("x")
-    done = nri("new", "pod-name", cwd=tmp_path)
-    assert done.returncode == 1
-    assert "pod-name: there is something already" in done.stderr
+    result = nri("new", "pod-name", cwd=tmp_path)
+    assert result.returncode == 1
+    assert "pod-name: there is something already" in result.stderr
     assert [path.name for path in (tmp_path / "pod-name").iterdir()] == ["precious"]
 
 
 @pytest.mark.parametrize("name", ["Pod", "pod_name", "-a", "a-", "a--b", "1a", "a b", "../x", "nri", ""])
 def test_names_that_would_not_work_are_refused(nri, tmp_path: Path, name: str) -> None:
-    done = nri("new", "--", name, cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ")
+    result = nri("new", "--", name, cwd=tmp_path)
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: ")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["json", "resource", "google", "pytest", "class", "none"])
 def test_names_that_hide_modules_or_mean_something_to_python_are_refused(nri, tmp_path: Path, name: str) -> None:
-    done = nri("new", name, cwd=tmp_path)
-    assert done.returncode == 2
-    assert "choose another one" in done.stderr
+    result = nri("new", name, cwd=tmp_path)
+    assert result.returncode == 2
+    assert "choose another one" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -114,17 +114,17 @@ def test_a_wrong_index_is_refused(nri, tmp_path: Path) -> None:
 
 
 def test_json_names_the_files(nri, tmp_path: Path) -> None:
-    found = json.loads(nri("new", "a", "-o", "json", cwd=tmp_path).stdout)
-    assert found["folder"] == "a"
-    assert "a/a.py" in found["files"]
+    document = json.loads(nri("new", "a", "-o", "json", cwd=tmp_path).stdout)
+    assert document["folder"] == "a"
+    assert "a/a.py" in document["files"]
 
 
-@pytest.mark.parametrize(("there", "step"), [(True, "pytest"), (False, "pip install pytest && pytest")])
+@pytest.mark.parametrize(("existing", "step"), [(True, "pytest"), (False, "pip install pytest && pytest")])
 def test_the_next_step_can_be_typed_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool, step: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, existing: bool, step: str
 ) -> None:
-    monkeypatch.setattr(new, "find_spec", lambda name: object() if there else None)
+    monkeypatch.setattr(new, "find_spec", lambda name: object() if existing else None)
     folder = tmp_path / "my plugin"
-    done = CliRunner().invoke(new.command, ["pod-name", "--folder", str(folder)], obj=Settings())
-    assert done.exit_code == 0, done.output
-    assert f"next:  cd '{folder}'  and then  {step}  or, as root," in done.output
+    result = CliRunner().invoke(new.command, ["pod-name", "--folder", str(folder)], obj=Settings())
+    assert result.exit_code == 0, result.output
+    assert f"next:  cd '{folder}'  and then  {step}  or, as root," in result.output

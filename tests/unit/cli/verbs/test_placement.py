@@ -53,9 +53,9 @@ def simulate(nri, folder, policy: str, *more: str):
 
 def test_containers_are_placed_or_refused_with_the_reason(nri, machine) -> None:
     policy = "kind: TopologyAwarePolicy\nspec: {reservedResources: {cpu: 'cpuset:0'}}\n"
-    done = simulate(nri, machine, policy, "-o", "json")
-    main, huge = json.loads(done.stdout)
-    assert done.returncode == 1, done.stderr
+    result = simulate(nri, machine, policy, "-o", "json")
+    main, huge = json.loads(result.stdout)
+    assert result.returncode == 1, result.stderr
     assert main == {"container": "default/web/main", "cpus": "1-2", "mems": "0", "shares": 2048, "refused": ""}
     assert huge["refused"].startswith("socket #0 lacks")
 
@@ -86,17 +86,17 @@ def test_what_is_no_policy_is_one_line(nri, machine) -> None:
             'matchExpressions[0].operator: expected one of 11 words, not "Match" (did you mean "Matches"?)',
         ),
     ):
-        done = simulate(nri, machine, policy)
-        assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+        result = simulate(nri, machine, policy)
+        assert (result.returncode, words in result.stderr) == (2, True), result.stderr
 
 
 def test_a_folder_without_a_machine_is_one_line(nri, machine) -> None:
-    done = nri("placement", "simulate", "--machine", str(machine / "none"), "--policy", "x", "--pods", "y")
-    assert done.returncode != 0
-    assert "none: folder or archive not found" in done.stderr
+    result = nri("placement", "simulate", "--machine", str(machine / "none"), "--policy", "x", "--pods", "y")
+    assert result.returncode != 0
+    assert "none: folder or archive not found" in result.stderr
     (machine / "none").mkdir()
-    done = nri("placement", "simulate", "--machine", str(machine / "none"), "--policy", "x", "--pods", "y")
-    assert "no CPUs found in sys/devices/system/cpu" in done.stderr
+    result = nri("placement", "simulate", "--machine", str(machine / "none"), "--policy", "x", "--pods", "y")
+    assert "no CPUs found in sys/devices/system/cpu" in result.stderr
 
 
 def on_paper(nri, folder, verb: str, *more: str):
@@ -109,8 +109,8 @@ def test_two_policies_are_compared_side_by_side(nri, machine) -> None:
         "kind: BalloonsPolicy\nspec: {balloonTypes: [{name: own, namespaces: ['*']}]}\n"
     )
     policy = "kind: TopologyAwarePolicy\nspec: {reservedResources: {cpu: 'cpuset:0'}}\n"
-    done = simulate(nri, machine, policy, "--policy", str(machine / "after.yaml"), "-o", "json")
-    main, huge = json.loads(done.stdout)
+    result = simulate(nri, machine, policy, "--policy", str(machine / "after.yaml"), "-o", "json")
+    main, huge = json.loads(result.stdout)
     assert (main["cpus"], main["cpus_after"]) == ("1-2", "0-1")
     assert huge["refused_after"].startswith("9000m CPU requested from balloons own")
     third = simulate(nri, machine, policy, "--policy", "a", "--policy", "b")
@@ -118,32 +118,32 @@ def test_two_policies_are_compared_side_by_side(nri, machine) -> None:
 
 
 def test_pools_are_shown_as_a_table_as_json_and_as_a_picture(nri, machine) -> None:
-    done = on_paper(nri, machine, "show", "--svg", str(machine / "node.svg"))
-    assert done.returncode == 0, done.stderr
-    assert "socket #0" in done.stdout and "default/web/main" in done.stdout
+    result = on_paper(nri, machine, "show", "--svg", str(machine / "node.svg"))
+    assert result.returncode == 0, result.stderr
+    assert "socket #0" in result.stdout and "default/web/main" in result.stdout
     assert "CPU 1: default/web/main" in (machine / "node.svg").read_text()
-    found = json.loads(on_paper(nri, machine, "show", "-o", "json").stdout)
-    assert [each["container"] for each in found["containers"]] == ["default/web/main"]
+    document = json.loads(on_paper(nri, machine, "show", "-o", "json").stdout)
+    assert [entry["container"] for entry in document["containers"]] == ["default/web/main"]
     failed = on_paper(nri, machine, "show", "--svg", str(machine / "none" / "node.svg"))
     assert (failed.returncode, "No such file" in failed.stderr) == (1, True)
 
 
 def test_a_container_is_explained_on_paper(nri, machine) -> None:
-    done = on_paper(nri, machine, "explain", "main")
-    assert "Guaranteed, 2 exclusive CPUs, 1 MiB of memory" in done.stdout
-    assert "socket #0" in done.stdout
-    found = json.loads(on_paper(nri, machine, "explain", "main", "-o", "json").stdout)
-    assert (found["container"], found["cpus"], found["doubts"]) == ("default/web/main", "1-2", [])
-    assert found["memory_bytes"] == 1 << 20
+    result = on_paper(nri, machine, "explain", "main")
+    assert "Guaranteed, 2 exclusive CPUs, 1 MiB of memory" in result.stdout
+    assert "socket #0" in result.stdout
+    document = json.loads(on_paper(nri, machine, "explain", "main", "-o", "json").stdout)
+    assert (document["container"], document["cpus"], document["doubts"]) == ("default/web/main", "1-2", [])
+    assert document["memory_bytes"] == 1 << 20
     missing = on_paper(nri, machine, "explain", "hug")
     assert (missing.returncode, 'container "hug" not found; containers are default' in missing.stderr) == (1, True)
 
 
 def test_a_request_of_memory_counts_on_paper_as_on_a_node(nri, machine) -> None:
     (machine / "pods.yaml").write_text(POD.replace('limits: {cpu: "2", memory: 1Mi}', "requests: {memory: 300Mi}"))
-    found = json.loads(on_paper(nri, machine, "explain", "main", "-o", "json").stdout)
-    assert found["qos"] == "Burstable"
-    assert abs(found["memory_bytes"] - (300 << 20)) <= 1_024_000, "a thousandth of the node's memory"
+    document = json.loads(on_paper(nri, machine, "explain", "main", "-o", "json").stdout)
+    assert document["qos"] == "Burstable"
+    assert abs(document["memory_bytes"] - (300 << 20)) <= 1_024_000, "a thousandth of the node's memory"
 
 
 def test_a_container_that_is_refused_on_paper_is_shown_and_explained_with_the_reason(nri, machine) -> None:
@@ -159,16 +159,16 @@ def test_a_container_that_is_refused_on_paper_is_shown_and_explained_with_the_re
 @pytest.mark.parametrize("words", [("--machine", "/srv/copy"), ("--policy", "policy.yaml")])
 def test_what_is_for_paper_alone_needs_pods(nri, words: tuple[str, str]) -> None:
     for verb in (("show",), ("explain", "web")):
-        done = nri("placement", *verb, *words)
-        assert (done.returncode, f"{words[0]} goes with --pods" in done.stderr) == (2, True), done.stderr
+        result = nri("placement", *verb, *words)
+        assert (result.returncode, f"{words[0]} requires --pods" in result.stderr) == (2, True), result.stderr
 
 
 @pytest.mark.parametrize("key", ["prefer-cpu-priority.resource-policy.nri.io/pod", "noderesource.dev/resources"])
 def test_an_annotation_that_cannot_be_read_is_told_by_explain(nri, machine, key: str) -> None:
     text = "perhaps" if "policy" in key else """'{"containers": {"main": {"requests": {"cpu": "perhaps"}}}}'"""
     (machine / "pods.yaml").write_text(POD.replace("name: web", f"name: web, annotations: {{{key}: {text}}}"))
-    done = on_paper(nri, machine, "explain", "main")
-    assert re.search(r"^not read: .*perhaps", done.stdout, re.MULTILINE), done.stdout + done.stderr
+    result = on_paper(nri, machine, "explain", "main")
+    assert re.search(r"^not read: .*perhaps", result.stdout, re.MULTILINE), result.stdout + result.stderr
 
 
 def test_what_has_no_effect_is_told_on_paper(nri, machine) -> None:
@@ -193,8 +193,8 @@ spec:
         "default/web/main: annotation cold-start.resource-policy.nri.io has no effect: ",
         "default/web/main: annotation rdtclass.resource-policy.nri.io has no effect: ",
     ):
-        for told in (lines, shown, explained):
-            assert [each for each in told if each.startswith(words)], words
+        for message in (lines, shown, explained):
+            assert [entry for entry in message if entry.startswith(words)], words
     refused = simulate(nri, machine, "kind: TopologyAwarePolicy\nspec: {reservedResources: {cpu: '1'}}\n")
     assert "annotation cold-start.resource-policy.nri.io: expected a table of keys" in refused.stdout
 
@@ -214,21 +214,21 @@ def test_the_plugin_that_runs_answers_over_its_socket(nri, short, kind) -> None:
         create(runtime, pod("db"), ask("main", 0))
         state = ("--state-dir", str(short / "state"))
         shown = json.loads(nri("placement", "show", *state, "-o", "json").stdout)
-        assert {each["container"] for each in shown["containers"]} == {"default/web/main", "default/db/main"}
-        given = {each["id"]: each["cpus"] for each in shown["containers"]}
-        assert given == {each.id: each.linux.resources.cpu.cpus for each in runtime.containers.values()}
-        done = nri("placement", "explain", "web", *state)
-        assert "default/web/main: Guaranteed" in done.stdout, done.stderr
+        assert {entry["container"] for entry in shown["containers"]} == {"default/web/main", "default/db/main"}
+        argument = {entry["id"]: entry["cpus"] for entry in shown["containers"]}
+        assert argument == {entry.id: entry.linux.resources.cpu.cpus for entry in runtime.containers.values()}
+        result = nri("placement", "explain", "web", *state)
+        assert "default/web/main: Guaranteed" in result.stdout, result.stderr
         status, text = ask_socket(str(short / "state" / f"{kind.name}.sock"), "/metrics", 5)
         assert status == 200
         line = re.compile(r'[a-z_]+{[a-z_]+="[^"]*"(,[a-z_]+="[^"]*")*} [-0-9.]+')
-        found = [each for each in text.splitlines() if not each.startswith("#")]
-        assert found and all(line.fullmatch(each) for each in found)
+        results = [entry for entry in text.splitlines() if not entry.startswith("#")]
+        assert results and all(line.fullmatch(entry) for entry in results)
         unknown = nri("placement", "explain", "main", *state)
         assert (unknown.returncode, '"main" matches several containers:' in unknown.stderr) == (1, True)
-    gone = nri("placement", "show", *state)
-    assert gone.returncode == 3
-    assert "Is the plugin topology-aware running? try: nri run topology-aware" in gone.stderr
+    without_plugin = nri("placement", "show", *state)
+    assert without_plugin.returncode == 3
+    assert "Is the plugin topology-aware running? try: nri run topology-aware" in without_plugin.stderr
 
 
 def test_what_an_earlier_run_placed_is_told_as_of_now(nri, short) -> None:
@@ -238,8 +238,8 @@ def test_what_an_earlier_run_placed_is_told_as_of_now(nri, short) -> None:
         pods, containers = list(runtime.pods.values()), list(runtime.containers.values())
     with FakeRuntime(pods=pods, containers=containers, real_time=False) as runtime:
         started(runtime, short, TopologyAwarePlugin())
-        done = nri("placement", "explain", "web", "--state-dir", str(short / "state"))
-    assert "it was taken over from an earlier run" in done.stdout, done.stderr
+        result = nri("placement", "explain", "web", "--state-dir", str(short / "state"))
+    assert "placed by an earlier run of the plugin" in result.stdout, result.stderr
 
 
 def test_a_container_that_waits_for_room_is_shown_with_the_reason(nri, short: Path) -> None:
@@ -247,10 +247,10 @@ def test_a_container_that_waits_for_room_is_shown_with_the_reason(nri, short: Pa
     huge = ask("main", 99000, pod=its_pod, state=m.ContainerState.CONTAINER_RUNNING)
     with FakeRuntime(pods=[its_pod], containers=[huge], real_time=False) as runtime:
         started(runtime, short, TopologyAwarePlugin())
-        told = nri("placement", "show", "--state-dir", str(short / "state")).stdout
+        output = nri("placement", "show", "--state-dir", str(short / "state")).stdout
         why = nri("placement", "explain", "web", "--state-dir", str(short / "state")).stdout
-    assert "waits for room: default/web/main: " in told and "root lacks " in told
-    assert "waits for room: " in why and "root lacks " in why, why
+    assert "waits for free resources: default/web/main: " in output and "root lacks " in output
+    assert "waits for free resources: " in why and "root lacks " in why, why
 
 
 def test_a_container_whose_type_is_gone_is_shown_with_the_reason(nri, short: Path) -> None:
@@ -261,20 +261,20 @@ def test_a_container_whose_type_is_gone_is_shown_with_the_reason(nri, short: Pat
         shown = nri("placement", "show", "--state-dir", str(short / "state")).stdout
         explained = nri("placement", "explain", "web", "--state-dir", str(short / "state")).stdout
     reason = "unknown type of balloons 'gone'; types are reserved, default"
-    assert f"not as it asks: default/web/main: {reason}" in shown
-    assert f"not as it asks: {reason}" in explained
+    assert f"request not met: default/web/main: {reason}" in shown
+    assert f"request not met: {reason}" in explained
 
 
 def test_follow_needs_a_node_and_an_apiserver_and_says_so(nri, tmp_path) -> None:
-    done = nri("placement", "follow", "topology-aware", "--kubeconfig", "none")
-    assert done.returncode == 2
-    assert "--node" in done.stderr
+    result = nri("placement", "follow", "topology-aware", "--kubeconfig", "none")
+    assert result.returncode == 2
+    assert "--node" in result.stderr
     missing = str(tmp_path / "kubeconfig")
     for more in ((), ("--once",)):
-        done = nri("placement", "follow", "balloons", "--node", "n1", "--kubeconfig", missing, *more)
-        assert done.returncode == 2
-        assert missing in done.stderr
-        assert "Traceback" not in done.stderr
+        result = nri("placement", "follow", "balloons", "--node", "n1", "--kubeconfig", missing, *more)
+        assert result.returncode == 2
+        assert missing in result.stderr
+        assert "Traceback" not in result.stderr
 
 
 def test_cpu_classes_and_interrupts_are_shown_on_paper_and_of_a_plugin(nri, machine, short) -> None:
@@ -286,9 +286,9 @@ def test_cpu_classes_and_interrupts_are_shown_on_paper_and_of_a_plugin(nri, mach
         "kind: TopologyAwarePolicy\nspec: {reservedResources: {cpu: 'cpuset:0'}, sharedPoolCPUClass: low,"
         " defaultExclusiveCPUClass: fast, cpuClasses: [{name: low, maxFreq: base}, {name: fast, minFreq: turbo}]}\n"
     )
-    done = on_paper(nri, machine, "show", "--policy", str(machine / "policy.yaml"))
-    rows = [line.split() for line in done.stdout.splitlines()]
-    assert ["fast", "1-2", "minFreq", "turbo"] in rows, done.stdout + done.stderr
+    result = on_paper(nri, machine, "show", "--policy", str(machine / "policy.yaml"))
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert ["fast", "1-2", "minFreq", "turbo"] in rows, result.stdout + result.stderr
     assert ["low", "0,3", "maxFreq", "base"] in rows
     assert ["default/web/main", "1-2", "*nvme*", "*"] in rows
     with FakeRuntime(real_time=False) as runtime:
@@ -296,6 +296,6 @@ def test_cpu_classes_and_interrupts_are_shown_on_paper_and_of_a_plugin(nri, mach
         idle = {"cpuClasses": [{"name": "low", "maxFreq": "base"}], "idleCPUClass": "low"}
         plugin = started(runtime, short, BalloonsPlugin(), balloonTypes=types, **idle)
         plugin.tune()
-        told = nri("placement", "show", "--state-dir", str(short / "state")).stdout
-    assert "*eth*, those that nobody takes" in told
-    assert "not set: cpu0, cpu1, cpu2 and 1" in told
+        output = nri("placement", "show", "--state-dir", str(short / "state")).stdout
+    assert "*eth*, unclaimed ones" in output
+    assert "not set: cpu0, cpu1, cpu2 and 1" in output

@@ -11,9 +11,9 @@ BUNDLED = sorted(entry.name for entry in entry_points(group="nri.plugins") if en
 
 
 def test_the_list_is_a_table_with_what_each_does_and_its_annotations(nri) -> None:
-    done = nri("plugins", "list")
-    assert done.returncode == 0
-    lines = done.stdout.splitlines()
+    result = nri("plugins", "list")
+    assert result.returncode == 0
+    lines = result.stdout.splitlines()
     assert lines[0].split("  ")[0] == "NAME"
     assert "ANNOTATIONS" in lines[0]
     assert [line.split()[0] for line in lines[1:]] == BUNDLED
@@ -38,20 +38,20 @@ def test_json_has_all_that_is_known(nri) -> None:
 
 
 def test_one_plugin_is_shown_with_the_lines_that_start_it(nri) -> None:
-    done = nri("plugins", "show", "template")
-    assert done.returncode == 0
+    result = nri("plugins", "show", "template")
+    assert result.returncode == 0
     for line in (
         "nri run template --idx NN",
         "nri enable template --idx NN",
         "--cfg-param1 TEXT",
         "cfgParam1  text: a parameter; it is logged\n",
     ):
-        assert line in done.stdout
+        assert line in result.stdout
 
 
 def test_a_plugin_with_indices_of_its_own_is_shown_without_what_it_refuses(nri) -> None:
     shown = nri("plugins", "show", "differ").stdout
-    assert "nri run differ  beside a runtime, until it is stopped; a runtime cannot start it" in shown
+    assert "nri run differ  as a separate process, until it is stopped; a runtime cannot launch it" in shown
     assert "nri enable" not in shown and "--idx" not in shown
 
 
@@ -59,6 +59,6 @@ def test_a_plugin_with_indices_of_its_own_is_shown_without_what_it_refuses(nri) 
     ("name", "step"), [("tempalte", "; did you mean template?"), ("zzz", f". Plugins: {', '.join(BUNDLED)}")]
 )
 def test_a_name_that_is_not_there_is_told_with_the_nearest(nri, name: str, step: str) -> None:
-    done = nri("plugins", "show", name)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"error: {name}: no plugin of this name exists{step}\n"
+    result = nri("plugins", "show", name)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == f"error: {name}: no plugin of this name exists{step}\n"

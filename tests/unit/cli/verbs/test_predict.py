@@ -22,51 +22,51 @@ class Sets(package.Plugin):
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """Two recordings of the same container, each with a plugin of its own."""
-    made = []
+    created = []
     for index in ("10", "20"):
         folder = tmp_path_factory.mktemp("traces")
         with Recorder(folder) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
             pod, container = make_pod(id="p", name="web", namespace="shop"), make_container(id="c", name="main")
             runtime.add(Sets(), index).create_container(pod, container)
-        made.append(str(folder))
-    return made[0], made[1]
+        created.append(str(folder))
+    return created[0], created[1]
 
 
 def test_a_collision_is_a_line_and_4(nri, folders: tuple[str, str]) -> None:
-    done = nri("predict", *folders)
-    assert done.returncode == 4, done.stderr
-    assert done.stdout.splitlines()[1].split() == (
+    result = nri("predict", *folders)
+    assert result.returncode == 4, result.stderr
+    assert result.stdout.splitlines()[1].split() == (
         ["Env", "LEVEL", "10-sets", "20-sets", "CreateContainer", "1", "shop/web/main", "0", "answers"]
     )
 
 
 def test_json_has_all_containers(nri, folders: tuple[str, str]) -> None:
-    done = nri("predict", *folders, "-o", "json")
-    (row,) = json.loads(done.stdout)
+    result = nri("predict", *folders, "-o", "json")
+    (row,) = json.loads(result.stdout)
     assert (row["field"], row["key"], row["containers"], row["happened"]) == ("Env", "LEVEL", ["shop/web/main"], 0)
 
 
 def test_none_is_said_and_0(nri, folders: tuple[str, str]) -> None:
-    done = nri("predict", folders[0])
-    assert (done.returncode, "no two plugins" in done.stderr) == (0, True)
+    result = nri("predict", folders[0])
+    assert (result.returncode, "no two plugins" in result.stderr) == (0, True)
 
 
 def test_what_cannot_be_read_is_1(nri, folders: tuple[str, str], tmp_path: Path) -> None:
-    (whole,) = Path(folders[0]).iterdir()
+    (full,) = Path(folders[0]).iterdir()
     cut = tmp_path / "cut.nritrace"
-    cut.write_bytes(whole.read_bytes()[:-3])
-    done = nri("predict", str(cut))
-    assert done.returncode == 1, done.stderr
-    assert "cut.nritrace: at byte" in done.stderr
-    cut.write_bytes(whole.read_bytes()[:99])
-    done = nri("predict", str(cut))
-    assert (done.returncode, done.stdout) == (1, ""), "not that no two plugins collide"
-    assert f"nothing to predict from: no event could be read; nri trace show {cut} lists what can be" in done.stderr
+    cut.write_bytes(full.read_bytes()[:-3])
+    result = nri("predict", str(cut))
+    assert result.returncode == 1, result.stderr
+    assert "cut.nritrace: at byte" in result.stderr
+    cut.write_bytes(full.read_bytes()[:99])
+    result = nri("predict", str(cut))
+    assert (result.returncode, result.stdout) == (1, ""), "not that no two plugins collide"
+    assert f"nothing to compare: no event could be read. nri trace show {cut} lists readable events" in result.stderr
 
 
 def test_no_recording_is_a_clear_error(nri, tmp_path: Path) -> None:
-    done = nri("predict", str(tmp_path))
-    assert (done.returncode, "no trace" in done.stderr) == (2, True)
+    result = nri("predict", str(tmp_path))
+    assert (result.returncode, "no trace" in result.stderr) == (2, True)
 
 
 PLUGIN = """
@@ -86,14 +86,16 @@ def plugin(folder: Path, name: str, sets: str) -> str:
 def test_plugins_are_compared_by_what_they_declare(nri, tmp_path: Path, folders: tuple[str, str]) -> None:
     one = plugin(tmp_path, "One", 'sets = ("env.*",)')
     two = plugin(tmp_path, "Two", 'sets = ("env.LEVEL", "args")')
-    done = nri("predict", "--plugin", f"05={one}", "--plugin", two)
-    assert done.returncode == 4, done.stderr
-    assert done.stdout.splitlines()[1].split() == (
+    result = nri("predict", "--plugin", f"05={one}", "--plugin", two)
+    assert result.returncode == 4, result.stderr
+    assert result.stdout.splitlines()[1].split() == (
         ["Env", "LEVEL", "05-one", "20-two", "-", "0", "any", "that", "both", "change", "0", "declared"]
     )
     (tmp_path / "cut.nritrace").write_bytes(next(Path(folders[0]).iterdir()).read_bytes()[:99])
-    told = nri("predict", str(tmp_path / "cut.nritrace"), "--plugin", f"05={one}", "--plugin", two)
-    assert (told.returncode, told.stdout) == (4, done.stdout), "also beside a recording of which nothing can be read"
+    message = nri("predict", str(tmp_path / "cut.nritrace"), "--plugin", f"05={one}", "--plugin", two)
+    assert (message.returncode, message.stdout) == (4, result.stdout), (
+        "also beside a recording of which nothing can be read"
+    )
     beside = nri("predict", folders[0], "--plugin", f"30={two}", "-o", "json")
     (row,) = json.loads(beside.stdout)
     assert (row["first"], row["second"], row["containers"], row["known_by"]) == (
@@ -109,15 +111,15 @@ def test_plugins_are_compared_by_what_they_declare(nri, tmp_path: Path, folders:
     ],
 )
 def test_a_plugin_that_declares_nothing_or_wrongly_is_a_clear_error(nri, tmp_path: Path, sets: str, words: str) -> None:
-    done = nri("predict", "--plugin", plugin(tmp_path, "One", sets))
-    assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+    result = nri("predict", "--plugin", plugin(tmp_path, "One", sets))
+    assert (result.returncode, words in result.stderr) == (2, True), result.stderr
 
 
 def test_a_program_and_nothing_at_all_are_refused_with_the_next_step(nri, tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    done = nri("predict", "--plugin", str(program))
-    assert (done.returncode, "nri replay --plugin" in done.stderr) == (2, True)
-    done = nri("predict")
-    assert (done.returncode, "--plugin" in done.stderr) == (2, True)
+    result = nri("predict", "--plugin", str(program))
+    assert (result.returncode, "nri replay --plugin" in result.stderr) == (2, True)
+    result = nri("predict")
+    assert (result.returncode, "--plugin" in result.stderr) == (2, True)

@@ -19,7 +19,7 @@ CASE = {"id": "a", "op": "stop", "container": {"id": "c"}, "expect": {}}
 
 
 @pytest.mark.parametrize(
-    ("verb", "words", "said"),
+    ("verb", "words", "expected"),
     [
         (trace.command, ["show", "{traces}"], "3 events ..."),
         (trace.command, ["stat", "{traces}"], "3 events ..."),
@@ -35,18 +35,18 @@ CASE = {"id": "a", "op": "stop", "container": {"id": "c"}, "expect": {}}
 def test_at_a_terminal_each_counts_what_it_has_done(
     verb: click.Command,
     words: list[str],
-    said: str,
+    expected: str,
     recording: Path,  # noqa: F811 - the fixture
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    here = tmp_path_factory.mktemp("given")
-    (here / "cases").write_text(json.dumps(CASE))
-    (here / "pod").write_text(json.dumps(POD))
+    folder = tmp_path_factory.mktemp("given")
+    (folder / "cases").write_text(json.dumps(CASE))
+    (folder / "pod").write_text(json.dumps(POD))
     monkeypatch.setattr(output, "COUNT_FROM_S", 0.0)
-    monkeypatch.setattr(output, "COUNT_EACH_S", 0.0)
+    monkeypatch.setattr(output, "COUNT_INTERVAL_S", 0.0)
     monkeypatch.setattr(output, "is_terminal", lambda stream: True)
-    given = {"traces": recording, **{name: here / name for name in ("new", "cases", "pod")}}
-    done = CliRunner().invoke(verb, [word.format(**given) for word in words], obj=Settings())
-    assert f"\r\x1b[K{said}" in done.stderr, done.output
-    assert "\r\x1b[K" in done.stderr.rpartition("...")[2], "it goes away in the end"
+    argument = {"traces": recording, **{name: folder / name for name in ("new", "cases", "pod")}}
+    result = CliRunner().invoke(verb, [word.format(**argument) for word in words], obj=Settings())
+    assert f"\r\x1b[K{expected}" in result.stderr, result.output
+    assert "\r\x1b[K" in result.stderr.rpartition("...")[2], "it goes away in the end"

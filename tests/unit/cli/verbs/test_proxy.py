@@ -59,12 +59,12 @@ def test_engine_and_proxy_record_what_they_ask_plugins(folder: Path) -> None:
     ):
         with CriClient(f"{folder}/p.sock") as cri:
             pod_with_container(cri, folder)
-        for each in (process, behind):
-            each.send_signal(signal.SIGTERM)
-            assert each.wait(TIMEOUT_S) == 0
+        for item in (process, behind):
+            item.send_signal(signal.SIGTERM)
+            assert item.wait(TIMEOUT_S) == 0
     for where, path in traces.items():
         items = list(Trace(path).items())
-        opened, names = items[0], [each.name for each in items if isinstance(each, Event)]
+        opened, names = items[0], [item.name for item in items if isinstance(item, Event)]
         assert isinstance(opened, Note)
         assert where in opened.about["command"]
         assert opened.about["redact"] == "values"
@@ -75,16 +75,16 @@ def test_engine_and_proxy_record_what_they_ask_plugins(folder: Path) -> None:
 def test_pods_are_made_through_it_and_it_says_where_it_listens(nri, folder: Path) -> None:
     with engine(folder), proxy(folder) as process:
         with CriClient(f"{folder}/p.sock") as cri:
-            made = pod_with_container(cri, folder)
+            created = pod_with_container(cri, folder)
         listed = nri("pod", "ps", "-o", "json", "--cri-socket", f"{folder}/p.sock")
-        assert [row["id"] for row in json.loads(listed.stdout)[0]["containers"]] == [made]
+        assert [row["id"] for row in json.loads(listed.stdout)[0]["containers"]] == [created]
         process.send_signal(signal.SIGTERM)
         assert process.wait(TIMEOUT_S) == 0
         (ready,) = [line for line in (folder / "proxy.log").read_text().splitlines() if " ready: " in line]
         assert f"CRI at {folder}/p.sock" in ready
         assert f"NRI at {folder}/pnri.sock" in ready
         # The container runs on without it.
-        assert made[:13] in nri("pod", "ps", "--cri-socket", f"{folder}/cri.sock").stdout
+        assert created[:13] in nri("pod", "ps", "--cri-socket", f"{folder}/cri.sock").stdout
 
 
 def test_ctrl_c_ends_it_with_130(folder: Path) -> None:
@@ -95,29 +95,29 @@ def test_ctrl_c_ends_it_with_130(folder: Path) -> None:
 
 def test_a_socket_that_cannot_be_had_ends_it_with_1(nri, folder: Path) -> None:
     (folder / "file").touch()
-    done = nri(
+    result = nri(
         "proxy", "--config", "/dev/null", "--listen", f"{folder}/file/p.sock", "--runtime-endpoint", f"{folder}/c.sock",
         "--state", f"{folder}/known", "--socket-path", f"{folder}/n.sock", "--plugin-path", f"{folder}/plugins",
         "--policy", "", "--set", "nri.admin_socket=",
     )  # fmt: skip
-    assert done.returncode == 1
-    assert "error: the proxy cannot start: " in done.stderr
-    assert "Errno" not in done.stderr
+    assert result.returncode == 1
+    assert "error: the proxy cannot start: " in result.stderr
+    assert "Errno" not in result.stderr
 
 
 @pytest.mark.parametrize("option", ["listen", "runtime_endpoint", "state"])
 def test_a_flag_of_the_proxy_and_the_key_of_the_agents_proxy_are_one_word(option: str) -> None:
-    options = {"files": ("/dev/null",), "given": ()}
+    options = {"files": ("/dev/null",), "assignments": ()}
     proxy = PROXY_OPTIONS.load(Settings(), options | {f"set_{option}": "/flag"}).settings
     assert str(getattr(proxy, option)) == "/flag"
-    agent = AGENT_OPTIONS.load(Settings(), options | {"given": (f"proxy.{option}=/agent",)}).settings
+    agent = AGENT_OPTIONS.load(Settings(), options | {"assignments": (f"proxy.{option}=/agent",)}).settings
     assert str(getattr(agent.proxy, option)) == "/agent"
 
 
 def test_a_folder_of_hook_servers_switches_them_on() -> None:
-    options = {"files": ("/dev/null",), "given": (), "set_hook_servers": "/hooks"}
-    asked = PROXY_OPTIONS.load(Settings(), options).settings.hook_servers
-    assert (asked.enable, str(asked.folder)) == (True, "/hooks")
+    options = {"files": ("/dev/null",), "assignments": (), "set_hook_servers": "/hooks"}
+    enabled = PROXY_OPTIONS.load(Settings(), options).settings.hook_servers
+    assert (enabled.enable, str(enabled.folder)) == (True, "/hooks")
 
 
 @pytest.mark.parametrize("module", ["nri.proxy.settings", "nri.proxy.program"])

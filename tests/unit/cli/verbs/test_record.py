@@ -28,35 +28,35 @@ def test_all_events_are_recorded_and_named_as_looked_at_only(folder: Path) -> No
                 runtime.run_pod_sandbox(pod)
                 runtime.create_container(pod, make_container(name="app"))
                 process.send_signal(signal.SIGTERM)
-                _, said = process.communicate(timeout=20)
+                _, output = process.communicate(timeout=20)
             finally:
                 process.kill()
-    assert process.returncode == 0 and f"recording into {traces}" in said
+    assert process.returncode == 0 and f"recording into {traces}" in output
     names = [event.name for event in Trace(traces).events()]
     assert names[-2:] == ["RunPodSandbox", "CreateContainer"]
-    with Replay(traces) as again:
-        left_out = {outcome.left_out for outcome in again.outcomes()}
-    assert left_out == {"it was only looked at by a plugin, and the answers of others are not in it"}
+    with Replay(traces) as replay:
+        left_out = {outcome.left_out for outcome in replay.outcomes()}
+    assert left_out == {"it was recorded by nri record, without the answers of plugins"}
 
 
 def test_a_runtime_that_is_not_there_ends_it_with_3(nri, folder: Path) -> None:
-    done = nri("record", str(folder / "traces"), "--socket-path", str(folder / "none.sock"))
-    assert done.returncode == 3, done.stderr
+    result = nri("record", str(folder / "traces"), "--socket-path", str(folder / "none.sock"))
+    assert result.returncode == 3, result.stderr
 
 
 @pytest.mark.skipif(os.path.exists(DEFAULT_SOCKET), reason="a runtime runs here, and it would be recorded")
 def test_without_a_socket_it_records_the_runtime_where_runtimes_are(nri, folder: Path) -> None:
-    done = nri("record", str(folder / "traces"))
-    assert done.returncode == 3 and f"cannot connect to {DEFAULT_SOCKET}: " in done.stderr
+    result = nri("record", str(folder / "traces"))
+    assert result.returncode == 3 and f"cannot connect to {DEFAULT_SOCKET}: " in result.stderr
 
 
 def test_what_it_cannot_do_is_wrong_usage_and_names_what_was_given(nri, folder: Path) -> None:
     socket = ("--socket-path", str(folder / "nri.sock"))
-    done = nri("record", str(folder / "traces"), "--events", "CreateContianer", *socket)
-    assert done.returncode == 2 and '"CreateContianer"' in done.stderr and not (folder / "traces").exists()
+    result = nri("record", str(folder / "traces"), "--events", "CreateContianer", *socket)
+    assert result.returncode == 2 and '"CreateContianer"' in result.stderr and not (folder / "traces").exists()
     (folder / "file").touch()
-    done = nri("record", str(folder / "file" / "traces"), *socket)
-    assert done.returncode == 2 and done.stderr.startswith(f"error: {folder}/file/traces: ")
+    result = nri("record", str(folder / "file" / "traces"), *socket)
+    assert result.returncode == 2 and result.stderr.startswith(f"error: {folder}/file/traces: ")
 
 
 def test_only_the_events_that_were_asked_for_are_recorded_and_quiet_says_nothing(folder: Path) -> None:
@@ -71,10 +71,10 @@ def test_only_the_events_that_were_asked_for_are_recorded_and_quiet_says_nothing
                 runtime.create_container(pod, make_container(name="app", pod=pod))
                 runtime.stop_pod_sandbox(pod)
                 process.send_signal(signal.SIGTERM)
-                _, said = process.communicate(timeout=20)
+                _, output = process.communicate(timeout=20)
             finally:
                 process.kill()
-    assert (process.returncode, said) == (0, "")
+    assert (process.returncode, output) == (0, "")
     events = [event for event in Trace(traces).events() if event.name in BY_RPC and event.name != "Synchronize"]
     assert [(event.name, event.subject) for event in events] == [
         ("RunPodSandbox", "shop/web"),

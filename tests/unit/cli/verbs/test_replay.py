@@ -58,13 +58,13 @@ def plugin(folder: Path, value: str) -> str:
 
 
 def test_the_same_plugin_ends_with_0(nri, folder: Path, tmp_path: Path) -> None:
-    done = nri("replay", str(folder), "--plugin", plugin(tmp_path, "o\x1bld"))
-    assert (done.returncode, done.stdout) == (0, "1 event run again: 1 the same, 0 different\n"), done.stderr
+    result = nri("replay", str(folder), "--plugin", plugin(tmp_path, "o\x1bld"))
+    assert (result.returncode, result.stdout) == (0, "1 event run again: 1 the same, 0 different\n"), result.stderr
 
 
 def test_a_changed_plugin_ends_with_5_and_every_difference(nri, folder: Path, tmp_path: Path) -> None:
-    done = nri("replay", str(folder), "--plugin", plugin(tmp_path, "new"))
-    assert (done.returncode, done.stdout.splitlines()) == (
+    result = nri("replay", str(folder), "--plugin", plugin(tmp_path, "new"))
+    assert (result.returncode, result.stdout.splitlines()) == (
         5,
         [
             "CreateContainer shop/web/main",
@@ -75,8 +75,8 @@ def test_a_changed_plugin_ends_with_5_and_every_difference(nri, folder: Path, tm
 
 
 def test_json_has_a_line_for_each_event(nri, folder: Path, tmp_path: Path) -> None:
-    done = nri("replay", str(folder), "--plugin", plugin(tmp_path, "new"), "-o", "json")
-    (event,) = [json.loads(line) for line in done.stdout.splitlines()]
+    result = nri("replay", str(folder), "--plugin", plugin(tmp_path, "new"), "-o", "json")
+    (event,) = [json.loads(line) for line in result.stdout.splitlines()]
     assert (event["event"], event["pod"], event["container"], event["left_out"]) == (
         "CreateContainer",
         "web",
@@ -84,13 +84,13 @@ def test_json_has_a_line_for_each_event(nri, folder: Path, tmp_path: Path) -> No
         "",
     )
     assert [line.partition(":")[0] for line in event["differences"]] == ["Env LEVEL"]
-    assert "1 event run again: 0 the same, 1 different" in done.stderr
+    assert "1 event run again: 0 the same, 1 different" in result.stderr
 
 
 def test_without_a_plugin_those_of_the_recording_are_named(nri, folder: Path) -> None:
-    done = nri("replay", str(folder))
-    assert done.returncode == 2
-    assert "give at least one with --plugin NN=PLUGIN. The recording has 10-sets" in done.stderr
+    result = nri("replay", str(folder))
+    assert result.returncode == 2
+    assert "a plugin is required: --plugin NN=PLUGIN. The recording has 10-sets" in result.stderr
 
 
 def test_without_a_plugin_those_that_recorded_themselves_are_named_in_their_order(nri, tmp_path: Path) -> None:
@@ -105,17 +105,17 @@ def test_without_a_plugin_those_that_recorded_themselves_are_named_in_their_orde
 def test_without_a_plugin_odd_names_of_a_recording_are_told_in_one_line(nri, tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder:
         recorder.plugin_changed("10-a\nerror: \x1b[31mforged", "active", {})
-    done = nri("replay", str(tmp_path))
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
-    assert done.stderr.endswith("The recording has 10-a\\nerror: \\x1b[31mforged\n")
+    result = nri("replay", str(tmp_path))
+    assert (result.returncode, len(result.stderr.splitlines())) == (2, 1), result.stderr
+    assert result.stderr.endswith("The recording has 10-a\\nerror: \\x1b[31mforged\n")
 
 
 def test_of_a_recording_without_events_it_says_so(nri, tmp_path: Path) -> None:
     with Recorder(tmp_path / "traces"):
         pass
-    done = nri("replay", str(tmp_path / "traces"), "--plugin", plugin(tmp_path, "new"))
-    assert (done.returncode, done.stdout) == (1, "0 events run again: 0 the same, 0 different\n")
-    assert f"no event of a pod or a container could be read; nri trace show {tmp_path}/traces lists" in done.stderr
+    result = nri("replay", str(tmp_path / "traces"), "--plugin", plugin(tmp_path, "new"))
+    assert (result.returncode, result.stdout) == (1, "0 events run again: 0 the same, 0 different\n")
+    assert f"no event of a pod or a container could be read. nri trace show {tmp_path}/traces lists" in result.stderr
 
 
 @pytest.mark.parametrize(("damage", "code"), [(odd_block(version=2), 1), (b"NRIB", 2)])
@@ -125,11 +125,11 @@ def test_without_a_plugin_what_cannot_be_read_is_named_and_is_the_error_if_nothi
     (source,) = folder.iterdir()
     copy = tmp_path / "copy.nritrace"
     copy.write_bytes((blocks.MAGIC if code == 1 else source.read_bytes()) + b"no block" + damage)
-    done = nri("replay", str(copy))
-    first, *_, last = done.stderr.splitlines()
-    assert done.returncode == code
+    result = nri("replay", str(copy))
+    first, *_, last = result.stderr.splitlines()
+    assert result.returncode == code
     assert first.startswith(f"{copy}: at byte ")
-    assert ("no plugin" in last, "1 block of version 2" in last) == (code == 2, code == 1), done.stderr
+    assert ("a plugin is required" in last, "1 block of version 2" in last) == (code == 2, code == 1), result.stderr
 
 
 def test_our_own_commands_that_only_looked_on_are_none_that_could_be_given(nri, tmp_path: Path) -> None:
@@ -140,57 +140,57 @@ def test_our_own_commands_that_only_looked_on_are_none_that_could_be_given(nri, 
         runtime.create_container(make_pod(name="web"), make_container(name="main"))
     assert nri("replay", str(tmp_path)).stderr.splitlines()[0].endswith("The recording has 10-sets")
     (tmp_path / "plugin").mkdir()
-    done = nri("replay", str(tmp_path), "--plugin", plugin(tmp_path / "plugin", "new"))
-    assert done.returncode == 5 and "99-nri-" not in done.stderr
+    result = nri("replay", str(tmp_path), "--plugin", plugin(tmp_path / "plugin", "new"))
+    assert result.returncode == 5 and "99-nri-" not in result.stderr
 
 
-@pytest.mark.parametrize(("index", "told"), [("10", False), ("20", True)])
+@pytest.mark.parametrize(("index", "text"), [("10", False), ("20", True)])
 def test_a_difference_names_plugins_of_the_recording_that_were_not_given(
-    nri, folder: Path, tmp_path: Path, index: str, told: bool
+    nri, folder: Path, tmp_path: Path, index: str, text: bool
 ) -> None:
-    done = nri("replay", str(folder), "--plugin", plugin(tmp_path, "new").replace("10=", f"{index}="))
-    assert done.returncode == 5
-    line = "10-sets was asked in the recording, and not now: add --plugin 10=PLUGIN to have it take part"
-    assert (line in done.stderr) is told, done.stderr
+    result = nri("replay", str(folder), "--plugin", plugin(tmp_path, "new").replace("10=", f"{index}="))
+    assert result.returncode == 5
+    line = "10-sets took part in the recording, but not now: add it with --plugin 10=PLUGIN"
+    assert (line in result.stderr) is text, result.stderr
 
 
 def test_values_that_were_replaced_end_with_1_and_what_to_do(nri, tmp_path: Path) -> None:
-    done = nri("replay", str(record(tmp_path / "traces", redact=True)), "--plugin", plugin(tmp_path, "new"))
-    assert (done.returncode, done.stdout) == (1, "0 events run again: 0 the same, 0 different\n")
-    assert "1 event left out: its values were replaced when it was recorded: record with --redact none" in done.stderr
+    result = nri("replay", str(record(tmp_path / "traces", redact=True)), "--plugin", plugin(tmp_path, "new"))
+    assert (result.returncode, result.stdout) == (1, "0 events run again: 0 the same, 0 different\n")
+    assert "1 event left out: its values were replaced when it was recorded: record with --redact none" in result.stderr
 
 
 def test_damage_is_named_and_the_rest_is_run(nri, folder: Path, tmp_path: Path) -> None:
     (source,) = folder.glob("*.nritrace")
     copy = tmp_path / "copy.nritrace"
     copy.write_bytes(source.read_bytes() + b"x" * 100)
-    done = nri("replay", str(copy), "--plugin", plugin(tmp_path, "o\x1bld"))
-    assert (done.returncode, done.stdout) == (1, "1 event run again: 1 the same, 0 different\n")
-    assert f"{copy}: at byte " in done.stderr
+    result = nri("replay", str(copy), "--plugin", plugin(tmp_path, "o\x1bld"))
+    assert (result.returncode, result.stdout) == (1, "1 event run again: 1 the same, 0 different\n")
+    assert f"{copy}: at byte " in result.stderr
 
 
 def test_a_policy_that_is_not_there_is_an_error(nri, folder: Path, tmp_path: Path) -> None:
-    done = nri("replay", str(folder), "--plugin", plugin(tmp_path, "new"), "--policy", str(tmp_path / "absent"))
-    assert done.returncode == 2
-    assert "absent" in done.stderr
+    result = nri("replay", str(folder), "--plugin", plugin(tmp_path, "new"), "--policy", str(tmp_path / "absent"))
+    assert result.returncode == 2
+    assert "absent" in result.stderr
 
 
 def test_what_happens_now_can_be_recorded(nri, folder: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
     nri("replay", str(folder), "--plugin", plugin(tmp_path, "new").replace("10=", "20="), "--record", str(new))
-    done = nri("predict", str(folder), str(new), "-o", "json")
-    (row,) = json.loads(done.stdout)
+    result = nri("predict", str(folder), str(new), "-o", "json")
+    (row,) = json.loads(result.stdout)
     assert (row["key"], row["first"], row["second"]) == ("LEVEL", "10-sets", "20-sets")
 
 
 def test_lost_steps_are_told_and_end_with_1(nri, folder: Path, tmp_path: Path) -> None:
     lossy = tmp_path / "lossy.nritrace"
-    (whole,) = folder.iterdir()
+    (full,) = folder.iterdir()
     note = t.Record(kind=t.LOST, time_ns=1, count=3)
     block = blocks.pack(bytes_field(1, note.SerializeToString()), 1, 1, 1)
-    lossy.write_bytes(whole.read_bytes() + block)
-    done = nri("replay", str(lossy), "--plugin", plugin(tmp_path, "o\x1bld"))
-    assert (done.returncode, "at least 3 steps missing" in done.stderr) == (1, True), done.stderr
+    lossy.write_bytes(full.read_bytes() + block)
+    result = nri("replay", str(lossy), "--plugin", plugin(tmp_path, "o\x1bld"))
+    assert (result.returncode, "at least 3 steps missing" in result.stderr) == (1, True), result.stderr
 
 
 def test_a_plugin_that_gave_no_answer_in_the_recording_is_told(nri, tmp_path: Path) -> None:
@@ -205,11 +205,11 @@ def test_a_plugin_that_gave_no_answer_in_the_recording_is_told(nri, tmp_path: Pa
         runtime.add(Late(), "10").start_container(make_pod(), make_container())
         runtime.create_container(make_pod(), make_container())
         let.set()
-    done = nri("replay", str(tmp_path), "--plugin", plugin(tmp_path, "new"), "-o", "json")
-    events = {each["event"]: each["missed"] for each in map(json.loads, done.stdout.splitlines())}
+    result = nri("replay", str(tmp_path), "--plugin", plugin(tmp_path, "new"), "-o", "json")
+    events = {entry["event"]: entry["missed"] for entry in map(json.loads, result.stdout.splitlines())}
     assert events == {
         "StartContainer": {},
         "CreateContainer": {"10-late": "deadline exceeded while waiting for CreateContainer"},
     }
-    told = "10-late gave no answer to 1 event when this was recorded, which went on without it"
-    assert told in done.stderr
+    text = "10-late did not answer 1 event in the recording; the runtime continued without it"
+    assert text in result.stderr

@@ -7,6 +7,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from nri.cli.main import main
 from nri.plugins.resource_annotator.webhook import MAX_REQUESTS
 from tests.support.waiting import wait_for
 from tests.unit.cli.conftest import command, environment
@@ -25,9 +27,9 @@ from tests.unit.plugins.resource_annotator.test_webhook import REVIEW, certify
 def test_it_serves_until_a_signal_with_settings_of_the_environment(folder: Path) -> None:
     certify(folder)
     settings = {"PORT": "0", "CERT_FILE": str(folder / "tls.crt"), "KEY_FILE": str(folder / "tls.key")}
-    own = {f"RESOURCE_ANNOTATOR_{name}": value for name, value in settings.items()}
+    variables = {f"RESOURCE_ANNOTATOR_{name}": value for name, value in settings.items()}
     with subprocess.Popen(
-        command("resource-annotator"), env=environment(**own), stderr=subprocess.PIPE, text=True
+        command("resource-annotator"), env=environment(**variables), stderr=subprocess.PIPE, text=True
     ) as program:
         assert program.stderr is not None
         try:
@@ -51,9 +53,9 @@ def test_of_a_good_certificate_it_has_no_doubts_where_the_machine_allows_tls_1_2
     ) as program:
         assert program.stderr is not None
         try:
-            said = program.stderr.readline()
-            assert "ready: port " in said, said
-            port = int(said.rpartition("ready: port ")[2].split()[0].rstrip(";,."))
+            line = program.stderr.readline()
+            assert "ready: port " in line, line
+            port = int(line.rpartition("ready: port ")[2].split()[0].rstrip(";,."))
             context = ssl.create_default_context(cafile=str(folder / "tls.crt"))
             with (
                 socket.create_connection(("localhost", port), 20) as plain,
@@ -177,5 +179,17 @@ def peak_mib(pid: int) -> int:
 
 
 def test_without_a_certificate_it_says_which_file_is_missing(nri, folder: Path) -> None:
-    done = nri("resource-annotator", "--cert-file", str(folder / "none"), "--key-file", os.devnull)
-    assert done.returncode == 2 and f"--cert-file: {folder / 'none'} cannot be read: No such" in done.stderr
+    result = nri("resource-annotator", "--cert-file", str(folder / "none"), "--key-file", os.devnull)
+    assert result.returncode == 2 and f"--cert-file: {folder / 'none'} cannot be read: No such" in result.stderr
+
+
+def test_without_its_package_it_names_the_extra_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "msgspec", None)
+    for module in ("admission", "webhook"):
+        monkeypatch.delitem(sys.modules, f"nri.plugins.resource_annotator.{module}", raising=False)
+    with pytest.raises(SystemExit) as exit_:
+        main(["resource-annotator"])
+    assert exit_.value.code == 1
+    assert "nri resource-annotator needs msgspec" in capsys.readouterr().err

@@ -68,12 +68,12 @@ class Runs:
 def test_what_a_plugin_is_asked_and_answers_is_recorded(nri, listen, plugin: Path, tmp_path: Path) -> None:
     runs, folder = Runs(listen), tmp_path / "traces"
     words = ("--record", folder, "--redact", "none", "--no-reconnect", "--socket-path", runs.path)
-    done = nri("run", *map(str, (plugin, "--idx", "10", *words)))
-    assert done.returncode == 3, done.stderr
+    result = nri("run", *map(str, (plugin, "--idx", "10", *words)))
+    assert result.returncode == 3, result.stderr
     trace = Trace(folder)
     steps = {(event.name, step.plugin): step.reply for event in trace.events() for step in event.steps}
     reply = m.CreateContainerResponse.FromString(steps["CreateContainer", "10-pod-name"] or b"")
-    assert [(each.key, each.value) for each in reply.adjust.env] == [("POD_NAME", "web")]
+    assert [(entry.key, entry.value) for entry in reply.adjust.env] == [("POD_NAME", "web")]
     assert not trace.problems
 
 
@@ -91,9 +91,9 @@ def test_what_a_plugin_is_asked_and_answers_is_recorded(nri, listen, plugin: Pat
 def test_a_plugin_runs_from_a_file_or_a_module(nri, listen, plugin: Path, arguments: list[str], name: str) -> None:
     runs = Runs(listen)
     words = [word.format(file=plugin) for word in arguments]
-    done = nri("run", *words, "--no-reconnect", "--socket-path", runs.path, cwd=plugin.parent)
-    assert done.returncode == 3, "the scripted runtime goes away, and without reconnect that is the end"
-    assert (runs.names, runs.env) == ([name], [{"POD_NAME": "web"}]), done.stderr
+    result = nri("run", *words, "--no-reconnect", "--socket-path", runs.path, cwd=plugin.parent)
+    assert result.returncode == 3, "the scripted runtime goes away, and without reconnect that is the end"
+    assert (runs.names, runs.env) == ([name], [{"POD_NAME": "web"}]), result.stderr
 
 
 @pytest.mark.parametrize(
@@ -134,15 +134,15 @@ def test_a_wrong_configuration_is_code_1_with_file_line_and_suggestion(
 ) -> None:
     runs = Runs(listen)
     (tmp_path / "c.yaml").write_text("\nvariabel: POD\n")
-    done = nri("run", str(plugin), "--idx", "10", "--config", str(tmp_path / "c.yaml"), "--socket-path", runs.path)
-    assert done.returncode == 1
-    assert f'{tmp_path}/c.yaml:2: variabel: unknown key (did you mean "variable"?)' in done.stderr
+    result = nri("run", str(plugin), "--idx", "10", "--config", str(tmp_path / "c.yaml"), "--socket-path", runs.path)
+    assert result.returncode == 1
+    assert f'{tmp_path}/c.yaml:2: variabel: unknown key (did you mean "variable"?)' in result.stderr
 
 
 def test_no_socket_without_reconnect_is_code_3(nri, plugin: Path) -> None:
-    done = nri("run", str(plugin), "--no-reconnect", "--socket-path", "/nowhere/nri.sock")
-    assert done.returncode == 3
-    assert "cannot connect to /nowhere/nri.sock" in done.stderr
+    result = nri("run", str(plugin), "--no-reconnect", "--socket-path", "/nowhere/nri.sock")
+    assert result.returncode == 3
+    assert "cannot connect to /nowhere/nri.sock" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -161,10 +161,10 @@ def test_no_socket_without_reconnect_is_code_3(nri, plugin: Path) -> None:
 )
 def test_the_authors_mistake_is_one_line_with_its_place(nri, tmp_path: Path, text: str, line: str) -> None:
     (tmp_path / "plugin.py").write_text(text)
-    done = nri("run", str(tmp_path / "plugin.py"), "--idx", "10")
-    assert done.returncode == 2
-    assert line in done.stderr
-    assert len(done.stderr.splitlines()) == 1, done.stderr
+    result = nri("run", str(tmp_path / "plugin.py"), "--idx", "10")
+    assert result.returncode == 2
+    assert line in result.stderr
+    assert len(result.stderr.splitlines()) == 1, result.stderr
 
 
 @pytest.mark.parametrize(
@@ -179,9 +179,9 @@ def test_the_authors_mistake_is_one_line_with_its_place(nri, tmp_path: Path, tex
 )
 def test_a_target_that_is_not_there_is_named(nri, tmp_path: Path, target: str, line: str) -> None:
     (tmp_path / "pod.yaml").write_text("kind: Pod\nmetadata:\n  name: web\n")
-    done = nri("run", target, "--idx", "10", cwd=tmp_path)
-    assert done.returncode == 2
-    assert line in done.stderr
+    result = nri("run", target, "--idx", "10", cwd=tmp_path)
+    assert result.returncode == 2
+    assert line in result.stderr
 
 
 def test_the_last_of_a_line_of_classes_is_the_plugin(nri, listen, plugin: Path) -> None:
@@ -201,9 +201,9 @@ def test_events_that_the_plugin_does_not_handle_end_it_with_1_and_are_not_tried_
         runtime.configure()
         runtime.closed_by_plugin()
 
-    done = nri("run", str(plugin), "--idx", "10", "--events", "StopContainer", "--socket-path", listen(script))
-    assert (done.returncode, met) == (1, ["pod-name"])
-    assert done.stderr.splitlines()[-1] == "error: PodName handles none of the chosen events: StopContainer"
+    result = nri("run", str(plugin), "--idx", "10", "--events", "StopContainer", "--socket-path", listen(script))
+    assert (result.returncode, met) == (1, ["pod-name"])
+    assert result.stderr.splitlines()[-1] == "error: PodName handles none of the selected events: StopContainer"
 
 
 def test_sigterm_ends_with_0(listen, plugin: Path) -> None:
@@ -220,7 +220,7 @@ def test_sigterm_ends_with_0(listen, plugin: Path) -> None:
     process.stderr.close()
 
 
-def told(process: subprocess.Popen[str]) -> str:
+def log_line(process: subprocess.Popen[str]) -> str:
     """The next line that is about reloading."""
     assert process.stderr is not None
     return next(line for line in process.stderr if line.startswith("nri: "))
@@ -228,8 +228,8 @@ def told(process: subprocess.Popen[str]) -> str:
 
 def rewrite(plugin: Path, text: str) -> None:
     """Put a text in a plugin's place in one step, for a half written file would be a mistake of its own."""
-    (whole := plugin.with_suffix(".new")).write_text(text)
-    whole.replace(plugin)
+    (temporary := plugin.with_suffix(".new")).write_text(text)
+    temporary.replace(plugin)
 
 
 MISTAKES = {
@@ -265,11 +265,11 @@ def test_reload_keeps_the_plugin_of_before_while_its_file_has_a_mistake(listen, 
         assert runs.arrived.acquire(timeout=30)
         for text, mistake in MISTAKES.items():
             rewrite(plugin, text)
-            line = told(process)
+            line = log_line(process)
             assert mistake in line
             assert line.endswith(" (the previous plugin still runs; waiting for a change)\n")
         rewrite(plugin, PLUGIN.replace('"POD_NAME"', '"POD_NAME_2"'))
-        assert told(process) == "nri: a file has changed; restarting the plugin\n"
+        assert log_line(process) == "nri: a file has changed; restarting the plugin\n"
         assert runs.arrived.acquire(timeout=30)
         assert runs.env == [{"POD_NAME": "web"}, {"POD_NAME_2": "web"}]
 
@@ -291,7 +291,7 @@ def test_reload_starts_a_plugin_that_had_a_mistake_from_the_beginning(listen, pl
         assert process.stderr is not None
         assert any("the plugin ended with exit code 2; waiting for a change" in line for line in process.stderr)
         rewrite(plugin, "raise ValueError('still')\n")
-        assert told(process).endswith("pod_name.py:1: ValueError: still (no plugin runs; waiting for a change)\n")
+        assert log_line(process).endswith("pod_name.py:1: ValueError: still (no plugin runs; waiting for a change)\n")
         rewrite(plugin, PLUGIN)
         assert runs.arrived.acquire(timeout=30)
 
@@ -349,8 +349,8 @@ def test_quiet_and_json_are_those_of_the_log(arguments: list[str], level: str, f
     settings.log_format = "json" if arguments[-1:] == ["json"] else "text"
     flags = {"log_level": "info"} if "--log-level" in arguments else {}
     words = stub_arguments(settings, flags)
-    given = dict(zip(words[::2], words[1::2], strict=True))
-    assert (given.get("--log-level", ""), given["--log-format"]) == (level, form)
+    argument = dict(zip(words[::2], words[1::2], strict=True))
+    assert (argument.get("--log-level", ""), argument["--log-format"]) == (level, form)
 
 
 def test_verbose_is_asked_of_the_log_also_where_quiet_is() -> None:
@@ -369,20 +369,20 @@ def test_the_log_has_only_warnings_in_quiet_mode(nri, listen, plugin: Path) -> N
 
 
 def test_the_timeout_is_how_long_the_runtime_may_take_to_register_it(nri, listen, plugin: Path) -> None:
-    done = nri(
+    result = nri(
         "run", str(plugin), "--idx", "10", "--no-reconnect", "--timeout", "300ms",
         "--socket-path", listen(lambda runtime: runtime.closed_by_plugin()),
     )  # fmt: skip
-    assert done.returncode == 3
-    assert "an answer to RegisterPlugin from the runtime (0.3 s)" in done.stderr
+    assert result.returncode == 3
+    assert "an answer to RegisterPlugin from the runtime (0.3 s)" in result.stderr
 
 
 def test_a_bundled_plugin_runs_by_its_name_with_flags_of_its_own(nri, listen, tmp_path: Path) -> None:
     runs = Runs(listen)
     words = ["template", "--idx", "11", "--cfg-param1", "one two", "--no-reconnect", "--socket-path", runs.path]
-    done = nri("run", *words)
-    assert (done.returncode, runs.names) == (3, ["11-template"])
-    assert 'cfgParam1 "one two"' in done.stderr
+    result = nri("run", *words)
+    assert (result.returncode, runs.names) == (3, ["11-template"])
+    assert 'cfgParam1 "one two"' in result.stderr
 
 
 def test_several_plugins_run_in_one_process_each_with_its_own_flags(nri, listen, plugin: Path, tmp_path: Path) -> None:
@@ -398,10 +398,10 @@ def test_several_plugins_run_in_one_process_each_with_its_own_flags(nri, listen,
         "-name",
         "t",
     ]
-    done = nri("run", *words, "--no-reconnect", "--socket-path", runs.path)
-    assert done.returncode == 3
-    assert done.stderr.count("error: ") == 1, "one that ends for good ends all"
-    assert runs.names, done.stderr
+    result = nri("run", *words, "--no-reconnect", "--socket-path", runs.path)
+    assert result.returncode == 3
+    assert result.stderr.count("error: ") == 1, "one that ends for good ends all"
+    assert runs.names, result.stderr
     assert set(runs.names) <= {"10-template", "51-pod-name", "52-t"}
 
 
@@ -414,51 +414,55 @@ def test_several_plugins_run_in_one_process_each_with_its_own_flags(nri, listen,
         ),
         (["template", "--cfg-parm1", "x"], "--cfg-parm1: unknown argument (did you mean --cfg-param1?)"),
         (["template", "--cfg-param1"], "--cfg-param1: needs a value (write --cfg-param1 TEXT)"),
-        (["--idx", "10", "template", "template"], "--idx is of one plugin: write it behind the plugin that is meant"),
+        (["--idx", "10", "template", "template"], "--idx applies to one plugin: put it after that plugin"),
         (["10-template", "10-template"], "10-template: two plugins have this index and name"),
         (["template", "10-template", "--idx"], "command line, 10-template: --idx: needs a value (write --idx NN)"),
-        (["template", "template", "--reload"], "--reload takes one plugin"),
+        (["template", "template", "--reload"], "--reload supports only one plugin"),
     ],
 )
 def test_mistakes_are_one_line_with_the_next_step_and_code_2(nri, words: list[str], line: str) -> None:
-    done = nri("run", *words)
-    assert done.returncode == 2
-    assert line in done.stderr
-    assert done.stderr.count("\n") == 1
+    result = nri("run", *words)
+    assert result.returncode == 2
+    assert line in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 def test_the_help_of_a_plugin_that_is_named_has_its_own_flags(nri) -> None:
-    done = nri("run", "template", "--help")
-    assert done.returncode == 0
-    assert done.stdout.index("Flags of template, behind it:") < done.stdout.index("--cfg-param1 TEXT  a parameter")
-    assert ", behind it" not in nri("run", "--help").stdout
+    result = nri("run", "template", "--help")
+    assert result.returncode == 0
+    assert result.stdout.index("Flags of template, which must follow it:") < result.stdout.index(
+        "--cfg-param1 TEXT  a parameter"
+    )
+    assert ", which must follow it" not in nri("run", "--help").stdout
 
 
 def test_behind_two_dashes_stands_what_the_plugin_is_asked_for_itself(nri) -> None:
-    done = nri("run", "template", "--", "--help")
-    assert done.returncode == 0
-    assert "Flags of this plugin" in done.stdout and "nri run template --idx 10" in done.stdout
+    result = nri("run", "template", "--", "--help")
+    assert result.returncode == 0
+    assert "Flags of this plugin" in result.stdout and "nri run template --idx 10" in result.stdout
     assert nri("run", "template", "--", "--version").stdout.startswith("template: nri ")
 
 
 def test_the_help_names_no_flags_behind_a_plugin_that_has_none_of_its_own(nri, plugin: Path) -> None:
-    done = nri("run", str(plugin), "template", "--help")
-    assert done.returncode == 0, done.stderr
-    assert [line for line in done.stdout.splitlines() if "behind it:" in line] == ["Flags of template, behind it:"]
+    result = nri("run", str(plugin), "template", "--help")
+    assert result.returncode == 0, result.stderr
+    assert [line for line in result.stdout.splitlines() if "which must follow it:" in line] == [
+        "Flags of template, which must follow it:"
+    ]
 
 
 def test_the_help_is_there_for_a_plugin_that_cannot_be_loaded(nri, plugin: Path) -> None:
     plugin.write_text("raise ValueError('half written')\n")
-    done = nri("run", str(plugin), "--help")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "--no-reconnect" in done.stdout and "behind it:" not in done.stdout
+    result = nri("run", str(plugin), "--help")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "--no-reconnect" in result.stdout and "which must follow it:" not in result.stdout
 
 
 def test_a_flag_of_its_own_behind_a_plugin_that_cannot_be_loaded_tells_why_it_cannot(nri, plugin: Path) -> None:
     plugin.write_text("raise ValueError('half written')\n")
-    done = nri("run", str(plugin), "--cfg-param1", "x")
-    assert done.returncode == 2
-    assert "pod_name.py:1: ValueError: half written" in done.stderr
+    result = nri("run", str(plugin), "--cfg-param1", "x")
+    assert result.returncode == 2
+    assert "pod_name.py:1: ValueError: half written" in result.stderr
 
 
 def test_flags_of_the_verb_are_completed_where_no_plugin_is_named() -> None:
@@ -475,12 +479,12 @@ OWN = {"add-env": ("add_env", "NAME", ""), "verbose-level": ("level", "N", ""), 
 
 
 def of(text: str) -> tuple[str, list[tuple[str, str]]]:
-    ours, wanted = split(text.split(), OPTIONS, lambda target: OWN)
-    return " ".join(ours), [(one.target, " ".join(one.words)) for one in wanted]
+    command_words, expected = split(text.split(), OPTIONS, lambda target: OWN)
+    return " ".join(command_words), [(one.target, " ".join(one.words)) for one in expected]
 
 
 @pytest.mark.parametrize(
-    ("words", "ours", "own"),
+    ("words", "command_words", "plugin_words"),
     [
         ("p --idx 10", "p", "--idx 10"),
         ("--idx 10 p --reload", "--idx 10 p --reload", ""),
@@ -492,8 +496,10 @@ def of(text: str) -> tuple[str, list[tuple[str, str]]]:
         ("p --add-env", "p", "--add-env"),
     ],
 )
-def test_what_the_command_knows_is_its_own_and_all_else_the_plugins(words: str, ours: str, own: str) -> None:
-    assert of(words) == (ours, [("p", own)])
+def test_what_the_command_knows_is_its_own_and_all_else_the_plugins(
+    words: str, command_words: str, plugin_words: str
+) -> None:
+    assert of(words) == (command_words, [("p", plugin_words)])
 
 
 def test_a_flag_before_any_plugin_is_the_commands_mistake() -> None:
@@ -501,6 +507,6 @@ def test_a_flag_before_any_plugin_is_the_commands_mistake() -> None:
 
 
 def test_behind_each_of_several_plugins_stands_what_is_its_own() -> None:
-    ours, wanted = of("-v 10-p --config a.yaml q -i 20 --add-env A --output x r")
-    assert ours == "-v 10-p q --output x r"
-    assert wanted == [("10-p", "--config a.yaml"), ("q", "-i 20 --add-env A"), ("r", "")]
+    command_words, expected = of("-v 10-p --config a.yaml q -i 20 --add-env A --output x r")
+    assert command_words == "-v 10-p q --output x r"
+    assert expected == [("10-p", "--config a.yaml"), ("q", "-i 20 --add-env A"), ("r", "")]

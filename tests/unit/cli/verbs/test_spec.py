@@ -34,14 +34,14 @@ def files(tmp_path: Path):
 
 def test_an_adjustment_is_applied_and_the_rest_is_kept(nri, files) -> None:
     adjust, spec = files(adjust=ADJUST, spec=SPEC)
-    done = nri("spec", "apply", adjust, spec)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {
+    result = nri("spec", "apply", adjust, spec)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout) == {
         **SPEC,
         "process": {**SPEC["process"], "env": ["A=2"]},
         "linux": {"resources": {"pids": {"limit": -1}}},
     }
-    assert done.stderr == ""
+    assert result.stderr == ""
 
 
 def test_either_may_come_from_standard_input(nri, files) -> None:
@@ -49,29 +49,29 @@ def test_either_may_come_from_standard_input(nri, files) -> None:
     first = nri("spec", "apply", adjust, stdin=json.dumps(SPEC))
     second = nri("spec", "apply", "-", spec, stdin=json.dumps(ADJUST))
     assert first.stdout == second.stdout != ""
-    done = nri("spec", "apply", "-", stdin="{}")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "standard input can be the adjustment or the spec, not both" in done.stderr
+    result = nri("spec", "apply", "-", stdin="{}")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "standard input cannot be both the adjustment and the spec" in result.stderr
 
 
 def test_a_reply_with_an_adjustment_and_yaml_will_do(nri, files) -> None:
     reply, spec = files(reply={"adjust": ADJUST, "update": []}, spec=SPEC)
     assert json.loads(nri("spec", "apply", reply, spec).stdout)["process"]["env"] == ["A=2"]
-    done = nri("spec", "apply", "-", spec, "-o", "yaml", stdin="args: [sleep, '1']")
-    assert "- sleep\n" in done.stdout
+    result = nri("spec", "apply", "-", spec, "-o", "yaml", stdin="args: [sleep, '1']")
+    assert "- sleep\n" in result.stdout
 
 
 def test_the_reference_can_be_asked_for(nri, files) -> None:
     adjust, spec = files(adjust=ADJUST, spec=SPEC)
-    done = nri("spec", "apply", "--reference", adjust, spec)
-    assert json.loads(done.stdout)["linux"] == {"resources": {"pids": {}}}
+    result = nri("spec", "apply", "--reference", adjust, spec)
+    assert json.loads(result.stdout)["linux"] == {"resources": {"pids": {}}}
 
 
 def test_an_update_gives_what_the_runtime_is_to_be_told(nri, files) -> None:
     (spec,) = files(spec=SPEC)
     for update in ({"pids": {"limit": "5"}}, {"container_id": "c", "linux": {"resources": {"pids": {"limit": "5"}}}}):
-        done = nri("spec", "apply", "--update", "-", spec, stdin=json.dumps(update))
-        assert json.loads(done.stdout) == {"pids": {"limit": 5}}, done.stderr
+        result = nri("spec", "apply", "--update", "-", spec, stdin=json.dumps(update))
+        assert json.loads(result.stdout) == {"pids": {"limit": 5}}, result.stderr
 
 
 def test_classes_and_devices_come_from_files(nri, files, tmp_path) -> None:
@@ -83,12 +83,12 @@ def test_classes_and_devices_come_from_files(nri, files, tmp_path) -> None:
         device={"cdiVersion": "0.5.0", "kind": "v/c", "devices": [device]},
     )
     resources = {"blockio_class": {"value": "slow"}, "rdt_class": {"value": "gold"}}
-    asked = {"CDI_devices": [{"name": "v/c=1"}], "linux": {"resources": resources}}
+    requested = {"CDI_devices": [{"name": "v/c=1"}], "linux": {"resources": resources}}
     options = ("--blockio", blockio, "--rdt", rdt, "--cdi-dir", str(tmp_path))
-    done = nri("spec", "apply", *options, "-", spec, stdin=json.dumps(asked))
-    made = json.loads(done.stdout)
-    assert made["process"]["env"] == ["A=1", "DEVICE=1"]
-    assert made["linux"] == {"resources": {"blockIO": {"weight": 20}}, "intelRdt": {"closID": "g"}}
+    result = nri("spec", "apply", *options, "-", spec, stdin=json.dumps(requested))
+    document = json.loads(result.stdout)
+    assert document["process"]["env"] == ["A=1", "DEVICE=1"]
+    assert document["linux"] == {"resources": {"blockIO": {"weight": 20}}, "intelRdt": {"closID": "g"}}
 
 
 @pytest.mark.parametrize(
@@ -104,20 +104,20 @@ def test_classes_and_devices_come_from_files(nri, files, tmp_path) -> None:
     ],
 )
 def test_what_cannot_be_done_is_one_line(nri, files, adjust: Any, spec: Any, code: int, text: str) -> None:
-    done = nri("spec", "apply", *files(adjust=adjust, spec=spec))
-    assert (done.returncode, done.stdout) == (code, ""), done.stderr
-    assert text in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    result = nri("spec", "apply", *files(adjust=adjust, spec=spec))
+    assert (result.returncode, result.stdout) == (code, ""), result.stderr
+    assert text in result.stderr
+    assert len(result.stderr.splitlines()) == 1
 
 
 def test_differences_are_lines_and_the_exit_code_is_5(nri, files) -> None:
     old, new = files(old=SPEC, new={**SPEC, "hostname": "h"})
-    done = nri("spec", "diff", old, new)
-    assert (done.returncode, done.stdout) == (5, '+ hostname: "h"\n')
+    result = nri("spec", "diff", old, new)
+    assert (result.returncode, result.stdout) == (5, '+ hostname: "h"\n')
     assert nri("spec", "diff", old, old).returncode == 0
     assert nri("spec", "diff", "-q", old, new).stdout == ""
-    done = nri("spec", "diff", old, "-", "-o", "json", stdin=json.dumps({**SPEC, "hostname": "h"}))
-    assert json.loads(done.stdout) == [{"path": "hostname", "kind": "added", "old": None, "new": "h"}]
+    result = nri("spec", "diff", old, "-", "-o", "json", stdin=json.dumps({**SPEC, "hostname": "h"}))
+    assert json.loads(result.stdout) == [{"path": "hostname", "kind": "added", "old": None, "new": "h"}]
     assert nri("spec", "diff", "-", "-").returncode == 2
 
 
@@ -128,19 +128,19 @@ def test_control_characters_do_not_reach_the_terminal(nri, files) -> None:
 
 def test_what_is_wrong_with_specs_is_told_by_file(nri, files) -> None:
     good, bad = files(good=SPEC, bad={**SPEC, "hostname": 5})
-    done = nri("spec", "validate", good)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "1 in order\n")
-    done = nri("spec", "validate", good, bad)
-    assert (done.returncode, done.stdout) == (1, f"{bad}: hostname: expected text, not 5\n")
+    result = nri("spec", "validate", good)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "1 valid\n")
+    result = nri("spec", "validate", good, bad)
+    assert (result.returncode, result.stdout) == (1, f"{bad}: hostname: expected text, not 5\n")
     assert nri("spec", "validate", "-q", good, bad).stdout == f"{bad}\n"
-    done = nri("spec", "validate", "-o", "json", stdin=json.dumps({**SPEC, "hostname": 5}))
-    assert json.loads(done.stdout) == [{"file": "-", "path": "hostname", "reason": "expected text, not 5"}]
-    done = nri("spec", "validate", stdin="[]")
-    assert (done.returncode, done.stdout) == (1, "standard input: expected an object, not []\n")
+    result = nri("spec", "validate", "-o", "json", stdin=json.dumps({**SPEC, "hostname": 5}))
+    assert json.loads(result.stdout) == [{"file": "-", "path": "hostname", "reason": "expected text, not 5"}]
+    result = nri("spec", "validate", stdin="[]")
+    assert (result.returncode, result.stdout) == (1, "standard input: expected an object, not []\n")
 
 
 def test_an_empty_adjustment_is_an_error_because_what_should_have_made_it_may_have_failed(nri, tmp_path: Path) -> None:
     (tmp_path / "empty.json").write_text("")
-    done = nri("spec", "apply", str(tmp_path / "empty.json"), "-", stdin="{}")
-    assert done.returncode == 2
-    assert "empty.json: it is empty; an adjustment that changes nothing is {}" in done.stderr
+    result = nri("spec", "apply", str(tmp_path / "empty.json"), "-", stdin="{}")
+    assert result.returncode == 2
+    assert "empty.json: the file is empty; an adjustment that changes nothing is {}" in result.stderr

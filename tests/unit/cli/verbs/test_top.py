@@ -57,10 +57,10 @@ def busy() -> Iterator[str]:
 
 
 def test_once_prints_a_table_with_a_line_for_each_plugin(nri, busy):
-    done = nri("top", "--once", "--interval", "0.3", "--admin-socket", busy)
-    assert done.returncode == 0, done.stderr
-    line, heading, *rows = done.stdout.splitlines()
-    assert "events/s" in line and "2 plugins, 0 late or left out" in line
+    result = nri("top", "--once", "--interval", "0.3", "--admin-socket", busy)
+    assert result.returncode == 0, result.stderr
+    line, heading, *rows = result.stdout.splitlines()
+    assert "events/s" in line and "2 plugins, 0 late or skipped" in line
     assert heading.split()[:3] == ["PLUGIN", "STATE", "CALLS/S"]
     assert sorted(row.split()[0] for row in rows) == ["10-first", "20-last"]
 
@@ -75,22 +75,22 @@ def test_on_a_narrow_terminal_calls_a_second_go_before_misses_and_refusals(busy,
 
 
 def test_json_has_the_same_for_scripts(nri, busy):
-    done = nri("top", "--once", "--interval", "0.3", "-o", "json", "--admin-socket", busy)
-    summary = json.loads(done.stdout)
+    result = nri("top", "--once", "--interval", "0.3", "-o", "json", "--admin-socket", busy)
+    summary = json.loads(result.stdout)
     failing = next(row for row in summary["plugins"] if row["plugin"] == "20-last")
     assert failing["errors"] == failing["calls"] > 0
     assert summary["failed"] == summary["events"] > 0
 
 
 def test_with_q_there_are_only_names(nri, busy):
-    done = nri("top", "--once", "--interval", "0.1", "-q", "--admin-socket", busy)
-    assert sorted(done.stdout.split()) == ["10-first", "20-last"]
+    result = nri("top", "--once", "--interval", "0.1", "-q", "--admin-socket", busy)
+    assert sorted(result.stdout.split()) == ["10-first", "20-last"]
 
 
 def test_without_a_runtime_it_says_so_at_once(nri):
-    done = nri("top", "--admin-socket", "/nonexistent/admin.sock")
-    assert done.returncode == 3
-    assert "cannot connect to /nonexistent/admin.sock" in done.stderr
+    result = nri("top", "--admin-socket", "/nonexistent/admin.sock")
+    assert result.returncode == 3
+    assert "cannot connect to /nonexistent/admin.sock" in result.stderr
 
 
 class _Enough(Exception):
@@ -143,8 +143,8 @@ def test_a_picture_fits_into_the_terminal_as_it_is_now(monkeypatch, capsys):
     pictures = capsys.readouterr().out.split("\x1b[H\x1b[J")[1:]
     for (columns, lines), picture in zip(sizes, pictures, strict=True):
         rows = picture.splitlines()
-        taken = sum(-(-len(row) // columns) for row in rows)
-        assert taken + 2 <= lines, f"and a note, and the line of the cursor, at {columns} x {lines}:\n{picture}"
+        used = sum(-(-len(row) // columns) for row in rows)
+        assert used + 2 <= lines, f"and a note, and the line of the cursor, at {columns} x {lines}:\n{picture}"
         assert len(rows) >= 3, "a plugin"
     assert "CALLS/S" in pictures[2] and "CALLS/S" not in pictures[1]
 
@@ -160,22 +160,22 @@ def stranger(act: Callable[[socket.socket], None]) -> contextlib.AbstractContext
         ):
             server.bind(path := f"{folder}/other.sock")
             server.listen()
-            held: list[socket.socket] = []
+            sockets: list[socket.socket] = []
 
             def serve() -> None:
                 with contextlib.suppress(OSError):
                     while True:
-                        held.append(server.accept()[0])
+                        sockets.append(server.accept()[0])
                         with contextlib.suppress(OSError):
-                            act(held[-1])
+                            act(sockets[-1])
 
             thread = threading.Thread(target=serve)
             thread.start()
             yield path
             server.shutdown(socket.SHUT_RDWR)
             thread.join()
-            for each in held:
-                each.close()
+            for entry in sockets:
+                entry.close()
 
     return listening()
 
@@ -195,12 +195,12 @@ STRANGERS: dict[str, tuple[Callable[[socket.socket], None], str]] = {
 def test_a_socket_of_another_program_is_told_in_one_line(nri, words, who):
     act, text = STRANGERS[who]
     with stranger(act) as path:
-        done = nri(*words, "--admin-socket", path, "--timeout", "0.5")
-    assert done.returncode == 3, done.stderr
-    assert text in done.stderr
-    assert path in done.stderr
-    assert "--admin-socket" in done.stderr, "the next step"
-    assert len(done.stderr.splitlines()) == 1
+        result = nri(*words, "--admin-socket", path, "--timeout", "0.5")
+    assert result.returncode == 3, result.stderr
+    assert text in result.stderr
+    assert path in result.stderr
+    assert "--admin-socket" in result.stderr, "the next step"
+    assert len(result.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("row", [1, {"steps": [], "time_ms": 1e300, "duration_ms": 10**400, "error": ""}, {"steps": 1}])
@@ -214,65 +214,65 @@ def test_rows_that_are_none_of_ours_are_told_in_one_line(nri, row):
     methods = {"Events": Method(events, streaming="server"), "Plugins": Method(lambda _: b'{"plugins": []}')}
     with tempfile.TemporaryDirectory(prefix="nri-top-", dir="/tmp") as folder:
         with Server(f"{folder}/admin.sock", [Service(SERVICE, methods)], streams=1):
-            done = nri("top", "--once", "--interval", "0.1", "--admin-socket", f"{folder}/admin.sock")
+            result = nri("top", "--once", "--interval", "0.1", "--admin-socket", f"{folder}/admin.sock")
             over.set()
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (3, "", 1), done.stderr
-    assert "admin.sock is not an admin socket: " in done.stderr
+    assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (3, "", 1), result.stderr
+    assert "admin.sock is not an admin socket: " in result.stderr
 
 
 @pytest.mark.parametrize("interval", ["nan", "inf", "0", "0.05", "61", "x", "-1", ""])
 @pytest.mark.parametrize("verb", ["top", "drift"])
 def test_an_interval_that_is_none_is_refused(nri, verb, interval):
-    done = nri(verb, "--interval", interval if verb == "top" else interval.replace("61", "3601"))
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1), done.stderr
-    assert "'--interval'" in done.stderr
+    result = nri(verb, "--interval", interval if verb == "top" else interval.replace("61", "3601"))
+    assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (2, "", 1), result.stderr
+    assert "'--interval'" in result.stderr
 
 
 def test_the_plugins_socket_of_a_runtime_is_told_in_one_line(nri):
     with tempfile.TemporaryDirectory(prefix="nri-top-", dir="/tmp") as folder:
         with FakeRuntime(socket_path=f"{folder}/nri.sock") as runtime:
-            done = nri("top", "--once", "--admin-socket", runtime.socket_path, "--timeout", "2")
-    assert (done.returncode, len(done.stderr.splitlines())) == (3, 1), done.stderr
+            result = nri("top", "--once", "--admin-socket", runtime.socket_path, "--timeout", "2")
+    assert (result.returncode, len(result.stderr.splitlines())) == (3, 1), result.stderr
 
 
 @pytest.mark.parametrize(("end", "code"), [(b"q", 0), (b"Q", 0), (b"\x03", 130), (15, 143), (1, 129)])
 def test_a_key_or_a_signal_ends_it_at_once_and_the_terminal_is_as_it_was(busy, end, code):
-    ours, its = pty.openpty()
+    near_end, its = pty.openpty()
     before = termios.tcgetattr(its)
     argv = [need_tool("setsid"), "--ctty", sys.executable, "-m", "nri", "top", "--admin-socket", busy]
     process = subprocess.Popen([*argv, "--interval", "0.2"], stdin=its, stdout=its, stderr=its)
     shown = b""
     while b"PLUGIN" not in shown:
-        shown += os.read(ours, 4096)
-    os.write(ours, b"x")
+        shown += os.read(near_end, 4096)
+    os.write(near_end, b"x")
     if isinstance(end, bytes):
-        os.write(ours, end)
+        os.write(near_end, end)
     else:
         process.send_signal(end)
     assert process.wait(20) == code
     assert termios.tcgetattr(its) == before
-    os.close(ours)
+    os.close(near_end)
     os.close(its)
 
 
 def test_a_terminal_that_is_closed_ends_it_without_a_word(busy):
-    ours, its = pty.openpty()
+    near_end, its = pty.openpty()
     argv = [need_tool("setsid"), "--ctty", sys.executable, "-m", "nri", "top", "--admin-socket", busy]
     with subprocess.Popen([*argv, "--interval", "60"], stdin=its, stdout=its, stderr=subprocess.PIPE) as process:
         wait_for(lambda: not termios.tcgetattr(its)[3] & termios.ICANON, "its keys are read")
         os.close(its)
-        os.close(ours)
+        os.close(near_end)
         assert process.stderr.read() == b""
     assert process.returncode in (0, 129), "by what it sees of it first, the end of the keys or the signal"
 
 
 def test_a_terminal_of_another_session_is_left_alone(busy):
-    ours, its = pty.openpty()
+    near_end, its = pty.openpty()
     argv = [sys.executable, "-m", "nri", "top", "--admin-socket", busy, "--interval", "0.2"]
     process = subprocess.Popen(argv, stdin=its, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert b"events/s" in process.stdout.readline()
     process.send_signal(signal.SIGINT)
     process.communicate()
     assert process.returncode == 130
-    os.close(ours)
+    os.close(near_end)
     os.close(its)

@@ -65,9 +65,9 @@ def call(plugin: str, serial: int, duration_ns: int, *, failed: bool = False) ->
 
 
 def test_events_are_shown_one_a_line_with_their_plugins_and_outcome(nri, folder: Path) -> None:
-    done = nri("trace", "show", str(folder))
-    assert done.returncode == 0, done.stderr
-    heading, *lines = done.stdout.splitlines()
+    result = nri("trace", "show", str(folder))
+    assert result.returncode == 0, result.stderr
+    heading, *lines = result.stdout.splitlines()
     assert heading.split() == ["TIME", "EVENT", "POD/CONTAINER", "MS", "PLUGINS", "(MS)", "OUTCOME"]
     conflict, refused, created = lines[-3:]
     assert "shop/we\\x1b[31mb/one" in conflict
@@ -85,10 +85,10 @@ def test_names_of_others_cannot_steer_the_terminal(nri, folder: Path) -> None:
 
 
 def test_the_last_events_are_shown_and_the_number_of_all(nri, folder: Path) -> None:
-    done = nri("trace", "show", str(folder), "--last", "1")
-    assert len(done.stdout.splitlines()) == 2
-    assert "/two" in done.stdout
-    assert "the last 1 of 5 events: --last N shows more" in done.stderr
+    result = nri("trace", "show", str(folder), "--last", "1")
+    assert len(result.stdout.splitlines()) == 2
+    assert "/two" in result.stdout
+    assert "the last 1 of 5 events: --last N shows more" in result.stderr
 
 
 def test_json_has_every_event_with_its_messages(nri, folder: Path) -> None:
@@ -112,20 +112,20 @@ def test_plugins_are_summed_up_with_their_errors_and_refusals(nri, folder: Path)
 
 
 def test_percentiles_are_of_all_calls_that_ended(nri, tmp_path: Path) -> None:
-    calls = [each for serial in range(1, 101) for each in call("10-a", serial, serial * 10**6, failed=serial > 98)]
+    calls = [entry for serial in range(1, 101) for entry in call("10-a", serial, serial * 10**6, failed=serial > 98)]
     silent = call("20-b", 101, 5)[:2]
-    done = nri("trace", "stat", str(write(tmp_path / "a.nritrace", *calls, *silent)))
-    assert [line.split() for line in done.stdout.splitlines()[1:]] == [
+    result = nri("trace", "stat", str(write(tmp_path / "a.nritrace", *calls, *silent)))
+    assert [line.split() for line in result.stdout.splitlines()[1:]] == [
         ["10-a", "StopContainer", "100", "50.0", "99.0", "2", "0"],
         ["20-b", "StopContainer", "1", "-", "-", "0", "0"],
     ]
 
 
 def test_rows_of_the_summary_are_bounded_and_the_rest_is_counted(nri, tmp_path: Path) -> None:
-    calls = [each for serial in range(1, 4004) for each in call(f"10-{serial}", serial, 1)]
-    done = nri("trace", "stat", str(write(tmp_path / "a.nritrace", *calls)))
-    assert len(done.stdout.splitlines()) == 4001
-    assert "3 calls of further plugins" in done.stderr
+    calls = [entry for serial in range(1, 4004) for entry in call(f"10-{serial}", serial, 1)]
+    result = nri("trace", "stat", str(write(tmp_path / "a.nritrace", *calls)))
+    assert len(result.stdout.splitlines()) == 4001
+    assert "3 calls of further plugins" in result.stderr
 
 
 def test_an_event_that_went_on_without_a_plugin_names_the_error(nri, tmp_path: Path) -> None:
@@ -140,16 +140,16 @@ def test_an_event_that_this_version_does_not_know_is_shown_without_its_messages(
     at = {"event": "Future", "serial": 1, "time_ns": (1 << 64) - 1}
     records = [t.Record(kind=t.BEGINS, message=b"abc", **at), t.Record(kind=t.ENDS, **at)]
     (line,) = nri("trace", "show", str(write(tmp_path / "a.nritrace", *records)), "-o", "json").stdout.splitlines()
-    found = json.loads(line)
-    assert (found["request"], found["time"][:4]) == ({"unreadable_bytes": 3}, "2554")
+    document = json.loads(line)
+    assert (document["request"], document["time"][:4]) == ({"unreadable_bytes": 3}, "2554")
 
 
 def test_a_container_without_a_name_is_shown_by_its_id(nri, tmp_path: Path) -> None:
     request = m.StopContainerRequest(container=m.Container(id="0123456789abcdef")).SerializeToString()
     at = {"event": "StopContainer", "serial": 1}
     records = [t.Record(kind=t.BEGINS, message=request, **at), t.Record(kind=t.ENDS, **at)]
-    done = nri("trace", "show", str(write(tmp_path / "a.nritrace", *records)))
-    assert done.stdout.splitlines()[1].split()[2] == "0123456789abc"
+    result = nri("trace", "show", str(write(tmp_path / "a.nritrace", *records)))
+    assert result.stdout.splitlines()[1].split()[2] == "0123456789abc"
 
 
 @pytest.mark.parametrize("verb", ["show", "stat"])
@@ -157,42 +157,42 @@ def test_damage_is_named_and_the_rest_is_shown(nri, tmp_path: Path, verb: str) -
     path = write(tmp_path / "a.nritrace", *call("10-a", 1, 1))
     with path.open("ab") as file:
         file.write(b"NRI")
-    done = nri("trace", verb, str(path))
-    assert done.returncode == 1
-    assert "10-a" in done.stdout
-    assert "a.nritrace: at byte" in done.stderr
-    assert "the file is truncated" in done.stderr
+    result = nri("trace", verb, str(path))
+    assert result.returncode == 1
+    assert "10-a" in result.stdout
+    assert "a.nritrace: at byte" in result.stderr
+    assert "the file is truncated" in result.stderr
 
 
 def test_of_very_many_problems_the_rest_is_counted(nri, tmp_path: Path) -> None:
     path = tmp_path / "a.nritrace"
     path.write_bytes(blocks.MAGIC + (blocks.pack(b"x", 1, 1, 1)[:-1] + b"?") * 1005)
-    done = nri("trace", "stat", str(path))
-    assert done.returncode == 1
-    assert "further problem" in done.stderr.splitlines()[-1]
+    result = nri("trace", "stat", str(path))
+    assert result.returncode == 1
+    assert "further problem" in result.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("verb", ["show", "stat"])
 def test_what_is_no_trace_is_named(nri, tmp_path: Path, verb: str) -> None:
     path = tmp_path / "a"
     path.write_text("hello")
-    done = nri("trace", verb, str(path))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "not a trace" in done.stderr
+    result = nri("trace", verb, str(path))
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "not a trace" in result.stderr
 
 
 @pytest.mark.parametrize("form", ["chrome", "otlp"])
 def test_events_of_a_pod_are_exported_for_tools_of_tracing(nri, folder: Path, form: str) -> None:
-    done = nri("trace", "export", str(folder), form, "--pod", "two")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)
-    assert ("two" in done.stdout, '"bad"' in done.stdout, "S3CRET" in done.stdout) == (True, False, False)
+    result = nri("trace", "export", str(folder), form, "--pod", "two")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)
+    assert ("two" in result.stdout, '"bad"' in result.stdout, "S3CRET" in result.stdout) == (True, False, False)
 
 
 def test_a_part_is_cut_into_a_file_of_its_own(nri, folder: Path, tmp_path: Path) -> None:
     part = tmp_path / "part"
-    done = nri("trace", "cut", str(folder), str(part), "--pod", "two", "--since", "2020-01-01")
-    assert (done.returncode, done.stderr) == (0, f"{part}: 1 event\n")
+    result = nri("trace", "cut", str(folder), str(part), "--pod", "two", "--since", "2020-01-01")
+    assert (result.returncode, result.stderr) == (0, f"{part}: 1 event\n")
     assert part.stat().st_mode & 0o777 == 0o600
     assert [
         json.loads(line)["event"] for line in nri("trace", "show", str(part), "-o", "json").stdout.splitlines()
@@ -200,33 +200,33 @@ def test_a_part_is_cut_into_a_file_of_its_own(nri, folder: Path, tmp_path: Path)
 
 
 def test_a_part_overwrites_nothing(nri, folder: Path, tmp_path: Path) -> None:
-    there = tmp_path / "there"
-    there.write_text("mine")
-    done = nri("trace", "cut", str(folder), str(there))
-    assert (done.returncode, there.read_text()) == (1, "mine")
-    assert f"cannot write {there}: it already exists. Use another name, or remove it" in done.stderr
+    existing = tmp_path / "there"
+    existing.write_text("mine")
+    result = nri("trace", "cut", str(folder), str(existing))
+    assert (result.returncode, existing.read_text()) == (1, "mine")
+    assert f"cannot write {existing}: it already exists. Use another name, or remove it" in result.stderr
 
 
 def test_nothing_is_left_of_a_part_that_does_not_fit_on_the_disk(folder: Path, tmp_path: Path) -> None:
     part = tmp_path / "part"
     script = f"ulimit -f 0; exec {sys.executable} -m nri trace cut {folder} {part}"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, env=unmeasured())
-    assert (done.returncode, done.stderr) == (1, f"error: cannot write {part}: File too large\n")
+    result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, env=unmeasured())
+    assert (result.returncode, result.stderr) == (1, f"error: cannot write {part}: File too large\n")
     assert not part.exists()
 
 
 def test_a_time_that_is_none_is_refused_with_how_to_write_it(nri, folder: Path) -> None:
-    done = nri("trace", "cut", str(folder), "/dev/null/part", "--until", "yesterday")
-    assert done.returncode == 2
-    assert "'yesterday' is not a time; write it as 2026-01-31T08:00:00Z" in done.stderr
+    result = nri("trace", "cut", str(folder), "/dev/null/part", "--until", "yesterday")
+    assert result.returncode == 2
+    assert "'yesterday' is not a time; write it as 2026-01-31T08:00:00Z" in result.stderr
 
 
 def test_what_is_missing_and_filters_that_nothing_fits_are_named_with_the_next_step(nri, folder, tmp_path):
-    done = nri("trace", "show", str(tmp_path / "none"))
-    assert f"{tmp_path}/none: No such file or directory (name what --record DIR has written)" in done.stderr
-    done = nri("trace", "cut", str(folder), str(tmp_path / "out"), "--pod", "nope", "--until", "2030-01-01")
-    assert "fits --pod nope --until 2030-01-01T00:00:00.000000Z (nri trace show" in done.stderr
-    assert (done.returncode, (tmp_path / "out").exists()) == (2, False)
+    result = nri("trace", "show", str(tmp_path / "none"))
+    assert f"{tmp_path}/none: No such file or directory (name what --record DIR has written)" in result.stderr
+    result = nri("trace", "cut", str(folder), str(tmp_path / "out"), "--pod", "nope", "--until", "2030-01-01")
+    assert "fits --pod nope --until 2030-01-01T00:00:00.000000Z (nri trace show" in result.stderr
+    assert (result.returncode, (tmp_path / "out").exists()) == (2, False)
 
 
 @pytest.mark.parametrize(
@@ -239,6 +239,6 @@ def test_what_is_missing_and_filters_that_nothing_fits_are_named_with_the_next_s
     ids=" ".join,
 )  # fmt: skip
 def test_an_empty_name_is_no_folder(nri, words: tuple[str, ...]) -> None:
-    done = nri(*words)
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1), done.stderr
-    assert "it is empty: name a file or a folder" in done.stderr
+    result = nri(*words)
+    assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (2, "", 1), result.stderr
+    assert "the path is empty: name a file or a folder" in result.stderr

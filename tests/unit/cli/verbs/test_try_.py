@@ -46,9 +46,9 @@ def other(place, body: str, name: str = "other.py") -> None:
 
 def test_the_changes_are_shown_as_a_diff_plugin_by_plugin(nri, place):
     other(place, 'create_container(self, pod, container): return nri.Adjustment().set_cpuset_cpus("0-3")')
-    done = nri("try", "inject.py", "other.py", "--pod", "pod.yaml", cwd=place)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
+    result = nri("try", "inject.py", "other.py", "--pod", "pod.yaml", cwd=place)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == [
         "pod prod/web",
         "container app",
         "  10-inject",
@@ -60,13 +60,13 @@ def test_the_changes_are_shown_as_a_diff_plugin_by_plugin(nri, place):
 
 
 def test_lines_are_coloured_where_colours_are_wanted(nri, place):
-    done = nri("try", "inject.py", "--pod", "pod.yaml", "--color", "always", cwd=place)
-    assert '\x1b[32m+ Env LOG "debug"\x1b[0m' in done.stdout
+    result = nri("try", "inject.py", "--pod", "pod.yaml", "--color", "always", cwd=place)
+    assert '\x1b[32m+ Env LOG "debug"\x1b[0m' in result.stdout
 
 
 def test_with_json_everything_is_one_document(nri, place):
-    done = nri("try", "inject.py", "--pod", "pod.yaml", "-o", "json", cwd=place)
-    tree = json.loads(done.stdout)
+    result = nri("try", "inject.py", "--pod", "pod.yaml", "-o", "json", cwd=place)
+    tree = json.loads(result.stdout)
     assert tree["plugins"] == ["10-inject"]
     assert [(step["plugin"], step["before"], step["after"]) for step in tree["pods"][0]["containers"][0]["steps"]] == [
         ("10-inject", "info", "debug")
@@ -75,113 +75,113 @@ def test_with_json_everything_is_one_document(nri, place):
 
 def test_a_conflict_is_shown_and_ends_with_4(nri, place):
     other(place, 'create_container(self, pod, container): return nri.Adjustment().add_env("LOG", "x")')
-    done = nri("try", "inject.py", "other.py", "--pod", "pod.yaml", cwd=place)
-    assert done.returncode == 4
-    assert 'refused: plugins "20-other" and "10-inject" both tried to set Env LOG' in done.stdout
+    result = nri("try", "inject.py", "other.py", "--pod", "pod.yaml", cwd=place)
+    assert result.returncode == 4
+    assert 'refused: plugins "20-other" and "10-inject" both tried to set Env LOG' in result.stdout
 
 
 def test_a_plugin_that_rejects_ends_with_4_and_its_reason(nri, place):
     other(place, 'create_container(self, pod, container): raise nri.Reject("not today")')
-    done = nri("try", "other.py", "--pod", "pod.yaml", cwd=place)
-    assert done.returncode == 4
-    assert "not today" in done.stdout
+    result = nri("try", "other.py", "--pod", "pod.yaml", cwd=place)
+    assert result.returncode == 4
+    assert "not today" in result.stdout
 
 
 def test_a_plugin_that_fails_ends_with_1(nri, place):
     other(place, "create_container(self, pod, container): return 1 / 0")
-    done = nri("try", "other.py", "--pod", "pod.yaml", cwd=place)
-    assert done.returncode == 1
-    assert "division by zero" in done.stdout
+    result = nri("try", "other.py", "--pod", "pod.yaml", cwd=place)
+    assert result.returncode == 1
+    assert "division by zero" in result.stdout
 
 
 def test_a_pod_that_is_refused_has_no_containers(nri, place):
     other(place, 'run_pod_sandbox(self, pod): raise nri.Reject("no pods")')
-    done = nri("try", "other.py", "--pod", "pod.yaml", cwd=place)
-    assert done.returncode == 4
-    assert "refused" in done.stdout
-    assert "container app" not in done.stdout
+    result = nri("try", "other.py", "--pod", "pod.yaml", cwd=place)
+    assert result.returncode == 4
+    assert "refused" in result.stdout
+    assert "container app" not in result.stdout
 
 
 def test_the_index_comes_from_the_command_line_then_from_the_files_name(nri, place):
     other(place, "run_pod_sandbox(self, pod): pass", "70-late.py")
-    done = nri("try", "30=inject.py", "70-late.py", "--pod", "pod.yaml", "-o", "json", cwd=place)
-    assert json.loads(done.stdout)["plugins"] == ["30-inject", "70-late"]
+    result = nri("try", "30=inject.py", "70-late.py", "--pod", "pod.yaml", "-o", "json", cwd=place)
+    assert json.loads(result.stdout)["plugins"] == ["30-inject", "70-late"]
 
 
 def test_a_plugin_gets_its_configuration(nri, place):
     (place / "c.yaml").write_text("level: trace\n")
-    done = nri("try", "30=inject.py", "--pod", "pod.yaml", "--config", "30=c.yaml", cwd=place)
-    assert '+ Env LOG "trace"' in done.stdout, done.stderr
+    result = nri("try", "30=inject.py", "--pod", "pod.yaml", "--config", "30=c.yaml", cwd=place)
+    assert '+ Env LOG "trace"' in result.stdout, result.stderr
 
 
 def test_a_configuration_for_nobody_is_wrong_usage(nri, place):
     (place / "c.yaml").write_text("")
-    done = nri("try", "inject.py", "--pod", "pod.yaml", "--config", "30=c.yaml", cwd=place)
-    assert done.returncode == 2
-    assert "no plugin has this index" in done.stderr
+    result = nri("try", "inject.py", "--pod", "pod.yaml", "--config", "30=c.yaml", cwd=place)
+    assert result.returncode == 2
+    assert "no plugin has this index" in result.stderr
 
 
 def test_the_operators_policy_holds(nri, place):
     (place / "policy.toml").write_text('["10-inject"]\nallow.fields = ["Mounts"]\n')
-    done = nri("try", "inject.py", "--pod", "pod.yaml", "--policy", "policy.toml", cwd=place)
-    assert done.returncode == 1
-    assert "its policy does not allow it to set Env" in done.stdout
+    result = nri("try", "inject.py", "--pod", "pod.yaml", "--policy", "policy.toml", cwd=place)
+    assert result.returncode == 1
+    assert "its policy does not allow it to set Env" in result.stdout
 
 
 def test_a_program_is_run_as_an_installed_plugin_is(nri, place):
     program = place / "40-prog"
     program.write_text(f"#!{sys.executable}\n{INJECT}")
     program.chmod(0o755)
-    done = nri("try", "./40-prog", "--pod", "pod.yaml", cwd=place)
-    assert (done.returncode, done.stdout.splitlines()[2]) == (0, "  40-prog"), done.stderr
+    result = nri("try", "./40-prog", "--pod", "pod.yaml", cwd=place)
+    assert (result.returncode, result.stdout.splitlines()[2]) == (0, "  40-prog"), result.stderr
 
 
 def test_a_program_that_is_no_plugin_is_told_with_its_last_words(nri, place):
     program = place / "40-prog"
     program.write_text("#!/bin/sh\necho no such luck >&2\nexit 3\n")
     program.chmod(0o755)
-    done = nri("try", "./40-prog", "--pod", "pod.yaml", cwd=place)
-    assert done.returncode == 1
-    assert "plugin 40-prog does not take part: exit code 3: no such luck" in done.stderr
+    result = nri("try", "./40-prog", "--pod", "pod.yaml", cwd=place)
+    assert result.returncode == 1
+    assert "plugin 40-prog does not take part: exit code 3: no such luck" in result.stderr
 
 
 def test_a_pod_that_nobody_changes_is_said_to_be_unchanged(nri, place):
     other(place, "run_pod_sandbox(self, pod): pass")
-    done = nri("try", "other.py", "--pod", "pod.yaml", cwd=place)
-    assert "nothing changes" in done.stdout
+    result = nri("try", "other.py", "--pod", "pod.yaml", cwd=place)
+    assert "nothing changes" in result.stdout
 
 
 SECOND = POD.replace("web", "second").replace("app", "other")
 
 
 def test_the_manifest_may_come_through_a_pipe_with_several_pods(nri, place):
-    done = nri("try", "inject.py", "--pod", "-", cwd=place, stdin=f"{POD}---\n{SECOND}")
-    assert [line for line in done.stdout.splitlines() if not line.startswith(" ")] == [
+    result = nri("try", "inject.py", "--pod", "-", cwd=place, stdin=f"{POD}---\n{SECOND}")
+    assert [line for line in result.stdout.splitlines() if not line.startswith(" ")] == [
         "pod prod/web",
         "container app",
         "pod prod/second",
         "container other",
-    ], done.stderr
+    ], result.stderr
 
 
 def test_an_empty_pipe_is_named_as_what_it_is(nri, place):
-    done = nri("try", "inject.py", "--pod", "-", cwd=place)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: standard input: contains neither a Pod")
+    result = nri("try", "inject.py", "--pod", "-", cwd=place)
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: standard input: contains neither a Pod")
 
 
 def test_a_plugin_s_warning_says_why_nothing_changes(nri, place):
     annotated = POD.replace("name: web", "name: web, annotations: {ulimits.noderesource.dev: '[{type: cpu, hard: 1}]'}")
-    done = nri("try", "ulimit-adjuster", "--pod", "-", cwd=place, stdin=annotated)
-    assert "nothing changes" in done.stdout
-    assert "ulimits.noderesource.dev has no effect; write ulimits.noderesource.dev/container.NAME" in done.stderr
+    result = nri("try", "ulimit-adjuster", "--pod", "-", cwd=place, stdin=annotated)
+    assert "nothing changes" in result.stdout
+    assert "ulimits.noderesource.dev has no effect; write ulimits.noderesource.dev/container.NAME" in result.stderr
 
 
 def test_a_late_plugin_ends_with_1_and_the_time_of_real_runtimes(nri, place):
     other(place, "create_container(self, pod, container): import time; time.sleep(20)")
-    done = nri("try", "other.py", "--pod", "pod.yaml", cwd=place)
-    assert done.returncode == 1
-    assert done.stdout.splitlines()[2:] == [
+    result = nri("try", "other.py", "--pod", "pod.yaml", cwd=place)
+    assert result.returncode == 1
+    assert result.stdout.splitlines()[2:] == [
         "  10-other: no answer to CreateContainer within 2 s; do slow work in a thread"
     ]
 
@@ -193,18 +193,18 @@ def test_a_plugin_that_ends_without_an_answer_is_told_as_gone_and_not_as_late(nr
         "    def create_container(self, pod, container):\n        os._exit(3)\n\n\nQuits.main()\n"
     )
     program.chmod(0o755)
-    done = nri("try", "./20-quits", "--pod", "pod.yaml", cwd=place)
-    assert done.returncode == 1
-    assert done.stdout.splitlines()[2:] == [
+    result = nri("try", "./20-quits", "--pod", "pod.yaml", cwd=place)
+    assert result.returncode == 1
+    assert result.stdout.splitlines()[2:] == [
         "  20-quits: no answer to CreateContainer, it is gone: closed; its own output says more"
     ]
 
 
 def test_the_time_to_answer_is_the_one_given(nri, place):
     other(place, "create_container(self, pod, container): import time; time.sleep(20)")
-    done = nri("try", "other.py", "--pod", "pod.yaml", "--timeout", "300ms", cwd=place)
-    assert done.returncode == 1
-    assert "no answer to CreateContainer within 0.3 s" in done.stdout
+    result = nri("try", "other.py", "--pod", "pod.yaml", "--timeout", "300ms", cwd=place)
+    assert result.returncode == 1
+    assert "no answer to CreateContainer within 0.3 s" in result.stdout
 
 
 def test_what_a_plugin_does_by_itself_is_shown_as_that(nri, place):
@@ -214,21 +214,21 @@ def test_what_a_plugin_does_by_itself_is_shown_as_that(nri, place):
         "        self.runtime.update(nri.Update(container.id).set_cpu_shares(512))\n"
         "        self.runtime.evict(container.id, 'too old')",
     )
-    done = nri("try", "other.py", "--pod", "pod.yaml", cwd=place)
-    assert done.stdout.splitlines()[2:] == [
+    result = nri("try", "other.py", "--pod", "pod.yaml", cwd=place)
+    assert result.stdout.splitlines()[2:] == [
         "  10-other by itself",
         "    - CPUShares 2",
         "    + CPUShares 512",
         "  evicts container app: too old",
-    ], done.stderr
+    ], result.stderr
 
 
 def test_a_shadows_answer_is_shown_and_counts_for_nothing(nri, place):
     other(place, 'create_container(self, pod, container): return nri.Adjustment().add_env("LOG", "x")')
     (place / "policy.toml").write_text('["20-other"]\nshadow = true\n')
-    done = nri("try", "inject.py", "other.py", "--pod", "pod.yaml", "--policy", "policy.toml", cwd=place)
-    assert done.returncode == 0
-    assert done.stdout.splitlines()[5:] == [
+    result = nri("try", "inject.py", "other.py", "--pod", "pod.yaml", "--policy", "policy.toml", cwd=place)
+    assert result.returncode == 0
+    assert result.stdout.splitlines()[5:] == [
         "  20-other, a shadow: its answers have no effect",
         '    - Env LOG "debug"',
         '    + Env LOG "x"',
@@ -238,41 +238,41 @@ def test_a_shadows_answer_is_shown_and_counts_for_nothing(nri, place):
 
 def test_a_bad_configuration_is_named_by_its_file(nri, place):
     (place / "c.yaml").write_text("levl: trace\n")
-    done = nri("try", "30=inject.py", "--pod", "pod.yaml", "--config", "30=c.yaml", cwd=place)
-    assert done.returncode == 2
-    assert done.stderr == 'error: c.yaml:1: levl: unknown key (did you mean "level"?)\n'
+    result = nri("try", "30=inject.py", "--pod", "pod.yaml", "--config", "30=c.yaml", cwd=place)
+    assert result.returncode == 2
+    assert result.stderr == 'error: c.yaml:1: levl: unknown key (did you mean "level"?)\n'
 
 
 def test_a_policy_that_is_not_there_is_wrong_usage(nri, place):
-    done = nri("try", "inject.py", "--pod", "pod.yaml", "--policy", "none.toml", cwd=place)
-    assert done.returncode == 2
-    assert "none.toml: cannot read it" in done.stderr
+    result = nri("try", "inject.py", "--pod", "pod.yaml", "--policy", "none.toml", cwd=place)
+    assert result.returncode == 2
+    assert "none.toml: cannot read it" in result.stderr
 
 
 def test_two_plugins_with_one_index_are_tried_and_told(nri, place):
     other(place, "run_pod_sandbox(self, pod): pass")
-    done = nri("try", "10=inject.py", "10=other.py", "--pod", "pod.yaml", cwd=place)
-    assert done.returncode == 0
-    assert "note: inject.py and other.py have index 10 in common" in done.stderr
+    result = nri("try", "10=inject.py", "10=other.py", "--pod", "pod.yaml", cwd=place)
+    assert result.returncode == 0
+    assert "note: inject.py and other.py have index 10 in common" in result.stderr
 
 
 def test_quiet_prints_the_names_of_what_changes(nri, place):
-    done = nri("try", "inject.py", "--pod", "pod.yaml", "-q", cwd=place)
-    assert (done.returncode, done.stdout) == (0, "app\n")
+    result = nri("try", "inject.py", "--pod", "pod.yaml", "-q", cwd=place)
+    assert (result.returncode, result.stdout) == (0, "app\n")
     other(place, "run_pod_sandbox(self, pod): pass")
     assert nri("try", "other.py", "--pod", "pod.yaml", "-q", cwd=place).stdout == ""
 
 
 def test_a_missing_manifest_is_one_line(nri, place):
-    done = nri("try", "inject.py", "--pod", "none.yaml", cwd=place)
-    assert done.returncode == 2
-    assert done.stderr.splitlines() == ["error: none.yaml: cannot read it: No such file or directory"]
+    result = nri("try", "inject.py", "--pod", "none.yaml", cwd=place)
+    assert result.returncode == 2
+    assert result.stderr.splitlines() == ["error: none.yaml: cannot read it: No such file or directory"]
 
 
 def test_what_the_pod_does_not_limit_is_unset_before_and_a_zero_of_the_plugin_is_a_zero(nri, place):
     other(place, "create_container(self, pod, container): return nri.Adjustment().set_memory_limit(4096)")
     other(place, "create_container(self, pod, container): return nri.Adjustment().set_oom_score_adj(0)", "20-oom.py")
-    done = nri("try", "other.py", "20-oom.py", "--pod", "pod.yaml", cwd=place)
-    lines = [line.strip() for line in done.stdout.splitlines()]
+    result = nri("try", "other.py", "20-oom.py", "--pod", "pod.yaml", cwd=place)
+    lines = [line.strip() for line in result.stdout.splitlines()]
     assert lines[lines.index("10-other") + 1 :][:2] == ["- MemLimit unset", "+ MemLimit 4096"]
     assert lines[-1] == "+ OomScoreAdj 0"

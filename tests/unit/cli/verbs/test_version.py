@@ -8,15 +8,24 @@ from nri.config import Source, read
 
 
 def test_version_tells_everything_that_a_report_needs(nri) -> None:
-    found = json.loads(nri("version", "-o", "json").stdout)
-    assert set(found) == {"nri", "compiled", "nri_api", "python", "protobuf", "protobuf_backend", "kernel", "machine"}
-    assert found["nri_api"] == "v0.12.5"
+    document = json.loads(nri("version", "-o", "json").stdout)
+    assert set(document) == {
+        "nri",
+        "compiled",
+        "nri_api",
+        "python",
+        "protobuf",
+        "protobuf_backend",
+        "kernel",
+        "machine",
+    }
+    assert document["nri_api"] == "v0.12.5"
     table = nri("version").stdout
     assert "protobuf backend" in table
-    assert nri("version", "-q").stdout.strip() == found["nri"]
+    assert nri("version", "-q").stdout.strip() == document["nri"]
     assert nri("--version").stdout == table
-    assert isinstance(found["compiled"], bool), "a program must be able to test it"
-    assert ["compiled", "yes" if found["compiled"] else "no"] in [line.split() for line in table.splitlines()]
+    assert isinstance(document["compiled"], bool), "a program must be able to test it"
+    assert ["compiled", "yes" if document["compiled"] else "no"] in [line.split() for line in table.splitlines()]
 
 
 def test_yaml_has_the_same_content_as_json(nri) -> None:
@@ -30,5 +39,5 @@ def test_yaml_has_the_same_content_as_json(nri) -> None:
         kernel: str
         machine: str
 
-    made = read(Versions, [Source("output", nri("version", "-o", "yaml").stdout)])
-    assert made.nri_api == json.loads(nri("version", "-o", "json").stdout)["nri_api"]
+    content = read(Versions, [Source("output", nri("version", "-o", "yaml").stdout)])
+    assert content.nri_api == json.loads(nri("version", "-o", "json").stdout)["nri_api"]

@@ -59,12 +59,12 @@ def socket():
 
 
 def test_the_chain_is_a_table(nri, socket):
-    done = nri("why", "1f2e", "--admin-socket", socket)
-    assert done.returncode == 0, done.stderr
-    heading, row = (line.split() for line in done.stdout.splitlines())
+    result = nri("why", "1f2e", "--admin-socket", socket)
+    assert result.returncode == 0, result.stderr
+    heading, row = (line.split() for line in result.stdout.splitlines())
     assert heading == ["TIME", "EVENT", "PLUGIN", "FIELD", "KEY", "BEFORE", "AFTER"]
     assert row == ["01:46:40.000", "CreateContainer", "10-a", "Env", "A", '"0"', '"1"']
-    assert "container 1f2e3d4c5b6a7 web of pod prod/web-1" in done.stderr
+    assert "container 1f2e3d4c5b6a7 web of pod prod/web-1" in result.stderr
 
 
 @pytest.mark.parametrize("word", ["web-1", "web", "web-1/web", "prod/web-1", "prod/web-1/web"])
@@ -73,8 +73,8 @@ def test_a_container_is_named_as_for_pod_logs(nri, socket, word):
 
 
 def test_with_json_the_whole_chain_is_one_document(nri, socket):
-    done = nri("why", "1f2e", "-o", "json", "--admin-socket", socket)
-    tree = json.loads(done.stdout)
+    result = nri("why", "1f2e", "-o", "json", "--admin-socket", socket)
+    tree = json.loads(result.stdout)
     assert (tree["container"], tree["steps"][0]["after"]) == ("1f2e3d4c5b6a79881f2e3d4c", "1")
 
 
@@ -83,8 +83,8 @@ def test_the_socket_can_come_from_the_environment(nri, socket):
 
 
 def test_plugins_are_shown_with_their_state(nri, socket):
-    done = nri("why", "--plugins", "--admin-socket", socket)
-    assert done.stdout.splitlines()[1].split()[:3] == ["10-a", "external", "active"]
+    result = nri("why", "--plugins", "--admin-socket", socket)
+    assert result.stdout.splitlines()[1].split()[:3] == ["10-a", "external", "active"]
 
 
 def test_policies_are_shown_as_a_table_and_in_full_as_json(nri, socket):
@@ -93,8 +93,8 @@ def test_policies_are_shown_as_a_table_and_in_full_as_json(nri, socket):
     assert table[1].split() == ["10-a", "1.5s", "yes", "CreateContainer", "no", "on-failure", "everything"]
     assert table[2].split()[:5] == ["20-b", "-", "no", "no", "yes"]
     assert table[2].endswith("fields: Env, Mounts")
-    found = json.loads(nri("why", "--policies", "--admin-socket", socket, "-o", "json").stdout)
-    assert found["policies"]["10-a"]["required"] is True
+    document = json.loads(nri("why", "--policies", "--admin-socket", socket, "-o", "json").stdout)
+    assert document["policies"]["10-a"]["required"] is True
     assert nri("why", "--policies", "--admin-socket", socket, "-q").stdout == "10-a\n20-b\n"
 
 
@@ -118,25 +118,25 @@ def test_what_is_cut_in_a_table_ends_with_dots_and_events_do_not_fill_the_screen
 
 
 def test_where_nobody_listens_it_says_that_only_our_runtimes_have_such_a_socket(nri, tmp_path):
-    done = nri("why", "9", "--admin-socket", str(tmp_path / "none"))
-    assert done.returncode == 3
-    assert "only runtimes built on nri have an admin socket, if admin_socket is set" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    result = nri("why", "9", "--admin-socket", str(tmp_path / "none"))
+    assert result.returncode == 3
+    assert "only runtimes built on nri have an admin socket, if admin_socket is set" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
 
 
 def test_another_service_at_the_socket_is_told_from_the_admin_socket(nri):
     with tempfile.TemporaryDirectory(prefix="nri-why-", dir="/tmp") as folder, Server(f"{folder}/s", []):
-        done = nri("why", "9", "--admin-socket", f"{folder}/s")
-    assert done.returncode == 3
-    assert "is not an admin socket" in done.stderr
+        result = nri("why", "9", "--admin-socket", f"{folder}/s")
+    assert result.returncode == 3
+    assert "is not an admin socket" in result.stderr
 
 
 def test_the_socket_of_plugins_is_told_from_the_admin_socket(nri):
     with tempfile.TemporaryDirectory(prefix="nri-why-", dir="/tmp") as folder:
         with FakeRuntime(socket_path=f"{folder}/s"):
-            done = nri("why", "--plugins", "--admin-socket", f"{folder}/s")
-    assert done.returncode == 3
-    assert "/s: the server closed the connection; it may not be an admin socket; only runtimes" in done.stderr
+            result = nri("why", "--plugins", "--admin-socket", f"{folder}/s")
+    assert result.returncode == 3
+    assert "/s: the server closed the connection; it may not be an admin socket; only runtimes" in result.stderr
 
 
 @pytest.mark.parametrize("arguments", [[], ["c1", "--plugins"], ["--plugins", "--policies"]])
@@ -179,7 +179,7 @@ def test_a_chain_with_notes_and_gaps_says_so():
     assert out.notes == [
         "container c1 (name not known) of pod (not known), on 2026-11-23, times in UTC",
         "T CPUShares clamped",
-        "no longer remembered: 3 older changes",
+        "no longer stored: 3 older changes",
     ]
 
 
@@ -198,7 +198,7 @@ def test_of_what_the_node_agent_set_it_names_the_verb_that_explains_it():
     out = Printed()
     step = {**STEP, "plugin": f"00-{NriSettings().name}", "note": ""}
     show_chain(out, {**CHAIN, "pod": "shop/web", "steps": [step]})
-    assert out.notes[-1] == "the rules behind what the node agent set: nri agent explain shop/web"
+    assert out.notes[-1] == "for the rules behind the node agent's changes: nri agent explain shop/web"
 
 
 def test_a_container_that_no_plugin_changed_is_told_as_that():
@@ -212,7 +212,7 @@ def test_a_container_that_no_plugin_changed_is_told_as_that():
     [
         ("", "", ["no policies: no file is configured"]),
         ("/p.toml", "", ["no policies: /p.toml"]),
-        ("/p.toml", "line 3", ["the file as it is now is not in force: line 3", "no policies: /p.toml"]),
+        ("/p.toml", "line 3", ["the present content of the file is not used: line 3", "no policies: /p.toml"]),
     ],
 )
 def test_where_no_policy_holds_it_says_why(path, error, notes):
@@ -226,9 +226,9 @@ def test_a_container_that_was_refused_is_told_by_whom_why_and_when(nri, socket, 
         runtime.add(plugin("license", create_container=refuse), "30")
         with pytest.raises(PluginRejected):
             runtime.create_container(make_pod(name="web-2"), make_container(id="c2", name="db"))
-    done = nri("why", "web-2/db", "--trace", str(tmp_path / "traces"))
-    assert (done.returncode, "no plugin changed" in done.stderr) == (0, False)
-    assert re.fullmatch(r"not created, at 20\S+Z: plugin 30-license refused: none left\n", done.stdout)
+    result = nri("why", "web-2/db", "--trace", str(tmp_path / "traces"))
+    assert (result.returncode, "no plugin changed" in result.stderr) == (0, False)
+    assert re.fullmatch(r"not created, at 20\S+Z: plugin 30-license refused: none left\n", result.stdout)
     tree = json.loads(nri("why", "web-2/db", "--trace", str(tmp_path / "traces"), "-o", "json").stdout)
     assert (tree["container"], tree["refused"]["reason"]) == ("c2", "plugin 30-license refused: none left")
 
@@ -254,15 +254,15 @@ def test_what_an_engine_could_not_create_is_explained_though_it_is_gone(nri, tmp
                 with pytest.raises(RpcError):
                     cri.call("CreateContainer", pb.CreateContainerRequest(pod_sandbox_id=pod.id, config=config))
             where = "--admin-socket", f"{folder}/admin.sock", "-o", "json"
-            told = {name: json.loads(nri("why", f"web/{name}", *where).stdout) for name in ("refused", "broken")}
+            message = {name: json.loads(nri("why", f"web/{name}", *where).stdout) for name in ("refused", "broken")}
             process.terminate()  # a kill would cost the recording its last second
             assert process.wait(TIMEOUT_S) == 0
-    assert told["refused"]["refused"]["reason"].endswith("refused: none left")
+    assert message["refused"]["refused"]["reason"].endswith("refused: none left")
     assert re.match(
         "the runtime failed after the plugins' answers: .*CDI device example.com/none=0",
-        told["broken"]["refused"]["reason"],
+        message["broken"]["refused"]["reason"],
     )
-    changed = {step["key"]: step["note"] for step in told["broken"]["steps"]}
+    changed = {step["key"]: step["note"] for step in message["broken"]["steps"]}
     assert changed == dict.fromkeys(("A", "example.com/none=0"), "not applied: the container was not created")
     recorded = nri("why", "web/broken", "--trace", str(tmp_path))
     assert "StopContainer: the container never ran: if its creation failed" in recorded.stderr
@@ -278,15 +278,15 @@ def test_a_recording_that_is_damaged_is_read_and_said_to_be(nri, tmp_path):
         runtime.create_container(make_pod(name="web-2"), make_container(id="c2", name="db"))
     with next(tmp_path.glob("*.nritrace")).open("ab") as file:
         file.write(b"garbage" * 20)
-    done = nri("why", "db", "--trace", str(tmp_path))
-    assert done.returncode == 1
-    assert "container c2 db of pod default/web-2" in done.stderr and "at byte" in done.stderr
+    result = nri("why", "db", "--trace", str(tmp_path))
+    assert result.returncode == 1
+    assert "container c2 db of pod default/web-2" in result.stderr and "at byte" in result.stderr
 
 
 def test_what_a_recording_does_not_have_is_told(nri, socket, tmp_path):
-    assert "--trace needs a CONTAINER" in nri("why", "--plugins", "--trace", str(tmp_path)).stderr
-    done = nri("why", "db", "--trace", str(tmp_path))
-    assert (done.returncode, "no trace (*.nritrace) in this folder" in done.stderr) == (2, True)
+    assert "--trace requires a CONTAINER" in nri("why", "--plugins", "--trace", str(tmp_path)).stderr
+    result = nri("why", "db", "--trace", str(tmp_path))
+    assert (result.returncode, "no trace (*.nritrace) in this folder" in result.stderr) == (2, True)
     assert "is read with --trace DIR" in nri("why", "9", "--admin-socket", socket).stderr
 
 
@@ -304,6 +304,6 @@ def test_an_answer_that_is_none_of_ours_is_told_in_one_line(nri, words, answer):
         path = f"{folder}/admin.sock"
         methods = {name: Method(lambda _: json.dumps(answer).encode()) for name in ("Why", "Plugins", "Policies")}
         with Server(path, [Service(SERVICE, methods)]):
-            done = nri(*words, "--admin-socket", path)
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (3, "", 1), done.stderr
-    assert f"{path} is not an admin socket: the reply lacks expected tables" in done.stderr
+            result = nri(*words, "--admin-socket", path)
+    assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (3, "", 1), result.stderr
+    assert f"{path} is not an admin socket: the reply lacks expected tables" in result.stderr

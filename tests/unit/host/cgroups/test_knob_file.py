@@ -90,7 +90,7 @@ def test_a_weight_while_the_cgroup_is_idle_is_refused_with_that_reason() -> None
 
 
 def test_a_cgroup_that_is_not_there_is_gone_and_a_file_that_is_not_is_unsupported() -> None:
-    kernel = FakeKernel(lacking=frozenset({"cpu.idle"}))
+    kernel = FakeKernel(missing_keys=frozenset({"cpu.idle"}))
     kernel.add("pod")
     assert put(kernel.hierarchies(), "other", "cpu.idle", 1).outcome is Outcome.GONE
     result = put(kernel.hierarchies(), "pod", "cpu.idle", 1)

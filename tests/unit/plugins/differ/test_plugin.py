@@ -180,4 +180,4 @@ def test_a_runtime_cannot_launch_it_and_is_told_why(capsys: pytest.CaptureFixtur
 
     options = parse([], {"NRI_PLUGIN_SOCKET": "3", "NRI_PLUGIN_IDX": "10"}, "x", "differ", Differ.flags)
     assert run(Differ, options) == 2
-    assert "the runtime has started this process, and for one plugin only" in capsys.readouterr().err
+    assert "the runtime has launched this process for one plugin only" in capsys.readouterr().err

@@ -53,11 +53,11 @@ def test_anything_else_is_an_error_that_names_the_method(answer) -> None:
 
 
 def test_an_update_of_the_container_that_is_being_created_is_told_with_what_to_write() -> None:
-    own = nri.Update(CONTAINER).set_cpu_shares(2)
-    with plugin_thread(creates([UPDATE, own])) as running:
+    own_update = nri.Update(CONTAINER).set_cpu_shares(2)
+    with plugin_thread(creates([UPDATE, own_update])) as running:
         running.runtime.begin()
         response = running.runtime.call("CreateContainer", CREATE)
-        assert "an Update of the container that is being created: change that one with an Adj" in response.message
+        assert "an Update of the container that is being created: return an Adjustment instead" in response.message
     with plugin_thread(creates(nri.Update(CONTAINER).set_cpu_shares(2).set_ignore_failure())) as running:
         running.runtime.begin()
         assert [u.container_id for u in create_reply(running).update] == [CONTAINER.id], "the runtime skips it"
@@ -93,8 +93,8 @@ def test_an_eviction_that_the_reply_has_no_field_for_is_asked_for_after_it(event
         request = m.SynchronizeRequest() if event == "Synchronize" else m.StopContainerRequest(pod=POD)
         reply = getattr(m, f"{event}Response").FromString(running.runtime.call(event, request).payload)
         assert [u.container_id for u in reply.update] == (["other"] if isinstance(answer, list) else [])
-        asked = m.UpdateContainersRequest.FromString(running.runtime.request().payload)
-        assert [(e.container_id, e.reason) for e in asked.evict] == [("bad", "too greedy")]
+        message = m.UpdateContainersRequest.FromString(running.runtime.request().payload)
+        assert [(e.container_id, e.reason) for e in message.evict] == [("bad", "too greedy")]
 
 
 @pytest.mark.parametrize("name", ["containerd", "cri-o"])
@@ -114,7 +114,7 @@ def test_where_evictions_are_ignored_none_is_asked_for_and_the_log_says_so_once(
         reply = create_reply(running)
         assert ([update.container_id for update in reply.update], list(reply.evict)) == (["other"], [])
         assert not running.runtime.call("StopContainer", m.StopContainerRequest(pod=POD)).code
-        with pytest.raises(nri.RpcError, match=f"unsupported: {name} v2.1.9 ignores it") as caught:
+        with pytest.raises(nri.RpcError, match=f"unsupported: {name} v2.1.9 ignores them") as caught:
             plugin.runtime.evict("bad").result()
         assert (caught.value.code, plugin.runtime.outstanding) == (Code.UNIMPLEMENTED, 0)
     assert caplog.text.count("unsupported") == 1
@@ -129,7 +129,7 @@ def test_an_eviction_that_could_not_be_asked_for_is_logged(caplog: pytest.LogCap
         running.runtime.begin()
         assert not running.runtime.call("StopContainer", m.StopContainerRequest(pod=POD)).code
         running.runtime.request()
-    assert "an eviction that a handler returned could not be asked for: ttrpc: closed" in caplog.text
+    assert "an eviction that a handler returned could not be requested: ttrpc: closed" in caplog.text
 
 
 @pytest.mark.parametrize("refusal", [nri.Reject("no"), nri.Reject, ValueError("no")])
@@ -155,7 +155,11 @@ def test_an_exception_that_is_returned_is_to_be_raised(event: str, refusal) -> N
 
 @pytest.mark.parametrize(
     ("answer", "next_step"),
-    [(ADJUSTMENT, "a container is adjusted in create_container"), (UPDATE, "self.runtime.update()"), (5, "nothing")],
+    [
+        (ADJUSTMENT, "containers are adjusted in create_container"),
+        (UPDATE, "self.runtime.update()"),
+        (5, "it must return None"),
+    ],
 )
 def test_an_answer_to_an_event_that_has_none_says_where_it_belongs(answer, next_step: str) -> None:
     class Answers(nri.Plugin):
@@ -174,8 +178,8 @@ def test_an_answer_to_an_event_that_has_none_says_where_it_belongs(answer, next_
         (nri.Adjustment, "the class Adjustment, not an instance of it"),
         ((ADJUSTMENT, ADJUSTMENT), "(Adjustment, Adjustment)"),
         ((ADJUSTMENT, 5), "int"),
-        ([ADJUSTMENT], "a list with Adjustment in it"),
-        ((ADJUSTMENT, [UPDATE], 5), "a list with Adjustment in it"),
+        ([ADJUSTMENT], "a list that contains Adjustment"),
+        ((ADJUSTMENT, [UPDATE], 5), "a list that contains Adjustment"),
     ],
 )
 def test_an_answer_that_is_nearly_right_is_told_from_what_is_expected(answer, kind: str) -> None:

@@ -38,7 +38,7 @@ def test_validation_rejects_with_a_reason() -> None:
 
 
 def test_every_event_reaches_its_method_with_its_arguments() -> None:
-    seen: list[tuple[str, tuple[str, ...]]] = []
+    calls: list[tuple[str, tuple[str, ...]]] = []
 
     def recorder(method: str, arguments: tuple[str, ...]):
         scope: dict[str, object] = {}
@@ -47,7 +47,7 @@ def test_every_event_reaches_its_method_with_its_arguments() -> None:
         return scope[method]
 
     def record(method, values):
-        seen.append((method, tuple(getattr(v, "id", "") or type(v).__name__ for v in values)))
+        calls.append((method, tuple(getattr(v, "id", "") or type(v).__name__ for v in values)))
 
     from nri.stub.support.checks import ARGUMENTS
 
@@ -62,9 +62,9 @@ def test_every_event_reaches_its_method_with_its_arguments() -> None:
                 request.container.CopyFrom(CONTAINER)
             response = running.runtime.call(spec.rpc, request)
             assert not response.code, response.message
-    wanted = {"pod": ("p0",), "container": ("p0", "c0"), "validation": ("ValidationRequest",)}
+    expected_by_kind = {"pod": ("p0",), "container": ("p0", "c0"), "validation": ("ValidationRequest",)}
     expected = []
     for spec in EVENTS:
         extra = {"update_container": ("LinuxResources",), "update_pod_sandbox": ("LinuxResources", "LinuxResources")}
-        expected.append((spec.method, wanted[spec.kind] + extra.get(spec.method, ())))
-    assert seen == expected
+        expected.append((spec.method, expected_by_kind[spec.kind] + extra.get(spec.method, ())))
+    assert calls == expected

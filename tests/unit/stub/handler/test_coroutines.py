@@ -72,13 +72,13 @@ def test_an_async_handler_that_raises_is_an_error() -> None:
 
 
 def test_a_background_task_of_an_async_handler_lives_on() -> None:
-    done = []
+    finished = []
 
     class Spawns(nri.Plugin):
         async def start_container(self, pod, container):
             async def later():
                 await asyncio.sleep(0.05)
-                done.append(container.id)
+                finished.append(container.id)
 
             self.task = asyncio.create_task(later())
 
@@ -86,9 +86,9 @@ def test_a_background_task_of_an_async_handler_lives_on() -> None:
         running.runtime.begin()
         running.runtime.call("StartContainer", m.StartContainerRequest(pod=POD, container=CONTAINER))
         until = time.monotonic() + 5
-        while not done and time.monotonic() < until:
+        while not finished and time.monotonic() < until:
             time.sleep(0.01)
-    assert done == ["c0"], "the task did not outlive its handler"
+    assert finished == ["c0"], "the task did not outlive its handler"
 
 
 # Without asyncio: these plugins never import it, so a coroutine is stepped by hand.
@@ -136,7 +136,7 @@ def test_without_asyncio_a_coroutine_that_waits_says_what_to_import() -> None:
 
     with pytest.raises(nri.NriError, match="import asyncio at the top"):
         run_to_end(waits())
-    with pytest.raises(nri.NriError, match="this handler uses asyncio: import it at the top"):
+    with pytest.raises(nri.NriError, match="this handler uses asyncio: import asyncio at the top"):
         run_to_end(uses_asyncio())
 
 
@@ -164,10 +164,10 @@ def test_stopping_the_loop_cancels_what_runs_there_and_a_new_one_comes_with_the_
 
 
 def test_a_task_that_does_not_let_itself_be_cancelled_is_left_behind() -> None:
-    left: list[Any] = []
+    entries: list[Any] = []
 
     async def stubborn() -> None:
-        left.append(asyncio.current_task())
+        entries.append(asyncio.current_task())
         while True:
             try:
                 await asyncio.sleep(60)
@@ -179,4 +179,4 @@ def test_a_task_that_does_not_let_itself_be_cancelled_is_left_behind() -> None:
     began = time.monotonic()
     stop_loop(0.2)
     assert time.monotonic() - began < 30, "the end waits for a task that never ends"
-    left[0]._log_destroy_pending = False  # else asyncio complains of it when the tests end
+    entries[0]._log_destroy_pending = False  # else asyncio complains of it when the tests end

@@ -90,16 +90,16 @@ def test_a_change_without_a_connection_is_told_to_the_next_session_and_none_is_t
     monkeypatch.setattr(Zone, "zones", [])
     file, plugin, stop = tmp_path / "zone.yaml", Zone(), Stop()
     file.write_text("zone: b\n")
-    asked: list[int] = []
+    numbers: list[int] = []
     sessions: list[Session] = []
 
     def session() -> Session | None:
-        asked.append(1)
+        numbers.append(1)
         return sessions[0] if sessions else None
 
     def looked(times: int) -> None:
-        before = len(asked)
-        wait_for(lambda: len(asked) >= before + times, "so many looks")
+        before = len(numbers)
+        wait_for(lambda: len(numbers) >= before + times, "so many looks")
 
     with plugin_thread(plugin) as running:
         running.runtime.begin()

@@ -18,9 +18,9 @@ from nri.stub.program.endpoints import Endpoints, counted
 def free() -> list[str]:
     """Two addresses that no process listens on."""
     with socket.socket() as one, socket.socket() as two:
-        for each in (one, two):
-            each.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{each.getsockname()[1]}" for each in (one, two)]
+        for entry in (one, two):
+            entry.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{entry.getsockname()[1]}" for entry in (one, two)]
 
 
 def get(address: str, path: str) -> tuple[int, str]:
@@ -67,8 +67,8 @@ def test_health_alone_has_no_metrics(free: list[str]) -> None:
 @pytest.mark.parametrize("flag", ["--health-addr", "--metrics"])
 def test_an_address_that_is_taken_is_an_error_of_its_flag(free: list[str], flag: str) -> None:
     registry, _ = counted(None)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
         addresses = (address, free[1]) if flag == "--health-addr" else (free[0], address)
         with pytest.raises(nri.ConfigError, match=f"command line: {flag}: cannot listen on {address}: another process"):
             Endpoints(lambda: (True, ""), *addresses, registry)

@@ -6,18 +6,18 @@ import os
 import time
 from pathlib import Path
 
-from nri.stub.program.failure_note import LONGEST, note_path, read_notes, remove_note, write_note
+from nri.stub.program.failure_note import MAX_ERROR_CHARS, note_path, read_notes, remove_note, write_note
 
 
 def test_a_note_is_read_as_it_was_written(tmp_path: Path) -> None:
     sock = str(tmp_path / "nri.sock")
     write_note(sock, "10-pin", "first")
     write_note(sock, "10-pin", "KeyError: 'zöne'")
-    write_note(sock, "20-far", "x" * LONGEST * 2)
+    write_note(sock, "20-far", "x" * MAX_ERROR_CHARS * 2)
     first, second = read_notes(str(tmp_path))
     assert (first.plugin, first.error, first.pid) == ("10-pin", "KeyError: 'zöne'", os.getpid())
     assert abs(first.time_s - time.time()) < 60
-    assert (second.plugin, len(second.error)) == ("20-far", LONGEST)
+    assert (second.plugin, len(second.error)) == ("20-far", MAX_ERROR_CHARS)
 
 
 def test_a_removed_note_is_gone_and_one_that_was_never_there_is_no_error(tmp_path: Path) -> None:

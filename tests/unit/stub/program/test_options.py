@@ -23,18 +23,18 @@ def test_a_flag_beats_the_environment_and_that_the_file_name_and_that_the_class(
     by_flag = parsed("--idx", "33", "--name", "flag", environment=environment)
     by_environment = parsed(environment=environment)
     by_file, by_class = parsed(), parsed("--idx", "44", program="pin.py")
-    found = [(each.index, each.name) for each in (by_flag, by_environment, by_file, by_class)]
-    assert found == [("33", "flag"), ("22", "env"), ("10", "pin"), ("44", "class-name")]
+    results = [(entry.index, entry.name) for entry in (by_flag, by_environment, by_file, by_class)]
+    assert results == [("33", "flag"), ("22", "env"), ("10", "pin"), ("44", "class-name")]
 
 
 def test_without_an_index_it_is_the_default_one_and_the_name_is_the_class() -> None:
     alone, beside = parsed(program="/opt/pin.py"), parse([], {}, "pin.py", "class-name", default_index="51")
-    assert [(each.index, each.name) for each in (alone, beside)] == [("50", "class-name"), ("51", "class-name")]
+    assert [(entry.index, entry.name) for entry in (alone, beside)] == [("50", "class-name"), ("51", "class-name")]
 
 
 @pytest.mark.parametrize("program", ["10_pin.py", "/opt/10pin.py", "1010-pin"])
 def test_a_file_name_that_begins_like_an_index_and_has_none_is_refused(program: str) -> None:
-    with pytest.raises(nri.ConfigError, match=r"file name 10.*call it NN-name, or give --idx NN"):
+    with pytest.raises(nri.ConfigError, match=r"file name 10.*rename it to NN-name, or give --idx NN"):
         parsed(program=program)
     assert parsed("--idx", "10", program=program).name == "class-name"
 
@@ -121,8 +121,12 @@ def test_flags_of_the_plugins_own_are_collected_as_text() -> None:
 
 
 def test_a_misspelt_flag_is_told_with_the_one_that_was_meant() -> None:
-    for wrong, meant in (("--ad-env", "--add-env"), ("-disablewatch", "--disableWatch"), ("--log-flie", "--log-file")):
-        with pytest.raises(nri.ConfigError, match=f"did you mean {meant}"):
+    for wrong, suggestion in (
+        ("--ad-env", "--add-env"),
+        ("-disablewatch", "--disableWatch"),
+        ("--log-flie", "--log-file"),
+    ):
+        with pytest.raises(nri.ConfigError, match=f"did you mean {suggestion}"):
             parse([wrong, "x"], {}, "10-p.py", "pin", OWN)
 
 

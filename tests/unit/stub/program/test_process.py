@@ -40,9 +40,9 @@ def signals_as_before() -> Iterator[None]:
 
 @pytest.fixture
 def options(tmp_path: Path) -> Options:
-    made = Options()
-    made.index, made.name, made.socket, made.no_reconnect = "10", "names", str(tmp_path / "nri.sock"), True
-    return made
+    options = Options()
+    options.index, options.name, options.socket, options.no_reconnect = "10", "names", str(tmp_path / "nri.sock"), True
+    return options
 
 
 def run(program: Program, *scripts: Callable[[ScriptedRuntime], None]) -> int:
@@ -106,7 +106,7 @@ def test_events_that_the_plugin_does_not_handle_are_exit_1_and_not_tried_again(
         assert runtime.configure().code == 2
 
     assert run(Program(Names(), options), configure) == 1
-    assert "error: Names handles none of the chosen events: StopContainer" in capsys.readouterr().err
+    assert "error: Names handles none of the selected events: StopContainer" in capsys.readouterr().err
 
 
 def test_a_configuration_that_cannot_be_used_is_exit_1_and_noted_for_the_doctor(
@@ -176,8 +176,8 @@ def test_a_runtime_that_hangs_up_has_probably_refused_what_it_was_told_last(
         runtime.close()
 
     assert run(Program(Asks(), options), hang_up) == 3
-    said = capsys.readouterr().err
-    assert (says in said) if says else "right after" not in said, said
+    err = capsys.readouterr().err
+    assert (says in err) if says else "right after" not in err, err
 
 
 def test_a_runtime_that_hangs_up_on_the_plugins_own_error_is_suspected_of_nothing(
@@ -254,7 +254,7 @@ def test_a_signal_in_the_instant_before_the_wait_is_not_lost(options: Options) -
 
 def test_a_program_without_a_runtime_is_exit_3(options: Options, capsys: pytest.CaptureFixture[str]) -> None:
     assert Program(Names(), options).run() == 3
-    assert "Is NRI enabled? try: nri doctor" in capsys.readouterr().err
+    assert "Is NRI on? try: nri doctor" in capsys.readouterr().err
 
 
 def test_background_work_runs_and_ends_with_the_program(options: Options) -> None:
@@ -277,7 +277,7 @@ def test_background_work_runs_and_ends_with_the_program(options: Options) -> Non
 
 def test_the_options_reach_the_session(options: Options) -> None:
     options.events = nri.EventMask.of("StartContainer")
-    seen: list[Any] = []
+    entries: list[Any] = []
 
     class Two(Names):
         def start_container(self, pod, container): ...
@@ -285,10 +285,10 @@ def test_the_options_reach_the_session(options: Options) -> None:
     def look(runtime: ScriptedRuntime) -> None:
         request = runtime.register()
         reply = m.ConfigureResponse.FromString(runtime.configure().payload)
-        seen.append((request.plugin_idx, request.plugin_name, nri.EventMask(reply.events)))
+        entries.append((request.plugin_idx, request.plugin_name, nri.EventMask(reply.events)))
 
     run(Program(Two(), options), lambda runtime: (look(runtime), runtime.close())[1])
-    assert seen == [("10", "names", options.events)]
+    assert entries == [("10", "names", options.events)]
 
 
 def test_a_reporter_is_told_by_every_session(options: Options) -> None:
@@ -313,10 +313,10 @@ def test_a_reporter_is_told_by_every_session(options: Options) -> None:
 def test_a_connection_that_the_runtime_has_made_is_served_once(
     options: Options, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ours, theirs = socket.socketpair()
-    runtime = ScriptedRuntime(ours)
+    near_end, far_end = socket.socketpair()
+    runtime = ScriptedRuntime(near_end)
     monkeypatch.setenv(naming.ENV_SOCKET, "3")
-    options.socket_fd = theirs.detach()
+    options.socket_fd = far_end.detach()
     thread = threading.Thread(target=begin_and_close, args=(runtime,), daemon=True)
     thread.start()
     with caplog.at_level("INFO"):
@@ -372,12 +372,12 @@ def test_it_is_not_ready_while_a_handler_hangs(options: Options, monkeypatch: py
 
     def look(runtime: ScriptedRuntime) -> None:
         runtime.begin()
-        asked = threading.Thread(target=runtime.call, args=("CreateContainer", CREATE))
-        asked.start()
+        thread = threading.Thread(target=runtime.call, args=("CreateContainer", CREATE))
+        thread.start()
         assert begun.wait(20)
         answers.append(program.health())
         end.set()
-        asked.join(20)
+        thread.join(20)
         runtime.close()
 
     run(program, look)
@@ -412,11 +412,11 @@ def test_a_configuration_file_is_read_over_the_runtimes_text_and_watched(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [("cpus: many\n", "pin.yaml:1: cpus: expected a whole number"), (None, "pin.yaml: cannot read it")],
 )
 def test_a_mistake_in_the_file_is_exit_1_before_there_is_a_runtime(
-    options: Options, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None, told: str
+    options: Options, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None, message: str
 ) -> None:
     class Pin(Names):
         class Config:
@@ -428,8 +428,8 @@ def test_a_mistake_in_the_file_is_exit_1_before_there_is_a_runtime(
     program = Program(Pin(), options)
     program.reconnect.connect = lambda: pytest.fail("it waits for the runtime")  # type: ignore[method-assign]
     assert program.run() == 1
-    assert told in capsys.readouterr().err
-    assert told in read_notes(str(tmp_path))[0].error
+    assert message in capsys.readouterr().err
+    assert message in read_notes(str(tmp_path))[0].error
 
 
 def test_a_file_that_is_broken_when_the_runtime_comes_back_leaves_the_last_good_configuration(
@@ -467,7 +467,7 @@ def test_a_file_that_is_broken_when_the_runtime_comes_back_leaves_the_last_good_
     )
     assert run(program, good, broken) == 0
     assert "pin.yaml:1: cpus: expected a whole number" in caplog.text
-    assert "the configuration stays what it was" in caplog.text
+    assert "the previous configuration stays in use" in caplog.text
 
 
 def test_a_runtime_that_comes_back_with_a_text_that_is_wrong_is_told(options: Options) -> None:
@@ -497,8 +497,8 @@ def test_a_change_that_comes_just_after_the_file_was_read_is_noticed(
     options.config = str(file)
     apply, news = settings.apply, ["cpus: 5\n"]
 
-    def read_and_changed(*given: Any) -> None:
-        apply(*given)
+    def read_and_changed(*argument: Any) -> None:
+        apply(*argument)
         if news:
             (tmp_path / "new").write_text(news.pop())
             (tmp_path / "new").replace(file)

@@ -40,7 +40,7 @@ def test_a_socket_that_is_there_is_connected_to_at_once(tmp_path: Path, stop: Wa
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
         listener.listen()
-        sock = Reconnect(str(tmp_path / "s"), stop, once=False).connect()
+        sock = Reconnect(str(tmp_path / "s"), stop, no_reconnect=False).connect()
         assert sock is not None and stop.waited_s == []
         sock.close()
 
@@ -50,16 +50,14 @@ def test_a_missing_runtime_is_waited_for_with_one_line_after_a_second(
 ) -> None:
     stop.stops_after = 20
     path = str(tmp_path / "s")
-    assert Reconnect(path, stop, once=False).connect() is None
-    assert set(stop.waited_s) == {reconnect.GLANCE_S}
-    assert (
-        capsys.readouterr().err == f"waiting for {path}: No such file or directory. Is NRI enabled? try: nri doctor\n"
-    )
+    assert Reconnect(path, stop, no_reconnect=False).connect() is None
+    assert set(stop.waited_s) == {reconnect.CHECK_INTERVAL_S}
+    assert capsys.readouterr().err == f"waiting for {path}: No such file or directory. Is NRI on? try: nri doctor\n"
 
 
 def test_a_missing_runtime_is_given_up_where_nobody_wants_to_wait(tmp_path: Path, stop: Waits) -> None:
-    with pytest.raises(GiveUp, match=r"No such file or directory\. Is NRI enabled") as given_up:
-        Reconnect(str(tmp_path / "s"), stop, once=True).connect()
+    with pytest.raises(GiveUp, match=r"No such file or directory\. Is NRI on") as given_up:
+        Reconnect(str(tmp_path / "s"), stop, no_reconnect=True).connect()
     assert given_up.value.code == 3
 
 
@@ -67,7 +65,7 @@ def test_a_runtime_that_has_been_there_is_waited_for_where_only_the_first_one_mu
     tmp_path: Path, stop: Waits
 ) -> None:
     path = str(tmp_path / "s")
-    reconnect = Reconnect(path, stop, once=False, no_wait=True)
+    reconnect = Reconnect(path, stop, no_reconnect=False, no_wait=True)
     with pytest.raises(GiveUp):
         reconnect.connect()
     with socket.socket(socket.AF_UNIX) as listener:
@@ -83,12 +81,12 @@ def test_a_runtime_that_has_been_there_is_waited_for_where_only_the_first_one_mu
 
 def test_a_path_that_no_socket_can_have_is_wrong_usage(stop: Waits) -> None:
     with pytest.raises(GiveUp, match="--socket-path /x") as given_up:
-        Reconnect("/" + "x" * 200, stop, once=False).connect()
+        Reconnect("/" + "x" * 200, stop, no_reconnect=False).connect()
     assert given_up.value.code == 2
 
 
 def test_pauses_grow_to_half_a_minute_and_start_again_after_a_good_connection(tmp_path: Path, stop: Waits) -> None:
-    path = Reconnect(str(tmp_path / "s"), stop, once=False, backoff=Backoff(uniform=lambda: 1.0))
+    path = Reconnect(str(tmp_path / "s"), stop, no_reconnect=False, backoff=Backoff(uniform=lambda: 1.0))
 
     assert [path.delay_s() for _ in range(7)] == [1, 2, 4, 8, 16, 30, 30]
     path.ended(answered=True)
@@ -103,7 +101,7 @@ def test_a_connection_is_good_once_it_has_lasted_or_an_event_was_answered(tmp_pa
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "s"))
         listener.listen()
-        path = Reconnect(str(tmp_path / "s"), stop, once=False, backoff=backoff)
+        path = Reconnect(str(tmp_path / "s"), stop, no_reconnect=False, backoff=backoff)
         delays = []
         for lasts_s, answered in ((1, False), (29, False), (1, False), (31, False), (1, False), (0, True), (0, False)):
             sock = path.connect()
@@ -116,15 +114,15 @@ def test_a_connection_is_good_once_it_has_lasted_or_an_event_was_answered(tmp_pa
 
 
 def test_without_a_backoff_of_its_own_the_first_pause_is_at_most_a_second(tmp_path: Path, stop: Waits) -> None:
-    path = Reconnect(str(tmp_path / "s"), stop, once=False)
+    path = Reconnect(str(tmp_path / "s"), stop, no_reconnect=False)
     path.pause(path.delay_s())
     assert 0 < sum(stop.waited_s) <= 1
 
 
 def test_a_pause_is_never_nothing_at_all(tmp_path: Path, stop: Waits) -> None:
-    path = Reconnect(str(tmp_path / "s"), stop, once=False, backoff=Backoff(uniform=lambda: 0.0))
+    path = Reconnect(str(tmp_path / "s"), stop, no_reconnect=False, backoff=Backoff(uniform=lambda: 0.0))
     path.pause(path.delay_s())
-    assert sum(stop.waited_s) == pytest.approx(reconnect.SHORTEST_PAUSE_S)
+    assert sum(stop.waited_s) == pytest.approx(reconnect.MIN_PAUSE_S)
 
 
 def test_a_new_socket_ends_the_pause(tmp_path: Path) -> None:
@@ -140,5 +138,5 @@ def test_a_new_socket_ends_the_pause(tmp_path: Path) -> None:
                 path.touch()
 
     stop = Restarts()
-    Reconnect(str(path), stop, once=False).pause(30.0)
+    Reconnect(str(path), stop, no_reconnect=False).pause(30.0)
     assert len(stop.waited_s) == 4, "neither a socket that is gone nor one that stays is a new one"

@@ -34,6 +34,13 @@ def test_it_takes_part_while_the_block_lasts_and_has_the_state(folder: Path) -> 
         wait_for(lambda: [row.state for row in runtime.plugins] == ["gone"], "its end")
 
 
+def test_a_second_plugin_of_the_same_name_joins_under_the_next_free_name(folder: Path) -> None:
+    path = str(folder / "nri.sock")
+    with FakeRuntime(socket_path=path, disable_connections=False) as runtime:
+        with session_thread(Looks(), path, "99", 10.0), session_thread(Looks(), path, "99", 10.0):
+            assert [row.plugin for row in runtime.plugins] == ["99-looks", "99-looks-2"]
+
+
 def test_a_socket_that_is_not_there_or_no_runtimes_is_an_error_with_the_next_step(folder: Path) -> None:
     with pytest.raises(RuntimeUnavailable, match="--socket-path"), session_thread(Looks(), f"{folder}/none", "99", 1.0):
         pass

@@ -48,15 +48,15 @@ def signals_as_before() -> Iterator[None]:
 @pytest.fixture
 def runtime(tmp_path: Path) -> Iterator[FakeRuntime]:
     """A runtime that listens."""
-    with FakeRuntime(socket_path=str(tmp_path / "nri.sock")) as made:
-        yield made
+    with FakeRuntime(socket_path=str(tmp_path / "nri.sock")) as runtime:
+        yield runtime
 
 
 def options_of(runtime_path: str, index: str, name: str = "env", config: Path | None = None) -> Options:
-    made = Options()
-    made.index, made.name, made.socket = index, name, runtime_path
-    made.config = None if config is None else str(config)
-    return made
+    options = Options()
+    options.index, options.name, options.socket = index, name, runtime_path
+    options.config = None if config is None else str(config)
+    return options
 
 
 def meanwhile(runtime: FakeRuntime, labels: list[str], then) -> threading.Thread:
@@ -100,8 +100,8 @@ def test_each_has_its_index_configuration_and_thread_and_a_signal_stops_all(
     assert Several(pairs).run() == 0
     ended(thread)
     assert replies == [{"BY_10": "MainThread", "BY_20": "nri-plugin-20-env", "BY_30": "nri-plugin-30-env"}]
-    asked = {record.name for record in caplog.records if "asked" in record.getMessage()}
-    assert asked == {f"nri.plugin.{index}-env" for index in (10, 20, 30)}, "the log says which plugin"
+    names = {record.name for record in caplog.records if "asked" in record.getMessage()}
+    assert names == {f"nri.plugin.{index}-env" for index in (10, 20, 30)}, "the log says which plugin"
     wait_for(lambda: {row.state for row in runtime.plugins} == {"gone"}, "all connections ended")
 
 
@@ -122,8 +122,8 @@ def test_one_that_cannot_work_ends_all_with_its_name_and_exit_code(
         for index in ("10", "20", "30")
     ]
     assert Several(pairs).run() == 1
-    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error")]
-    assert told == [f'error: {bad}-env: {tmp_path}/c:1: valeu: unknown key (did you mean "value"?)']
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error")]
+    assert lines == [f'error: {bad}-env: {tmp_path}/c:1: valeu: unknown key (did you mean "value"?)']
 
 
 def test_a_handler_that_exits_ends_all_with_its_code(runtime: FakeRuntime, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,8 +140,8 @@ def test_a_handler_that_exits_ends_all_with_its_code(runtime: FakeRuntime, capsy
     thread = meanwhile(runtime, ["10-env", "20-env"], stop)
     assert Several(pairs).run() == 7
     ended(thread)
-    told = capsys.readouterr().err  # the runtime asks both, one after the other, and both may have done it by then
-    assert any(f"error: {label}: it has called sys.exit(7)" in told for label in ("10-env", "20-env"))
+    err = capsys.readouterr().err  # the runtime asks both, one after the other, and both may have done it by then
+    assert any(f"error: {label}: it has called sys.exit(7)" in err for label in ("10-env", "20-env"))
 
 
 def test_a_lost_runtime_is_exit_3_where_nobody_reconnects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -149,28 +149,28 @@ def test_a_lost_runtime_is_exit_3_where_nobody_reconnects(tmp_path: Path, capsys
     for _, options in pairs:
         options.no_reconnect = True
     assert Several(pairs).run() == 3
-    told = capsys.readouterr().err
-    assert told.count("error: ") == 1
-    assert "-env: cannot connect to" in told
+    err = capsys.readouterr().err
+    assert err.count("error: ") == 1
+    assert "-env: cannot connect to" in err
 
 
 def test_all_come_back_after_a_restart_of_the_runtime(tmp_path: Path) -> None:
     path = str(tmp_path / "nri.sock")
     pairs = [(Env(), options_of(path, index)) for index in ("10", "20")]
     first = FakeRuntime(socket_path=path)
-    seen = []
+    observed = []
 
     def restart() -> None:
         first.close()
         with FakeRuntime(socket_path=path) as second:
             assert second.adaptation.ready(["10-env", "20-env"], 10)
-            seen.append(len(second.plugins))
+            observed.append(len(second.plugins))
             os.kill(os.getpid(), signal.SIGTERM)
 
     thread = meanwhile(first, ["10-env", "20-env"], restart)
     assert Several(pairs).run() == 0
     ended(thread)
-    assert seen == [2]
+    assert observed == [2]
 
 
 def test_it_is_ready_when_all_are(runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_it_is_ready_when_all_are(runtime: FakeRuntime, monkeypatch: pytest.Monk
 
 def test_two_of_one_index_and_name_are_refused() -> None:
     pairs = [(Env(), options_of("/x", "10")), (Env(), options_of("/x", "10"))]
-    with pytest.raises(nri.ConfigError, match=r"command line: 10-env: two plugins have this index and name \(give one"):
+    with pytest.raises(nri.ConfigError, match=r"command line: 10-env: two plugins have this index and name \(change"):
         Several(pairs)
 
 
@@ -207,15 +207,15 @@ def test_a_log_file_of_a_class_gets_the_lines_of_its_plugin_alone(
     apart = type("Apart", (Env,), {"log_file": str(tmp_path / "log"), "name": "apart"})
     lost = type("Lost", (Env,), {"log_file": str(tmp_path / "no/log"), "name": "lost"})
     pairs = [
-        (made(), options_of(runtime.socket_path, index, made.name))
-        for index, made in (("10", Env), ("20", apart), ("30", lost))
+        (created(), options_of(runtime.socket_path, index, created.name))
+        for index, created in (("10", Env), ("20", apart), ("30", lost))
     ]
     thread = meanwhile(runtime, ["10-env", "20-apart", "30-lost"], lambda: os.kill(os.getpid(), signal.SIGTERM))
     try:
         assert Several(pairs).run() == 0
         ended(thread)
-        told = (tmp_path / "log").read_text()
-        assert "as 20-apart" in told and "as 10-env" not in told
+        text = (tmp_path / "log").read_text()
+        assert "as 20-apart" in text and "as 10-env" not in text
         assert "as 20-apart" not in caplog.text and "as 10-env" in caplog.text
         assert f"cannot log to {tmp_path}/no/log: No such file" in caplog.text
     finally:
@@ -223,16 +223,16 @@ def test_a_log_file_of_a_class_gets_the_lines_of_its_plugin_alone(
 
 
 def test_the_log_is_made_before_the_first_thread_could_write_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[str] = []
-    seen: list[list[str]] = []
-    monkeypatch.setattr(logs, "set_up", lambda level, *_, **__: made.append(level))
-    monkeypatch.setattr(process.Program, "serve", lambda _: seen.append(list(made)))
+    texts: list[str] = []
+    imports: list[list[str]] = []
+    monkeypatch.setattr(logs, "set_up", lambda level, *_, **__: texts.append(level))
+    monkeypatch.setattr(process.Program, "serve", lambda _: imports.append(list(texts)))
     log_destination.choose(log_destination.Destination("DEBUG"))
     try:
         Several([(Env(), options_of("/nowhere", index)) for index in ("10", "20")]).run()
     finally:
         log_destination.take()
-    assert seen == [["DEBUG"], ["DEBUG"]]
+    assert imports == [["DEBUG"], ["DEBUG"]]
 
 
 def test_measurements_are_those_of_each(tmp_path: Path) -> None:
@@ -242,5 +242,5 @@ def test_measurements_are_those_of_each(tmp_path: Path) -> None:
 
     path = str(tmp_path / "nri.sock")
     plugins = {"10": Measured(), "20": Env(), "30": Measured()}
-    made = Several([(plugin, options_of(path, index)) for index, plugin in plugins.items()])
-    assert made.measurements() == "gauge 1\n" * 2
+    group = Several([(plugin, options_of(path, index)) for index, plugin in plugins.items()])
+    assert group.measurements() == "gauge 1\n" * 2

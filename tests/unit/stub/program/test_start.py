@@ -48,16 +48,16 @@ def test_a_class_that_asks_for_arguments_is_one_line_with_their_names_and_exit_2
         def __init__(self, zone: str, cpus: str = "0") -> None: ...
 
     assert start.main(Asks, []) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("error: class Asks: __init__: asks for zone, and a plugin is made without arguments (give")
+    err = capsys.readouterr().err
+    assert err.startswith("error: class Asks: __init__: requires zone, but plugins are created without arguments (add")
 
 
 def test_run_makes_the_plugin_and_gives_it_to_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[object] = []
+    objects: list[object] = []
 
     class Program:
         def __init__(self, plugin: object, options: Options, *, reporter: object) -> None:
-            given.extend((type(plugin), options, reporter))
+            objects.extend((type(plugin), options, reporter))
 
         def run(self) -> int:
             return 42
@@ -65,7 +65,7 @@ def test_run_makes_the_plugin_and_gives_it_to_a_program(monkeypatch: pytest.Monk
     monkeypatch.setattr(start, "Program", Program)
     options, reporter = Options(), object()
     assert start.run(Small, options, reporter=reporter) == 42
-    assert given == [Small, options, reporter]
+    assert objects == [Small, options, reporter]
 
 
 def get(address: str, path: str) -> tuple[int, str]:
@@ -81,11 +81,11 @@ def get(address: str, path: str) -> tuple[int, str]:
 def test_health_and_metrics_are_served_while_the_plugin_runs(monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    seen = {}
+    observed = {}
 
     class Running(start.Program):
         def run(self) -> int:
-            seen.update({path: get(address, path) for path in ("/readyz", "/metrics")})
+            observed.update({path: get(address, path) for path in ("/readyz", "/metrics")})
             return 42
 
     monkeypatch.setattr(start, "Program", Running)
@@ -93,22 +93,22 @@ def test_health_and_metrics_are_served_while_the_plugin_runs(monkeypatch: pytest
     setattr(options, flag, address)
     options.index = "10"
     assert start.run(Small, options) == 42
-    assert seen["/readyz"] == (503, "not synchronized with a runtime\n")
-    assert seen["/metrics"][0] == (200 if flag == "metrics_addr" else 404)
+    assert observed["/readyz"] == (503, "not synchronized with a runtime\n")
+    assert observed["/metrics"][0] == (200 if flag == "metrics_addr" else 404)
     with pytest.raises(URLError):
         get(address, "/readyz")
 
 
 def test_an_address_that_is_taken_is_one_line_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
         assert start.main(Small, ["--idx", "10", "--health-addr", address]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"error: command line: --health-addr: cannot listen on {address}: ")
 
 
 def test_main_runs_the_plugin_with_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[tuple[type, str]] = []
-    monkeypatch.setattr(start, "run", lambda plugin_class, options: given.append((plugin_class, options.index)) or 7)
+    entries: list[tuple[type, str]] = []
+    monkeypatch.setattr(start, "run", lambda plugin_class, options: entries.append((plugin_class, options.index)) or 7)
     assert start.main(Small, ["--idx", "42"]) == 7
-    assert given == [(Small, "42")]
+    assert entries == [(Small, "42")]

@@ -84,7 +84,7 @@ def test_an_interval_must_be_positive(seconds: float) -> None:
 
 
 def test_a_mark_without_its_interval_says_how_to_write_it() -> None:
-    with pytest.raises(TypeError, match=r"takes the seconds between two turns, not a method: write @nri\.every\(30\)"):
+    with pytest.raises(TypeError, match=r"takes the seconds between two calls, not a method: write @nri\.every\(30\)"):
 
         class Forgets(nri.Plugin):
             @nri.every
@@ -110,7 +110,7 @@ def test_a_turn_by_hand_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) 
 
     from nri.stub.session import background
 
-    monkeypatch.setattr(background, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(background, "TICK_TIMEOUT_S", 0.01)
     begun, go_on = threading.Event(), threading.Event()
 
     class Hangs(Names):
@@ -124,7 +124,7 @@ def test_a_turn_by_hand_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) 
     with plugin_thread(hangs, on_ready=work.start) as running:
         running.runtime.begin()
         assert begun.wait(20), "a turn is under way"
-        with pytest.raises(nri.NriError, match=r"work has been at work for 0.01 s"):
+        with pytest.raises(nri.NriError, match=r"work cannot be called: a call of it has been running for 0.01 s"):
             work.tick()
         go_on.set()
         work.stop()

@@ -18,7 +18,7 @@ class Odd:
 
 
 @pytest.mark.parametrize(
-    ("look", "told"),
+    ("look", "text"),
     [
         (lambda plugin, _: plugin.config.limitt, "; did you mean limit?"),
         (lambda _, container: container.anotations, "Error: Container has no anotations; did you mean annotations?"),
@@ -31,7 +31,7 @@ class Odd:
         (lambda _, container: container.linux.resources.cpu_shares, "; read it with nri.resources_of(...).cpu_shares"),
     ],
 )
-def test_a_handler_that_looks_for_what_is_not_there_is_told_the_nearest(look, told: str) -> None:
+def test_a_handler_that_looks_for_what_is_not_there_is_told_the_nearest(look, text: str) -> None:
     class Looks(nri.Plugin):
         Config = Config
 
@@ -42,10 +42,10 @@ def test_a_handler_that_looks_for_what_is_not_there_is_told_the_nearest(look, to
         runtime.add(Looks())
         with pytest.raises(nri.PluginError, match=r"AttributeError: ") as caught:
             runtime.create_container(make_pod(), make_container())
-    assert str(caught.value).endswith(told)
+    assert str(caught.value).endswith(text)
 
 
-AWAIT = "; an async function gives its value to await"
+AWAIT = "; add await before the call of the async function"
 
 
 @pytest.mark.parametrize(

@@ -140,10 +140,10 @@ def test_an_event_in_a_state_change_is_told_once_and_as_what_came() -> None:
         running.runtime.begin(nri="")
         running.runtime.call("StateChange", change)
         steps = recorder.of("StateChange")
-    told = change.SerializeToString()
+    data = change.SerializeToString()
     assert steps == [
-        ("begins", "StateChange", told),
-        ("asked", "10-old", "StateChange", told),
+        ("begins", "StateChange", data),
+        ("asked", "10-old", "StateChange", data),
         ("answered", "10-old", "StateChange", b""),
         ("ends", "StateChange", b"", None),
     ]
@@ -175,19 +175,19 @@ def test_events_are_numbered_across_connections_and_durations_are_seconds() -> N
 
 def test_the_end_is_told_after_the_reply_has_been_sent() -> None:
     arrived = threading.Event()
-    seen: list[bool] = []
+    observed: list[bool] = []
 
     class Waits(Recorder):
         def event_ends(self, event: str, *what: Any) -> None:
             if event == "CreateContainer":
-                seen.append(arrived.wait(10))
+                observed.append(arrived.wait(10))
 
     with plugin_thread(Names(), reporter=Waits()) as running:
         running.runtime.begin()
         assert not running.runtime.call("CreateContainer", CREATE).code
         arrived.set()
-        wait_for(lambda: seen, "the end")
-    assert seen == [True], "the reply came only after the reporter had been told of the end"
+        wait_for(lambda: observed, "the end")
+    assert observed == [True], "the reply came only after the reporter had been told of the end"
 
 
 def test_a_reporter_that_fails_costs_the_plugin_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -216,6 +216,6 @@ def test_a_reporter_that_fails_costs_the_plugin_one_line_in_the_log(caplog: pyte
 
 
 def test_a_reporter_without_the_methods_is_refused_when_it_is_given() -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs, pytest.raises(AttributeError, match="event_begins"):
-        Session(Names(), ours, index="10", reporter=object())
+    near_end, far_end = socket.socketpair()
+    with near_end, far_end, pytest.raises(AttributeError, match="event_begins"):
+        Session(Names(), near_end, index="10", reporter=object())

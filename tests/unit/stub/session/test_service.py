@@ -113,8 +113,8 @@ def test_a_runtime_that_synchronizes_again_after_a_failure_has_a_plugin_without_
 @pytest.mark.parametrize(
     ("nri_version", "says"),
     [
-        ("v0.12.3", "it speaks NRI v0.12.3"),
-        ("", "it does not say which NRI it speaks"),
+        ("v0.12.3", "it has NRI v0.12.3"),
+        ("", "it has an unknown version of NRI"),
         ("v0.12.4", ""),
         ("v1.0.0", ""),
     ],
@@ -146,7 +146,7 @@ def test_a_plugin_that_is_never_synchronized_is_ready_at_its_first_event() -> No
 
 
 def test_handlers_run_one_at_a_time_also_when_a_runtime_does_not_wait() -> None:
-    at_once, most, lock = [0], [0], threading.Lock()
+    at_once, highest, lock = [0], [0], threading.Lock()
 
     class Slow(nri.Plugin):
         max_concurrent = 3  # an attribute like any other
@@ -154,7 +154,7 @@ def test_handlers_run_one_at_a_time_also_when_a_runtime_does_not_wait() -> None:
         def start_container(self, pod, container):
             with lock:
                 at_once[0] += 1
-                most[0] = max(most[0], at_once[0])
+                highest[0] = max(highest[0], at_once[0])
             time.sleep(0.02)
             with lock:
                 at_once[0] -= 1
@@ -165,7 +165,7 @@ def test_handlers_run_one_at_a_time_also_when_a_runtime_does_not_wait() -> None:
             running.runtime.send("StartContainer", START)
         for _ in range(3):
             assert not running.runtime.response().code
-    assert most[0] == 1
+    assert highest[0] == 1
 
 
 class TooLarge(nri.Reject):
@@ -228,8 +228,8 @@ def test_a_handler_that_takes_half_of_its_time_is_warned_about(
         running.runtime.begin()
         running.runtime.call("CreateContainer", CREATE, timeout_s=0.2)
         running.runtime.call("RunPodSandbox", m.RunPodSandboxRequest(pod=POD))
-    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    (line,) = [each for each in told if each.startswith("CreateContainer")]  # a slow machine may be told of, too
+    message = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    (line,) = [entry for entry in message if entry.startswith("CreateContainer")]  # a slow machine may be told of, too
     assert re.match(r"CreateContainer took \d+\.\d\d s; the runtime allows 0\.20 s", line)
 
 
@@ -311,8 +311,8 @@ def test_what_cannot_be_read_is_one_status_for_all_methods_and_no_line_in_the_lo
         assert response.code == Code.INTERNAL
         assert "ttrpc: error unmarshalling payload: " in response.message
         assert not running.runtime.call("CreateContainer", CREATE).code, "the connection goes on"
-    told = [record for record in caplog.records if record.exc_info or record.levelno >= logging.WARNING]
-    assert not [record for record in told if "the runtime allows" not in record.getMessage()]  # of a slow machine
+    records = [record for record in caplog.records if record.exc_info or record.levelno >= logging.WARNING]
+    assert not [record for record in records if "the runtime allows" not in record.getMessage()]  # of a slow machine
 
 
 def test_a_configure_that_cannot_be_read_is_the_runtimes_mistake_and_not_raised_as_the_plugins() -> None:
@@ -380,21 +380,21 @@ def test_a_state_that_is_too_large_is_one_line_of_the_log_without_a_traceback(
 
 
 def test_state_change_reaches_the_same_methods() -> None:
-    seen = []
+    observed = []
 
     class Old(nri.Plugin):
         def post_start_container(self, pod, container):
-            seen.append((pod.id, container.id))
+            observed.append((pod.id, container.id))
 
         def run_pod_sandbox(self, pod):
-            seen.append((pod.id,))
+            observed.append((pod.id,))
 
     with plugin_thread(Old()) as running:
         running.runtime.begin(nri="")
         for event in ("POST_START_CONTAINER", "RUN_POD_SANDBOX", "REMOVE_CONTAINER"):
             change = m.StateChangeEvent(event=m.Event.Value(event), pod=POD, container=CONTAINER)
             assert not running.runtime.call("StateChange", change).code
-    assert seen == [("p0", "c0"), ("p0",)]
+    assert observed == [("p0", "c0"), ("p0",)]
 
 
 def test_create_is_never_taken_from_a_state_change() -> None:
@@ -413,12 +413,12 @@ def change(event: int) -> bytes:
 
 def test_the_payload_becomes_that_of_the_events_own_request() -> None:
     for spec in EVENTS:
-        found = unwrap(change(spec.number))
+        event = unwrap(change(spec.number))
         if not spec.relayed:
-            assert found is None, f"{spec.rpc} has a call of its own"
+            assert event is None, f"{spec.rpc} has a call of its own"
             continue
-        assert found is not None and found[0] is spec
-        request = getattr(m, spec.request).FromString(found[1])
+        assert event is not None and event[0] is spec
+        request = getattr(m, spec.request).FromString(event[1])
         assert request.pod == POD
         assert spec.kind == "pod" or request.container == CONTAINER
 
@@ -430,5 +430,5 @@ def test_an_event_that_nobody_knows_is_no_event() -> None:
 
 def test_fields_of_later_protocols_are_passed_over() -> None:
     later = b"\xfa\x3f\x03new" + b"\xc0\x3e\x07"
-    found = unwrap(later + change(m.Event.RUN_POD_SANDBOX) + later)
-    assert found is not None and m.RunPodSandboxRequest.FromString(found[1]).pod == POD
+    event = unwrap(later + change(m.Event.RUN_POD_SANDBOX) + later)
+    assert event is not None and m.RunPodSandboxRequest.FromString(event[1]).pod == POD

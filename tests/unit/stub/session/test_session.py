@@ -18,17 +18,17 @@ def test_registration_tells_name_index_and_version() -> None:
 
 
 def test_the_runtime_is_known_in_configure() -> None:
-    seen = []
+    observed = []
 
     class Asks(Names):
         def configure(self):
-            seen.append(
+            observed.append(
                 (self.runtime.name, self.runtime.version, self.runtime.nri_version, self.runtime.request_timeout_s)
             )
 
     with plugin_thread(Asks()) as running:
         running.runtime.begin(name="containerd", version="v2.4.2", nri="v0.12.3")
-    assert seen == [("containerd", "v2.4.2", "v0.12.3", 2.0)]
+    assert observed == [("containerd", "v2.4.2", "v0.12.3", 2.0)]
 
 
 def test_stopping_answers_the_request_at_hand() -> None:
@@ -50,22 +50,22 @@ def test_stopping_answers_the_request_at_hand() -> None:
 
 
 def test_shutdown_and_closed_are_called() -> None:
-    seen = []
+    observed = []
 
     class Ends(Names):
         def shutdown(self):
-            seen.append("shutdown")
+            observed.append("shutdown")
             raise ValueError("nobody waits for this")
 
         def closed(self):
-            seen.append(f"closed, connected {self.runtime.connected}")
+            observed.append(f"closed, connected {self.runtime.connected}")
 
     with plugin_thread(Ends()) as running:
         running.runtime.begin()
         assert not running.runtime.call("Shutdown").code
         running.runtime.close()
         running.ended()
-    assert seen == ["shutdown", "closed, connected False"]
+    assert observed == ["shutdown", "closed, connected False"]
 
 
 ODD = "no\x1b[2J\nerror: forged\u202e"
@@ -84,9 +84,9 @@ def test_what_a_runtime_says_is_one_short_line(text: str, shown: str) -> None:
     with plugin_thread(Names()) as running:
         running.runtime.begin(name=text, version=text)
         runtime = running.plugin.runtime
-        for told in (runtime.name, runtime.version):
-            assert told.isprintable()
-            assert len(told) <= 128
+        for message in (runtime.name, runtime.version):
+            assert message.isprintable()
+            assert len(message) <= 128
         pending = runtime.update(nri.Update("c").set_cpu_shares(2))
         running.runtime.answer(running.runtime.request(), code=2, text=text)
         with pytest.raises(nri.errors.RpcError) as failed:

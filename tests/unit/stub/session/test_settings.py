@@ -103,8 +103,10 @@ settings.apply(plugin, "", None, {"cpus": ["1", "2"], "hard": True})
 loaded = {"nri.config", "nri.config.typed"} & set(sys.modules)
 print(plugin.config.cpus, plugin.config.hard, plugin.config.other, len(loaded))
 """
-    done = subprocess.run([sys.executable, "-c", program], env=unmeasured(), capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["2", "True", "1", "0"]
+    result = subprocess.run(
+        [sys.executable, "-c", program], env=unmeasured(), capture_output=True, text=True, check=True
+    )
+    assert result.stdout.split() == ["2", "True", "1", "0"]
 
 
 def test_a_configuration_that_checks_itself_is_asked_also_for_flags_alone() -> None:
@@ -135,7 +137,7 @@ class Keeps(Pin):
 )
 def test_what_a_plugin_keeps_where_a_connection_sets_another_is_an_error(name: str, value: object) -> None:
     for start in (FakeRuntime().add, lambda plugin: Program(plugin, Options())):
-        with pytest.raises(nri.ConfigError, match=rf"class Keeps: self\.{name}: is .* \(call it otherwise\)"):
+        with pytest.raises(nri.ConfigError, match=rf"class Keeps: self\.{name}: is .* \(rename the attribute\)"):
             start(Keeps(name, value))
 
 

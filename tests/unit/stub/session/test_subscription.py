@@ -65,9 +65,9 @@ def test_the_mask_is_cut_to_what_the_runtime_knows(nri_version: str, version: st
         assert reply.events == nri.EventMask.parse(events)
 
 
-@pytest.mark.parametrize(("own", "warned"), [(False, []), (True, ["UpdatePodSandbox"])])
+@pytest.mark.parametrize(("has_own_handler", "warned"), [(False, []), (True, ["UpdatePodSandbox"])])
 def test_a_warning_names_only_handlers_that_the_author_wrote(
-    caplog: pytest.LogCaptureFixture, own: bool, warned: list[str]
+    caplog: pytest.LogCaptureFixture, has_own_handler: bool, warned: list[str]
 ) -> None:
     class Mirrors(Names):
         mirror = True  # would like to hear of events that this runtime does not know
@@ -75,7 +75,7 @@ def test_a_warning_names_only_handlers_that_the_author_wrote(
     class Handles(Mirrors):
         def update_pod_sandbox(self, pod, overhead, resources): ...
 
-    with plugin_thread(Handles() if own else Mirrors()) as running:
+    with plugin_thread(Handles() if has_own_handler else Mirrors()) as running:
         reply = running.runtime.begin(name="containerd", version="1.7.24", nri="")
         assert nri.EventMask(reply.events).has("StopContainer")
     lines = [record.getMessage() for record in caplog.records if "does not know" in record.getMessage()]
@@ -139,12 +139,12 @@ def test_a_command_line_and_a_configure_that_agree_on_nothing_are_refused() -> N
     with plugin_thread(Two(), events=nri.EventMask.parse("StartContainer")) as running:
         running.runtime.register()
         message = running.runtime.configure().message
-        assert "Two.configure takes only CreateContainer, and the command line only StartContainer" in message
+        assert "Two.configure selects only CreateContainer, but the command line only StartContainer" in message
         assert isinstance(running.ended(), nri.RegistrationError)
 
 
 def test_events_chosen_on_the_command_line_that_the_plugin_does_not_handle_are_refused() -> None:
     with plugin_thread(Names(), events=nri.EventMask.parse("StopContainer")) as running:
         running.runtime.register()
-        assert "Names handles none of the chosen events: StopContainer" in running.runtime.configure().message
+        assert "Names handles none of the selected events: StopContainer" in running.runtime.configure().message
         assert isinstance(running.ended(), nri.RegistrationError)

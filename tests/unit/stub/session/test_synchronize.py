@@ -118,15 +118,15 @@ def test_a_state_is_bounded_by_the_memory_that_its_bytes_may_take(more: bool) ->
     payload = empties(m.Container.DESCRIPTOR.fields_by_name["mounts"].number, 1 << 20)
     argv = [sys.executable, "-c", EMPTIES]
     text = (payload if more else payload[:-2]).hex()
-    said = subprocess.run(argv, input=text, capture_output=True, text=True, check=True, timeout=60).stdout
-    assert said.startswith("([], []) rpc error: code = ResourceExhausted desc = the state to synchronize takes over ")
+    output = subprocess.run(argv, input=text, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert output.startswith("([], []) rpc error: code = ResourceExhausted desc = the state to synchronize takes over ")
 
 
 def test_a_state_is_bounded_by_the_memory_that_it_takes_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synchronize, "MAX_STATE_MEMORY", 32 << 20)
     parts, before = Parts(), synchronize.resident_bytes()
-    whole = m.Container(id="c", env=[f"{n}=1234567890" for n in range(40_000)])
-    payload = m.SynchronizeRequest(containers=[whole], more=True).SerializeToString()
+    container = m.Container(id="c", env=[f"{n}=1234567890" for n in range(40_000)])
+    payload = m.SynchronizeRequest(containers=[container], more=True).SerializeToString()
     for _ in range(100):
         parts.add(payload, keep=True)
     _, containers = parts.take()
@@ -143,9 +143,9 @@ def test_what_a_plugin_takes_beside_is_not_held_against_the_state(monkeypatch: p
     assert parts.add(part(containers=1, more=True), keep=True)
     assert not parts.add(part(containers=1, more=False), keep=True)
     _, containers = parts.take()
-    taken = b"x" * (64 << 20)
+    used = b"x" * (64 << 20)
     assert list(containers) == [CONTAINER] * 2
-    assert len(taken) == 64 << 20
+    assert len(used) == 64 << 20
 
 
 def test_a_plugin_that_takes_no_state_counts_its_bytes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,19 +266,19 @@ def test_threads_of_a_handler_see_one_list() -> None:
     parts = Parts()
     parts.add(part(containers=2000, more=False), keep=True)
     _, containers = parts.take()
-    gate, seen = threading.Barrier(4), []
+    gate, observed = threading.Barrier(4), []
 
     def look() -> None:
         gate.wait()
-        seen.append([id(each) for each in containers])
+        observed.append([id(container) for container in containers])
 
     threads = [threading.Thread(target=look) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(seen) == 4
-    assert all(each == seen[0] and len(each) == 2000 for each in seen)
+    assert len(observed) == 4
+    assert all(container == observed[0] and len(container) == 2000 for container in observed)
 
 
 def test_a_message_that_is_cut_off_leaves_nothing_behind() -> None:

@@ -11,7 +11,7 @@ from nri.stub.support.checks import kebab_case
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"),
+    ("name", "suggestion"),
     [
         ("create_containr", "create_container"),
         ("create_containers", "create_container"),
@@ -51,9 +51,9 @@ from nri.stub.support.checks import kebab_case
         ("measurement", "measurements"),
     ],
 )
-def test_a_misspelt_handler_is_an_error_with_a_suggestion(name: str, meant: str) -> None:
+def test_a_misspelt_handler_is_an_error_with_a_suggestion(name: str, suggestion: str) -> None:
     handlers = {"create_container": lambda self, pod, container: None} | {name: lambda self, pod, container: None}
-    with pytest.raises(TypeError, match=rf"Wrong\.{name} is not an NRI event; did you mean {meant}\?"):
+    with pytest.raises(TypeError, match=rf"Wrong\.{name} is not an NRI event; did you mean {suggestion}\?"):
         type("Wrong", (nri.Plugin,), handlers)
 
 
@@ -82,13 +82,13 @@ def test_a_misspelt_handler_is_an_error_with_a_suggestion(name: str, meant: str)
     ],
 )
 def test_other_methods_are_the_plugins_own_business(name: str) -> None:
-    made = type("Right", (nri.Plugin,), {name: lambda self: None})
-    assert made.name == "right"
+    plugin_class = type("Right", (nri.Plugin,), {name: lambda self: None})
+    assert plugin_class.name == "right"
 
 
 def test_a_handler_with_the_wrong_arguments_is_an_error() -> None:
     with pytest.raises(
-        TypeError, match=r"Wrong\.create_container is called with \(pod, container\), and takes \(container\)"
+        TypeError, match=r"Wrong\.create_container is called with \(pod, container\), but takes \(container\)"
     ):
 
         class Wrong(nri.Plugin):
@@ -96,7 +96,7 @@ def test_a_handler_with_the_wrong_arguments_is_an_error() -> None:
 
 
 def test_a_handler_without_self_is_told_so() -> None:
-    with pytest.raises(TypeError, match=r"takes \(container\); its first parameter is to be self"):
+    with pytest.raises(TypeError, match=r"takes \(container\); its first parameter must be self"):
         type("Wrong", (nri.Plugin,), {"create_container": lambda pod, container: None})
 
 
@@ -112,13 +112,15 @@ def test_a_handler_without_self_is_told_so() -> None:
 )
 def test_arguments_in_the_wrong_order_are_an_error(name: str, takes: tuple[str, ...]) -> None:
     handler = eval(f"lambda self, {', '.join(takes)}: None")
-    with pytest.raises(TypeError, match=rf"Wrong\.{name} is called with \(.*\), and takes \({', '.join(takes)}\)"):
+    with pytest.raises(TypeError, match=rf"Wrong\.{name} is called with \(.*\), but takes \({', '.join(takes)}\)"):
         type("Wrong", (nri.Plugin,), {name: handler})
 
 
-@pytest.mark.parametrize(("name", "hint"), [("config", "did you mean configure"), ("state", "call it otherwise")])
+@pytest.mark.parametrize(("name", "hint"), [("config", "did you mean configure"), ("state", "rename it")])
 def test_a_method_that_hides_what_a_plugin_finds_in_self_is_an_error(name: str, hint: str) -> None:
-    with pytest.raises(TypeError, match=rf"Wrong\.{name} is a method, and hides what self\.{name} is .*; {hint}"):
+    with pytest.raises(
+        TypeError, match=rf"Wrong\.{name} is a method, which hides the plugin's attribute self\.{name}; {hint}"
+    ):
         type("Wrong", (nri.Plugin,), {name: lambda self: None})
 
 
@@ -153,7 +155,7 @@ async def _async_generator(self, pod, container):
 
 @pytest.mark.parametrize("handler", [_generator, _async_generator])
 def test_a_handler_that_yields_is_an_error_that_says_to_return(handler: object) -> None:
-    with pytest.raises(TypeError, match=r"Wrong\.create_container has a yield in it.*: return the answer instead"):
+    with pytest.raises(TypeError, match=r"Wrong\.create_container contains yield.*: return the answer instead"):
         type("Wrong", (nri.Plugin,), {"create_container": handler})
 
 
@@ -162,24 +164,24 @@ class Inner:
 
 
 @pytest.mark.parametrize(
-    ("annotation", "value", "told"),
+    ("annotation", "value", "text"),
     [
-        (str, 5, "Config.x is 5 by default, which is no str"),
-        ("int", "5", "Config.x is '5' by default, which is no int"),
-        (int, True, "Config.x is True by default, which is no int"),
-        (float, "1.5", "Config.x is '1.5' by default, which is no float"),
-        (bool, "yes", "Config.x is 'yes' by default, which is no bool"),
-        (list[str], ("a",), r"Config.x is \('a',\) by default, which is no list\[str\]"),
-        ("dict[str, int]", [], r"Config.x is \[\] by default, which is no dict\[str, int\]"),
-        (int | None, "", r"Config.x is '' by default, which is no int \| None"),
-        ("str", None, r"Config.x is None by default, which is no str; write str \| None"),
-        (Inner, ..., r"Config.x.depth is 1.5 by default, which is no int"),
+        (str, 5, "Config.x is 5, not of type str"),
+        ("int", "5", "Config.x is '5', not of type int"),
+        (int, True, "Config.x is True, not of type int"),
+        (float, "1.5", "Config.x is '1.5', not of type float"),
+        (bool, "yes", "Config.x is 'yes', not of type bool"),
+        (list[str], ("a",), r"Config.x is \('a',\), not of type list\[str\]"),
+        ("dict[str, int]", [], r"Config.x is \[\], not of type dict\[str, int\]"),
+        (int | None, "", r"Config.x is '', not of type int \| None"),
+        ("str", None, r"Config.x is None, not of type str; write str \| None"),
+        (Inner, ..., r"Config.x.depth is 1.5, not of type int"),
     ],
 )
-def test_a_default_of_another_type_than_its_annotation_is_an_error(annotation, value: object, told: str) -> None:
+def test_a_default_of_another_type_than_its_annotation_is_an_error(annotation, value: object, text: str) -> None:
     config = {"__annotations__": {"x": annotation}} | ({} if value is ... else {"x": value})
     for kind in (type("Config", (), config), type("Config", (type("Base", (), config),), {})):
-        with pytest.raises(TypeError, match=rf"^Wrong\.{told}$"):
+        with pytest.raises(TypeError, match=rf"^the default of Wrong\.{text}$"):
             type("Wrong", (nri.Plugin,), {"Config": kind})
 
 
@@ -191,7 +193,7 @@ def test_a_configuration_that_holds_one_of_its_kind_is_looked_at_once(default: o
     if default == 5:
         assert issubclass(type("Right", (nri.Plugin,), {"Config": kind}), nri.Plugin)
     else:
-        with pytest.raises(TypeError, match=r"^Wrong\.Config\.x is 'five' by default, which is no int$"):
+        with pytest.raises(TypeError, match=r"^the default of Wrong\.Config\.x is 'five', not of type int$"):
             type("Wrong", (nri.Plugin,), {"Config": kind})
 
 
@@ -238,7 +240,7 @@ def test_a_mark_of_background_work_makes_a_name_the_plugins_own() -> None:
 
 @pytest.mark.parametrize("name", ["configure", "closed", "shutdown", "helper", "_helper"])
 def test_a_choice_of_pods_where_there_is_no_pod_is_an_error(name: str) -> None:
-    with pytest.raises(TypeError, match=rf"Wrong\.{name} is marked with nri\.when, which chooses pods"):
+    with pytest.raises(TypeError, match=rf"Wrong\.{name} is marked with nri\.when, which filters pods"):
         type("Wrong", (nri.Plugin,), {name: nri.when(labels="app")(lambda self: None)})
 
 
@@ -261,11 +263,11 @@ def test_a_setting_of_the_class_that_means_nothing_is_an_error(name: str, value,
 @pytest.mark.parametrize(
     ("name", "value", "advice"),
     [
-        ("events", ["CreateContainer", "StopContainr"], "a plugin gets the events whose methods it has"),
-        ("events", {"stop_container"}, "a plugin gets the events whose methods it has"),
-        ("events", "CreateContainer", "a plugin gets the events whose methods it has"),
-        ("events", "RunPodSandbox, stop_container", "a plugin gets the events whose methods it has"),
-        ("events", nri.EventMask.of("CreateContainer"), "a plugin gets the events whose methods it has"),
+        ("events", ["CreateContainer", "StopContainr"], "a plugin receives the events whose methods it defines"),
+        ("events", {"stop_container"}, "a plugin receives the events whose methods it defines"),
+        ("events", "CreateContainer", "a plugin receives the events whose methods it defines"),
+        ("events", "RunPodSandbox, stop_container", "a plugin receives the events whose methods it defines"),
+        ("events", nri.EventMask.of("CreateContainer"), "a plugin receives the events whose methods it defines"),
         ("timeout", 5, "the runtime sets it"),
         ("index", 5, "start it with --idx NN"),
         ("idx", "10", "start it with --idx NN"),
@@ -277,9 +279,9 @@ def test_events_or_an_index_that_the_class_names_in_vain_are_an_error(name: str,
 
 
 def test_events_and_an_index_of_a_plugins_own_are_its_business() -> None:
-    for mine in ({"events": [], "index": 1000, "idx": None}, {"events": ["oom", 5], "index": "by-name", "idx": {}}):
-        made = type("P", (nri.Plugin,), mine)
-        assert {name: getattr(made, name) for name in mine} == mine
+    for actual in ({"events": [], "index": 1000, "idx": None}, {"events": ["oom", 5], "index": "by-name", "idx": {}}):
+        plugin_class = type("P", (nri.Plugin,), actual)
+        assert {name: getattr(plugin_class, name) for name in actual} == actual
 
 
 @pytest.mark.parametrize(
@@ -392,7 +394,7 @@ def test_settings_of_the_class_may_be_all_that_they_can_be() -> None:
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [
-        ({"x": ("y", "Y", "sets y")}, r"P.flags\['x'\] sets 'y', which P.Config does not have"),
+        ({"x": ("y", "Y", "sets y")}, r"P.flags\['x'\] sets 'y', which is not a field of P.Config"),
         ({"x": "y"}, r"P.flags\['x'\] is 'y': a Flag\(field, value_name, help\) is expected"),
         ([], r"P.flags is \[\]: flags by name"),
     ],

@@ -10,17 +10,17 @@ from tests.unit.stub.plugins import CREATE, creates
 
 
 def test_the_deadline_is_what_the_runtime_allows() -> None:
-    seen = []
+    observed = []
 
     class Looks(nri.Plugin):
         def create_container(self, pod, container):
-            seen.append((self.time_left(), self.deadline - time.monotonic()))
+            observed.append((self.time_left(), self.deadline - time.monotonic()))
 
     with plugin_thread(Looks()) as running:
         running.runtime.begin()
         running.runtime.call("CreateContainer", CREATE, timeout_s=2.0)
-    left, until = seen[0]
-    assert 1.0 < left <= 2.0 and 1.0 < until <= 2.0, seen
+    remaining, until = observed[0]
+    assert 1.0 < remaining <= 2.0 and 1.0 < until <= 2.0, observed
 
 
 def test_there_is_no_deadline_outside_handlers() -> None:

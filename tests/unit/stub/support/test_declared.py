@@ -42,8 +42,8 @@ class Declares(nri.Plugin):
 
 @pytest.fixture
 def runtime() -> Iterator[FakeRuntime]:
-    with FakeRuntime() as made:
-        yield made
+    with FakeRuntime() as runtime:
+        yield runtime
 
 
 @pytest.mark.parametrize(
@@ -52,15 +52,15 @@ def runtime() -> Iterator[FakeRuntime]:
 )
 def test_what_is_declared_passes(runtime: FakeRuntime, adjustment: nri.Adjustment | None) -> None:
     reply = runtime.add(Declares(adjustment)).create_container(make_pod(), make_container())
-    got, wanted = reply.adjust.message, (adjustment or nri.Adjustment()).message
-    assert list(got.env) == list(wanted.env)
-    assert got.linux.resources.cpu.shares == wanted.linux.resources.cpu.shares
+    got, message = reply.adjust.message, (adjustment or nri.Adjustment()).message
+    assert list(got.env) == list(message.env)
+    assert got.linux.resources.cpu.shares == message.linux.resources.cpu.shares
 
 
 @pytest.mark.parametrize(
     ("adjustment", "words"),
     [
-        (nri.Adjustment().add_env("A", "1"), 'Declares sets Env A, which Declares.sets does not have: add "env.A"'),
+        (nri.Adjustment().add_env("A", "1"), 'Env A, which is not declared in Declares.sets: add "env.A"'),
         (nri.Adjustment().set_memory_limit(5), 'sets MemLimit, .*: add "linux.resources.memory.limit"'),
         (nri.Adjustment().set_args(["x"]), 'sets Args, .*: add "args"'),
     ],
@@ -99,13 +99,13 @@ def test_a_plugin_that_says_that_it_sets_nothing_is_held_to_that(runtime: FakeRu
 def test_on_a_node_it_is_a_warning_once_for_each_field(caplog: pytest.LogCaptureFixture) -> None:
     plugin = Declares()
     plugin.sets = ("args",)  # type: ignore[misc]
-    held = SetsCheck(plugin, strict=False)
+    check = SetsCheck(plugin, strict=False)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            held.part(CREATED)
+            check.check_part(CREATED)
     assert [record.getMessage() for record in caplog.records] == [
-        'Declares sets Env LEVEL, which Declares.sets does not have: add "env.LEVEL"',
-        'Declares sets CPUShares, which Declares.sets does not have: add "linux.resources.cpu.shares"',
+        'Declares sets Env LEVEL, which is not declared in Declares.sets: add "env.LEVEL"',
+        'Declares sets CPUShares, which is not declared in Declares.sets: add "linux.resources.cpu.shares"',
     ]
 
 

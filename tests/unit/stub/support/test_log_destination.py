@@ -51,5 +51,5 @@ def test_a_file_that_cannot_be_opened_is_a_warning_where_the_log_goes_instead(
     with new_root():
         log_destination.choose(Destination(file=str(tmp_path / "none" / "log")))
         logs.adapter("pin").info("all the same")
-    told = capfd.readouterr().err
-    assert f"cannot log to {tmp_path}/none/log: No such file or directory" in told and "all the same" in told
+    err = capfd.readouterr().err
+    assert f"cannot log to {tmp_path}/none/log: No such file or directory" in err and "all the same" in err

@@ -93,11 +93,11 @@ def test_a_log_file_gets_lines_with_time_level_and_logger(tmp_path: Path) -> Non
 
 
 def test_a_program_that_has_a_log_already_keeps_it(tmp_path: Path) -> None:
-    mine = logging.NullHandler()
+    handler = logging.NullHandler()
     with new_root() as root:
-        root.addHandler(mine)
+        root.addHandler(handler)
         logs.set_up("WARNING", file=str(tmp_path / "log"))
-        assert root.handlers == [mine] and root.level == logging.WARNING
+        assert root.handlers == [handler] and root.level == logging.WARNING
     assert not (tmp_path / "log").exists()
 
 
@@ -153,17 +153,17 @@ def test_nothing_in_a_line_steers_a_terminal_or_looks_like_another_line(
 
 
 def test_the_pod_on_every_line_is_plain() -> None:
-    seen = []
+    observed = []
 
     class Talks(nri.Plugin):
         def create_container(self, pod: object, container: object) -> None:
-            seen.append(self.log.process("hello", {})[0])
+            observed.append(self.log.process("hello", {})[0])
 
     odd = nri.PodSandbox(name="w\x1b[2J\n", namespace="n" * 100_000)
     with plugin_thread(Talks()) as running:
         running.runtime.begin()
         running.runtime.call("CreateContainer", type(CREATE)(pod=odd, container=nri.Container(name="c\u202e")))
-    (line,) = seen
+    (line,) = observed
     assert line.isprintable()
     assert line.endswith("container c\\u202e]")
     assert len(line) < 1200

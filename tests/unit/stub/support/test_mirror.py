@@ -40,13 +40,13 @@ def test_the_mirror_follows_synchronize_and_events() -> None:
 
 
 def test_synchronize_replaces_the_mirror_before_the_handler_sees_it() -> None:
-    seen = []
+    observed = []
 
     class Mirrors(Names):
         mirror = True
 
         def synchronize(self, pods, containers):
-            seen.append((list(self.state.pods), list(self.state.containers)))
+            observed.append((list(self.state.pods), list(self.state.containers)))
 
     plugin = Mirrors()
     with plugin_thread(plugin) as running:
@@ -54,31 +54,31 @@ def test_synchronize_replaces_the_mirror_before_the_handler_sees_it() -> None:
         running.runtime.configure()
         running.runtime.call("Synchronize", m.SynchronizeRequest(pods=[POD], containers=[CONTAINER]))
         running.runtime.call("Synchronize", m.SynchronizeRequest(pods=[POD]))
-    assert seen == [(["p0"], ["c0"]), (["p0"], [])]
+    assert observed == [(["p0"], ["c0"]), (["p0"], [])]
 
 
 def mirror() -> Mirror:
-    made = Mirror()
-    made.replace([POD, m.PodSandbox(id="p1")], [CONTAINER, m.Container(id="c1", pod_sandbox_id="p1")])
-    return made
+    mirror = Mirror()
+    mirror.replace([POD, m.PodSandbox(id="p1")], [CONTAINER, m.Container(id="c1", pod_sandbox_id="p1")])
+    return mirror
 
 
 def test_a_removed_container_is_not_in_the_mirror_any_more_and_its_pod_and_others_are() -> None:
-    made = mirror()
-    made.seen("RemoveContainer", POD, CONTAINER)
-    assert (list(made.pods), list(made.containers)) == (["p0", "p1"], ["c1"])
+    full_mirror = mirror()
+    full_mirror.apply_event("RemoveContainer", POD, CONTAINER)
+    assert (list(full_mirror.pods), list(full_mirror.containers)) == (["p0", "p1"], ["c1"])
 
 
 def test_a_removed_pod_takes_its_own_containers_with_it() -> None:
-    made = mirror()
-    made.seen("RemovePodSandbox", POD, None)
-    assert (list(made.pods), list(made.containers)) == (["p1"], ["c1"])
+    full_mirror = mirror()
+    full_mirror.apply_event("RemovePodSandbox", POD, None)
+    assert (list(full_mirror.pods), list(full_mirror.containers)) == (["p1"], ["c1"])
 
 
 def test_an_event_without_a_pod_or_a_container_changes_nothing() -> None:
-    made = mirror()
+    full_mirror = mirror()
     for event in ("RemovePodSandbox", "RemoveContainer", "StartContainer"):
-        made.seen(event, None, None)
+        full_mirror.apply_event(event, None, None)
         if event != "RemovePodSandbox":
-            made.seen(event, m.PodSandbox(), m.Container())
-    assert (list(made.pods), list(made.containers)) == (["p0", "p1"], ["c0", "c1"])
+            full_mirror.apply_event(event, m.PodSandbox(), m.Container())
+    assert (list(full_mirror.pods), list(full_mirror.containers)) == (["p0", "p1"], ["c0", "c1"])

@@ -21,7 +21,7 @@ def test_waiting_for_an_update_in_its_own_handler_raises_at_once() -> None:
 
     with plugin_thread(Waits()) as running:
         running.runtime.begin()
-        assert "do not wait here" in running.runtime.call("StartContainer", START).message
+        assert "do not wait for it here" in running.runtime.call("StartContainer", START).message
         assert running.runtime.request().method == "UpdateContainers", "the update itself is still sent"
 
 
@@ -74,7 +74,7 @@ def test_without_asyncio_an_update_can_be_awaited_as_well_but_not_in_its_own_han
             running.runtime.request(), m.UpdateContainersResponse(failed=[m.ContainerUpdate(container_id="c1")])
         )
         wait_for(lambda: results, "the await")
-        assert "do not wait here" in running.runtime.call("StartContainer", START).message
+        assert "do not wait for it here" in running.runtime.call("StartContainer", START).message
         background.stop()
     assert [u.container_id for u in results[0]] == ["c1"]
     assert "asyncio" not in sys.modules
@@ -132,14 +132,14 @@ def test_a_callback_that_raises_when_the_connection_ends_does_not_keep_the_other
         def start_container(self, pod, container): ...
 
     plugin = Quiet()
-    told = []
+    message = []
     with plugin_thread(plugin) as running:
         running.runtime.begin()
         plugin.runtime.update(nri.Update("c1")).add_done_callback(lambda pending: 1 // 0)
-        plugin.runtime.update(nri.Update("c2")).add_done_callback(lambda pending: told.append(pending.done))
+        plugin.runtime.update(nri.Update("c2")).add_done_callback(lambda pending: message.append(pending.done))
         running.runtime.close()
         assert isinstance(running.ended(), str)
-    assert told == [True]
+    assert message == [True]
 
 
 def test_a_callback_that_comes_late_is_called_at_once() -> None:
@@ -149,9 +149,9 @@ def test_a_callback_that_comes_late_is_called_at_once() -> None:
         pending = plugin.runtime.update(nri.Update("c1"))
         running.runtime.answer(running.runtime.request(), m.UpdateContainersResponse())
         assert pending.result(5) == []
-        told: list[bool] = []
-        pending.add_done_callback(lambda pending: told.append(pending.done))
-        assert told == [True]
+        flags: list[bool] = []
+        pending.add_done_callback(lambda pending: flags.append(pending.done))
+        assert flags == [True]
 
 
 def test_the_first_outcome_stays() -> None:
@@ -172,7 +172,7 @@ def test_awaiting_an_update_in_its_own_handler_raises_at_once() -> None:
 
     with plugin_thread(Awaits()) as running:
         running.runtime.begin()
-        assert "do not wait here" in running.runtime.call("StartContainer", START).message
+        assert "do not wait for it here" in running.runtime.call("StartContainer", START).message
 
 
 def test_a_handler_that_waits_for_a_task_that_awaits_an_update_learns_why_that_never_ends() -> None:
@@ -187,7 +187,7 @@ def test_a_handler_that_waits_for_a_task_that_awaits_an_update_learns_why_that_n
 
     with plugin_thread(Awaits()) as running:
         running.runtime.begin()
-        assert "do not wait here" in running.runtime.call("StartContainer", START).message
+        assert "do not wait for it here" in running.runtime.call("StartContainer", START).message
 
 
 def test_an_update_that_is_no_longer_awaited_still_ends() -> None:

@@ -78,20 +78,22 @@ def test_updates_without_a_connection_or_a_container_are_errors() -> None:
     plugin = Names()
     with pytest.raises(nri.ConnectionClosed):
         plugin.runtime.update(nri.Update("c1"))
-    with pytest.raises(nri.NriError, match="names no container"):
+    with pytest.raises(nri.NriError, match="has no container id"):
         plugin.runtime.update(m.ContainerUpdate())
-    with pytest.raises(nri.NriError, match="names no container"):
+    with pytest.raises(nri.NriError, match="has no container id"):
         plugin.runtime.evict("", "why")
 
 
 @pytest.mark.parametrize(
-    ("given", "reason"), [(("c1", "too greedy"), "too greedy"), ((m.Container(id="c1"),), "")], ids=["id", "container"]
+    ("argument", "reason"),
+    [(("c1", "too greedy"), "too greedy"), ((m.Container(id="c1"),), "")],
+    ids=["id", "container"],
 )
-def test_an_eviction_reaches_the_runtime(given: tuple[Any, ...], reason: str) -> None:
+def test_an_eviction_reaches_the_runtime(argument: tuple[Any, ...], reason: str) -> None:
     plugin = Names()
     with plugin_thread(plugin) as running:
         running.runtime.begin()
-        plugin.runtime.evict(*given)
+        plugin.runtime.evict(*argument)
         sent = m.UpdateContainersRequest.FromString(running.runtime.request().payload)
         assert (sent.evict[0].container_id, sent.evict[0].reason) == ("c1", reason)
 
@@ -100,15 +102,15 @@ ONE, TWO = nri.Update("c1").set_cpu_shares(5), nri.Update("c2").set_cpu_shares(6
 
 
 @pytest.mark.parametrize(
-    "given",
+    "argument",
     [(ONE, TWO), ([ONE, TWO],), ((ONE, TWO.message),), ({1: ONE, 2: TWO}.values(),), (iter([ONE, TWO]),)],
     ids=["two", "list", "tuple", "view", "iterator"],
 )
-def test_updates_may_be_given_one_by_one_or_together(given: tuple[Any, ...]) -> None:
+def test_updates_may_be_given_one_by_one_or_together(argument: tuple[Any, ...]) -> None:
     plugin = Names()
     with plugin_thread(plugin) as running:
         running.runtime.begin()
-        plugin.runtime.update(*given)
+        plugin.runtime.update(*argument)
         sent = m.UpdateContainersRequest.FromString(running.runtime.request().payload)
         assert list(sent.update) == [ONE.message, TWO.message]
 
@@ -119,19 +121,19 @@ def test_no_updates_at_all_are_done_at_once_and_send_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    ("argument", "text"),
     [
         ("c1", r"takes nri.Update objects, not str: write nri.Update('c1')"),
         (["c1"], r"takes nri.Update objects, not str: write nri.Update('c1')"),
         (nri.Adjustment(), "takes nri.Update objects, not Adjustment"),
-        (nri.Eviction("c1"), "not Eviction: ask for it with runtime.evict()"),
+        (nri.Eviction("c1"), "not Eviction: request it with runtime.evict()"),
         (5, "takes nri.Update objects, not int"),
     ],
     ids=["id", "ids", "adjustment", "eviction", "number"],
 )
-def test_what_is_no_update_is_told_apart_with_the_next_step(given: Any, text: str) -> None:
+def test_what_is_no_update_is_told_apart_with_the_next_step(argument: Any, text: str) -> None:
     with pytest.raises(TypeError, match=re.escape(text)):
-        RuntimeHandle().update(given)
+        RuntimeHandle().update(argument)
 
 
 def test_an_eviction_of_what_is_no_container_says_how_to_write_it() -> None:
@@ -163,10 +165,10 @@ def test_too_many_updates_that_nobody_answers_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "text"),
     [(b"\xff\xff", "answer cannot be read"), (b"\x0a\x00" * 10_000, "answer is too long: 20000 bytes")],
 )
-def test_an_answer_that_cannot_or_must_not_be_read_is_an_error_of_the_update(answer: bytes, told: str) -> None:
+def test_an_answer_that_cannot_or_must_not_be_read_is_an_error_of_the_update(answer: bytes, text: str) -> None:
     plugin = Names()
     with plugin_thread(plugin) as running:
         running.runtime.begin()
@@ -174,7 +176,7 @@ def test_an_answer_that_cannot_or_must_not_be_read_is_an_error_of_the_update(ans
         request = running.runtime.request()
         data = encode_response(answer, 0, "")
         running.runtime.raw(mux.cut(RUNTIME_SERVICE_CONN, frames.pack(request.stream_id, frames.RESPONSE, data)))
-        with pytest.raises(nri.NriError, match=f"the runtime's {told}"):
+        with pytest.raises(nri.NriError, match=f"the runtime's {text}"):
             pending.result(10)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import nri
 from nri.api import messages as m
-from nri.stub.support.unchanged import watched
+from nri.stub.support.unchanged import checked_handler
 from nri.testing import FakeRuntime, make_container, make_pod
 
 PAIR = ("pod", "container")
@@ -45,21 +45,21 @@ def _drop(pod, container):
 @pytest.mark.parametrize(
     ("handler", "method", "field", "advice"),
     [
-        (_labels, "create_container", "reads pod.labels['tier'], which is not there", "write pod.labels.get('tier')"),
+        (_labels, "create_container", "reads pod.labels['tier'], which does not exist", "write pod.labels.get('tier')"),
         (_env, "create_container", "changes container.env", "return an nri.Adjustment with add_env()"),
         (_devices, "create_container", "container.linux.devices", "return an nri.Adjustment with add_device()"),
         (_limit, "create_container", "linux.resources.memory.limit.value", "nri.Adjustment with set_memory_limit()"),
         (_cpus, "update_container", "linux.resources.cpu.cpus", "return an nri.Update with set_cpuset_cpus()"),
-        (_name, "create_container", "container.name", "return an nri.Adjustment with what is to change"),
+        (_name, "create_container", "container.name", "return an nri.Adjustment with the change"),
         (_drop, "create_container", "container.annotations['a']", "an nri.Adjustment with add_annotation()"),
-        (_env, "start_container", "container.env", "containers are changed by what create_container returns, or"),
+        (_env, "start_container", "container.env", "change containers with the Adjustment that"),
     ],
 )  # fmt: skip
 def test_the_field_the_handler_and_the_advice_are_named(handler, method: str, field: str, advice: str) -> None:
     container = make_container(annotations={"a": "1"})
     container.linux.devices.add(path="/dev/a", major=1)
     with pytest.raises(nri.NriError) as caught:
-        watched(handler, method, PAIR)(make_pod(), container)
+        checked_handler(handler, method, PAIR)(make_pod(), container)
     text = str(caught.value)
     assert text.startswith(f"{handler.__name__} (test_unchanged.py:{handler.__code__.co_firstlineno}) ")
     assert (field in text, advice in text) == (True, True), text
@@ -67,10 +67,10 @@ def test_the_field_the_handler_and_the_advice_are_named(handler, method: str, fi
 
 def test_a_handler_that_only_reads_is_left_alone() -> None:
     def reads(pod, container):
-        asked = container.linux.resources.memory.limit.value, pod.labels.get("a"), list(container.env)
-        return nri.Adjustment().add_env("A", str(asked))
+        requested = container.linux.resources.memory.limit.value, pod.labels.get("a"), list(container.env)
+        return nri.Adjustment().add_env("A", str(requested))
 
-    assert watched(reads, "create_container", PAIR)(make_pod(), make_container()).env
+    assert checked_handler(reads, "create_container", PAIR)(make_pod(), make_container()).env
 
 
 def test_a_handler_that_raises_keeps_its_error_which_gets_a_note() -> None:
@@ -78,7 +78,7 @@ def test_a_handler_that_raises_keeps_its_error_which_gets_a_note() -> None:
         return nri.Adjustment().set_cpuset_cpus(pod.labels["cpus"])
 
     with pytest.raises(ValueError, match="cpus") as caught:
-        watched(fails, "create_container", PAIR)(make_pod(), make_container())
+        checked_handler(fails, "create_container", PAIR)(make_pod(), make_container())
     assert "write pod.labels.get('cpus')" in caught.value.__notes__[0]
 
 
@@ -108,33 +108,33 @@ def _misnames(pod, container):
 
 def test_an_adjustment_that_is_made_and_not_returned_is_told_with_the_handler() -> None:
     with pytest.raises(
-        nri.NriError, match=r"_forgets \(test_unchanged.py:\d+\) makes an Adjustment and returns nothing"
+        nri.NriError, match=r"_forgets \(test_unchanged.py:\d+\) creates an Adjustment, but returns nothing"
     ):
-        watched(_forgets, "create_container", PAIR)(make_pod(), make_container())
-    assert watched(_answers_later, "create_container", PAIR)(make_pod(), make_container()) is None
-    assert watched(_forgets, "start_container", PAIR)(make_pod(), make_container()) is None
+        checked_handler(_forgets, "create_container", PAIR)(make_pod(), make_container())
+    assert checked_handler(_answers_later, "create_container", PAIR)(make_pod(), make_container()) is None
+    assert checked_handler(_forgets, "start_container", PAIR)(make_pod(), make_container()) is None
     unread = eval("lambda pod, container: nri.Adjustment() and None")
-    assert watched(unread, "create_container", PAIR)(make_pod(), make_container()) is None
+    assert checked_handler(unread, "create_container", PAIR)(make_pod(), make_container()) is None
 
 
 def test_one_adjustment_for_several_containers_is_an_error_once_it_has_more_in_it() -> None:
     shared = nri.Adjustment().add_env("A", "1")
-    same = watched(lambda pod, container: shared, "create_container", PAIR)
+    same = checked_handler(lambda pod, container: shared, "create_container", PAIR)
     assert same(make_pod(), make_container()) is same(make_pod(), make_container()) is shared
-    grows = watched(lambda pod, container: (shared.add_env(container.name, "1"), []), "create_container", PAIR)
+    grows = checked_handler(lambda pod, container: (shared.add_env(container.name, "1"), []), "create_container", PAIR)
     grows(make_pod(), make_container(name="one"))
-    with pytest.raises(nri.NriError, match=r"the Adjustment of the container before, with more in it.*make a new"):
+    with pytest.raises(nri.NriError, match=r"the Adjustment of the previous container again.*create a new"):
         grows(make_pod(), make_container(name="two"))
 
 
 def test_a_handler_that_ends_the_plugin_is_told_with_its_code() -> None:
     with pytest.raises(nri.NriError, match=r"_exits .* calls sys.exit\(3\), which ends the plugin"):
-        watched(_exits, "create_container", PAIR)(make_pod(), make_container())
+        checked_handler(_exits, "create_container", PAIR)(make_pod(), make_container())
 
 
 def test_a_field_that_messages_do_not_have_gets_the_nearest_as_a_note() -> None:
     with pytest.raises(AttributeError) as caught:
-        watched(_misnames, "create_container", PAIR)(make_pod(), make_container())
+        checked_handler(_misnames, "create_container", PAIR)(make_pod(), make_container())
     assert caught.value.__notes__ == ["the message has no field label; did you mean labels?"]
 
 
@@ -166,7 +166,9 @@ def test_a_validator_and_synchronize_are_watched_too() -> None:
             containers[1].linux.resources.cpu.shares.value = 5
 
     with pytest.raises(nri.NriError, match=r"changes containers\[1\].linux.* an nri.Update with set_cpu_shares\(\)"):
-        watched(Both().synchronize, "synchronize", ("pods", "containers"))([], [make_container(), make_container()])
+        checked_handler(Both().synchronize, "synchronize", ("pods", "containers"))(
+            [], [make_container(), make_container()]
+        )
     request = nri.ValidationRequest(m.ValidateContainerAdjustmentRequest())
-    with pytest.raises(nri.NriError, match=r"changes request.adjust.env of the message"):
-        watched(Slip().validate_container_adjustment, "validate_container_adjustment", ("request",))(request)
+    with pytest.raises(nri.NriError, match=r"changes request.adjust.env of the request's message"):
+        checked_handler(Slip().validate_container_adjustment, "validate_container_adjustment", ("request",))(request)

@@ -32,7 +32,9 @@ def recorder(**choice: Any) -> Any:
 
         @nri.when(**choice)
         def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
-            self.seen += [f"pod {pod.name}" for pod in pods] + [f"container {each.name}" for each in containers]
+            self.seen += [f"pod {pod.name}" for pod in pods] + [
+                f"container {container.name}" for container in containers
+            ]
 
     return Notes()
 
@@ -108,18 +110,18 @@ def test_a_validator_chooses_too(nri_runtime: FakeRuntime) -> None:
 
 
 def test_events_that_old_runtimes_wrap_are_chosen_too() -> None:
-    seen: list[str] = []
+    texts: list[str] = []
 
     class Notes(nri.Plugin):
         @nri.when(labels="app")
         def run_pod_sandbox(self, pod: nri.PodSandbox) -> None:
-            seen.append(pod.name)
+            texts.append(pod.name)
 
     with plugin_thread(Notes()) as running:
         running.runtime.begin()
         for pod in (make_pod("web", **WEB), make_pod("plain")):
             running.runtime.call("StateChange", m.StateChangeEvent(event=m.Event.RUN_POD_SANDBOX, pod=pod))
-    assert seen == ["web"]
+    assert texts == ["web"]
 
 
 def test_the_method_itself_stays_what_it_is() -> None:
@@ -156,8 +158,8 @@ def test_choosing_does_not_cost_a_start_what_is_known_to_be_slow() -> None:
     import sys
 
     code = "import sys; import nri; nri.when(labels='a'); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], env=unmeasured(), capture_output=True, text=True, check=True)
-    assert not {"dataclasses", "inspect", "logging", "asyncio", "typing"} & set(done.stdout.split()), done.stdout
+    result = subprocess.run([sys.executable, "-c", code], env=unmeasured(), capture_output=True, text=True, check=True)
+    assert not {"dataclasses", "inspect", "logging", "asyncio", "typing"} & set(result.stdout.split()), result.stdout
 
 
 @pytest.mark.parametrize(
@@ -166,10 +168,10 @@ def test_choosing_does_not_cost_a_start_what_is_known_to_be_slow() -> None:
         ("namespace", "did you mean namespaces"),
         ("label", "did you mean labels"),
         ("annotation", "did you mean annotations"),
-        ("image", "namespaces, labels and annotations are all that there is"),
+        ("image", "use namespaces, labels or annotations"),
     ],
 )
 def test_a_choice_by_another_name_is_an_error_with_a_suggestion(name: str, hint: str) -> None:
-    given: Any = {name: "web"}
-    with pytest.raises(TypeError, match=rf"nri\.when has no {name}[;:] {hint}"):
-        nri.when(**given)
+    argument: Any = {name: "web"}
+    with pytest.raises(TypeError, match=rf"nri\.when has no argument {name}[;:] {hint}"):
+        nri.when(**argument)

@@ -32,10 +32,10 @@ def test_an_outcome_is_a_table_of_json() -> None:
         "id", "app", [], [("other", "too big")], [MissingAnswer("10-a", "E", "late")], [shadow], [("10-a", "E")], "no"
     )
     outcome = Outcome(["10-a"], [PodResult(Result("p", "shop/web"), [result])])
-    found = outcome.to_json()
-    (pod,) = found["pods"]
+    document = outcome.to_json()
+    (pod,) = document["pods"]
     (container,) = pod.pop("containers")
-    assert found["plugins"] == ["10-a"]
+    assert document["plugins"] == ["10-a"]
     assert pod == {"pod": "shop/web", "unanswered": [], "shadows": [], "left_out": [], "failed": ""}
     assert container == {
         "id": "id",

@@ -11,8 +11,8 @@ from nri.testing.trial.plugins import TrialPlugin, name_in, shared_indices, tria
 
 
 def test_the_index_is_the_one_given_or_in_the_files_name_or_the_place() -> None:
-    found = trial_plugins(["40=a.py", "70-late.py", "b.py:Pin"], [])
-    assert [(one.index, one.target) for one in found] == [("40", "a.py"), ("70", "70-late.py"), ("30", "b.py:Pin")]
+    plugins = trial_plugins(["40=a.py", "70-late.py", "b.py:Pin"], [])
+    assert [(one.index, one.target) for one in plugins] == [("40", "a.py"), ("70", "70-late.py"), ("30", "b.py:Pin")]
 
 
 @pytest.mark.parametrize(
@@ -42,20 +42,20 @@ def test_an_index_that_is_not_two_digits_is_no_part_of_a_file_name(target: str, 
 
 def test_plugins_that_share_an_index_are_named() -> None:
     shared = shared_indices(trial_plugins(["10=a.py", "10-b", "20=c.py"], []))
-    assert shared == ["a.py and 10-b have index 10 in common: no runtime says which of them comes first"]
+    assert shared == ["a.py and 10-b share index 10: the order of these plugins is undefined"]
 
 
 def test_a_configuration_goes_to_the_plugin_of_its_index(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("x: 1\n")
-    found = trial_plugins(["a.py", "b.py"], [f"20={tmp_path}/c.yaml"])
-    assert [one.config_text for one in found] == ["", "x: 1\n"]
+    plugins = trial_plugins(["a.py", "b.py"], [f"20={tmp_path}/c.yaml"])
+    assert [one.config_text for one in plugins] == ["", "x: 1\n"]
 
 
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        ("c.yaml", "expected the index of a plugin"),
-        ("99={}", "no plugin has this index. There are: 10, 20, 20"),
+        ("c.yaml", "the index of a plugin and a file are expected"),
+        ("99={}", "no plugin has this index. Indices: 10, 20, 20"),
         ("20={}", "more than one plugin has this index"),
     ],
 )

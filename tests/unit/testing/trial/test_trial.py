@@ -122,7 +122,7 @@ CONFIG = "    class Config:\n        level: int = 3\n    config: Config\n    def
 def test_a_bad_configuration_is_told_with_its_own_file_and_line(attempt: Try) -> None:
     with pytest.raises(ConfigError) as caught:
         attempt(CONFIG, config=Source("my/c.yaml", "\nlevle: 1\nlevel: x\n"))
-    lines = [str(each) for each in apart(caught.value)]
+    lines = [str(entry) for entry in apart(caught.value)]
     assert sorted(line.partition(": ")[0] for line in lines) == ["my/c.yaml:2", "my/c.yaml:3"]
 
 
@@ -156,10 +156,10 @@ def test_a_plugin_that_cannot_take_part_is_told_in_a_line(attempt: Try, body: st
 
 
 def test_a_plugin_that_connects_several_times_is_there_as_often() -> None:
-    found = run(
+    result = run(
         [TrialPlugin("10", "differ"), TrialPlugin("20", "template")], read_manifests(Source("pod", POD)), None, 5.0
     )
-    assert sorted(found.plugins) == ["00-differ", "20-template", "99-differ"]
+    assert sorted(result.plugins) == ["00-differ", "20-template", "99-differ"]
 
 
 def test_a_trial_leaves_the_level_of_the_plugins_log_as_it_was(attempt: Try) -> None:
@@ -198,7 +198,7 @@ def test_it_takes_part_under_the_name_of_its_file_with_its_configuration(tmp_pat
     [
         ("#!/bin/sh\necho no such luck >&2\nexit 3\n", "does not take part: exit code 3: no such luck"),
         ("#!/nowhere/sh\n", "cannot be run: No such file or directory"),
-        ("\0asm\1\0\0\0", "40-prog: it is WebAssembly, which only a runtime loads"),
+        ("\0asm\1\0\0\0", "40-prog: WebAssembly plugins run only in a runtime"),
     ],
 )
 def test_a_program_that_is_no_plugin_is_told_in_a_line(tmp_path: Path, text: str, reason: str) -> None:
@@ -210,7 +210,7 @@ def test_a_program_that_is_no_plugin_is_told_in_a_line(tmp_path: Path, text: str
 def test_a_program_that_lives_and_never_registers_is_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nri.testing.trial.trial.STEPS", 2)
     target = write(tmp_path / "40-prog", "#!/bin/sh\nsleep 30\n")
-    with FakeRuntime() as runtime, pytest.raises(NriError, match="does not take part: it does not register"):
+    with FakeRuntime() as runtime, pytest.raises(NriError, match="does not take part: it did not register"):
         with program(runtime, TrialPlugin("40", target)):
             pass
 

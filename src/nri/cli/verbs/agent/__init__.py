@@ -1,1 +1,1 @@
-"""Verbs of the node agent: `nri agent`, and `nri proxy`, one of its transports by itself."""
+"""The verbs of the node agent."""

@@ -44,14 +44,16 @@ AGENT_OPTIONS = SettingsOptions(
             "--profile",
             "profile",
             "NAME",
-            "The rules to enforce: koordinator or rubik; run and check take both.",
+            "The rules to apply: koordinator or rubik. run and check accept both.",
             multiple=True,
         ),
-        Flag("--mode", _modes, "MODES", "How: nri, proxy, hooks, standalone; several with commas between."),
-        Flag("--rules", _rules, "PATH", "Take the rules from this file, or folder of files."),
-        Flag("--pods", _pods, "PATH", "Take the pods from this file, or folder of files."),
+        Flag(
+            "--mode", _modes, "MODES", "How to apply values: nri, proxy, hooks, standalone; separate several by commas."
+        ),
+        Flag("--rules", _rules, "PATH", "Read the rules from this file or folder."),
+        Flag("--pods", _pods, "PATH", "Read the pods from this file or folder."),
         Flag("--root", "root", "DIR", "The machine's root file system."),
-        Flag("--agent-socket", "socket", "PATH", "The socket on which the agent serves explain, health and metrics."),
+        Flag("--agent-socket", "socket", "PATH", "The agent's socket, which serves explain, health and metrics."),
         Flag("--metrics", "http.address", "HOST:PORT", "Serve /metrics, /healthz and /readyz on this address."),
     ),
 )

@@ -1,1 +1,1 @@
-"""`nri pod` and its verbs, a file for each, or for two that differ little. Next: `nri.cli.verbs.pod.pod`."""
+"""The verbs of `nri pod`."""

@@ -1,4 +1,4 @@
-"""`nri pod stop` and `nri pod rm`. Next: `nri.pods.lifecycle`, which does it."""
+"""`nri pod stop` and `nri pod rm`: stop and remove pods."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _grace = click.option(
     "--grace",
     type=click.IntRange(0, 86400),
     metavar="SECONDS",
-    help="How long containers have to end by themselves. Default: that of their pod, else 30.",
+    help="How long to wait before containers are killed. Default: the pod's grace period, or 30.",
 )
 
 
 @click.command(
     cls=Verb,
-    short_help="stop pods, and keep their logs and states",
+    short_help="stop pods; logs and states are kept",
     examples=["nri pod stop web", "nri pod stop web db --grace 5"],
 )
 @click.argument("pods", nargs=-1, required=True, metavar="POD...")
@@ -32,32 +32,32 @@ _grace = click.option(
 @cri_option
 @click.pass_obj
 def stop(settings: Settings, pods: tuple[str, ...], grace: int | None, cri_socket: str | None) -> None:
-    """Stop pods: their containers may end by themselves for a while, then they are killed. Logs and states stay.
+    """Stop pods. Their containers are killed after a grace period; logs and states are kept.
 
-    POD is an id or the beginning of one, NAME or NAMESPACE/NAME. They have terminationGracePeriodSeconds of
-    the manifest, else 30 s.
+    POD is an id or the beginning of one, NAME or NAMESPACE/NAME. The grace period is --grace, or
+    terminationGracePeriodSeconds of the manifest, or 30 s.
     """
     from nri.pods import lifecycle
 
     out = Output(settings)
     with support.connect(settings, cri_socket) as cri:
-        there = support.list_pods(cri)
-        found = [support.find_pod(word, there) for word in pods]
+        all_pods = support.list_pods(cri)
+        selected = [support.find_pod(word, all_pods) for word in pods]
         containers = support.list_containers(cri)
-        for one in found:
-            lifecycle.stop(cri, one, containers, grace)
-            _say(out, one)
+        for pod in selected:
+            lifecycle.stop(cri, pod, containers, grace)
+            _print_pod(out, pod)
 
 
 @click.command(
     cls=Verb,
-    short_help="remove pods, with logs and volumes that are theirs",
+    short_help="remove pods with their logs and volumes",
     examples=["nri pod rm web", "nri pod rm -f default/web", "nri pod rm -f --all"],
 )
 @click.argument("pods", nargs=-1, metavar="[POD]...")
-@click.option("--force", "-f", is_flag=True, help="Also pods that run: they are stopped first.")
+@click.option("--force", "-f", is_flag=True, help="Also remove running pods; they are stopped first.")
 @click.option(
-    "--all", "-a", "everything", is_flag=True, help="All pods of the runtime, also those that nri pod has not made."
+    "--all", "-a", "everything", is_flag=True, help="Remove all pods of the runtime, even those of other clients."
 )
 @_grace
 @pods_option
@@ -72,9 +72,9 @@ def rm(
     pods_dir: str | None,
     cri_socket: str | None,
 ) -> None:
-    """Remove pods, and what nri pod run has made for them: logs, emptyDir volumes, their cgroup.
+    """Remove pods, with the logs, emptyDir volumes and cgroups that nri pod run created for them.
 
-    POD is an id or the beginning of one, NAME or NAMESPACE/NAME. A pod that runs is refused without -f.
+    POD is an id or the beginning of one, NAME or NAMESPACE/NAME. Running pods are removed only with -f.
     """
     from nri.pods import lifecycle
 
@@ -82,22 +82,22 @@ def rm(
         raise click.UsageError("give either pods or --all")
     out, folder = Output(settings), os.path.abspath(pods_dir or lifecycle.state_folder())
     with support.connect(settings, cri_socket) as cri:
-        there = support.list_pods(cri)
-        found = there if everything else [support.find_pod(word, there) for word in pods]
-        running = [support.full_name(one) for one in found if support.state_name(one) == "ready"]
+        all_pods = support.list_pods(cri)
+        selected = all_pods if everything else [support.find_pod(word, all_pods) for word in pods]
+        running = [support.full_name(pod) for pod in selected if support.state_name(pod) == "ready"]
         if running and not force:
-            raise Failure(f"{', '.join(running)}: still ready. Use -f, or first: nri pod stop {running[0]}", USAGE)
+            raise Failure(f"{', '.join(running)}: still running. Use -f, or first: nri pod stop {running[0]}", USAGE)
         containers = support.list_containers(cri) if running else []
-        for one in found:
-            lifecycle.stop(cri, one, containers, grace)
-            lifecycle.remove(cri, one, folder)
-            _say(out, one)
-    if not found:
+        for pod in selected:
+            lifecycle.stop(cri, pod, containers, grace)
+            lifecycle.remove(cri, pod, folder)
+            _print_pod(out, pod)
+    if not selected:
         raise Failure("the runtime has no pods", FAILED)
 
 
-def _say(out: Output, pod: Any) -> None:
-    """Print which pod it was."""
+def _print_pod(out: Output, pod: Any) -> None:
+    """Print the name or id of a pod."""
     name = support.full_name(pod)
     if out.human:
         out.names([pod.id if out.quiet else name])

@@ -1,7 +1,4 @@
-"""`nri pod exec` and `nri pod attach`: a program in a container, and the one that it was made for.
-
-Next: `nri.pods.stream` speaks to the runtime's streaming server.
-"""
+"""`nri pod exec` and `nri pod attach`: connect to a program in a container over the runtime's streaming server."""
 
 from __future__ import annotations
 
@@ -33,34 +30,34 @@ _tty = click.option("--tty", "-t", is_flag=True, help="Give the program this ter
     ],
 )
 @click.argument("container")
-@click.argument("words", nargs=-1, required=True, metavar="COMMAND [ARGUMENT]...", type=click.UNPROCESSED)
+@click.argument("argv", nargs=-1, required=True, metavar="PROGRAM [ARGUMENT]...", type=click.UNPROCESSED)
 @_stdin
 @_tty
 @cri_option
 @click.pass_obj
 def exec_(
-    settings: Settings, container: str, words: tuple[str, ...], stdin: bool, tty: bool, cri_socket: str | None
+    settings: Settings, container: str, argv: tuple[str, ...], stdin: bool, tty: bool, cri_socket: str | None
 ) -> int:
-    """Run a program in a container that runs, and exit with its exit code.
+    """Run a program in a running container, and exit with its exit code.
 
-    CONTAINER is an id or the beginning of one, NAME, POD/NAME, NAMESPACE/POD/NAME, or a pod with one container.
-    All options go before it, global ones, too; what follows it is the program's, after a -- if you like.
+    CONTAINER is an id or the beginning of one, NAME, POD/NAME, NAMESPACE/POD/NAME, or a pod with one container. All
+    options, including global ones, must be before CONTAINER; what follows belongs to the program.
     """
     from nri.cri.pb import api_pb2 as pb
 
-    if words[0].startswith("-") and words[0] != "--":
-        step = f"put it before {container}, or -- before a program of that name"
-        raise click.UsageError(f"{words[0]}: options go before the container: {step}")
-    words = words[1:] if words[0] == "--" else words
-    if not words:
-        raise click.UsageError("name a program after the --")
-    request = pb.ExecRequest(cmd=words, stdin=stdin, stdout=True, tty=tty, stderr=not tty)
-    return _talk(settings, cri_socket, container, "Exec", request)
+    if argv[0].startswith("-") and argv[0] != "--":
+        step = f"put it before {container}; if it is the name of a program, put -- before it"
+        raise click.UsageError(f"{argv[0]}: options must be before the container: {step}")
+    argv = argv[1:] if argv[0] == "--" else argv
+    if not argv:
+        raise click.UsageError("a program is required after --")
+    request = pb.ExecRequest(cmd=argv, stdin=stdin, stdout=True, tty=tty, stderr=not tty)
+    return _stream(settings, cri_socket, container, "Exec", request)
 
 
 @click.command(
     cls=Verb,
-    short_help="connect to the program of a container: its output and input",
+    short_help="connect to the output and input of a container's program",
     examples=["nri pod attach web", "nri pod attach -it web/app"],
 )
 @click.argument("container")
@@ -69,27 +66,27 @@ def exec_(
 @cri_option
 @click.pass_obj
 def attach(settings: Settings, container: str, stdin: bool, tty: bool, cri_socket: str | None) -> int:
-    """Join the program that a container runs: print its output from now on, and with -i pass input to it.
+    """Connect to the main program of a container: print its further output, and with -i pass input to it.
 
-    CONTAINER is as for nri pod exec. Give -t if the manifest has tty, and -i if it has stdin. With -t, Ctrl-P Ctrl-Q
-    leaves and the program runs on; without, Ctrl-C does.
+    CONTAINER is as for nri pod exec. Use -t if the manifest sets tty, and -i if it sets stdin. To disconnect without
+    stopping the program, press Ctrl-P Ctrl-Q with -t, or Ctrl-C without -t.
     """
     from nri.cri.pb import api_pb2 as pb
 
     request = pb.AttachRequest(stdin=stdin, stdout=True, tty=tty, stderr=not tty)
-    return _talk(settings, cri_socket, container, "Attach", request, leave=True)
+    return _stream(settings, cri_socket, container, "Attach", request, leave=True)
 
 
-def _talk(settings: Settings, path: str | None, word: str, method: str, request: Any, *, leave: bool = False) -> int:
-    """Have the runtime begin, and carry bytes until the program ends."""
+def _stream(settings: Settings, path: str | None, name: str, method: str, request: Any, *, leave: bool = False) -> int:
+    """Start a stream of the runtime, and copy bytes until the program ends."""
     converse, ends = _streams()
     with support.connect(settings, path) as cri:
-        pods = {one.id: one for one in support.list_pods(cri)}
-        found = support.find_container(word, support.list_containers(cri), pods)
-        if support.state_name(found) != "running":
-            raise Failure(f"container {word} does not run: it is {support.state_name(found)}", FAILED)
-        request.container_id = found.id
-        # The terminal first: a wrong -t must not start a program.
+        pods = {pod.id: pod for pod in support.list_pods(cri)}
+        container = support.find_container(name, support.list_containers(cri), pods)
+        if support.state_name(container) != "running":
+            raise Failure(f"container {name} is not running: it is {support.state_name(container)}", FAILED)
+        request.container_id = container.id
+        # The terminal is opened first, because a wrong -t must not start a program.
         with ends(stdin=request.stdin, tty=request.tty, leave=leave and request.tty) as streams:
             return converse(cri.call(method, request).url, streams, tty=request.tty)
 

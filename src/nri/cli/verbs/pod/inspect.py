@@ -1,4 +1,4 @@
-"""`nri pod inspect`: everything that a runtime says of a pod or a container. Next: `nri.cli.support.cri`."""
+"""`nri pod inspect`: print everything that a runtime reports about a pod or a container."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command(
     "inspect",
     cls=Verb,
-    short_help="print all that the runtime says of a pod or a container",
+    short_help="print everything that the runtime reports about a pod or container",
     examples=[
         "nri pod inspect web                     # the pod, and its containers",
         "nri pod inspect web/app                 # one container, with its OCI spec",
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @cri_option
 @click.pass_obj
 def command(settings: Settings, word: str, cri_socket: str | None) -> None:
-    """Print the status of a pod and its containers, or of one container, and the details that the runtime adds.
+    """Print the status of a pod and its containers, or of one container, with the runtime's details.
 
     A pod is NAME, NAMESPACE/NAME or the beginning of its id; a container is POD/NAME, NAMESPACE/POD/NAME, NAME or the
     beginning of its id. The result is JSON, or YAML with -o yaml.
@@ -44,23 +44,23 @@ def command(settings: Settings, word: str, cri_socket: str | None) -> None:
             if error.code != FAILED:
                 raise
             try:
-                found = support.find_container(word, containers, {one.id: one for one in pods})
+                container = support.find_container(word, containers, {one.id: one for one in pods})
             except Failure as missing:
-                text = f'no pod and no container "{word}". try: nri pod ps -a'
+                text = f'no pod or container "{word}". try: nri pod ps -a'
                 raise Failure(text, FAILED) if missing.code == FAILED else missing from None
-            answer = _container(cri, found.id)
+            answer = _container(cri, container.id)
         else:
-            own = [_container(cri, one.id) for one in containers if one.pod_sandbox_id == pod.id]
-            answer = {**_asked(cri, "PodSandboxStatus", pod_sandbox_id=pod.id), "containers": own}
+            pod_containers = [_container(cri, one.id) for one in containers if one.pod_sandbox_id == pod.id]
+            answer = {**_verbose_status(cri, "PodSandboxStatus", pod_sandbox_id=pod.id), "containers": pod_containers}
     Output(settings).document(answer)
 
 
 def _container(cri: CriClient, identity: str) -> dict[str, Any]:
-    return _asked(cri, "ContainerStatus", container_id=identity)
+    return _verbose_status(cri, "ContainerStatus", container_id=identity)
 
 
-def _asked(cri: CriClient, method: str, **arguments: str) -> dict[str, Any]:
-    """A verbose status as plain values; what the runtime adds as JSON is read."""
+def _verbose_status(cri: CriClient, method: str, **arguments: str) -> dict[str, Any]:
+    """A verbose status as plain values; details that the runtime adds as JSON are parsed."""
     from google.protobuf.json_format import MessageToDict
 
     from nri.config.syntax import parse_json

@@ -1,4 +1,4 @@
-"""`nri pod`: pods by hand on any CRI socket, from Kubernetes manifests. Next: `nri.pods`, which does it."""
+"""`nri pod`: run and manage pods on any CRI socket, from Kubernetes manifests."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from nri.cli.verbs.pod import end, enter, inspect, logs, ps, run, stats
 @click.group(
     cls=VerbGroup,
     examples=[
-        "nri pod run -f web.yaml                 # sandbox, images, containers",
-        "nri pod ps                              # pods with their containers",
+        "nri pod run -f web.yaml                 # pull images, create sandbox and containers",
+        "nri pod ps                              # list pods with their containers",
         "nri pod exec -it web sh",
         "nri pod logs -f web",
         "nri pod rm -f web",
     ],
 )
 def command() -> None:
-    """Run pods from Kubernetes manifests on the runtime of this machine, look at them, enter them, remove them.
+    """Run pods from Kubernetes manifests on this machine's runtime; list, inspect, enter and remove them.
 
-    Any runtime that serves the CRI will do: nri engine, containerd, CRI-O. There is no kubelet in it: nothing probes,
-    nothing starts again, and a kubelet that drives the same runtime removes pods that it does not know.
+    Works with every runtime that serves the CRI: nri engine, containerd, CRI-O. It does not replace a kubelet:
+    containers are neither probed nor restarted, and a kubelet that uses the same runtime removes these pods.
     """
 
 
-for each in (run.command, ps.command, enter.exec_, enter.attach, logs.command, inspect.command, stats.command,
-             end.stop, end.rm):  # fmt: skip
-    command.add_command(each)
+for subcommand in (run.command, ps.command, enter.exec_, enter.attach, logs.command, inspect.command, stats.command,
+                   end.stop, end.rm):  # fmt: skip
+    command.add_command(subcommand)

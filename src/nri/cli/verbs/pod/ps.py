@@ -1,4 +1,4 @@
-"""`nri pod ps`: pods with their containers. Next: `nri.cli.support.cri` asks for them."""
+"""`nri pod ps`: list pods with their containers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from nri.cri.client import CriClient
 
 EXAMPLES = [
-    "nri pod ps                              # pods that are ready, with their containers",
+    "nri pod ps                              # running pods with their containers",
     "nri pod ps -a                           # all pods, and earlier runs of containers",
-    "nri pod ps --namespace kube-system -q   # ids of pods alone",
+    "nri pod ps --namespace kube-system -q   # only the ids of pods",
     "nri pod ps web -o json --cri-socket /run/crio/crio.sock",
 ]
 _COLUMNS = [
@@ -38,10 +38,8 @@ _COLUMNS = [
 
 @click.command("ps", cls=Verb, examples=EXAMPLES, short_help="list pods with their containers")
 @click.argument("pods", nargs=-1, metavar="[POD]...")
-@click.option(
-    "--all", "-a", "everything", is_flag=True, help="Also pods that have ended, and earlier runs of containers."
-)
-@click.option("--namespace", metavar="NAME", help="Only pods of this Kubernetes namespace.")
+@click.option("--all", "-a", "everything", is_flag=True, help="Also list stopped pods, and earlier runs of containers.")
+@click.option("--namespace", metavar="NAME", help="List only pods of this Kubernetes namespace.")
 @cri_option
 @click.pass_obj
 def command(
@@ -49,43 +47,45 @@ def command(
 ) -> None:
     """List pods of the runtime on this machine with their containers, the newest first.
 
-    POD is an id or the beginning of one, NAME or NAMESPACE/NAME. With -q: ids of pods. With -o json: everything that
-    the runtime reports of each pod, and of its containers.
+    POD is an id or the beginning of one, NAME or NAMESPACE/NAME. -q prints only ids of pods; -o json prints everything
+    that the runtime reports about each pod and its containers.
     """
     out = Output(settings)
     with support.connect(settings, cri_socket) as cri:
-        found = support.list_pods(cri)
+        selected = support.list_pods(cri)
         if pods:
-            found = [support.find_pod(word, found) for word in pods]
+            selected = [support.find_pod(word, selected) for word in pods]
         elif not everything:
-            found = [one for one in found if support.state_name(one) == "ready"]
-        show(out, cri, [one for one in found if namespace in (None, one.metadata.namespace)], everything=everything)
+            selected = [pod for pod in selected if support.state_name(pod) == "ready"]
+        show(out, cri, [pod for pod in selected if namespace in (None, pod.metadata.namespace)], everything=everything)
 
 
 def show(out: Output, cri: CriClient, pods: Sequence[Any], *, everything: bool) -> None:
-    """Print pods with their containers: of each the newest life, unless `everything` is asked for."""
+    """Print pods with their containers: only the latest run of each container, unless `everything`."""
     from google.protobuf.json_format import MessageToDict
 
     if out.quiet and out.human:
-        out.names(one.id for one in pods)
+        out.names(pod.id for pod in pods)
         return
-    lives: dict[str, list[Any]] = {one.id: [] for one in pods}
-    seen: set[tuple[str, str]] = set()
-    for each in support.list_containers(cri):
-        key = each.pod_sandbox_id, each.metadata.name
-        if each.pod_sandbox_id in lives and (everything or key not in seen):
-            lives[each.pod_sandbox_id].insert(0, each)
-            seen.add(key)
+    containers_by_pod: dict[str, list[Any]] = {pod.id: [] for pod in pods}
+    shown_keys: set[tuple[str, str]] = set()
+    for container in support.list_containers(cri):
+        key = container.pod_sandbox_id, container.metadata.name
+        if container.pod_sandbox_id in containers_by_pod and (everything or key not in shown_keys):
+            containers_by_pod[container.pod_sandbox_id].insert(0, container)
+            shown_keys.add(key)
     if not out.human:
-        whole: Any = {"always_print_fields_with_no_presence": True}
-        rows = [(one, [MessageToDict(each, **whole) for each in lives[one.id]]) for one in pods]
-        out.document([{**MessageToDict(one, **whole), "containers": own} for one, own in rows])
+        all_fields: Any = {"always_print_fields_with_no_presence": True}
+        rows = [
+            (pod, [MessageToDict(container, **all_fields) for container in containers_by_pod[pod.id]]) for pod in pods
+        ]
+        out.document([{**MessageToDict(pod, **all_fields), "containers": containers} for pod, containers in rows])
         return
-    out.table(_COLUMNS, [_row(one, each) for one in pods for each in lives[one.id] or [None]])
+    out.table(_COLUMNS, [_row(pod, container) for pod in pods for container in containers_by_pod[pod.id] or [None]])
 
 
 def _row(pod: Any, container: Any) -> dict[str, str]:
-    """A row for a container, or for a pod that has none."""
+    """The row of a container, or of a pod without containers."""
     row = {"pod": support.full_name(pod), "pod_state": support.state_name(pod), "pod_id": pod.id,
            "handler": pod.runtime_handler, "age": support.age(pod.created_at)}  # fmt: skip
     if container is None:

@@ -1,4 +1,4 @@
-"""`nri pod run`: the pods of a manifest on a CRI socket. Next: `nri.pods.requests`, and `lifecycle`."""
+"""`nri pod run`: run the pods of a manifest on a CRI socket."""
 
 from __future__ import annotations
 
@@ -28,10 +28,12 @@ EXAMPLES = [
 ]
 
 
-def _alone(context: click.Context, _: click.Parameter, words: tuple[str, ...]) -> None:
-    """Refuse a word without an option: nearly always a manifest, as `nri try` and others take it."""
-    if words:
-        raise click.UsageError(f"{words[0]}: a manifest comes after -f: nri pod run -f {words[0]}", context)
+def _refuse_argument(context: click.Context, _: click.Parameter, arguments: tuple[str, ...]) -> None:
+    """Refuse an argument without an option; it is usually a manifest."""
+    if arguments:
+        raise click.UsageError(
+            f"{arguments[0]}: -f is required before a manifest: nri pod run -f {arguments[0]}", context
+        )
 
 
 @click.command("run", cls=Verb, examples=EXAMPLES, short_help="run the pods of Kubernetes manifests")
@@ -42,13 +44,13 @@ def _alone(context: click.Context, _: click.Parameter, words: tuple[str, ...]) -
     multiple=True,
     required=True,
     metavar="FILE|-",
-    help="YAML or JSON of pods, or of anything with a pod template; as often as you like.",
+    help="YAML or JSON of pods, or of anything with a pod template; repeatable.",
 )
-@click.option("--replace", is_flag=True, help="Remove a pod of the same namespace and name first.")
-@click.option("--strict", is_flag=True, help="Run nothing if a key of the manifest is left out.")
-@click.option("--runtime-handler", metavar="NAME", help="The OCI runtime, for pods without runtimeClassName.")
-@click.option("--cgroup-root", metavar="PATH", default="", help="The cgroup above kubepods, as the kubelet's.")
-@click.argument("words", nargs=-1, metavar="", is_eager=True, expose_value=False, callback=_alone)
+@click.option("--replace", is_flag=True, help="First remove an existing pod of the same namespace and name.")
+@click.option("--strict", is_flag=True, help="Fail if a key of the manifest has no effect.")
+@click.option("--runtime-handler", metavar="NAME", help="The OCI runtime for pods without runtimeClassName.")
+@click.option("--cgroup-root", metavar="PATH", default="", help="The parent cgroup of kubepods, as set in the kubelet.")
+@click.argument("arguments", nargs=-1, metavar="", is_eager=True, expose_value=False, callback=_refuse_argument)
 @pods_option
 @cri_option
 @click.pass_obj
@@ -62,15 +64,14 @@ def command(
     pods_dir: str | None,
     cri_socket: str | None,
 ) -> int:
-    """Run the pods of Kubernetes manifests: images are pulled, the sandbox is made, containers are started in order.
+    """Run the pods of Kubernetes manifests: pull images, create the sandbox, start containers in order.
 
-    It follows a kubelet in QoS classes, cgroups below kubepods, init containers and sidecars, hostPath and emptyDir
-    volumes, host ports and security contexts. A note names each key that has no effect, with file and line. If a
-    container would be wrong without a key, such as a volume of a cluster, that is an error before anything runs. If a
-    part of a pod cannot be started, the pod is removed again.
+    QoS classes, cgroups below kubepods, init containers, sidecars, hostPath and emptyDir volumes, host ports and
+    security contexts work as with a kubelet. Keys without effect are reported with file and line. A key that a
+    container cannot work without, for example a volume of a cluster, is an error before anything runs.
 
-    An init container may take ten minutes, or --timeout. With -q only ids are printed. A run that is ended by Ctrl-C,
-    SIGTERM or SIGHUP removes the pod that it has not finished.
+    If a part of a pod cannot be started, or after Ctrl-C, SIGTERM or SIGHUP, the unfinished pod is removed. --timeout
+    limits each init container, 10 minutes by default. -q prints only ids.
     """
     from nri.cli.support.inputs import read_source
     from nri.host import Root
@@ -82,34 +83,34 @@ def command(
     out = Output(settings)
     with SignalStop() as stop, support.connect(settings, cri_socket) as cri:
         folder = os.path.abspath(pods_dir or lifecycle.state_folder())
-        total = parse_memory(Root().find("/proc/meminfo") or "").get("MemTotal", 0)
-        node = Node(socket.gethostname(), folder, cgroup_root, lifecycle.driver_of(cri), total)
-        wanted = [pod for file in files for pod in read_pods(read_source(file), node)]
-        notes = [note for pod in wanted for note in pod.notes]
+        memory_bytes = parse_memory(Root().find("/proc/meminfo") or "").get("MemTotal", 0)
+        node = Node(socket.gethostname(), folder, cgroup_root, lifecycle.driver_of(cri), memory_bytes)
+        requests = [pod for file in files for pod in read_pods(read_source(file), node)]
+        notes = [note for pod in requests for note in pod.notes]
         if notes and strict:
             raise Failure("\n".join(notes), FAILED)
         for note in notes:
             out.note(f"note: {note}")
-        _make_room(cri, wanted, folder, replace=replace)
-        made = []
-        for pod in wanted:
+        _clear_names(cri, requests, folder, replace=replace)
+        pod_ids = []
+        for pod in requests:
             pod.handler = pod.handler or runtime_handler or ""
-            made.append(lifecycle.run(cri, pod, out.note, settings.timeout_s or lifecycle.INIT_S, stop.held))
-        found = {one.id: one for one in support.list_pods(cri)}
-        show(out, cri, [found[identity] for identity in made if identity in found], everything=False)
+            pod_ids.append(lifecycle.run(cri, pod, out.note, settings.timeout_s or lifecycle.INIT_S, stop.held))
+        pod_by_id = {one.id: one for one in support.list_pods(cri)}
+        show(out, cri, [pod_by_id[identity] for identity in pod_ids if identity in pod_by_id], everything=False)
     return 0
 
 
-def _make_room(cri: CriClient, wanted: list[PodRequest], folder: str, *, replace: bool) -> None:
-    """Remove pods of the same names, or refuse to run next to them; a pod of the same uid is always refused."""
+def _clear_names(cri: CriClient, requests: list[PodRequest], folder: str, *, replace: bool) -> None:
+    """Remove pods of the same names with `replace`, else refuse; another pod with the same uid is always refused."""
     from nri.pods.lifecycle import remove
 
-    names = {pod.name for pod in wanted}
-    if len(names) < len(wanted):
-        raise Failure("two of the files have a pod of the same namespace and name", FAILED)
+    names = {pod.name for pod in requests}
+    if len(names) < len(requests):
+        raise Failure("two pods in the manifests have the same namespace and name", FAILED)
     pods: list[Any] = support.list_pods(cri)
     name_by_uid = {pod.metadata.uid: support.full_name(pod) for pod in pods if support.full_name(pod) not in names}
-    for request in wanted:
+    for request in requests:
         uid = request.config.metadata.uid
         if uid in name_by_uid:
             other = f"pod {name_by_uid[uid]} already has the uid {uid}"
@@ -119,7 +120,5 @@ def _make_room(cri: CriClient, wanted: list[PodRequest], folder: str, *, replace
         if name not in names:
             continue
         if not replace:
-            raise Failure(
-                f"pod {name} is there already ({pod.id[:13]}). Use --replace, or: nri pod rm -f {name}", FAILED
-            )
+            raise Failure(f"pod {name} already exists ({pod.id[:13]}). Use --replace, or: nri pod rm -f {name}", FAILED)
         remove(cri, pod, folder)

@@ -1,4 +1,4 @@
-"""`nri pod stats`: what containers use. Next: `nri.cli.support.cri` asks for them."""
+"""`nri pod stats`: show the resource use of containers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _COLUMNS = [
 @click.command(
     "stats",
     cls=Verb,
-    short_help="show what containers use: CPU, memory, disk",
+    short_help="show the CPU, memory and disk use of containers",
     examples=["nri pod stats", "nri pod stats web --interval 5s", "nri pod stats -o json"],
 )
 @click.argument("pods", nargs=-1, metavar="[POD]...")
@@ -39,40 +39,40 @@ _COLUMNS = [
 @cri_option
 @click.pass_obj
 def command(settings: Settings, pods: tuple[str, ...], interval: float, cri_socket: str | None) -> None:
-    """Show the use of running containers: CPU over an interval, in cores; memory that counts against a limit; disk.
+    """Show the resource use of running containers: CPU in cores, memory that counts against limits, and disk.
 
-    POD is an id or the beginning of one, NAME or NAMESPACE/NAME. With -o json: all that the runtime reports.
+    POD is an id or the beginning of one, NAME or NAMESPACE/NAME. -o json prints everything that the runtime reports.
     """
     from google.protobuf.json_format import MessageToDict
 
     out = Output(settings)
     with support.connect(settings, cri_socket) as cri:
-        there = support.list_pods(cri)
-        wanted = {one.id: one for one in ([support.find_pod(word, there) for word in pods] if pods else there)}
-        of = {one.id: one for one in support.list_containers(cri) if one.pod_sandbox_id in wanted}
+        all_pods = support.list_pods(cri)
+        pod_by_id = {one.id: one for one in ([support.find_pod(word, all_pods) for word in pods] if pods else all_pods)}
+        container_by_id = {one.id: one for one in support.list_containers(cri) if one.pod_sandbox_id in pod_by_id}
         before = _stats(cri)
         if out.human and not out.quiet:
             time.sleep(min(interval, 3600.0))
-        now = {key: one for key, one in _stats(cri).items() if key in of}
+        stats_by_id = {key: one for key, one in _stats(cri).items() if key in container_by_id}
     if not out.human:
-        out.document([MessageToDict(one, always_print_fields_with_no_presence=True) for one in now.values()])
+        out.document([MessageToDict(one, always_print_fields_with_no_presence=True) for one in stats_by_id.values()])
     elif out.quiet:
-        out.names(now)
+        out.names(stats_by_id)
     else:
-        rows = [{**_row(one, before.get(key)), "pod": support.full_name(wanted[of[key].pod_sandbox_id])}
-                for key, one in now.items()]  # fmt: skip
+        rows = [{**_row(one, before.get(key)), "pod": support.full_name(pod_by_id[container_by_id[key].pod_sandbox_id])}
+                for key, one in stats_by_id.items()]  # fmt: skip
         out.table(_COLUMNS, sorted(rows, key=lambda row: (row["pod"], row["name"])))
 
 
 def _stats(cri: CriClient) -> dict[str, Any]:
-    """The numbers of every container that has some, by its id."""
+    """The statistics of all containers, by id."""
     from nri.cri.pb import api_pb2 as pb
 
     return {one.attributes.id: one for one in cri.call("ListContainerStats", pb.ListContainerStatsRequest()).stats}
 
 
 def _row(now: Any, before: Any) -> dict[str, str]:
-    """The numbers of a container, "" for those that are not known."""
+    """The row of a container; values that are not known are ""."""
     row = {"id": now.attributes.id, "name": now.attributes.metadata.name, "cpu": ""}
     if before is not None and now.cpu.timestamp > before.cpu.timestamp:
         used = now.cpu.usage_core_nano_seconds.value - before.cpu.usage_core_nano_seconds.value
@@ -81,5 +81,5 @@ def _row(now: Any, before: Any) -> dict[str, str]:
         row["cpu"] = f"{now.cpu.usage_nano_cores.value / 1e9:.3f}"
     sizes = (("memory", now.memory, "working_set_bytes"), ("rss", now.memory, "rss_bytes"),
              ("disk", now.writable_layer, "used_bytes"))  # fmt: skip
-    given = {key: getattr(part, name).value if part.HasField(name) else None for key, part, name in sizes}
-    return row | {key: "" if number is None else size(number).replace(" ", "") for key, number in given.items()}
+    values = {key: getattr(part, name).value if part.HasField(name) else None for key, part, name in sizes}
+    return row | {key: "" if number is None else size(number).replace(" ", "") for key, number in values.items()}

@@ -36,11 +36,11 @@ def test_without_its_packages_each_verb_says_which_to_install(tmp_path: Path, wo
     missing = "raise ModuleNotFoundError(\"No module named 'prometheus_client'\", name='prometheus_client')\n"
     (tmp_path / "prometheus_client.py").write_text(missing)
     variables = environment(PYTHONPATH=str(tmp_path))
-    done = subprocess.run(
+    result = subprocess.run(
         command("agent", *words), capture_output=True, text=True, timeout=60, check=False, env=variables
     )
-    assert done.returncode == 1
-    assert done.stderr == (
+    assert result.returncode == 1
+    assert result.stderr == (
         "error: nri agent needs prometheus_client, which is not installed. "
         "Install the extra: pip install '.[agent]', in a checkout of nri\n"
     )
@@ -50,16 +50,16 @@ def test_without_its_packages_each_verb_says_which_to_install(tmp_path: Path, wo
 
 
 def test_explain_of_a_manifest_names_rule_annotation_and_hook_of_each_value(nri, rules: Path, pod: Path) -> None:
-    done = nri("agent", "explain", "--rules", str(rules), "--pod", str(pod), "-o", "json")
-    assert done.returncode == 0, done.stderr
-    (found,) = document(done.stdout)
-    assert (found["namespace"], found["name"]) == ("shop", "web")
-    (cpus,) = [row for row in found["values"] if row["field"] == "cpuset.cpus"]
+    result = nri("agent", "explain", "--rules", str(rules), "--pod", str(pod), "-o", "json")
+    assert result.returncode == 0, result.stderr
+    (results,) = document(result.stdout)
+    assert (results["namespace"], results["name"]) == ("shop", "web")
+    (cpus,) = [row for row in results["values"] if row["field"] == "cpuset.cpus"]
     assert (cpus["container"], cpus["value"], cpus["hook"]) == ("app", "0-1", "CPUSetAllocator")
     assert cpus["reason"] == "all share pools, for LS pods"
     assert (cpus["rules"], cpus["reads"]) == (["NodeResourceTopology"], ["koordinator.sh/qosClass"])
-    assert found["rules"] == {"NodeSLO": f"{rules}/slo.yaml", "NodeResourceTopology": f"{rules}/slo.yaml", "Node": ""}
-    (identity,) = [row for row in found["values"] if row["field"] == "cpu.bvt"]
+    assert results["rules"] == {"NodeSLO": f"{rules}/slo.yaml", "NodeResourceTopology": f"{rules}/slo.yaml", "Node": ""}
+    (identity,) = [row for row in results["values"] if row["field"] == "cpu.bvt"]
     assert (identity["container"], identity["value"], identity["rules"]) == ("", "2", ["NodeSLO"])
 
 
@@ -74,35 +74,35 @@ def test_explain_says_what_has_no_effect_because_its_hook_is_off(nri, rules: Pat
 
 
 def test_explain_says_what_a_machine_does_not_support_and_what_does_the_same(nri, rules, pod, tmp_path: Path) -> None:
-    done = nri("agent", "explain", "--rules", str(rules), "--pod", str(pod), "--root", str(tmp_path))
-    assert "cpu.bvt: not supported on this machine: the controller cpu is not mounted" in done.stdout
-    assert "instead: cpu.idle or cpu.shares" in done.stdout
+    result = nri("agent", "explain", "--rules", str(rules), "--pod", str(pod), "--root", str(tmp_path))
+    assert "cpu.bvt: not supported on this machine: the controller cpu is not mounted" in result.stdout
+    assert "instead: cpu.idle or cpu.shares" in result.stdout
 
 
 def test_explain_of_a_bad_annotation_shows_the_error_and_the_other_hooks(nri, rules: Path, pod: Path) -> None:
     text = pod.read_text().replace("node.koordinator.sh/resctrl: '{}'", "koordinator.sh/cpuQOS: '{'")
     pod.write_text(text)
-    done = nri("agent", "explain", "--rules", str(rules), "--pod", str(pod))
-    assert done.returncode == 0
-    assert "all share pools, for LS pods" in done.stdout
-    errors = done.stdout.partition("Errors:")[2]
+    result = nri("agent", "explain", "--rules", str(rules), "--pod", str(pod))
+    assert result.returncode == 0
+    assert "all share pools, for LS pods" in result.stdout
+    errors = result.stdout.partition("Errors:")[2]
     assert "GroupIdentity" in errors
     assert "koordinator.sh/cpuQOS" in errors
 
 
 def test_explain_of_files_that_cannot_be_read_ends_with_2_and_their_lines(nri, rules: Path, pod: Path) -> None:
     (rules / "slo.yaml").write_text("kind: NodeSLO\nspec:\n  resourceQOSStrategy: 5\n")
-    done = nri("agent", "explain", "--rules", str(rules), "--pod", str(pod))
-    assert done.returncode == 2
-    assert f"error: {rules}/slo.yaml:3: " in done.stderr
-    done = nri("agent", "explain", "--pod", str(rules / "slo.yaml"))
-    assert done.returncode == 2
-    assert "no pod found" in done.stderr
+    result = nri("agent", "explain", "--rules", str(rules), "--pod", str(pod))
+    assert result.returncode == 2
+    assert f"error: {rules}/slo.yaml:3: " in result.stderr
+    result = nri("agent", "explain", "--pod", str(rules / "slo.yaml"))
+    assert result.returncode == 2
+    assert "no pod found" in result.stderr
 
 
 def test_rules_that_are_not_there_are_told_by_the_flag_that_named_them(nri, pod: Path, tmp_path: Path) -> None:
-    done = nri("agent", "explain", "--rules", f"{tmp_path}/typo", "--pod", str(pod))
-    assert (done.returncode, done.stderr) == (2, f"error: --rules: rules.path: there is no {tmp_path}/typo\n")
+    result = nri("agent", "explain", "--rules", f"{tmp_path}/typo", "--pod", str(pod))
+    assert (result.returncode, result.stderr) == (2, f"error: --rules: rules.path: there is no {tmp_path}/typo\n")
     assert nri("agent", "check", "--rules", f"{tmp_path}/typo").returncode == 1
 
 
@@ -110,15 +110,15 @@ def test_rules_that_are_not_there_are_told_by_the_flag_that_named_them(nri, pod:
 
 
 def test_explain_asks_the_agent_and_shows_values_writes_and_errors(nri, agent_at) -> None:
-    asked: list[str] = []
+    texts: list[str] = []
 
-    def explain(given):
-        asked.append(given["pod"])
+    def explain(argument):
+        texts.append(argument["pod"])
         return json_answer(KNOWN)
 
     path = agent_at({"/explain": explain})
-    done = nri("agent", "explain", "shop/web", "--agent-socket", path)
-    assert (done.returncode, asked) == (0, ["shop/web"]), done.stderr
+    result = nri("agent", "explain", "shop/web", "--agent-socket", path)
+    assert (result.returncode, texts) == (0, ["shop/web"]), result.stderr
     for word in (
         "pod shop/web",
         "all share pools",
@@ -128,12 +128,12 @@ def test_explain_asks_the_agent_and_shows_values_writes_and_errors(nri, agent_at
         "no JSON",
         "NodeSLO: apiserver node-1",
     ):
-        assert word in done.stdout, word
-    assert done.stderr == "what every plugin changed in one of its containers: nri why CONTAINER\n"
-    found = document(nri("agent", "explain", "shop/web", "--agent-socket", path, "-o", "json").stdout)
-    assert found["values"][0]["rules"] == ["NodeResourceTopology"]
-    assert "scheduling.koordinator.sh/resource-status" in found["values"][0]["reads"]
-    assert found["writes"] == KNOWN["writes"]
+        assert word in result.stdout, word
+    assert result.stderr == "for the changes of all plugins in one of its containers: nri why CONTAINER\n"
+    explanation = document(nri("agent", "explain", "shop/web", "--agent-socket", path, "-o", "json").stdout)
+    assert explanation["values"][0]["rules"] == ["NodeResourceTopology"]
+    assert "scheduling.koordinator.sh/resource-status" in explanation["values"][0]["reads"]
+    assert explanation["writes"] == KNOWN["writes"]
 
 
 def test_explain_takes_a_pod_or_a_file_and_says_when_nothing_was_decided_yet(nri, agent_at, pod: Path) -> None:
@@ -141,8 +141,8 @@ def test_explain_takes_a_pod_or_a_file_and_says_when_nothing_was_decided_yet(nri
     assert (both.returncode, "give one of POD and --pod FILE" in both.stderr) == (2, True)
     rules_alone = nri("agent", "explain", "--rules", "slo.yaml")
     assert (rules_alone.returncode, "--rules needs --pod FILE" in rules_alone.stderr) == (2, True)
-    none = nri("agent", "explain", "--agent-socket", agent_at({"/explain": lambda _: json_answer({"pods": []})}))
-    assert none.stderr == "the agent has decided nothing yet\n"
+    result = nri("agent", "explain", "--agent-socket", agent_at({"/explain": lambda _: json_answer({"pods": []})}))
+    assert result.stderr == "the agent has not seen any pod yet\n"
 
 
 def test_without_a_pod_explain_lists_those_that_the_agent_knows(nri, agent_at) -> None:
@@ -157,23 +157,23 @@ def test_without_a_pod_explain_lists_those_that_the_agent_knows(nri, agent_at) -
 
 def test_a_pod_that_the_agent_does_not_know_ends_with_1(nri, agent_at) -> None:
     path = agent_at({"/explain": lambda _: json_answer({"error": "pod 'x' is unknown"}, 404)})
-    done = nri("agent", "explain", "x", env={"NRI_AGENT_SOCKET": path})
-    assert done.returncode == 1
+    result = nri("agent", "explain", "x", env={"NRI_AGENT_SOCKET": path})
+    assert result.returncode == 1
     expected = "error: pod 'x' is unknown. try: nri agent explain\n"
-    assert done.stderr == expected
+    assert result.stderr == expected
 
 
 def test_without_an_agent_explain_ends_with_3_and_the_next_step(nri, tmp_path: Path) -> None:
-    done = nri("agent", "explain", "x", "--agent-socket", str(tmp_path / "none.sock"))
-    assert done.returncode == 3
-    assert done.stderr.startswith(f"error: cannot connect to {tmp_path}/none.sock: ")
-    assert "try: nri agent run" in done.stderr
+    result = nri("agent", "explain", "x", "--agent-socket", str(tmp_path / "none.sock"))
+    assert result.returncode == 3
+    assert result.stderr.startswith(f"error: cannot connect to {tmp_path}/none.sock: ")
+    assert "try: nri agent run" in result.stderr
 
 
 def test_an_agent_that_fails_is_told_with_its_words(nri, agent_at) -> None:
     path = agent_at({"/explain": lambda _: text_answer("ValueError\n", 500)})
-    done = nri("agent", "explain", "x", "--agent-socket", path)
-    assert (done.returncode, done.stderr) == (1, f"error: {path} answered 500: ValueError\n")
+    result = nri("agent", "explain", "x", "--agent-socket", path)
+    assert (result.returncode, result.stderr) == (1, f"error: {path} answered 500: ValueError\n")
 
 
 # -- check -------------------------------------------------------------------------------------------------------------
@@ -182,22 +182,22 @@ def test_an_agent_that_fails_is_told_with_its_words(nri, agent_at) -> None:
 def test_check_of_good_files_says_what_it_looked_at(nri, rules: Path, pod: Path, tmp_path: Path) -> None:
     config = tmp_path / "agent.toml"
     config.write_text('modes = ["nri"]\n')
-    done = nri("agent", "check", str(config), "--rules", str(rules), "--pods", str(pod))
-    assert (done.returncode, done.stdout) == (0, "")
-    note, told = done.stderr.splitlines()
+    result = nri("agent", "check", str(config), "--rules", str(rules), "--pods", str(pod))
+    assert (result.returncode, result.stdout) == (0, "")
+    note, message = result.stderr.splitlines()
     assert note.startswith(
         f"note: {pod}:7: shop/web: node.koordinator.sh/resctrl: without effect, because Resctrl is off"
     )
-    assert told == "nothing is wrong, but see the notes: settings, rules (NodeSLO, NodeResourceTopology), 1 pod"
+    assert message == "no mistakes found, but see the notes: settings, rules (NodeSLO, NodeResourceTopology), 1 pod"
 
 
 def test_check_takes_a_file_with_the_option_of_run_and_without_it(nri, tmp_path: Path) -> None:
     first, second = tmp_path / "first.toml", tmp_path / "second.toml"
     first.write_text('modes = ["nir"]\n')
     second.write_text('[nri]\nindx = "10"\n')
-    done = nri("agent", "check", str(second), "--config", str(first), "-o", "json")
-    assert done.returncode == 2
-    assert {row["where"] for row in document(done.stdout)} == {f"{first}:1", f"{second}:2"}
+    result = nri("agent", "check", str(second), "--config", str(first), "-o", "json")
+    assert result.returncode == 2
+    assert {row["where"] for row in document(result.stdout)} == {f"{first}:1", f"{second}:2"}
 
 
 def test_check_tells_all_mistakes_of_all_files_at_once_and_ends_with_2(nri, rules: Path, pod: Path, tmp_path) -> None:
@@ -205,49 +205,49 @@ def test_check_tells_all_mistakes_of_all_files_at_once_and_ends_with_2(nri, rule
     config.write_text('modes = ["nir"]\n[nri]\nindx = "10"\n')
     (rules / "slo.yaml").write_text(f"{'kind: NodeSLO'}\nspec:\n  resourceQOSStrategy: 5\n")
     pod.write_text(pod.read_text().replace("node.koordinator.sh/resctrl: '{}'", "koordinator.sh/cpuQOS: '{'"))
-    done = nri("agent", "check", str(config), "--rules", str(rules), "--pods", str(pod), "-o", "json")
-    assert done.returncode == 2
-    found = document(done.stdout)
-    assert [(row["where"], row["what"]) for row in found[:3]] == [
+    result = nri("agent", "check", str(config), "--rules", str(rules), "--pods", str(pod), "-o", "json")
+    assert result.returncode == 2
+    explanation = document(result.stdout)
+    assert [(row["where"], row["what"]) for row in explanation[:3]] == [
         (f"{config}:1", "modes[0]"),
         (f"{config}:3", "nri.indx"),
         (f"{rules}/slo.yaml:3", "NodeSLO"),
     ]
-    assert (found[0]["next"], found[1]["next"]) == ('did you mean "nri"?', 'did you mean "index"?')
+    assert (explanation[0]["next"], explanation[1]["next"]) == ('did you mean "nri"?', 'did you mean "index"?')
 
 
 def test_check_of_bad_rules_or_annotations_alone_ends_with_1(nri, rules: Path, pod: Path) -> None:
     pod.write_text(pod.read_text().replace("node.koordinator.sh/resctrl: '{}'", "koordinator.sh/cpuQOS: '{'"))
-    done = nri("agent", "check", "--rules", str(rules), "--pods", str(pod))
-    assert done.returncode == 1
-    assert "GroupIdentity: " in done.stdout
-    assert "shop/web" in done.stdout
+    result = nri("agent", "check", "--rules", str(rules), "--pods", str(pod))
+    assert result.returncode == 1
+    assert "GroupIdentity: " in result.stdout
+    assert "shop/web" in result.stdout
 
 
 def test_rules_of_another_node_are_told_because_they_do_not_count_here(nri, rules: Path, pod: Path) -> None:
     text = (rules / "slo.yaml").read_text()
     (rules / "slo.yaml").write_text(text.replace("kind: NodeSLO\n", "kind: NodeSLO\nmetadata: {name: far}\n"))
     words = ("--rules", str(rules), "--set", "rules.node_name=near")
-    done = nri("agent", "explain", "--pod", str(pod), *words)
-    told = f"note: {rules}/slo.yaml: NodeSLO is of node far, and this is near (rules.node_name)\n"
-    assert done.stderr == told
-    assert "cpu.bvt" not in done.stdout
+    result = nri("agent", "explain", "--pod", str(pod), *words)
+    note = f"note: {rules}/slo.yaml: NodeSLO is of node far, and this is near (rules.node_name)\n"
+    assert result.stderr == note
+    assert "cpu.bvt" not in result.stdout
     checked = nri("agent", "check", *words)
-    assert checked.stderr == f"{told}nothing is wrong, but see the notes: settings, rules (NodeResourceTopology)\n"
-    assert nri("agent", "check", "--rules", str(rules), "--set", "rules.node_name=far").stderr.startswith("nothing is")
+    assert checked.stderr == f"{note}no mistakes found, but see the notes: settings, rules (NodeResourceTopology)\n"
+    assert nri("agent", "check", "--rules", str(rules), "--set", "rules.node_name=far").stderr.startswith("no mistakes")
 
 
 def test_check_of_two_profiles_takes_the_file_of_each_and_tells_of_two_writers(nri, tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     config.write_text('{"agent": {"informerType": "nri", "enabledFeatures": ["quotaTurbo"]}, "quotaTurbo": {}}')
     both = ("agent", "check", "--profile", "koordinator", "--profile", "rubik", str(config))
-    done = nri(*both, "-o", "json")
-    assert (done.returncode, [row["what"] for row in document(done.stdout)]) == (2, ["gates"])
-    mine = tmp_path / "agent.toml"
-    mine.write_text(
+    result = nri(*both, "-o", "json")
+    assert (result.returncode, [row["what"] for row in document(result.stdout)]) == (2, ["gates"])
+    actual = tmp_path / "agent.toml"
+    actual.write_text(
         'profile = "koordinator"\n[gates]\nBatchResource = false\nCPUBurst = false\nCPUSetAllocator = false\n'
     )
-    good = nri(*both, str(mine))
+    good = nri(*both, str(actual))
     assert good.returncode == 0, good.stdout
     assert "rubik: settings, rules (RubikConfiguration)" in good.stderr
 
@@ -256,8 +256,8 @@ def test_check_of_two_profiles_takes_the_file_of_each_and_tells_of_two_writers(n
 
 
 def test_capabilities_show_what_the_rules_need_with_reason_and_substitute(nri, tmp_path: Path) -> None:
-    done = nri("agent", "capabilities", "--root", str(tmp_path), "-o", "json")
-    rows = {row["what"]: row for row in document(done.stdout)}
+    result = nri("agent", "capabilities", "--root", str(tmp_path), "-o", "json")
+    rows = {row["what"]: row for row in document(result.stdout)}
     assert (rows["cpu.bvt"]["supported"], rows["cpu.bvt"]["instead"]) == (False, "cpu.idle or cpu.shares")
     assert "cpu.bvt" in nri("agent", "capabilities", "--root", str(tmp_path)).stdout
     assert "pids.limit" not in rows
@@ -265,8 +265,8 @@ def test_capabilities_show_what_the_rules_need_with_reason_and_substitute(nri, t
 
 
 def test_keys_are_listed_with_default_and_meaning(nri) -> None:
-    done = nri("agent", "keys", "nri.", "-o", "json")
-    rows = {row["key"]: row for row in document(done.stdout)}
+    result = nri("agent", "keys", "nri.", "-o", "json")
+    rows = {row["key"]: row for row in document(result.stdout)}
     assert rows["nri.index"] == {
         "key": "nri.index",
         "kind": "text",
@@ -278,10 +278,10 @@ def test_keys_are_listed_with_default_and_meaning(nri) -> None:
 
 
 def test_mistakes_in_settings_end_run_with_2_before_anything_is_done(nri) -> None:
-    done = nri("agent", "run", "--mode", "nri,standlone", "--profile", "koord", "--config", "/dev/null")
-    assert done.returncode == 2
-    assert '--mode: modes[1]: expected one of nri, proxy, hooks, standalone, not "standlone"' in done.stderr
-    assert '--profile: profile: expected one of koordinator, rubik, not "koord"' in done.stderr
+    result = nri("agent", "run", "--mode", "nri,standlone", "--profile", "koord", "--config", "/dev/null")
+    assert result.returncode == 2
+    assert '--mode: modes[1]: expected one of nri, proxy, hooks, standalone, not "standlone"' in result.stderr
+    assert '--profile: profile: expected one of koordinator, rubik, not "koord"' in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_its_verbs_and_options_are_completed(words: str, offered: str) -> None:
 
 
 def test_modes_are_words_between_commas_and_a_path_makes_files_the_source() -> None:
-    options = {"files": ("/dev/null",), "given": (), "set_mode": "nri, standalone,", "set_rules": "/r"}
-    made = AGENT_OPTIONS.load(Settings(), options).settings
-    assert made.modes == ("nri", "standalone")
-    assert (made.rules.source, str(made.rules.path)) == ("files", "/r")
+    options = {"files": ("/dev/null",), "assignments": (), "set_mode": "nri, standalone,", "set_rules": "/r"}
+    settings = AGENT_OPTIONS.load(Settings(), options).settings
+    assert settings.modes == ("nri", "standalone")
+    assert (settings.rules.source, str(settings.rules.path)) == ("files", "/r")

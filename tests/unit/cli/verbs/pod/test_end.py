@@ -11,7 +11,7 @@ def test_a_pod_is_stopped_then_removed_with_all_that_was_made_for_it(pod: Pod, t
     identity = pod("run", "-f", "pod.yaml", "-q").stdout.strip()
     refused = pod("rm", "web")
     assert (
-        refused.returncode == 2 and "shop/web: still ready. Use -f, or first: nri pod stop shop/web" in refused.stderr
+        refused.returncode == 2 and "shop/web: still running. Use -f, or first: nri pod stop shop/web" in refused.stderr
     )
     assert pod("stop", identity[:9], "--grace", "0").stdout == "shop/web\n"
     assert "notready" in pod("ps", "-a").stdout

@@ -47,8 +47,8 @@ def path(tmp_path: Path) -> Iterator[str]:
 
 def test_what_follows_the_container_is_the_programs(nri, path: str) -> None:
     env = {"NRI_CRI_SOCKET": path}
-    done = nri("pod", "exec", "web/app", "sh", "-c", "echo said; echo bad >&2; exit 3", env=env)
-    assert (done.returncode, done.stdout, done.stderr) == (3, "said\n", "bad\n")
+    result = nri("pod", "exec", "web/app", "sh", "-c", "echo said; echo bad >&2; exit 3", env=env)
+    assert (result.returncode, result.stdout, result.stderr) == (3, "said\n", "bad\n")
     assert nri("pod", "exec", "-i", "app", "cat", env=env, stdin="typed").stdout == "typed"
 
 
@@ -56,14 +56,17 @@ def test_two_dashes_may_stand_before_the_program(nri, path: str) -> None:
     env = {"NRI_CRI_SOCKET": path}
     assert nri("pod", "exec", "app", "--", "echo", "--", "x", env=env).stdout == "-- x\n"
     nothing = nri("pod", "exec", "app", "--", env=env)
-    assert (nothing.returncode, "name a program after the --" in nothing.stderr) == (2, True)
+    assert (nothing.returncode, "a program is required after --" in nothing.stderr) == (2, True)
 
 
 def test_an_option_behind_the_container_is_refused_and_one_behind_the_program_is_the_programs(nri, path: str) -> None:
     for words in (["--cri-socket", path, "echo"], ["-it", "sh"], ["-h"]):
-        done = nri("pod", "exec", "app", *words)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert f"{words[0]}: options go before the container: put it before app, or -- before a program" in done.stderr
+        result = nri("pod", "exec", "app", *words)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert (
+            f"{words[0]}: options must be before the container: put it before app; if it is the name of a program"
+            in result.stderr
+        )
     behind = nri("pod", "exec", "--cri-socket", path, "app", "echo", "--cri-socket", "x")
     assert behind.stdout == "--cri-socket x\n"
     no_program = nri("pod", "exec", "--cri-socket", path, "app", "--", "-h")
@@ -72,16 +75,16 @@ def test_an_option_behind_the_container_is_refused_and_one_behind_the_program_is
 
 def test_a_container_that_is_over_a_missing_terminal_and_a_server_that_is_gone(nri, path: str) -> None:
     env = {"NRI_CRI_SOCKET": path}
-    assert "container over does not run: it is exited" in nri("pod", "exec", "over", "true", env=env).stderr
+    assert "container over is not running: it is exited" in nri("pod", "exec", "over", "true", env=env).stderr
     no_terminal = nri("pod", "exec", "-it", "app", "sh", env=env)
     assert no_terminal.returncode == 2 and "-t: requires -i and a terminal" in no_terminal.stderr
-    gone = nri("pod", "attach", "app", env=env)
-    assert gone.returncode == 1 and "streaming server 127.0.0.1:1: Connection refused" in gone.stderr
+    result = nri("pod", "attach", "app", env=env)
+    assert result.returncode == 1 and "streaming server 127.0.0.1:1: Connection refused" in result.stderr
 
 
 def test_without_the_extra_it_says_which_to_install(path: str, tmp_path: Path) -> None:
     (tmp_path / "h11.py").write_text("raise ImportError('not here', name='h11')\n")
     argv = command("pod", "exec", "app", "true", "--cri-socket", path)
     variables = environment(PYTHONPATH=str(tmp_path))
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=variables)
-    assert done.stderr == f"error: streams need h11, which is not installed. Install the extra: {INSTALL}\n"
+    result = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=variables)
+    assert result.stderr == f"error: streams need h11, which is not installed. Install the extra: {INSTALL}\n"

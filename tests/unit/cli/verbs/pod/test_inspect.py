@@ -9,17 +9,20 @@ from tests.unit.cli.verbs.pod.conftest import Pod
 
 def test_a_pod_comes_with_its_containers_and_a_container_with_its_spec(pod: Pod) -> None:
     pod("run", "-f", "pod.yaml")
-    found = json.loads(pod("inspect", "web").stdout)
-    assert found["status"]["metadata"]["namespace"] == "shop" and found["info"]["config"]["metadata"]["name"] == "web"
-    assert sorted(one["status"]["metadata"]["name"] for one in found["containers"]) == ["app", "side"]
+    document = json.loads(pod("inspect", "web").stdout)
+    assert (
+        document["status"]["metadata"]["namespace"] == "shop"
+        and document["info"]["config"]["metadata"]["name"] == "web"
+    )
+    assert sorted(one["status"]["metadata"]["name"] for one in document["containers"]) == ["app", "side"]
     one = json.loads(pod("inspect", "shop/web/app").stdout)
     assert one["info"]["runtimeSpec"]["process"]["args"] == ["sleep", "9"]
 
 
 def test_a_word_that_means_nothing_or_too_much_is_refused(pod: Pod) -> None:
     pod("run", "-f", "pod.yaml")
-    none = pod("inspect", "none")
-    assert none.returncode == 1 and 'no pod and no container "none"' in none.stderr
+    empty = pod("inspect", "none")
+    assert empty.returncode == 1 and 'no pod or container "none"' in empty.stderr
     pod(
         "run",
         "-f",

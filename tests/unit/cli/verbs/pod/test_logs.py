@@ -21,22 +21,22 @@ T = "2026-01-02T03:04:05.000000001Z"
 
 @pytest.fixture
 def server(tmp_path: Path) -> CriServer:
-    made = CriServer()
-    made.add_pod("p1", "web")
-    made.add_container("a1", "p1", "app")
-    made.add_container("b1", "p1", "mute")
+    server = CriServer()
+    server.add_pod("p1", "web")
+    server.add_container("a1", "p1", "app")
+    server.add_container("b1", "p1", "mute")
     log = tmp_path / "0.log"
     log.write_text(f"{T} stdout P on\n{T} stdout F e\n{T} stderr F bad\n{T} stdout F \x1b[31mtwo\n")
-    made.logs["a1"] = str(log)
-    return made
+    server.logs["a1"] = str(log)
+    return server
 
 
 def test_streams_go_where_they_came_from_byte_for_byte(nri, server: CriServer, tmp_path: Path) -> None:
     with server.listening(tmp_path / "cri.sock") as path:
-        done = nri("pod", "logs", "app", "--cri-socket", path)
-        assert (done.stdout, done.stderr) == ("one\n\x1b[31mtwo\n", "bad\n")
-        done = nri("pod", "logs", "--tail", "1", "-t", "web/app", "--cri-socket", path)
-        assert done.stdout == f"{T} \x1b[31mtwo\n"
+        result = nri("pod", "logs", "app", "--cri-socket", path)
+        assert (result.stdout, result.stderr) == ("one\n\x1b[31mtwo\n", "bad\n")
+        result = nri("pod", "logs", "--tail", "1", "-t", "web/app", "--cri-socket", path)
+        assert result.stdout == f"{T} \x1b[31mtwo\n"
         rows = [
             json.loads(line)
             for line in nri("pod", "logs", "a1", "-o", "json", "--cri-socket", path).stdout.splitlines()
@@ -46,8 +46,8 @@ def test_streams_go_where_they_came_from_byte_for_byte(nri, server: CriServer, t
 
 def test_a_container_without_a_log_and_one_that_is_not_there_are_errors(nri, server: CriServer, tmp_path: Path) -> None:
     with server.listening(tmp_path / "cri.sock") as path:
-        done = nri("pod", "logs", "mute", "--cri-socket", path)
-        assert (done.returncode, "its pod was made without a log directory" in done.stderr) == (1, True)
+        result = nri("pod", "logs", "mute", "--cri-socket", path)
+        assert (result.returncode, "its pod was created without a log directory" in result.stderr) == (1, True)
         assert (
             nri("pod", "logs", "none", "--cri-socket", path).stderr
             == 'error: no container "none". try: nri pod ps -a\n'
@@ -80,23 +80,23 @@ def test_following_ends_when_the_container_is_removed_and_not_when_the_runtime_r
         with open(server.logs["a1"], "a") as file:
             file.write(f"{T} stdout F still here\n")
         assert follower.stdout.readline() == "still here\n"
-        server.containers = [each for each in server.containers if each.id != "a1"]
+        server.containers = [container for container in server.containers if container.id != "a1"]
         with server.listening(tmp_path / "cri.sock"):
             follower.communicate(timeout=30)
     assert follower.returncode == 0
 
 
 def test_a_terminal_gets_no_control_characters(server: CriServer, tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
+    near_end, far_end = pty.openpty()
     with server.listening(tmp_path / "cri.sock") as path:
-        done = subprocess.run(
+        result = subprocess.run(
             command("pod", "logs", "app", "--cri-socket", path),
-            stdout=theirs,
+            stdout=far_end,
             timeout=60,
             check=False,
             env=environment(),
         )
-    os.close(theirs)
-    shown = os.read(ours, 10_000).decode()
-    os.close(ours)
-    assert (done.returncode, "\x1b" in shown, "[31mtwo" in shown) == (0, False, True)
+    os.close(far_end)
+    shown = os.read(near_end, 10_000).decode()
+    os.close(near_end)
+    assert (result.returncode, "\x1b" in shown, "[31mtwo" in shown) == (0, False, True)

@@ -49,7 +49,7 @@ def test_all_by_namespace_or_name_as_ids_and_as_json(nri, path: str) -> None:
     assert nri("pod", "ps", "-aq", env=env).stdout.split() == ["p1" * 32, "p2" * 32, "p3" * 32]
     assert nri("pod", "ps", "-q", "--namespace", "kube-system", env=env).stdout.split() == ["p2" * 32]
     assert nri("pod", "ps", "-q", "default/over", env=env).stdout.split() == ["p3" * 32]
-    found = json.loads(nri("pod", "ps", "-a", "web", "-o", "json", env=env).stdout)
-    assert [one["state"] for one in found[0]["containers"]] == ["CONTAINER_EXITED", "CONTAINER_RUNNING"]
+    document = json.loads(nri("pod", "ps", "-a", "web", "-o", "json", env=env).stdout)
+    assert [one["state"] for one in document[0]["containers"]] == ["CONTAINER_EXITED", "CONTAINER_RUNNING"]
     missing = nri("pod", "ps", "none", env=env)
     assert missing.returncode == 1 and 'no pod "none". try: nri pod ps -a' in missing.stderr

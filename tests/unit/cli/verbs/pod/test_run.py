@@ -15,12 +15,12 @@ from tests.unit.cli.verbs.pod.conftest import MANIFEST, Pod
 
 def test_pods_of_several_documents_run_and_are_listed(pod: Pod, tmp_path: Path) -> None:
     two = MANIFEST + "---\nkind: ConfigMap\n---\n" + MANIFEST.replace("web", "db")
-    done = pod("run", "-f", "pod.yaml", text=two)
-    assert done.returncode == 0, done.stderr
-    assert [line.split()[0:4] for line in done.stdout.splitlines()[1:]] == [
+    finished = pod("run", "-f", "pod.yaml", text=two)
+    assert finished.returncode == 0, finished.stderr
+    assert [line.split()[0:4] for line in finished.stdout.splitlines()[1:]] == [
         [f"shop/{name}", "ready", container, "running"] for name in ("web", "db") for container in ("app", "side")
     ]
-    assert "note: pod.yaml: kind ConfigMap: left out, because it contains no pod" in done.stderr
+    assert "note: pod.yaml: kind ConfigMap: left out, because it contains no pod" in finished.stderr
     assert len([*(tmp_path / "pods").glob("*/volumes/data")]) == 2
 
 
@@ -33,15 +33,15 @@ def test_nothing_runs_if_anything_of_the_file_is_wrong(pod: Pod) -> None:
     assert bad.returncode == 2
     assert "pod.yaml:5: volumes.data: configMap requires a cluster: use hostPath or emptyDir" in bad.stderr
     twice = pod("run", "-f", "pod.yaml", "-f", "-")
-    assert twice.returncode == 1 and "two of the files have a pod of the same namespace and name" in twice.stderr
+    assert twice.returncode == 1 and "two pods in the manifests have the same namespace and name" in twice.stderr
     assert pod("ps", "-aq").stdout == ""
 
 
 def test_a_file_without_its_option_is_answered_with_the_option(pod: Pod) -> None:
     for words in (["pod.yaml"], ["--replace", "pod.yaml"], ["-f", "pod.yaml", "pod.yaml"]):
-        done = pod("run", *words)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert "pod.yaml: a manifest comes after -f: nri pod run -f pod.yaml" in done.stderr
+        finished = pod("run", *words)
+        assert (finished.returncode, finished.stdout) == (2, "")
+        assert "pod.yaml: -f is required before a manifest: nri pod run -f pod.yaml" in finished.stderr
 
 
 def test_a_pod_that_is_there_is_replaced_when_asked(pod: Pod) -> None:
@@ -53,18 +53,18 @@ def test_a_pod_that_is_there_is_replaced_when_asked(pod: Pod) -> None:
 
 
 def test_no_runtime_is_3_and_names_the_option(nri, tmp_path: Path) -> None:
-    done = nri("pod", "ps", "--cri-socket", str(tmp_path / "none"))
-    assert done.returncode == 3
-    assert "no such file or directory. Name the runtime's CRI socket with --cri-socket" in done.stderr
+    result = nri("pod", "ps", "--cri-socket", str(tmp_path / "none"))
+    assert result.returncode == 3
+    assert "no such file or directory. Name the runtime's CRI socket with --cri-socket" in result.stderr
 
 
 def test_without_the_extra_it_says_which_to_install(dry: Path, tmp_path: Path) -> None:
     (tmp_path / "grpc.py").write_text("raise ImportError('not here')\n")
     argv = command("pod", "ps", "--cri-socket", str(dry / "cri.sock"))
     variables = environment(PYTHONPATH=str(tmp_path))
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=variables)
-    assert done.returncode == 1
-    assert done.stderr == (f"error: the CRI requires grpcio, which is not installed. Install the extra: {INSTALL}\n")
+    result = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=variables)
+    assert result.returncode == 1
+    assert result.stderr == (f"error: the CRI requires grpcio, which is not installed. Install the extra: {INSTALL}\n")
 
 
 @pytest.mark.parametrize("option", [[], ["--replace"]])
@@ -73,7 +73,7 @@ def test_a_uid_that_another_pod_of_the_runtime_has_is_refused_wherever_its_folde
 ) -> None:
     first = MANIFEST.replace("namespace: shop", "namespace: shop, uid: u1")
     assert pod("run", "-f", "pod.yaml", "-q", text=first, NRI_PODS_DIR=str(tmp_path / "elsewhere")).returncode == 0
-    again = pod("run", "-f", "pod.yaml", "-q", *option, text=first.replace("name: web", "name: db"))
-    assert again.returncode == 1
-    assert "pod shop/db: pod shop/web already has the uid u1; remove it, or leave metadata.uid out" in again.stderr
+    second = pod("run", "-f", "pod.yaml", "-q", *option, text=first.replace("name: web", "name: db"))
+    assert second.returncode == 1
+    assert "pod shop/db: pod shop/web already has the uid u1; remove it, or leave metadata.uid out" in second.stderr
     assert (tmp_path / "elsewhere/u1/volumes/data").is_dir() and not (tmp_path / "pods").exists()

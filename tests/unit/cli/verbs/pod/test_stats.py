@@ -53,8 +53,8 @@ def path(tmp_path: Path) -> Iterator[str]:
 
 
 def test_cpu_is_measured_between_two_looks_and_sizes_are_short(nri, path: str) -> None:
-    done = nri("pod", "stats", "web", "--interval", "0.01", "--cri-socket", path)
-    assert [line.split() for line in done.stdout.splitlines()[1:]] == [
+    result = nri("pod", "stats", "web", "--interval", "0.01", "--cri-socket", path)
+    assert [line.split() for line in result.stdout.splitlines()[1:]] == [
         ["default/web", "app", "0.250", "1.5MiB", "-", "200KiB", "a" * 13],
         ["default/web", "new", "1.000", "-", "-", "-", "b" * 13],
         ["default/web", "quiet", "-", "-", "-", "-", "c" * 13],
@@ -63,5 +63,5 @@ def test_cpu_is_measured_between_two_looks_and_sizes_are_short(nri, path: str) -
 
 def test_ids_alone_and_all_that_is_reported(nri, path: str) -> None:
     assert nri("pod", "stats", "-q", "--cri-socket", path).stdout.split() == ["a" * 64, "b" * 64, "c" * 64]
-    found = json.loads(nri("pod", "stats", "-o", "json", "--cri-socket", path).stdout)
-    assert found[0]["memory"]["workingSetBytes"]["value"] == str(3 << 19)
+    document = json.loads(nri("pod", "stats", "-o", "json", "--cri-socket", path).stdout)
+    assert document[0]["memory"]["workingSetBytes"]["value"] == str(3 << 19)
