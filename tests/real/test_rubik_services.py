@@ -43,7 +43,7 @@ class Services(Machine):
     def __init__(self, folder: Path, *, full: bool = False, **blocks: Any) -> None:
         settings = AgentSettings(profile="rubik", gates=dict.fromkeys(blocks, True))
         bundles, top = Bundles(folder, rootfs(folder / "rootfs")), f"nri-rubik-{uuid.uuid4().hex[:8]}"
-        super().__init__(bundles, top, PROFILE.node(settings, Root()), profile=PROFILE, group=full)
+        super().__init__(bundles, top, PROFILE.node(settings, Root()), profile=PROFILE, full=full)
         document = {"agent": {"enabledFeatures": list(blocks)}, **json.loads(json.dumps(blocks))}
         self.store.put(KIND, document, "config.json")
         self.asked, self.pods = Asked(), list[dict[str, Any]]()

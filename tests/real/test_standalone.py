@@ -60,7 +60,7 @@ class Machine:
         top: the cgroup that is its own, and the top for the agent.
         node: the rules.
         profile: whose they are.
-        whole: the agent sees the machine's own top, which has settings that no other cgroup has.
+        full: the agent sees the machine's own top, which has settings that no other cgroup has.
     """
 
     def __init__(
