@@ -161,7 +161,7 @@ MUTANTS = (
     Mutant("stub/support/runtime_handle.py", "if len(self._outstanding) >= MAX_PENDING:", "if False:",
            "unit/stub/support/test_runtime_handle.py"),
     Mutant("stub/handler/call.py", "if is_filtered and not admits(handler, pod):", "if False:",
-           "unit/stub/support/test_when.py"),
+           "unit/stub/support/test_pod_filter.py"),
     # Configuration, the machine, specs, Kubernetes
     Mutant("config/duration.py", "if not body or end != len(body):", "if not body:", "unit/config/test_duration.py"),
     Mutant("host/cgroups/units.py", "number < 0 or number >= _NO_LIMIT_V1", "number < 0",

@@ -26,9 +26,10 @@ nri.stub nri.stub.base nri.stub.handler nri.stub.handler.answers nri.stub.handle
 nri.stub.plugin nri.stub.program nri.stub.program.options nri.stub.program.process nri.stub.program.reconnect
 nri.stub.program.start nri.stub.session nri.stub.session.background nri.stub.session.service
 nri.stub.session.session nri.stub.session.settings nri.stub.session.subscription
-nri.stub.session.synchronize nri.stub.support nri.stub.support.initial nri.stub.support.checks nri.stub.support.context
+nri.stub.session.synchronize nri.stub.support nri.stub.support.default_attributes nri.stub.support.checks
+nri.stub.support.context
 nri.stub.support.log_destination nri.stub.support.mirror nri.stub.support.pending
-nri.stub.support.runtime_handle nri.stub.support.unreadable nri.text
+nri.stub.support.runtime_handle nri.stub.support.decode_errors nri.text
 nri.ttrpc nri.ttrpc.answerer nri.ttrpc.codes nri.ttrpc.connection nri.ttrpc.endpoint nri.ttrpc.envelope
 nri.ttrpc.frames nri.ttrpc.halves nri.ttrpc.interceptors nri.ttrpc.link nri.ttrpc.outbox
 nri.ttrpc.waiters nri.ttrpc.slow_path nri.wire nri.text

@@ -7,7 +7,8 @@ import os
 from typing import TYPE_CHECKING
 
 from nri.api.naming import DEFAULT_SOCKET
-from nri.cli.doctor import Finding, engine, launched, plugins, runtimes, sockets
+from nri.cli.doctor import Finding, engine, plugins, runtimes, sockets
+from nri.cli.doctor import plugin_processes as launched
 from nri.cli.support.versions import versions
 from nri.config.kubelet import pinning
 from nri.config.root import inside

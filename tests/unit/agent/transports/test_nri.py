@@ -26,7 +26,7 @@ from nri.agent.transports.nri import NriTransport
 from nri.backoff import Backoff
 from nri.stub.plugin import Plugin
 from nri.testing import FakeRuntime, Replay
-from nri.testing.attached import Attached
+from nri.testing.plugin_connection import Attached
 from nri.trace.history import Trace
 from nri.trace.recorder import Recorder
 from tests.support import agents

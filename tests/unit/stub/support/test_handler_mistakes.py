@@ -8,7 +8,7 @@ import pytest
 
 import nri
 from nri.api import messages as m
-from nri.stub.support.unchanged import checked_handler
+from nri.stub.support.handler_mistakes import checked_handler
 from nri.testing import FakeRuntime, make_container, make_pod
 
 PAIR = ("pod", "container")
@@ -61,7 +61,7 @@ def test_the_field_the_handler_and_the_advice_are_named(handler, method: str, fi
     with pytest.raises(nri.NriError) as caught:
         checked_handler(handler, method, PAIR)(make_pod(), container)
     text = str(caught.value)
-    assert text.startswith(f"{handler.__name__} (test_unchanged.py:{handler.__code__.co_firstlineno}) ")
+    assert text.startswith(f"{handler.__name__} (test_handler_mistakes.py:{handler.__code__.co_firstlineno}) ")
     assert (field in text, advice in text) == (True, True), text
 
 
@@ -108,7 +108,7 @@ def _misnames(pod, container):
 
 def test_an_adjustment_that_is_made_and_not_returned_is_told_with_the_handler() -> None:
     with pytest.raises(
-        nri.NriError, match=r"_forgets \(test_unchanged.py:\d+\) creates an Adjustment, but returns nothing"
+        nri.NriError, match=r"_forgets \(test_handler_mistakes.py:\d+\) creates an Adjustment, but returns nothing"
     ):
         checked_handler(_forgets, "create_container", PAIR)(make_pod(), make_container())
     assert checked_handler(_answers_later, "create_container", PAIR)(make_pod(), make_container()) is None

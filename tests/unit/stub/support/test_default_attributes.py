@@ -6,7 +6,7 @@ import pytest
 
 import nri
 from nri.errors import ConfigError
-from nri.stub.support.initial import DefaultConfig, EmptyState, defaults
+from nri.stub.support.default_attributes import DefaultConfig, EmptyState, defaults
 
 
 class Base:

@@ -11,7 +11,7 @@ import pytest
 import nri
 from nri.api import messages as m
 from nri.errors import NriError
-from nri.stub.support.declared import SetsCheck
+from nri.stub.support.sets_check import SetsCheck
 from nri.testing import FakeRuntime, make_container, make_pod
 
 CREATED = nri.Adjustment().add_env("LEVEL", "1").set_cpu_shares(2).message

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from nri.placement.balloons.policy import Balloons
+from nri.placement.ignored_keys import unread_annotations, unread_keys
 from nri.placement.topology_aware.policy import TopologyAware
-from nri.placement.unread import unread_annotations, unread_keys
 from tests.support.placement import balloons, container, topology_aware
 
 KNOWN = ("prefer-shared-cpus.resource-policy.nri.io", "memory-type.resource-policy.nri.io",

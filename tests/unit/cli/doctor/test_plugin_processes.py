@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nri.cli.doctor import Finding, launched
+from nri.cli.doctor import Finding
+from nri.cli.doctor import plugin_processes as launched
 from nri.cli.doctor.examination import examine
 from nri.cli.settings import Settings
 from nri.config.runtimes.reading import RuntimeNri

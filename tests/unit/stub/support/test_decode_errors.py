@@ -1,6 +1,6 @@
 """The status of a request that cannot be read."""
 
-from nri.stub.support.unreadable import Unreadable, unreadable
+from nri.stub.support.decode_errors import Unreadable, unreadable
 
 
 def test_it_is_an_internal_error_that_says_what_the_decoder_said() -> None:

@@ -15,7 +15,7 @@ import pytest
 import nri
 from nri.stub.program import process
 from nri.stub.program.options import Options
-from nri.stub.program.several import Several
+from nri.stub.program.plugin_group import Several
 from nri.stub.support import log_destination, logs
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.waiting import wait_for

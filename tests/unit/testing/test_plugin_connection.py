@@ -6,7 +6,7 @@ import pytest
 
 import nri
 from nri.testing import FakeRuntime
-from nri.testing.attached import Attached
+from nri.testing.plugin_connection import Attached
 from nri.testing.wire import Link
 
 
