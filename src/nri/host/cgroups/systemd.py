@@ -7,7 +7,6 @@ the unit stays until the unit ends. runc does the same for containers.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -17,7 +16,6 @@ from nri.host.root import Root
 
 __all__ = ["DEFAULT_PERIOD_US", "SystemdUnits", "unit_of", "unit_properties"]
 
-_log = logging.getLogger(__name__)
 _SUFFIXES: Final = (".slice", ".scope", ".service")
 _SOCKET: Final = "/run/dbus/system_bus_socket"
 #: systemd answers in milliseconds; a hook of the agent waits meanwhile.
@@ -133,4 +131,6 @@ class SystemdUnits:
     def _report(self, problem: str) -> None:
         if problem not in self._reported and len(self._reported) < 64:
             self._reported.add(problem)
-            _log.warning("%s", problem)
+            import logging  # noqa: PLC0415  a plugin that writes no cgroup starts without it
+
+            logging.getLogger(__name__).warning("%s", problem)
