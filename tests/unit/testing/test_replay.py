@@ -166,7 +166,7 @@ def test_a_plugin_that_breaks_the_protocol_in_place_of_an_answer_gave_none(
         if not both[1]:
             replay.add(Labels(), "10", "p1")
         differences = replay.differences()
-    reason = "10-p1, which gave no answer: its reply is invalid"
+    reason = "10-p1, which did not answer: its reply is invalid"
     assert f"CreateContainer shop/web/main: {where} without {reason}" in differences
 
 
