@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from nri import host
 from nri.agent.koordinator.profile import PROFILE
-from nri.policies.ownership import Owns
+from nri.agent.ownership import Owns
 from tests.support import hook_modes
 from tools.deployment.agent.table import MODES, Row, read
 

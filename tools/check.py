@@ -28,6 +28,7 @@ sys.path.insert(0, str(ROOT))
 from tests.kubernetes import build as kubernetes  # noqa: E402
 from tools import compiled, covered, pythons, unsteady  # noqa: E402
 from tools.lanes import Lanes, Outcome, Stage  # noqa: E402
+from tools.nodes import kernel  # noqa: E402
 from tools.passed import Passed  # noqa: E402
 
 BIN = Path(sys.executable).parent
@@ -51,7 +52,7 @@ FOLDERS = {
     "kubelet": ("kubernetes",),
 }
 # Folders with a separate stage.
-SEPARATE = ("real", "apiserver", "guest")
+SEPARATE = ("real", "apiserver", "guest", "nodes")
 IN_CI = ("engine", "interop", "agent", "packaging", "checkers", "fuzz")
 REAL = ("engine", "agent", "torture", "deploy", "kubelet")
 #: Folders of tests/unit by part; the parts take about the same time. All other folders are one more part.
@@ -70,7 +71,7 @@ MEASURED = (sys.executable, "tools/covered.py", "add", "-q")
 #: Tests of code that is never compiled.
 NOT_COMPILED = (
     *("agent", "apiserver", "checkers", "docs", "fuzz", "packaging", "deploy", "engine", "guest", "kubernetes"),
-    *("peers", "proxy"),
+    *("nodes", "peers", "proxy"),
     *(f"unit/{name}" for name in ("agent", "cli", "config", "cri", "engine", "kube", "oci", "proxy", "support")),
 )  # fmt: skip
 
@@ -109,7 +110,15 @@ def cases() -> tuple[str, ...]:
 
 def stages() -> list[Stage]:
     """All stages, in order."""
-    return [*lint_stages(), *quick_stages(), *real_stages(), *python_stages(), *compiled_stages(), *long_stages()]
+    return [
+        *lint_stages(),
+        *quick_stages(),
+        *real_stages(),
+        *node_stages(),
+        *python_stages(),
+        *compiled_stages(),
+        *long_stages(),
+    ]
 
 
 def lint_stages() -> list[Stage]:
@@ -169,6 +178,17 @@ def real_stages() -> list[Stage]:
         Stage("real", "real older", PYTEST, tests=(*real, OLDER), since="all", real=True),
         *(folder_stage(group) for group in ("upstream", "torture", "deploy")),
     ]  # fmt: skip
+
+
+def node_stages() -> list[Stage]:
+    """Tests in user-mode nodes; in CI only if the kernel is in the cache, because building it takes half an hour."""
+    run = Stage(
+        "nodes", "nodes", (sys.executable, "-m", "tests.nodes"), tests=(), since="ci", needs=kernel.path(), real=True
+    )
+    if kernel.path().exists():
+        return [run]
+    build = Stage("nodes", "nodes kernel", (sys.executable, "-m", "tools.nodes.kernel"), since="all")
+    return [build, replace(run, since="all", after=(build.name,))]
 
 
 def compiled_stages() -> list[Stage]:

@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from nri.agent.observe import METRICS
+from nri.agent.observer import METRICS
 from nri.api import messages as m
 from nri.api.events import EVENTS
-from nri.api.versions import RUNTIMES
 from nri.host.cgroups.knobs import KNOBS, Place
 from nri.proxy.adjust.table import TABLE
 from nri.stub.support.checks import ARGUMENTS
+from nri.versions import RUNTIMES
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from nri.stub.plugin import Plugin
     from nri.stub.session.background import every
     from nri.stub.support.pending import Pending
-    from nri.stub.support.when import when
+    from nri.stub.support.pod_filter import when
 
 
 __all__ = [
@@ -133,6 +133,6 @@ if not TYPE_CHECKING:  # with it, a type checker would accept every misspelt nam
             "stub.plugin": "Plugin",
             "stub.session.background": "every",
             "stub.support.pending": "Pending",
-            "stub.support.when": "when",
+            "stub.support.pod_filter": "when",
         },
     )

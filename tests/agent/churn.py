@@ -83,12 +83,14 @@ class Churn:
         self.steps: dict[str, int] = {}
 
     def _settings(self) -> None:
-        own, theirs = (self.node.folder / f"{name}.toml" for name in ("koordinator", "own"))
-        own.write_text('profile = "koordinator"\n[gates]\nCPUBurst = false\n')
+        own_part, foreign_file = (self.node.folder / f"{name}.toml" for name in ("koordinator", "own"))
+        own_part.write_text('profile = "koordinator"\n[gates]\nCPUBurst = false\n')
         gates = "".join(f"{name} = true\n" for name in SERVICES)
-        theirs.write_text(f'profile = "rubik"\n[rules]\nsource = "files"\npath = "{self.rules}"\n[gates]\n{gates}')
+        foreign_file.write_text(
+            f'profile = "rubik"\n[rules]\nsource = "files"\npath = "{self.rules}"\n[gates]\n{gates}'
+        )
         profiles = ("--profile", "koordinator", "--profile", "rubik")
-        self.agent.more = (*profiles, "--config", str(own), "--config", str(theirs))
+        self.agent.more = (*profiles, "--config", str(own_part), "--config", str(foreign_file))
 
     def configure(self, services: Sequence[str]) -> None:
         """Give rubik's profile a file that switches these on."""
@@ -138,17 +140,17 @@ class Churn:
     def resize(self) -> None:
         """The kubelet asks for another quota: a batch pod's stays as it is."""
         place = self.random.randrange(len(self.pods))
-        made = self.pods[place]
-        quota = max(made.burst, 1000 * self.random.randint(2, 9))
-        self.node.daemon.cri.update(made.container, cpu_quota=quota, cpu_period=PERIOD)
-        if not made.batch:
-            self.pods[place] = made._replace(quota=quota)
+        created = self.pods[place]
+        quota = max(created.burst, 1000 * self.random.randint(2, 9))
+        self.node.daemon.cri.update(created.container, cpu_quota=quota, cpu_period=PERIOD)
+        if not created.batch:
+            self.pods[place] = created._replace(quota=quota)
 
     def overwrite(self) -> None:
         """Somebody else writes a batch pod's quota."""
-        for made in self.pods:
-            if made.batch:
-                self.node.overwrite(made.pod, "cpu.cfs_quota_us", "-1")
+        for created in self.pods:
+            if created.batch:
+                self.node.overwrite(created.pod, "cpu.cfs_quota_us", "-1")
                 return
 
     def reload(self) -> None:
@@ -156,13 +158,13 @@ class Churn:
 
         The agent looks once a second: a file that another one takes the place of before that was never in force.
         """
-        before, taken = self._text, self._taken()
+        before, accepted = self._text, self._taken()
         if self.random.random() < 0.3:
             self._file('{"agent": {"enabledFeatures": ["ioLimits"]}}')
         else:
             self.configure(sorted(self.random.sample(SERVICES, self.random.randint(0, len(SERVICES)))))
         if self._text != before:
-            wait_for(lambda: self._taken() > taken, lambda: f"the file is not taken in\n{self.agent.story()}")
+            wait_for(lambda: self._taken() > accepted, lambda: f"the file is not taken in\n{self.agent.story()}")
 
     def kill_agent(self) -> None:
         """The agent is killed, and comes back."""
@@ -189,10 +191,10 @@ class Churn:
         self.agent.start()
         self.memory.append([])
 
-    def step(self, most: int, kills: bool) -> str:
+    def step(self, maximum: int, kills: bool) -> str:
         """One random step, and the wait until what the model says is in force; returns its name."""
         often = [self.create] * 4 + [self.resize, self.overwrite, self.reload]
-        often += [self.remove] * (4 if len(self.pods) < most else 12)
+        often += [self.remove] * (4 if len(self.pods) < maximum else 12)
         seldom: list[Callable[[], None]] = [self.kill_agent, self.restart_agent, self.kill_runtime]
         chosen = self.random.choice(seldom if kills else often) if self.pods else self.create
         chosen()
@@ -205,16 +207,18 @@ class Churn:
     def wrong(self) -> list[str]:
         """What is not in force that should be."""
         writer = host.Writer(host.detect(host.Root("/")), refresh_s=0)
-        found = []
-        for made in self.pods:
-            devices = writer.read(made.folder, "io.write_iops")
+        collected = []
+        for created in self.pods:
+            devices = writer.read(created.folder, "io.write_iops")
             number = devices.get(self.disk, -1) if isinstance(devices, Mapping) else -1
-            has = {knob: writer.read(made.folder, knob) for knob in ("cpu.cfs_quota", "cpu.cfs_burst")}
+            has = {knob: writer.read(created.folder, knob) for knob in ("cpu.cfs_quota", "cpu.cfs_burst")}
             has[f"io.write_iops of {self.disk}"] = number
-            wanted = made.wanted(self.disk, self.services)
-            name = made.pod.config.metadata.name
-            found += [f"{name}: {knob} is {has[knob]}, not {wanted[knob]}" for knob in has if has[knob] != wanted[knob]]
-        return found
+            expected = created.wanted(self.disk, self.services)
+            name = created.pod.config.metadata.name
+            collected += [
+                f"{name}: {knob} is {has[knob]}, not {expected[knob]}" for knob in has if has[knob] != expected[knob]
+            ]
+        return collected
 
     def end(self) -> None:
         """Have all pods go, and the agent; nothing may be left."""
@@ -228,20 +232,20 @@ class Churn:
             for what in ("nri pods", "nri containers", "waiting writes"):
                 self.agent.wait_held(what, 0)
         assert self.agent.stop() == 0
-        left = [path.name for path in self.node.folder.glob("*.sock")]
-        assert left == [], "sockets are left"
+        remaining = [path.name for path in self.node.folder.glob("*.sock")]
+        assert remaining == [], "sockets are left"
 
     def grown(self) -> list[str]:
         """The lives of the agent in which its memory has grown."""
-        found = []
+        collected = []
         for life in self.memory:
             if len(life) < ENOUGH:
                 continue
             part = (len(life) - WARM) // 4
-            early, late = (statistics.median(each) for each in (life[WARM + part : WARM + 2 * part], life[-part:]))
+            early, late = (statistics.median(entry) for entry in (life[WARM + part : WARM + 2 * part], life[-part:]))
             if late > MORE * early:
-                found.append(f"{early:.0f} MiB became {late:.0f} in {len(life)} steps")
-        return found
+                collected.append(f"{early:.0f} MiB became {late:.0f} in {len(life)} steps")
+        return collected
 
 
 def _megabytes(pid: int) -> float:
@@ -256,22 +260,22 @@ def _target(path: Path) -> str:
         return ""
 
 
-def churn(node: Node, seed: int, seconds: float, most: int, say: Callable[[str], None]) -> Churn:
+def churn(node: Node, seed: int, seconds: float, maximum: int, say: Callable[[str], None]) -> Churn:
     """Run one; a kill comes about every thirtieth step, and once of each kind in any case."""
-    made = Churn(node, seed)
+    churn = Churn(node, seed)
     end, count = time.monotonic() + seconds, 0
-    with made.agent:
-        made.memory.append([])
+    with churn.agent:
+        churn.memory.append([])
         while time.monotonic() < end or count < _SHORTEST:
             count += 1
-            name = made.step(most, kills=made.random.random() < 1 / 30)
-            say(f"{count}: {name}, {len(made.pods)} pods, {made.memory[-1][-1]:.0f} MiB")
-        for step in (made.kill_agent, made.kill_runtime, made.restart_agent):
+            name = churn.step(maximum, kills=churn.random.random() < 1 / 30)
+            say(f"{count}: {name}, {len(churn.pods)} pods, {churn.memory[-1][-1]:.0f} MiB")
+        for step in (churn.kill_agent, churn.kill_runtime, churn.restart_agent):
             step()
-            wait_for(lambda: not made.wrong(), lambda: f"{made.wrong()}\n{made.agent.story()}")
-        made.end()
-    assert made.grown() == []
-    return made
+            wait_for(lambda: not churn.wrong(), lambda: f"{churn.wrong()}\n{churn.agent.story()}")
+        churn.end()
+    assert churn.grown() == []
+    return churn
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -287,9 +291,9 @@ def main(arguments: Sequence[str]) -> int:
         root = stack.enter_context(machine(daemon.run_dir / "host", daemon.run_dir.name))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nri-churn-")))
         stack.callback(lambda: daemon.cri.remove_all())  # noqa: PLW0108  a runtime that starts again has a new client
-        made = churn(Node(daemon, root, folder / "agent"), chosen.seed, 60 * chosen.minutes, chosen.pods, print)
-    lives = ", ".join(f"{len(life)} steps to {life[-1]:.0f} MiB" for life in made.memory if life)
-    print(f"{made.steps}; lives of the agent: {lives}")
+        created = churn(Node(daemon, root, folder / "agent"), chosen.seed, 60 * chosen.minutes, chosen.pods, print)
+    lives = ", ".join(f"{len(life)} steps to {life[-1]:.0f} MiB" for life in created.memory if life)
+    print(f"{created.steps}; lives of the agent: {lives}")
     return 0
 
 

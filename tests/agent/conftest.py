@@ -27,20 +27,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def daemon() -> Iterator[Containerd]:
     """The containerd that all tests here share; one that ends it starts it again. NRI_CONTAINERD=1.7: an older one."""
     settings = DaemonSettings(request_timeout_s=REQUEST_S)
-    with containerd(os.environ.get("NRI_CONTAINERD", "2.4"), settings=settings) as made:
-        yield made
+    with containerd(os.environ.get("NRI_CONTAINERD", "2.4"), settings=settings) as created:
+        yield created
 
 
 @pytest.fixture(scope="session")
 def root(daemon: Containerd) -> Iterator[Path]:
     """The machine as the agent sees it."""
-    with machine(daemon.run_dir / "host", daemon.run_dir.name) as made:
-        yield made
+    with machine(daemon.run_dir / "host", daemon.run_dir.name) as created:
+        yield created
 
 
 @pytest.fixture
 def node(daemon: Containerd, root: Path, tmp_path: Path) -> Iterator[Node]:
     """A node without pods, with rules of the test's own."""
-    made = Node(daemon, root, tmp_path / "agent")
-    yield made
+    node = Node(daemon, root, tmp_path / "agent")
+    yield node
     daemon.cri.remove_all()

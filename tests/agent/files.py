@@ -104,7 +104,7 @@ def make_cgroup(top: Path, cgroup: str) -> None:
         above, at = at, at / name
         if UNIFIED:
             controllers = (above / "cgroup.controllers").read_text().split()
-            (above / "cgroup.subtree_control").write_text(" ".join(f"+{each}" for each in controllers))
+            (above / "cgroup.subtree_control").write_text(" ".join(f"+{controller}" for controller in controllers))
         at.mkdir(exist_ok=True)
         for file in () if UNIFIED else ("cpuset.cpus", "cpuset.mems"):
             if (at / file).exists() and not (at / file).read_text().strip():

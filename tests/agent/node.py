@@ -46,8 +46,8 @@ def machine(folder: Path, cgroup: str) -> Iterator[Path]:
     for top in files.tops():
         for name in FOLDERS.values():
             files.make_cgroup(top, f"{cgroup}/{name}")
-        here = folder / str(top).lstrip("/")
-        places += [(top / cgroup, here), (top / cgroup, here / cgroup)]
+        present = folder / str(top).lstrip("/")
+        places += [(top / cgroup, present), (top / cgroup, present / cgroup)]
     with contextlib.ExitStack() as stack:
         for source, target in places:
             target.mkdir(parents=True, exist_ok=True)
@@ -117,17 +117,17 @@ class Node:
         """A container's first process."""
         return int(self.daemon.cri.info(container)["pid"])
 
-    def said(self, pod: Pod, name: str) -> str:
+    def container_output(self, pod: Pod, name: str) -> str:
         """The whole lines that a container has written, without the times of its log."""
         text = (self.daemon.run_dir / "logs" / f"{pod.id}-{name}.log").read_text().rpartition("\n")[0]
         return "\n".join(line.split(" ", 3)[3] for line in text.splitlines() if line.count(" ") >= 3)
 
     def recorded(self, pod: Pod, story: Callable[[], str]) -> list[str]:
         """What the container's process found at its first instruction: shares, quota, memory, OOM score, CPUs."""
-        wait_for(lambda: len(self.said(pod, "app").splitlines()) >= 5, story)
+        wait_for(lambda: len(self.container_output(pod, "app").splitlines()) >= 5, story)
         return [
             line.removeprefix("Cpus_allowed_list:").strip()
-            for line in files.recorded(self.said(pod, "app").splitlines())
+            for line in files.recorded(self.container_output(pod, "app").splitlines())
         ]
 
 
@@ -196,7 +196,7 @@ class AgentProgram:
         os.kill(self.pid, signal.SIGSTOP)
         stats = Path(f"/proc/{self.pid}/task")
         wait_for(
-            lambda: all(each.read_text().rpartition(")")[2].split()[0] == "T" for each in stats.glob("*/stat")),
+            lambda: all(entry.read_text().rpartition(")")[2].split()[0] == "T" for entry in stats.glob("*/stat")),
             lambda: "it has not stopped",
         )
 
@@ -206,8 +206,8 @@ class AgentProgram:
 
     def wait_ready(self, ready: bool = True) -> None:
         """Wait until it says that it is ready, or is not."""
-        wanted = 200 if ready else 503
-        wait_for(lambda: self._status() == wanted, self.story)
+        expected = 200 if ready else 503
+        wait_for(lambda: self._status() == expected, self.story)
 
     def wait_held(self, what: str, count: int) -> None:
         """Wait until it says that it holds so many of something."""
@@ -217,7 +217,7 @@ class AgentProgram:
         """The value of a metric with these labels; None if there is none."""
         families = text_string_to_metric_families(self.ask("/metrics"))
         samples = (sample for family in families for sample in family.samples)
-        return next((each.value for each in samples if (each.name, each.labels) == (name, labels)), None)
+        return next((sample.value for sample in samples if (sample.name, sample.labels) == (name, labels)), None)
 
     def ask(self, target: str) -> Any:
         """The answer to a request at its socket; JSON is read."""
@@ -227,8 +227,8 @@ class AgentProgram:
 
     def explain(self, name: str) -> dict[str, Any]:
         """What it tells of a pod of the namespace `shop`."""
-        found: dict[str, Any] = self.ask(f"/explain?pod=shop/{name}")
-        return found
+        actual: dict[str, Any] = self.ask(f"/explain?pod=shop/{name}")
+        return actual
 
     def story(self) -> str:
         """What it says of itself, for failures."""

@@ -46,5 +46,5 @@ def containerd(version: str = "2.4", **more: Any) -> Iterator[Containerd]:
     except MissingError as error:
         need(False, str(error))
         raise
-    with Containerd(installed, **more) as made:
-        yield made
+    with Containerd(installed, **more) as created:
+        yield created

@@ -9,5 +9,5 @@ from tests.agent.test_nri import running
 
 def test_what_the_model_says_is_in_force_through_churn_and_nothing_is_left(node: Node) -> None:
     running(node.daemon)
-    made = churn(node, seed=23, seconds=0, most=4, say=print)
-    assert made.steps["create"] > 1
+    created = churn(node, seed=23, seconds=0, maximum=4, say=print)
+    assert created.steps["create"] > 1

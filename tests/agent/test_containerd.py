@@ -37,12 +37,12 @@ def test_values_hold_before_the_first_instruction_and_are_explained(ruled: Node)
         assert ruled.recorded(web, agent.story)[4] == "1"
         assert ruled.value(batch, "cpu.cfs_quota_us") == "50000"
         assert ruled.value(batch, "memory.limit_in_bytes") == str(64 << 20)
-        told = agent.explain("web")
-        cpus = next(row for row in told["values"] if row["field"] == "cpuset.cpus" and row["container"] == "app")
+        message = agent.explain("web")
+        cpus = next(row for row in message["values"] if row["field"] == "cpuset.cpus" and row["container"] == "app")
         assert (cpus["value"], cpus["hook"]) == ("1", "CPUSetAllocator")
-        told = agent.explain("batch")
-        assert {"cpu.cfs_quota", "memory.limit"} <= {row["name"] for row in told["writes"]}
-        assert not [row for row in told["writes"] if row["outcome"] == "refused"], told["writes"]
+        message = agent.explain("batch")
+        assert {"cpu.cfs_quota", "memory.limit"} <= {row["name"] for row in message["writes"]}
+        assert not [row for row in message["writes"] if row["outcome"] == "refused"], message["writes"]
         assert agent.metric("nri_agent_ready", part="nri") == 1
         assert agent.stop() == 0
     assert ruled.value(batch, "cpu.cfs_quota_us") == "50000", "what was set stays when the agent ends"
@@ -93,8 +93,8 @@ def test_a_bad_rule_is_told_and_the_last_good_one_holds(ruled: Node) -> None:
 def test_a_pod_that_vanishes_stops_no_other(ruled: Node) -> None:
     with AgentProgram(ruled, MODES) as agent:
         for number in range(3):
-            gone = ruled.run_pod(f"gone-{number}", "BestEffort", **BATCH)
-            ruled.remove_pod(gone)
+            removed = ruled.run_pod(f"gone-{number}", "BestEffort", **BATCH)
+            ruled.remove_pod(removed)
         batch = ruled.run_pod("batch", "BestEffort", **BATCH)
         ruled.daemon.cri.run(batch, "app", COMMAND)
         assert ruled.recorded(batch, agent.story)[:2] == ["512", "50000"]

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from nri.agent.explain import History
+from nri.agent.history import History
 from nri.agent.koordinator.batch_resource import annotated
 from nri.agent.koordinator.node import Node
+from nri.agent.model import Container, Pod
 from nri.agent.parts import Parts
 from nri.host import Outcome, Root
-from nri.policies.contexts import ContainerContext, PodContext
 from tests.support.agents import TOPOLOGY, Clock, parts
 from tests.support.host_trees import TOP, write_files
 
@@ -39,33 +39,31 @@ def machine(folder: Path) -> Root:
     return write_files(folder, files | {f"{TOP}/kubepods/besteffort/{name}": text for name, text in FILES.items()})
 
 
-def cycle(made: Parts, clock: Clock, number: int) -> list[Outcome]:
+def cycle(created: Parts, clock: Clock, number: int) -> list[Outcome]:
     """One pod from its creation to its removal; every fifth is malformed, every seventh has vanished already."""
     annotations = {SPEC: BAD[number % len(BAD)] if number % 5 == 0 else GOOD}
     folder = f"kubepods/besteffort/pod{number}"
-    pod = PodContext(
+    pod = Pod(
         "shop", f"web-{number}", f"uid-{number}", {"koordinator.sh/qosClass": "BE"}, annotations, folder,
         extended=annotated(annotations),
     )  # fmt: skip
-    app = ContainerContext(
-        pod, f"containerd://{number}", "app", f"{folder}/app", extended=(pod.extended or {}).get("app")
-    )
-    there = number % 7 != 0
-    place = Path(made.root.path, TOP, folder)
-    if there:
+    app = Container(pod, f"containerd://{number}", "app", f"{folder}/app", extended=(pod.extended or {}).get("app"))
+    existing = number % 7 != 0
+    place = Path(created.root.path, TOP, folder)
+    if existing:
         write_files(place, FILES)
         write_files(place / "app", FILES)
-    decisions, found = made.decisions, []
-    found += decisions.carry_out(pod, decisions.decide("PreRunPodSandbox", pod, "nri"), "nri")
-    found += decisions.carry_out(app, decisions.decide("PreCreateContainer", app, "nri"), "nri")
+    decisions, collected = created.decisions, []
+    collected += decisions.carry_out(pod, decisions.decide("PreRunPodSandbox", pod, "nri"), "nri")
+    collected += decisions.carry_out(app, decisions.decide("PreCreateContainer", app, "nri"), "nri")
     clock.now += 0.5
-    found += decisions.carry_out(app, decisions.decide("PreUpdateContainerResources", app, "nri"), "nri")
-    found += decisions.carry_out(pod, decisions.decide("PreRemoveRunPodSandbox", pod, "nri"), "nri")
-    if there:
+    collected += decisions.carry_out(app, decisions.decide("PreUpdateContainerResources", app, "nri"), "nri")
+    collected += decisions.carry_out(pod, decisions.decide("PreRemoveRunPodSandbox", pod, "nri"), "nri")
+    if existing:
         shutil.rmtree(place)
     if number % 3:  # of every third the removal is never told
         decisions.removed(pod)
-    return [result.outcome for result in found]
+    return [result.outcome for result in collected]
 
 
 @pytest.mark.timeout(900)
@@ -76,26 +74,28 @@ def test_pods_that_come_and_go_leave_nothing_behind(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(logging, "lastResort", None)
     clock = Clock()
     history = History(MOST_PODS, now=clock)
-    made = parts(machine(tmp_path), clock=clock, node=Node(), rules={"NodeResourceTopology": TOPOLOGY}, history=history)
+    created = parts(
+        machine(tmp_path), clock=clock, node=Node(), rules={"NodeResourceTopology": TOPOLOGY}, history=history
+    )
     for number in range(SETTLED):
-        cycle(made, clock, number)
+        cycle(created, clock, number)
     gc.collect()
     threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
     objects = len(gc.get_objects())
     outcomes: Counter[Outcome] = Counter()
     for number in range(SETTLED, CYCLES):
-        outcomes.update(cycle(made, clock, number))
+        outcomes.update(cycle(created, clock, number))
     gc.collect()
     grown = len(gc.get_objects()) - objects
     assert grown < 500, f"{grown} objects more after {CYCLES - SETTLED} pods"
     assert threading.active_count() <= threads
     assert len(os.listdir("/proc/self/fd")) == descriptors
     assert len(history) <= MOST_PODS
-    held = made.executor.held()
-    assert held["waiting writes"] < 400, "those of vanished pods wait for some minutes"
-    assert held["written values"] < 400
+    stored = created.executor.counts()
+    assert stored["waiting writes"] < 400, "those of vanished pods wait for some minutes"
+    assert stored["written values"] < 400
     assert outcomes[Outcome.APPLIED] > 5_000
     assert outcomes[Outcome.GONE] > 250
     clock.now += 1000
-    cycle(made, clock, CYCLES + 1)
-    assert made.executor.held()["written values"] == 0
+    cycle(created, clock, CYCLES + 1)
+    assert created.executor.counts()["written values"] == 0

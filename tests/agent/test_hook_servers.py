@@ -37,9 +37,9 @@ COMMAND = record("echo added=$ADDED")
 @pytest.fixture(scope="module")
 def quiet() -> Iterator[Containerd]:
     """A containerd that serves no NRI."""
-    with containerd(settings=DaemonSettings(nri={"disable": True})) as made:
-        assert not made.nri_socket.exists()
-        yield made
+    with containerd(settings=DaemonSettings(nri={"disable": True})) as created:
+        assert not created.nri_socket.exists()
+        yield created
 
 
 class Proxied(Node):
@@ -88,10 +88,12 @@ class Proxied(Node):
         """Run its container through the proxy."""
         return self.cri.run(pod, "app", COMMAND, **options)
 
-    def found(self, pod: Pod) -> list[str]:
+    def container_values(self, pod: Pod) -> list[str]:
         """What the container's first process has written down."""
-        wait_for(lambda: len(self.said(pod, "app").splitlines()) >= 4, lambda: self.said(pod, "app"))
-        return recorded(self.said(pod, "app").splitlines())
+        wait_for(
+            lambda: len(self.container_output(pod, "app").splitlines()) >= 4, lambda: self.container_output(pod, "app")
+        )
+        return recorded(self.container_output(pod, "app").splitlines())
 
     def serve(self, policy: str, **answers: Any) -> LineProcess:
         """Start the server in Go, with answers by stage."""
@@ -154,8 +156,8 @@ def kind() -> type[Proxied]:
 def proxied(quiet: Containerd, tmp_path: Path, kind: type[Proxied]) -> Iterator[Proxied]:
     with ExitStack() as stack:
         root = stack.enter_context(machine(quiet.run_dir / "host", quiet.run_dir.name))
-        made = kind(quiet, root, tmp_path / "node", stack)
-        yield made
+        created = kind(quiet, root, tmp_path / "node", stack)
+        yield created
         with contextlib.suppress(grpc.RpcError):
             quiet.cri.remove_all()
 
@@ -179,12 +181,12 @@ def test_a_server_in_go_changes_a_pod_and_its_container(proxied: Proxied) -> Non
     )
     pod = proxied.pod("web")
     container = proxied.app(pod, memory_limit_in_bytes=96 << 20)
-    assert proxied.found(pod) == ["300", "40000", str(48 << 20), "added=yes"]
+    assert proxied.container_values(pod) == ["300", "40000", str(48 << 20), "added=yes"]
     direct = proxied.daemon.cri
     status = direct.call("PodSandboxStatus", pb.PodSandboxStatusRequest(pod_sandbox_id=pod.id)).status
     assert (status.annotations["by"], status.labels["seen"]) == ("go", "1")
-    found = direct.call("ContainerStatus", pb.ContainerStatusRequest(container_id=container)).status
-    assert found.annotations["by"] == "go"
+    actual = direct.call("ContainerStatus", pb.ContainerStatusRequest(container_id=container)).status
+    assert actual.annotations["by"] == "go"
     proxied.answer(PreUpdateContainerResources={"response": {"container_resources": {"cpu_shares": "200"}}})
     proxied.stop_proxy()
     proxied.start_proxy()
@@ -195,12 +197,12 @@ def test_a_server_in_go_changes_a_pod_and_its_container(proxied: Proxied) -> Non
     assert of_cgroup(folder, "memory.limit_in_bytes") == str(64 << 20)
     proxied.cri.remove_pod(pod.id)
     server.wait_for(lambda line: line.get("stage") == "PostStopPodSandbox", what="the pod's end")
-    told = [line for line in server.lines if line["stage"] != "ready"]
-    assert [line["stage"] for line in told] == [
+    message = [line for line in server.lines if line["stage"] != "ready"]
+    assert [line["stage"] for line in message] == [
         *("PreRunPodSandbox", "PreCreateContainer", "PreStartContainer", "PostStartContainer"),
         *("PreUpdateContainerResources", "PostStopPodSandbox"),
     ]
-    assert told[4]["request"]["container_resources"]["cpu_quota"] == "40000", "known over the proxy's restart"
+    assert message[4]["request"]["container_resources"]["cpu_quota"] == "40000", "known over the proxy's restart"
 
 
 def test_a_dead_or_refusing_server_counts_by_its_failure_policy(proxied: Proxied) -> None:
@@ -216,15 +218,15 @@ def test_a_dead_or_refusing_server_counts_by_its_failure_policy(proxied: Proxied
     assert not proxied.daemon.cri.call("ListContainers", pb.ListContainersRequest()).containers
     skipped = proxied.pod("server", labels=SKIP)
     proxied.app(skipped)
-    assert proxied.found(skipped)[3] == "added="
+    assert proxied.container_values(skipped)[3] == "added="
     server = proxied.serve("Ignore", **refuse)
     proxied.app(pod)
-    assert proxied.found(pod)[3] == "added="
+    assert proxied.container_values(pod)[3] == "added="
     server.kill()
     server.wait()
     other = proxied.pod("other")
     proxied.app(other)
-    assert proxied.found(other)[3] == "added="
+    assert proxied.container_values(other)[3] == "added="
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__.lower())
@@ -234,17 +236,17 @@ def test_the_agent_in_mode_hooks_has_its_values_in_force_before_the_first_instru
     with AgentProgram(proxied, "hooks", more) as agent:
         pod = proxied.pod("batch", **BATCH)
         container = proxied.app(pod)
-        assert proxied.found(pod)[:3] == ["512", "50000", str(64 << 20)]
+        assert proxied.container_values(pod)[:3] == ["512", "50000", str(64 << 20)]
         assert proxied.value(pod, "cpu.cfs_quota_us") == "50000"
         assert proxied.value(pod, "memory.limit_in_bytes") == str(64 << 20)
         proxied.rule("Node", {"metadata": {"annotations": {"node.koordinator.sh/cpu-normalization-ratio": "2"}}})
         folder = f"{pod.config.linux.cgroup_parent.strip('/')}/{container}"
         wait_for(lambda: of_cgroup(folder, "cpu.cfs_quota_us") == "25000", agent.story)
         wait_for(lambda: proxied.value(pod, "cpu.cfs_quota_us") == "25000", agent.story)
-        told = agent.explain("batch")
-        assert {row["transport"] for row in told["values"]} == {"hooks"}
+        message = agent.explain("batch")
+        assert {row["transport"] for row in message["values"]} == {"hooks"}
         agent.kill()
         other = proxied.pod("later", **BATCH)
         proxied.app(other)
-        assert proxied.found(other)[0] != "512", "Ignore: it runs, without the agent's values"
+        assert proxied.container_values(other)[0] != "512", "Ignore: it runs, without the agent's values"
         assert of_cgroup(folder, "cpu.cfs_quota_us") == "25000", "what was set stays"

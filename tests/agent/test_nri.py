@@ -21,13 +21,12 @@ import pytest
 
 import nri
 from nri.agent.agent import Agent
+from nri.agent.hooks import MAKE_ROOM, Hook
 from nri.agent.koordinator.profile import PROFILE
+from nri.agent.model import NO_CHANGES, Changes, Container, Decision
 from nri.agent.profile import PROFILES
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.tables import NriSettings, PodSettings, RuleSettings
-from nri.policies.changes import NO_CHANGES, Changes, Decision
-from nri.policies.contexts import RoomContext
-from nri.policies.hooks import MAKE_ROOM, Hook
 from nri.stub.session.session import Session
 from tests.agent.files import of_process
 from tests.agent.node import REQUEST_S, WAIT_S, AgentProgram, Node, machine
@@ -50,12 +49,12 @@ ALL_CPUS = "0-1"
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    made = Engine(request_timeout_s=REQUEST_S)
+    engine = Engine(request_timeout_s=REQUEST_S)
     try:
-        made.start()
-        yield made
+        engine.start()
+        yield engine
     finally:
-        made.close()
+        engine.close()
 
 
 @pytest.fixture(params=["containerd", "engine"])
@@ -69,12 +68,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node]:
         running(daemon)
         daemon.cri.remove_all()
         return
-    own = request.getfixturevalue("engine")
-    running(own)
-    with machine(own.run_dir / "host", own.run_dir.name) as root:
-        yield ruled(Node(own, root, tmp_path / "agent"))
-        running(own)
-        own.cri.remove_all()
+    own_part = request.getfixturevalue("engine")
+    running(own_part)
+    with machine(own_part.run_dir / "host", own_part.run_dir.name) as root:
+        yield ruled(Node(own_part, root, tmp_path / "agent"))
+        running(own_part)
+        own_part.cri.remove_all()
 
 
 def ruled(node: Node) -> Node:
@@ -94,10 +93,10 @@ def ratio(node: Node, text: str) -> None:
 
 def failing(node: Node) -> AgentProgram:
     """An agent with the failure policy Fail."""
-    made = AgentProgram(node, "nri", GATES)
+    agent_program = AgentProgram(node, "nri", GATES)
     file = node.folder / "agent.toml"
     file.write_text(FAIL + file.read_text())
-    return made
+    return agent_program
 
 
 def test_pods_from_nri_alone_are_repaired_on_their_own_folders_and_leave_with_the_pod(place: Node) -> None:
@@ -169,9 +168,9 @@ def test_what_a_process_finds_at_its_first_instruction(place: Node) -> None:
         assert (shares, quota, cpus) == ("1024", "50000", "1")
         assert place.value(batch, "cpu.shares") == "512"
         assert place.value(batch, "memory.limit_in_bytes") == str(64 << 20)
-        told = {row["name"]: row["outcome"] for row in agent.explain("batch")["writes"] if row["container"] == "app"}
-        assert told["cpu.cfs_quota"] == told["memory.limit"] == "applied", told
-        assert told["cpuset.cpus"] in ("applied", "unchanged"), told
+        message = {row["name"]: row["outcome"] for row in agent.explain("batch")["writes"] if row["container"] == "app"}
+        assert message["cpu.cfs_quota"] == message["memory.limit"] == "applied", message
+        assert message["cpuset.cpus"] in ("applied", "unchanged"), message
 
 
 def test_a_container_with_the_smallest_limit_is_made_on_faster_cpus_too(place: Node) -> None:
@@ -200,8 +199,8 @@ def test_a_share_of_a_gpu_is_in_the_container(place: Node, tmp_path: Path) -> No
             pod = place.run_pod("gpu", "Burstable", labels=labels, annotations=annotations)
             words = f"echo $NVIDIA_VISIBLE_DEVICES $CUDA_DEVICE_MEMORY_LIMIT; cat {library}; echo; sleep 1000"
             place.daemon.cri.run(pod, "app", ("sh", "-c", words), env={"NVIDIA_VISIBLE_DEVICES": "all"})
-            wait_for(lambda: len(place.said(pod, "app").splitlines()) >= 2, agent.story)
-            assert place.said(pod, "app").splitlines()[:2] == [f"3 {8 << 30}", "a library"]
+            wait_for(lambda: len(place.container_output(pod, "app").splitlines()) >= 2, agent.story)
+            assert place.container_output(pod, "app").splitlines()[:2] == [f"3 {8 << 30}", "a library"]
     finally:
         if not were_there:
             locks.rmdir()
@@ -365,9 +364,9 @@ def test_cycles_of_pods_leave_nothing_in_the_agent(place: Node) -> None:
                 used = footprint(agent.pid)
         agent.wait_held("nri pods", 0)
         agent.wait_held("nri containers", 0)
-        most = {"fd": used["fd"] + 2, "task": used["task"] + 2, "kB": used["kB"] + 2048 + 20 * count}
+        maximum = {"fd": used["fd"] + 2, "task": used["task"] + 2, "kB": used["kB"] + 2048 + 20 * count}
         wait_for(
-            lambda: all(now <= most[what] for what, now in footprint(agent.pid).items()),
+            lambda: all(now <= maximum[what] for what, now in footprint(agent.pid).items()),
             lambda: f"{footprint(agent.pid)}, and {used} in the middle",
         )
         agent.wait_ready()
@@ -397,7 +396,7 @@ class Recorder(nri.Plugin):
         self.quotas: dict[str, int] = {}
 
     def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
-        self.quotas = {each.id: each.linux.resources.cpu.quota.value for each in containers}
+        self.quotas = {container.id: container.linux.resources.cpu.quota.value for container in containers}
 
 
 @contextlib.contextmanager
@@ -431,14 +430,16 @@ def test_what_a_strategy_decides_is_the_runtimes_view_and_the_kernels(place: Nod
         wait_for(lambda: place.of(app, "cpu.cfs_quota_us") == "50000", agent.story)
         wait_for(lambda: quota_in_spec(place, app) == 50_000, agent.story)
 
-        def told() -> list[tuple[str, str, str]]:
+        def recorded_updates() -> list[tuple[str, str, str]]:
             rows = agent.explain("web")["writes"]
             return [
                 (row["outcome"], row["transport"], row["reason"]) for row in rows
                 if (row["container"], row["name"]) == ("app", "cpu.cfs_quota")
             ]  # fmt: skip
 
-        wait_for(lambda: told() == [("applied", "nri", "")], lambda: f"{told()}\n{agent.story()}")
+        wait_for(
+            lambda: recorded_updates() == [("applied", "nri", "")], lambda: f"{recorded_updates()}\n{agent.story()}"
+        )
         place.daemon.cri.update(app, cpu_shares=300)
         assert place.of(app, "cpu.shares") == "300"
         assert (place.of(app, "cpu.cfs_quota_us"), quota_in_spec(place, app)) == ("50000", 50_000)
@@ -447,7 +448,7 @@ def test_what_a_strategy_decides_is_the_runtimes_view_and_the_kernels(place: Nod
             wait_for(lambda: recorder.quotas.get(app) == 50_000, lambda: f"{recorder.quotas}\n{agent.story()}")
 
 
-def shrink(context: RoomContext, _rules: object) -> Decision:
+def shrink(context: Container, _rules: object) -> Decision:
     """Each container has 20 ms left when one called `important` comes."""
     return Decision(Changes({"cpu.cfs_quota": 20_000}) if context.new.name == "important" else NO_CHANGES, "room")
 
@@ -483,9 +484,9 @@ def test_a_creation_shrinks_another_container_in_the_same_answer(place: Node, mo
         assert place.of(batch, "cpu.cfs_quota_us") == "80000"
         place.daemon.cri.run(pod, "important", COMMAND)
         assert (place.of(batch, "cpu.cfs_quota_us"), quota_in_spec(place, batch)) == ("20000", 20_000)
-        told = agent.parts.history.of("shop/web")
-        assert told is not None
-        rows = [row for row in told["writes"] if (row["container"], row["name"]) == ("batch", "cpu.cfs_quota")]
+        account = agent.parts.history.of("shop/web")
+        assert account is not None
+        rows = [row for row in account["writes"] if (row["container"], row["name"]) == ("batch", "cpu.cfs_quota")]
         assert [(row["outcome"], row["transport"], row["reason"]) for row in rows] == [("applied", "nri", "")]
     finally:
         agent.stop()

@@ -37,7 +37,7 @@ def quiet(request: pytest.FixtureRequest) -> Iterator[Any]:
     try:
         ensure_packages(print, PACKAGES if request.param == "engine" else ())
         sweep()
-        made: Any = (
+        engine: Any = (
             Engine(nri=False)
             if request.param == "engine"
             else Containerd(install("2.4", print), DaemonSettings(nri={"disable": True}))
@@ -46,10 +46,10 @@ def quiet(request: pytest.FixtureRequest) -> Iterator[Any]:
         need(False, str(error))
         raise
     try:
-        made.start()
-        yield made
+        engine.start()
+        yield engine
     finally:
-        made.close()
+        engine.close()
 
 
 @pytest.fixture
@@ -114,8 +114,8 @@ def test_what_a_process_finds_at_its_first_instruction(place: Node) -> None:
         assert (shares, quota, cpus) == ("1024", "50000", "1")
         assert place.value(batch, "cpu.shares") == "512"
         assert place.value(batch, "memory.limit_in_bytes") == str(64 << 20)
-        told = {row["name"]: row["outcome"] for row in agent.explain("batch")["writes"] if row["container"] == "app"}
-        assert told["cpu.cfs_quota"] == told["memory.limit"] == "applied", told
+        message = {row["name"]: row["outcome"] for row in agent.explain("batch")["writes"] if row["container"] == "app"}
+        assert message["cpu.cfs_quota"] == message["memory.limit"] == "applied", message
 
 
 def test_the_kubelets_updates_are_scaled_and_cleared_cpus_stay_cleared(place: Node) -> None:
@@ -177,7 +177,7 @@ def test_an_agent_that_is_killed_in_mid_creation_leaves_no_container_without_pol
         assert creation.container == "" and creation.error is not None
         assert creation.error.code() is grpc.StatusCode.UNAVAILABLE
         containers = place.daemon.cri.call("ListContainers", pb.ListContainersRequest()).containers
-        assert [each.id for each in containers if each.pod_sandbox_id == web.id] == []
+        assert [container.id for container in containers if container.pod_sandbox_id == web.id] == []
         agent.start()
         agent.cri.run(web, "app", COMMAND)
         assert agent.recorded(web)[4] == "1"

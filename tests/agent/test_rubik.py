@@ -37,22 +37,22 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Node]:
         yield Node(daemon, request.getfixturevalue("root"), tmp_path / "agent")
         daemon.cri.remove_all()
         return
-    own = request.getfixturevalue("engine")
-    running(own)
-    with machine(own.run_dir / "host", own.run_dir.name) as root:
-        yield Node(own, root, tmp_path / "agent")
-        own.cri.remove_all()
+    own_part = request.getfixturevalue("engine")
+    running(own_part)
+    with machine(own_part.run_dir / "host", own_part.run_dir.name) as root:
+        yield Node(own_part, root, tmp_path / "agent")
+        own_part.cri.remove_all()
 
 
 def agent_of(node: Node, more: str = "", **blocks: Any) -> AgentProgram:
     """An agent with these services of rubik's."""
     configure(node, **blocks)
     gates = "".join(f"{name} = true\n" for name in blocks)
-    made = AgentProgram(node, "nri,standalone", f"\n[gates]\n{gates}", pods="nri")
+    agent_program = AgentProgram(node, "nri,standalone", f"\n[gates]\n{gates}", pods="nri")
     file = node.folder / "agent.toml"
     text = file.read_text().replace("/nowhere", str(node.daemon.cri_socket))
     file.write_text(f'profile = "rubik"\n{more}{text}')
-    return made
+    return agent_program
 
 
 def configure(node: Node, **blocks: Any) -> None:
@@ -105,9 +105,9 @@ def test_a_throttled_container_gets_more_on_an_idle_node_and_its_limit_back_when
         _, turbo = run(place, "turbo", quota_turbo="true")
         _, plain = run(place, "plain")
         wait_for(lambda: value(turbo, "cpu.cfs_quota") > QUOTA, agent.story)
-        told = [row for row in agent.explain("turbo")["values"] if row["container"]]
-        assert [(row["hook"], row["field"]) for row in told] == [("quotaTurbo", "cpu.cfs_quota")]
-        assert "the limit is 0.02 CPUs" in told[0]["reason"]
+        message = [row for row in agent.explain("turbo")["values"] if row["container"]]
+        assert [(row["hook"], row["field"]) for row in message] == [("quotaTurbo", "cpu.cfs_quota")]
+        assert "the limit is 0.02 CPUs" in message[0]["reason"]
         assert value(plain, "cpu.cfs_quota") == QUOTA
         agent.stop()
         assert value(turbo, "cpu.cfs_quota") == QUOTA
@@ -140,9 +140,9 @@ def test_a_burst_comes_with_the_annotation_and_goes_with_the_service(place: Node
 
 def test_block_io_is_limited_by_disk_and_no_longer_when_it_is_not_asked_for(place: Node) -> None:
     disk = next(iter(sorted(Path("/sys/block").glob("*/dev")))).read_text().strip()
-    asked = json.dumps({"device_write_iops": [{"device": disk, "value": "7"}]})
+    requested = json.dumps({"device_write_iops": [{"device": disk, "value": "7"}]})
     with agent_of(place, ioLimit=None) as agent:
-        _, limited = run(place, "limited", blkio_limit=asked)
+        _, limited = run(place, "limited", blkio_limit=requested)
         wait_for(lambda: value(limited, "io.write_iops") == {disk: 7}, agent.story)
         configure(place)
         wait_for(lambda: value(limited, "io.write_iops").get(disk, -1) == -1, agent.story)
@@ -160,16 +160,16 @@ def test_an_offline_pod_goes_when_the_node_is_full_and_no_online_one(place: Node
         pids = [place.pid(folder.rpartition("/")[2]) for folder in (offline, online)]
         configure(place, memoryevict=service)
 
-        def told() -> list[tuple[str, str]]:
-            known = any(row["name"] == "offline" for row in agent.ask("/explain")["pods"])
-            rows = agent.explain("offline")["values"] if known else []
+        def recorded_evictions() -> list[tuple[str, str]]:
+            known_entry = any(row["name"] == "offline" for row in agent.ask("/explain")["pods"])
+            rows = agent.explain("offline")["values"] if known_entry else []
             return [(row["hook"], row["value"]) for row in rows if row["field"] == "eviction"]
 
         if preview:
-            wait_for(lambda: told() == [("memoryevict", "would be")], agent.story)
+            wait_for(lambda: recorded_evictions() == [("memoryevict", "would be")], agent.story)
         else:
             wait_for(lambda: not Path(f"/proc/{pids[0]}").exists(), agent.story)
-            wait_for(lambda: told() == [("memoryevict", "asked")], agent.story)
+            wait_for(lambda: recorded_evictions() == [("memoryevict", "asked")], agent.story)
         assert [Path(f"/proc/{pid}").exists() for pid in pids] == [preview, True]
 
 
@@ -189,6 +189,6 @@ def test_both_profiles_run_in_one_process_and_each_explains_what_it_has_set(plac
         folder = f"{pod.config.linux.cgroup_parent.strip('/')}/{number}"
         assert value(folder, "cpu.cfs_quota") == 50_000
         wait_for(lambda: value(folder, "io.write_iops") == {disk: 7}, agent.story)
-        told = {row["hook"] for row in agent.explain("both")["values"]}
+        message = {row["hook"] for row in agent.explain("both")["values"]}
         agent.socket = agent.socket.replace("agent.sock", "agent-rubik.sock")
-        assert (told, {row["hook"] for row in agent.explain("both")["values"]}) == ({"BatchResource"}, {"ioLimit"})
+        assert (message, {row["hook"] for row in agent.explain("both")["values"]}) == ({"BatchResource"}, {"ioLimit"})

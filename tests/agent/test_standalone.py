@@ -61,8 +61,8 @@ def test_pods_that_run_before_and_after_its_start_get_their_values_and_keep_them
         ruled.overwrite(batch, "cpu.shares", "10")
         Path(f"/proc/{first}/oom_score_adj").write_text("5")
         wait_for(lambda: (ruled.value(batch, "cpu.shares"), oom_score(first)) == ("512", "555"), agent.story)
-        told = agent.explain("batch")
-        assert {row["transport"] for row in told["values"]} == {"standalone"}
+        message = agent.explain("batch")
+        assert {row["transport"] for row in message["values"]} == {"standalone"}
         assert agent.stop() == 0
 
 
@@ -100,39 +100,39 @@ BEMemoryEvict = true
 
 def test_a_batch_pod_is_evicted_by_the_runtime_when_memory_runs_short_and_no_other(ruled: Node) -> None:
     with AgentProgram(ruled, "standalone", EVICT) as agent:
-        known = {**SCORED, "labels": {**SCORED["labels"], "koordinator.sh/priority-class": "koord-batch"}}
-        batch, web = ruled.run_pod("batch", "BestEffort", **known), ruled.run_pod("web", "Burstable", **SENSITIVE)
+        known_entry = {**SCORED, "labels": {**SCORED["labels"], "koordinator.sh/priority-class": "koord-batch"}}
+        batch, web = ruled.run_pod("batch", "BestEffort", **known_entry), ruled.run_pod("web", "Burstable", **SENSITIVE)
         unknown = ruled.run_pod("unknown", "BestEffort", **SCORED)  # the CRI tells no priority
-        gone, *stays = (started(ruled, pod) for pod in (batch, web, unknown))
+        removed, *stays = (started(ruled, pod) for pod in (batch, web, unknown))
         short = {"enable": True, "memoryEvictThresholdPercent": 1, "memoryEvictLowerPercent": 0}
         ruled.rule("NodeSLO", {"spec": {"resourceUsedThresholdWithBE": short}})
-        wait_for(lambda: not Path(f"/proc/{gone}").exists(), agent.story)
+        wait_for(lambda: not Path(f"/proc/{removed}").exists(), agent.story)
         assert all(Path(f"/proc/{pid}").exists() for pid in stays)
 
-        def told() -> list[tuple[str, str]]:
+        def recorded_evictions() -> list[tuple[str, str]]:
             rows = agent.explain("batch")["values"]
             return [(row["hook"], row["value"]) for row in rows if row["field"] == "eviction"]
 
-        wait_for(lambda: told() == [("BEMemoryEvict", "asked")], agent.story)
+        wait_for(lambda: recorded_evictions() == [("BEMemoryEvict", "asked")], agent.story)
 
 
 def test_pods_that_come_and_go_leave_nothing_in_the_agent(ruled: Node) -> None:
     """NRI_PODS=200 takes some minutes."""
     with AgentProgram(ruled, "standalone", GATES) as agent:
 
-        def held() -> tuple[int, float | None]:
+        def descriptors_and_writes() -> tuple[int, float | None]:
             """Descriptors of the agent, and writes that wait for a cgroup."""
             return len(os.listdir(f"/proc/{agent.pid}/fd")), agent.metric("nri_agent_held", what="waiting writes")
 
         first = ruled.run_pod("first", "BestEffort", **SCORED)
         pid = started(ruled, first)
         wait_for(lambda: of_process(pid, "cpu.cfs_quota_us") == "50000", agent.story)
-        before = held()
+        before = descriptors_and_writes()
         for number in range(int(os.environ.get("NRI_PODS", "5"))):
             pod = ruled.run_pod(f"pod-{number}", "BestEffort", **SCORED)
             started(ruled, pod)
             wait_for(lambda pod=pod: ruled.value(pod, "cpu.cfs_quota_us") == "50000", agent.story)  # type: ignore[misc]
             ruled.remove_pod(pod)
         wait_for(lambda: ruled.value(first, "cpu.shares") == "512", agent.story)
-        wait_for(lambda: held()[0] <= before[0] + 2 and held()[1] == 0, agent.story)
+        wait_for(lambda: descriptors_and_writes()[0] <= before[0] + 2 and descriptors_and_writes()[1] == 0, agent.story)
         agent.wait_ready()

@@ -38,11 +38,11 @@ def _sockets(pid: int) -> Iterator[tuple[str, int]]:
             if not stat.S_ISSOCK(os.fstat(copy).st_mode):
                 os.close(copy)
                 continue
-            with socket.socket(fileno=copy) as found:
-                if found.family == socket.AF_UNIX:
+            with socket.socket(fileno=copy) as actual:
+                if actual.family == socket.AF_UNIX:
                     with contextlib.suppress(OSError):  # one that only listens
-                        path = found.getpeername() or found.getsockname()
-                        waiting = fcntl.ioctl(found, termios.FIONREAD, bytes(4))
+                        path = actual.getpeername() or actual.getsockname()
+                        waiting = fcntl.ioctl(actual, termios.FIONREAD, bytes(4))
                         yield str(path), int.from_bytes(waiting, sys.byteorder)
     finally:
         os.close(process)

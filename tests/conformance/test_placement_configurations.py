@@ -7,10 +7,10 @@ import yaml
 
 from nri.config import Source
 from nri.errors import ConfigError
+from nri.placement.ignored_keys import unread_keys
 from nri.placement.machine import Machine
 from nri.placement.registry import POLICIES
 from nri.placement.simulate import policy_of
-from nri.placement.unread import unread_keys
 from tests.support.placement import DATA, guest
 
 CONFIGURATIONS = {each["id"]: each for each in yaml.safe_load((DATA / "configurations.yaml").read_text())}

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nri.agent.pods.manifest import kube_class
 from nri.config import Source
 from nri.kube import kubelet, quantity
 from nri.kube.document import Document
 from nri.kube.manifest import pod_resources as read_resources
 from nri.kube.pod_resources import pod_limit, pod_total
-from nri.policies.manifest import kube_class
 from tests.peers.build import peer
 
 Json = dict[str, Any]

@@ -12,7 +12,7 @@ import pytest
 import nri
 from nri.adaptation import Numbers, OrderedUpdates
 from nri.api import messages as m
-from nri.testing.attached import Attached
+from nri.testing.plugin_connection import Attached
 from nri.ttrpc.waiters import ARRIVALS
 
 FILE = Path(__file__).parents[2] / "examples" / "runtime.py"

@@ -25,7 +25,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import CgroupConfig, EngineConfig, NetworkConfig, NriConfig, OciRuntime
 from nri.engine.engine import Engine
 from nri.engine.images import ImageStore
-from nri.testing.attached import Attached
+from nri.testing.plugin_connection import Attached
 from nri.ttrpc.waiters import ARRIVALS
 from tests.engine.machine import Machine, settled
 from tests.engine.registry import busybox

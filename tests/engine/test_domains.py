@@ -14,7 +14,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import DomainConfig, NriConfig
 from nri.engine.daemon import Daemon
 from nri.engine.engine import Engine
-from nri.testing.attached import Attached
+from nri.testing.plugin_connection import Attached
 from tests.engine.live import IMAGE, Live
 from tests.engine.machine import Machine
 from tests.engine.node import CGROUPS, V2, Recorder

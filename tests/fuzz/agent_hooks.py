@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from nri import host
+from nri.agent.hooks import STAGES, decide
 from nri.agent.koordinator import (
     bandwidths,
     batch_resource,
@@ -22,11 +23,9 @@ from nri.agent.koordinator.batch_resource import annotated
 from nri.agent.koordinator.node import Cache, Node
 from nri.agent.koordinator.profile import HOOKS, KINDS
 from nri.agent.koordinator.resctrl import INTEL
+from nri.agent.model import OOM_SCORE, Container, Pod, Resources, pod_writes, writes
+from nri.agent.transports import messages
 from nri.host.process import OOM_SCORES
-from nri.policies import messages
-from nri.policies.contexts import ContainerContext, PodContext, Resources
-from nri.policies.hooks import STAGES, decide
-from nri.policies.writes import OOM_SCORE, pod_writes, writes
 from tests.fuzz import inputs
 from tests.fuzz.engine import Target
 
@@ -115,8 +114,8 @@ def _annotations(data: bytes) -> None:
     if not isinstance(tree, dict):
         return
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in tree.items()}
-    pod = PodContext("n", "p", "u", texts, texts, "kubepods/podu", _SAID, annotated(texts))
-    app = ContainerContext(pod, "containerd://1", "app", "kubepods/podu/1", resources=_SAID)
+    pod = Pod("n", "p", "u", texts, texts, "kubepods/podu", _SAID, annotated(texts))
+    app = Container(pod, "containerd://1", "app", "kubepods/podu/1", resources=_SAID)
     for stage in STAGES:
         if stage not in ("KubeQoS", "HostApplication"):
             context = pod if stage in _OF_PODS else app

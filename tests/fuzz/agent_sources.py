@@ -94,7 +94,7 @@ def _runtime(data: bytes) -> None:
     pod, container = pb.PodSandboxStatusResponse(), pb.ContainerStatusResponse()
     pod.info["info"] = container.info["info"] = text
     words = pod_info(pod)
-    assert (words.qos_class == "") == (words.cgroup_parent == "")
+    assert (words.qos_class == "") == (words.folder == "")
     json.dumps(container_info(container).spec)
 
 

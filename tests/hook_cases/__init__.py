@@ -96,11 +96,11 @@ def run_hook_case(case: dict[str, Any], quirks: Quirks = Quirks.REFERENCE) -> Fa
     run = next((table[name] for table in _TABLES if name in table), None)
     if run is None:
         return Failure(str(case["id"]), name, "this stage is not known here")
-    given = {key: value if key in _NAMES else _set(value) for key, value in (case.get("input") or {}).items()}
-    if given.get("context", ...) is None:
+    case_input = {key: value if key in _NAMES else _set(value) for key, value in (case.get("input") or {}).items()}
+    if case_input.get("context", ...) is None:
         run = _without_context
     try:
-        got = run(Given(copy.deepcopy(given), quirks))
+        got = run(Given(copy.deepcopy(case_input), quirks))
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as problem:
         return Failure(str(case["id"]), name, f"the case cannot be run: {type(problem).__name__}: {problem}")
     stated = STATED.get(str(case["id"]))
@@ -108,13 +108,13 @@ def run_hook_case(case: dict[str, Any], quirks: Quirks = Quirks.REFERENCE) -> Fa
     return Failure(str(case["id"]), name, diff) if diff else None
 
 
-def _without_context(given: Given) -> dict[str, Any]:
+def _without_context(case: Given) -> dict[str, Any]:
     """A hook that is told nothing at all is an error at every stage."""
-    return {"error": "context" in given}
+    return {"error": "context" in case}
 
 
 def _set(value: Any) -> Any:
     """Return what is set of an input: a key that is null is as good as absent. A place in a list stays one."""
     if isinstance(value, dict):
-        return {key: _set(each) for key, each in value.items() if each is not None}
-    return [_set(each) for each in value] if isinstance(value, list) else value
+        return {key: _set(entry) for key, entry in value.items() if entry is not None}
+    return [_set(entry) for entry in value] if isinstance(value, list) else value

@@ -48,10 +48,10 @@ def main() -> int:
         default="reference",
         help="decide as Koordinator does (default), or as this package does: then what differs is a deviation",
     )
-    given = parser.parse_args()
+    case = parser.parse_args()
     logging.disable()  # each case makes an agent, which logs what it does
     try:
-        return run(given.files, Quirks.REFERENCE if given.compat == "reference" else Quirks.DEFAULT)
+        return run(case.files, Quirks.REFERENCE if case.compat == "reference" else Quirks.DEFAULT)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 1

@@ -32,30 +32,34 @@ def difference(stage: str, expected: dict[str, Any], got: dict[str, Any]) -> str
     keys = set(expected) - _INTERNAL
     if stage.startswith("Pre") and keys != {"error"}:
         keys |= {key for key in _RESOURCES if key in got}
-    wanted = {key: _plain(expected.get(key), key) for key in keys}
-    ours = {key: _plain(got.get(key), key) for key in keys}
+    expected_value = {key: _plain(expected.get(key), key) for key in keys}
+    own_rows = {key: _plain(got.get(key), key) for key in keys}
     if "files" in expected:
         names = expected["files"] or {}
-        ours["files"] = _plain({name: (got.get("files") or {}).get(name) for name in names}, "files")
+        own_rows["files"] = _plain({name: (got.get("files") or {}).get(name) for name in names}, "files")
     if expected.get("error", ...) is None:
-        wanted.pop("error")
-        ours.pop("error")
-    wanted, ours = ({key: value for key, value in side.items() if value is not None} for side in (wanted, ours))
-    if wanted == ours:
+        expected_value.pop("error")
+        own_rows.pop("error")
+    expected_value, own_rows = (
+        {key: value for key, value in side.items() if value is not None} for side in (expected_value, own_rows)
+    )
+    if expected_value == own_rows:
         return ""
-    recorded, mine = (json.dumps(side, indent=1, sort_keys=True).split("\n") for side in (wanted, ours))
-    return "\n".join(difflib.unified_diff(recorded, mine, "recorded", "ours", lineterm="", n=1))
+    recorded, own_file = (json.dumps(side, indent=1, sort_keys=True).split("\n") for side in (expected_value, own_rows))
+    return "\n".join(difflib.unified_diff(recorded, own_file, "recorded", "ours", lineterm="", n=1))
 
 
 def _plain(value: Any, key: str) -> Any:
     if isinstance(value, dict):
         if key in ("requests", "limits"):
-            return {name: str(quantity.parse(each)) for name, each in value.items()} or None
+            return {name: str(quantity.parse(entry)) for name, entry in value.items()} or None
         nothing = (None, 0, "") if key in _MESSAGES else (None,)
-        pairs = ((name, _plain(each, name)) for name, each in value.items())
+        pairs = ((name, _plain(entry, name)) for name, entry in value.items())
         return {
-            name: each for name, each in pairs if all(each is not none and each != none for none in nothing)
+            name: entry
+            for name, entry in pairs
+            if all(entry is not nothing_set and entry != nothing_set for nothing_set in nothing)
         } or None
     if isinstance(value, (list, tuple)):
-        return [_plain(each, key) for each in value] or None
+        return [_plain(entry, key) for entry in value] or None
     return value

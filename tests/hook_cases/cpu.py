@@ -6,14 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from nri.agent import cgroup_paths as paths
+from nri.agent.hooks import CREATE, FOLDER, PROGRAM, RUN_POD
 from nri.agent.koordinator import batch_resource, cpu_normalization, group_identity
 from nri.agent.koordinator.node import NO_RATIO, GroupIdentityRule
 from nri.agent.koordinator.reconcile import GROUP_IDENTITY
-from nri.policies import paths, writes
-from nri.policies.changes import NO_CHANGES, Changes
-from nri.policies.contexts import HostApplicationContext, KubeQosContext
-from nri.policies.hooks import CREATE, FOLDER, PROGRAM, RUN_POD
-from nri.policies.last_good import LastGood
+from nri.agent.last_good import LastGood
+from nri.agent.model import NO_CHANGES, Changes, HostApplication, KubeQosFolder, pod_writes, writes
 from tests.hook_cases import inputs
 from tests.hook_cases.inputs import Given
 from tests.hook_cases.machine import Machine, decided
@@ -27,74 +26,74 @@ _SYSCTL = "/proc/sys/kernel/sched_group_identity_enabled"
 
 
 def _outcome(tree: Tree, folder: str, changes: Changes, error: bool) -> Outcome:
-    tree.write(writes.pod_writes(folder, changes))
+    tree.write(pod_writes(folder, changes))
     return {**inputs.shown(changes), "error": error, "files": tree.files}
 
 
 # --- group identity
 
 
-def _sysctl(given: Input, tree: Tree) -> bool | None:
+def _sysctl(case: Input, tree: Tree) -> bool | None:
     """Whether the sysctl is on; None if identities hold without one. Raises ValueError if it is said to be there."""
-    known = given.get("kernel_sysctl_supported")
+    known_entry = case.get("kernel_sysctl_supported")
     text = tree.sysctl(GROUP_IDENTITY)
-    if text is None and given.get("kernel_sysctl_file_exists"):
-        text = str(given.get("kernel_sysctl_value") or 0)
-    if known is None:
-        known = text is not None
-    if not known:
+    if text is None and case.get("kernel_sysctl_file_exists"):
+        text = str(case.get("kernel_sysctl_value") or 0)
+    if known_entry is None:
+        known_entry = text is not None
+    if not known_entry:
         return None
     if text is None:
         raise ValueError("the sysctl cannot be read")
     return text.strip() == "1"
 
 
-def _supported(given: Input, tree: Tree) -> bool:
-    told = given.get("system_supported")
-    if told is not None:
-        return bool(told)
+def _supported(case: Input, tree: Tree) -> bool:
+    message = case.get("system_supported")
+    if message is not None:
+        return bool(message)
     folder = paths.kube_class_path("Guaranteed")
-    has_file = tree.read(folder, "cpu.bvt") is not None or (given.get("bvt_file_dir") or "").strip("/") == folder
-    return has_file or bool(given.get("kernel_sysctl_file_exists")) or tree.sysctl(GROUP_IDENTITY) is not None
+    has_file = tree.read(folder, "cpu.bvt") is not None or (case.get("bvt_file_dir") or "").strip("/") == folder
+    return has_file or bool(case.get("kernel_sysctl_file_exists")) or tree.sysctl(GROUP_IDENTITY) is not None
 
 
-def _in_effect(given: Input, tree: Tree) -> GroupIdentityRule | None:
+def _in_effect(case: Input, tree: Tree) -> GroupIdentityRule | None:
     try:
-        sysctl = _sysctl(given, tree)
+        sysctl = _sysctl(case, tree)
     except ValueError:
         return None
-    return group_identity.in_effect(inputs.identity_rule(given.get("rule")), _supported(given, tree), sysctl)
+    return group_identity.in_effect(inputs.identity_rule(case.get("rule")), _supported(case, tree), sysctl)
 
 
-def _identity_pod(given: Given) -> Outcome:
-    tree, context = Tree(given), inputs.pod(given.get("pod"))
-    rule = _in_effect(given, tree)
+def _identity_pod(case: Given) -> Outcome:
+    tree, context = Tree(case), inputs.pod(case.get("pod"))
+    rule = _in_effect(case, tree)
     if rule is None:
-        return _outcome(tree, context.cgroup_parent, NO_CHANGES, False)
-    changes, error = decided(given, group_identity.NAME, RUN_POD, context, identity=rule)
-    return _outcome(tree, context.cgroup_parent, changes, error)
+        return _outcome(tree, context.folder, NO_CHANGES, False)
+    changes, error = decided(case, group_identity.NAME, RUN_POD, context, identity=rule)
+    return _outcome(tree, context.folder, changes, error)
 
 
-def _identity_folder(given: Given) -> Outcome:
-    tree, kube = Tree(given), given.get("kube_qos") or ""
-    rule = _in_effect(given, tree)
-    changes, _ = decided(given, group_identity.NAME, FOLDER, KubeQosContext(kube), identity=rule)
-    tree.write(writes.writes(paths.kube_class_path(kube), changes))
+def _identity_folder(case: Given) -> Outcome:
+    tree, kube = Tree(case), case.get("kube_qos") or ""
+    rule = _in_effect(case, tree)
+    changes, _ = decided(case, group_identity.NAME, FOLDER, KubeQosFolder(kube), identity=rule)
+    tree.write(writes(paths.kube_class_path(kube), changes))
     return {**inputs.shown(changes), "error": False, "files": tree.files}
 
 
-def _identity_program(given: Given) -> Outcome:
-    tree = Tree(given)
-    rule = _in_effect(given, tree)
-    context = HostApplicationContext("", given.get("qos") or "")
-    changes, _ = decided(given, group_identity.NAME, PROGRAM, context, identity=rule)
+def _identity_program(case: Given) -> Outcome:
+    tree = Tree(case)
+    rule = _in_effect(case, tree)
+    context = HostApplication("", case.get("qos") or "")
+    changes, _ = decided(case, group_identity.NAME, PROGRAM, context, identity=rule)
     return _outcome(tree, "", changes, False)
 
 
-def _identity_parse(given: Given) -> Outcome:
-    kept = LastGood(inputs.identity_rule(given.get("rule")))
-    updated = kept.take(lambda: group_identity.rule_of(given.get("node_slo"), given.quirks))
-    return {"updated": updated, "error": bool(kept.error), "rule": _identity_shown(kept.rule)}
+def _identity_parse(case: Given) -> Outcome:
+    last_good = LastGood(inputs.identity_rule(case.get("rule")))
+    updated = last_good.take(lambda: group_identity.rule_of(case.get("node_slo"), case.quirks))
+    return {"updated": updated, "error": bool(last_good.error), "rule": _identity_shown(last_good.rule)}
 
 
 def _identity_shown(rule: GroupIdentityRule | None) -> Outcome | None:
@@ -108,130 +107,137 @@ def _identity_shown(rule: GroupIdentityRule | None) -> Outcome | None:
     }
 
 
-def _identity_prepare(given: Given) -> Outcome:
-    rule = _in_effect(given, Tree(given))
+def _identity_prepare(case: Given) -> Outcome:
+    rule = _in_effect(case, Tree(case))
     return {"rule_in_effect": None if rule is None else {"enabled": rule.enabled}, "error": False}
 
 
-def _identity_probe(given: Given) -> Outcome:
-    return {"supported": _supported(given, Tree(given))}
+def _identity_probe(case: Given) -> Outcome:
+    return {"supported": _supported(case, Tree(case))}
 
 
-def _identity_switch(given: Given) -> Outcome:
+def _identity_switch(case: Given) -> Outcome:
     """The switches of the scheduler, as a round sets them where identities are on."""
-    with Machine(given, group_identity.NAME, identity=GroupIdentityRule(enabled=True)) as machine:
+    with Machine(case, group_identity.NAME, identity=GroupIdentityRule(enabled=True)) as machine:
         machine.round()
-        is_lacking = given.get("kernel_sysctl_supported") is True and machine.read(_SYSCTL) is None
+        is_lacking = case.get("kernel_sysctl_supported") is True and machine.read(_SYSCTL) is None
         return {"error": is_lacking, "files": machine.files()}
 
 
-def _identity_apply(given: Given) -> Outcome:
-    rule = inputs.identity_rule(given.get("rule"))
-    with Machine(given, group_identity.NAME, identity=rule) as machine:
-        machine.list_pods(given.get("pods"))
-        applications = given.get("host_applications")
+def _identity_apply(case: Given) -> Outcome:
+    rule = inputs.identity_rule(case.get("rule"))
+    with Machine(case, group_identity.NAME, identity=rule) as machine:
+        machine.list_pods(case.get("pods"))
+        applications = case.get("host_applications")
         if applications is not None:
             machine.store.put("NodeSLO", {"spec": {"hostApplications": applications}}, "a case")
-        if rule is not None and given.get("system_supported") is not False and given.get("pods") is not None:
+        if rule is not None and case.get("system_supported") is not False and case.get("pods") is not None:
             machine.round("NodeSLO")
         bvt = {
             name: machine.read(f"/cpu/{paths.kube_class_path(name)}/cpu.bvt_warp_ns")
             for name in ("Guaranteed", "Burstable", "BestEffort")
         }
-        pods = given.get("pods") or {}
+        pods = case.get("pods") or {}
         listed = pods.items() if isinstance(pods, dict) else ((str(place), pod) for place, pod in enumerate(pods))
         by_pod = {
             name: machine.read(f"/cpu/{(pod.get('cgroup_parent') or '').strip('/')}/cpu.bvt_warp_ns")
             for name, pod in listed
         }
         return {
-            "error": rule is not None and given.get("pods") is None,
+            "error": rule is not None and case.get("pods") is None,
             "files": machine.files(),
             "bvt_by_kube_qos": {name: None if text is None else int(text) for name, text in bvt.items()},
             "bvt_by_pod": {name: None if text is None else int(text) for name, text in by_pod.items()},
         }
 
 
-def _pod_bvt(given: Given) -> Outcome:
-    rule = inputs.identity_rule(given) or GroupIdentityRule()
-    return {"bvt": rule.of_pod(given.get("qos") or "", given.get("kube_qos") or "")}
+def _pod_bvt(case: Given) -> Outcome:
+    rule = inputs.identity_rule(case) or GroupIdentityRule()
+    return {"bvt": rule.of_pod(case.get("qos") or "", case.get("kube_qos") or "")}
 
 
 # --- batch resources and CPU normalization
 
 
-def _batch_pod(given: Given) -> Outcome:
-    tree, context, rule = Tree(given), inputs.pod(given.get("pod")), inputs.batch_rule(given.get("rule"))
-    changes, error = decided(given, batch_resource.NAME, RUN_POD, context, batch=rule)
-    return _outcome(tree, context.cgroup_parent, changes, error)
+def _batch_pod(case: Given) -> Outcome:
+    tree, context, rule = Tree(case), inputs.pod(case.get("pod")), inputs.batch_rule(case.get("rule"))
+    changes, error = decided(case, batch_resource.NAME, RUN_POD, context, batch=rule)
+    return _outcome(tree, context.folder, changes, error)
 
 
-def _batch_container(given: Given) -> Outcome:
-    context, rule = inputs.container(given), inputs.batch_rule(given.get("rule"))
-    changes, error = decided(given, batch_resource.NAME, CREATE, context, batch=rule)
+def _batch_container(case: Given) -> Outcome:
+    context, rule = inputs.container(case), inputs.batch_rule(case.get("rule"))
+    changes, error = decided(case, batch_resource.NAME, CREATE, context, batch=rule)
     return {**inputs.shown(changes), "error": error}
 
 
-def _batch_apply(given: Given) -> Outcome:
-    with Machine(given, batch_resource.NAME, batch=inputs.batch_rule(given.get("rule"))) as machine:
-        machine.list_pods(given.get("pods"))
-        if given.get("rule") is not None:
+def _batch_apply(case: Given) -> Outcome:
+    with Machine(case, batch_resource.NAME, batch=inputs.batch_rule(case.get("rule"))) as machine:
+        machine.list_pods(case.get("pods"))
+        if case.get("rule") is not None:
             machine.round()
         quotas = [
-            f"/cpu/{(pod.get('cgroup_parent') or '').strip('/')}/cpu.cfs_quota_us" for pod in given.get("pods") or ()
+            f"/cpu/{(pod.get('cgroup_parent') or '').strip('/')}/cpu.cfs_quota_us" for pod in case.get("pods") or ()
         ]
         per_pod = [{"cfsQuota": machine.read(name)} for name in quotas]
         return {"error": False, "files": machine.files(), "per_pod": per_pod}
 
 
-def _batch_parse_slo(given: Given) -> Outcome:
-    kept = LastGood(inputs.batch_rule(given.get("rule")))
-    updated = kept.take(lambda: replace(kept.rule, has_quota=batch_resource.has_cfs_quota(given.get("node_slo"))))
-    rule = {"cfs_quota_enabled": kept.rule.has_quota, "cpu_normalization_ratio": kept.rule.ratio}
-    return {"updated": updated, "error": bool(kept.error), "rule": rule}
+def _batch_parse_slo(case: Given) -> Outcome:
+    last_good = LastGood(inputs.batch_rule(case.get("rule")))
+    updated = last_good.take(
+        lambda: replace(last_good.rule, has_quota=batch_resource.has_cfs_quota(case.get("node_slo")))
+    )
+    rule = {"cfs_quota_enabled": last_good.rule.has_quota, "cpu_normalization_ratio": last_good.rule.ratio}
+    return {"updated": updated, "error": bool(last_good.error), "rule": rule}
 
 
-def _batch_parse_node(given: Given) -> Outcome:
-    kept = LastGood(inputs.batch_rule(given.get("rule") or given))
-    updated = kept.take(
-        lambda: replace(kept.rule, ratio=cpu_normalization.ratio_of(given.get("node"))),
+def _batch_parse_node(case: Given) -> Outcome:
+    last_good = LastGood(inputs.batch_rule(case.get("rule") or case))
+    updated = last_good.take(
+        lambda: replace(last_good.rule, ratio=cpu_normalization.ratio_of(case.get("node"))),
         lambda old, new: cpu_normalization.same_ratio(old.ratio, new.ratio),
     )
-    has_quota = kept.rule.has_quota is not False
-    ratio = kept.rule.ratio if has_quota and kept.rule.ratio is not None else NO_RATIO
-    return {"updated": updated, "error": bool(kept.error), "cfs_quota_enabled": has_quota, "ratio": ratio}
+    has_quota = last_good.rule.has_quota is not False
+    ratio = last_good.rule.ratio if has_quota and last_good.rule.ratio is not None else NO_RATIO
+    return {"updated": updated, "error": bool(last_good.error), "cfs_quota_enabled": has_quota, "ratio": ratio}
 
 
-def _normal_pod(given: Given) -> Outcome:
-    tree, context = Tree(given), inputs.pod(given.get("pod"))
-    ratio = inputs.ratio_of(given.get("rule"))
-    changes, error = decided(given, cpu_normalization.NAME, RUN_POD, context, ratio=ratio)
-    return _outcome(tree, context.cgroup_parent, changes, error)
+def _normal_pod(case: Given) -> Outcome:
+    tree, context = Tree(case), inputs.pod(case.get("pod"))
+    ratio = inputs.ratio_of(case.get("rule"))
+    changes, error = decided(case, cpu_normalization.NAME, RUN_POD, context, ratio=ratio)
+    return _outcome(tree, context.folder, changes, error)
 
 
-def _normal_container(given: Given) -> Outcome:
-    context = inputs.container(given)
-    ratio = inputs.ratio_of(given.get("rule"))
-    changes, error = decided(given, cpu_normalization.NAME, CREATE, context, ratio=ratio)
+def _normal_container(case: Given) -> Outcome:
+    context = inputs.container(case)
+    ratio = inputs.ratio_of(case.get("rule"))
+    changes, error = decided(case, cpu_normalization.NAME, CREATE, context, ratio=ratio)
     return {**inputs.shown(changes), "error": error}
 
 
-def _normal_apply(given: Given) -> Outcome:
-    with Machine(given, cpu_normalization.NAME, ratio=inputs.ratio_of(given.get("rule"))) as machine:
-        machine.list_pods(given.get("pods"))
+def _normal_apply(case: Given) -> Outcome:
+    with Machine(case, cpu_normalization.NAME, ratio=inputs.ratio_of(case.get("rule"))) as machine:
+        machine.list_pods(case.get("pods"))
         machine.round()
         return {"error": False, "files": machine.files()}
 
 
-def _normal_parse(given: Given) -> Outcome:
-    current = given.get("current_ratio")
-    kept = LastGood(NO_RATIO if current is None else float(current))
-    updated = kept.take(lambda: cpu_normalization.ratio_of(given.get("node")), cpu_normalization.same_ratio)
-    return {"updated": updated, "error": bool(kept.error), "ratio": kept.rule, "enabled": kept.rule != NO_RATIO}
+def _normal_parse(case: Given) -> Outcome:
+    current = case.get("current_ratio")
+    last_good = LastGood(NO_RATIO if current is None else float(current))
+    updated = last_good.take(lambda: cpu_normalization.ratio_of(case.get("node")), cpu_normalization.same_ratio)
+    return {
+        "updated": updated,
+        "error": bool(last_good.error),
+        "ratio": last_good.rule,
+        "enabled": last_good.rule != NO_RATIO,
+    }
 
 
-def _shares_cpus(given: Given) -> Outcome:
-    labels, annotations = inputs.mapping(given.get("labels")), inputs.mapping(given.get("annotations"))
+def _shares_cpus(case: Given) -> Outcome:
+    labels, annotations = inputs.mapping(case.get("labels")), inputs.mapping(case.get("annotations"))
     return {"is_cpu_share": cpu_normalization.shares_cpus(labels, annotations)}
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator import host_application, resctrl
 from nri.agent.koordinator.resctrl import Schemata
 from nri.host.cgroups.drivers import Driver, container_name
-from nri.policies import paths
 from tests.hook_cases.core_sched import switched_on
 from tests.hook_cases.inputs import Given, mapping
 from tests.support.pod_folders import pod_folder
@@ -27,9 +27,9 @@ def _or_error(find: Callable[[], Outcome], empty: Outcome) -> Outcome:
 
 
 def _container_folder(driver: str) -> Stage:
-    def run(given: Given) -> Outcome:
+    def run(case: Given) -> Outcome:
         def find() -> Outcome:
-            runtime, folder = container_name(Driver(driver), given.get("container_id") or "")
+            runtime, folder = container_name(Driver(driver), case.get("container_id") or "")
             return {"runtime": runtime, "dir": folder}
 
         return _or_error(find, {"runtime": "unknown", "dir": ""})
@@ -38,51 +38,51 @@ def _container_folder(driver: str) -> Stage:
 
 
 def _container_parent(driver: str) -> Stage:
-    def run(given: Given) -> Outcome:
-        number = mapping(given.get("c")).get("containerID") or ""
+    def run(case: Given) -> Outcome:
+        number = mapping(case.get("c")).get("containerID") or ""
 
         def find() -> Outcome:
             container_name(Driver(driver), number)
-            return {"result": paths.container_path(given.get("pod_parent_dir") or "", number, driver)}
+            return {"result": paths.container_path(case.get("pod_parent_dir") or "", number, driver)}
 
         return _or_error(find, {"result": ""})
 
     return run
 
 
-def _host_path(given: Given) -> Outcome:
-    driver = given.get("cgroup_driver") or paths.SYSTEMD
-    return {"cgroup_parent": host_application.host_application_path(given.get("host_app_spec"), driver)}
+def _host_path(case: Given) -> Outcome:
+    driver = case.get("cgroup_driver") or paths.SYSTEMD
+    return {"cgroup_parent": host_application.host_application_path(case.get("host_app_spec"), driver)}
 
 
-def _kube_class(given: Given) -> Outcome:
-    return {"kube_qos": paths.kube_class_of(given.get("path") or "")}
+def _kube_class(case: Given) -> Outcome:
+    return {"kube_qos": paths.kube_class_of(case.get("path") or "")}
 
 
-def _pod_parent(given: Given) -> Outcome:
-    return {"cgroup_parent": pod_folder(mapping(given.get("pod")), given.get("cgroup_driver") or paths.SYSTEMD)}
+def _pod_parent(case: Given) -> Outcome:
+    return {"cgroup_parent": pod_folder(mapping(case.get("pod")), case.get("cgroup_driver") or paths.SYSTEMD)}
 
 
-def _new_tasks(given: Given) -> Outcome:
-    known = [int(each) for each in given.get("tasks_map") or ()]
-    return {"task_ids": [each for each in given.get("ids") or () if each not in known], "error": False}
+def _new_tasks(case: Given) -> Outcome:
+    known_entry = [int(entry) for entry in case.get("tasks_map") or ()]
+    return {"task_ids": [id_ for id_ in case.get("ids") or () if id_ not in known_entry], "error": False}
 
 
-def _lines(given: Given) -> Outcome:
-    found = Schemata(given.get("cacheids") or ())
-    if given.get("l3_mask"):
-        found.l3 = dict.fromkeys(found.l3, int(given["l3_mask"], 16))
-    if given.get("mb_percent"):
-        found.mb = dict.fromkeys(found.mb, int(given["mb_percent"]))
+def _lines(case: Given) -> Outcome:
+    schemata = Schemata(case.get("cacheids") or ())
+    if case.get("l3_mask"):
+        schemata.l3 = dict.fromkeys(schemata.l3, int(case["l3_mask"], 16))
+    if case.get("mb_percent"):
+        schemata.mb = dict.fromkeys(schemata.mb, int(case["mb_percent"]))
     return {
-        "l3": found.l3_line() if given.get("l3_mask") else "",
-        "mb": found.mb_line() if given.get("mb_percent") else "",
+        "l3": schemata.l3_line() if case.get("l3_mask") else "",
+        "mb": schemata.mb_line() if case.get("mb_percent") else "",
     }
 
 
-def _mask(given: Given) -> Outcome:
-    start, end = given.get("start_percent") or 0, given.get("end_percent") or 0
-    return _or_error(lambda: {"mask": f"{resctrl.cache_mask(given.get('cbm') or 0, start, end):x}"}, {"mask": ""})
+def _mask(case: Given) -> Outcome:
+    start, end = case.get("start_percent") or 0, case.get("end_percent") or 0
+    return _or_error(lambda: {"mask": f"{resctrl.cache_mask(case.get('cbm') or 0, start, end):x}"}, {"mask": ""})
 
 
 STAGES: dict[str, Stage] = {

@@ -13,10 +13,9 @@ from nri.agent.koordinator.node import (
     SharePool,
 )
 from nri.agent.koordinator.quirks import Quirks
+from nri.agent.model import Changes, Container, Device, ExtendedResources, Mount, Pod, Resctrl, Resources
+from nri.agent.pods.manifest import listed_pod
 from nri.kube import quantity
-from nri.policies.changes import Changes, Device, Mount, Resctrl
-from nri.policies.contexts import ContainerContext, ExtendedResources, PodContext, Resources
-from nri.policies.running import RunningPod
 
 __all__ = [
     "KNOBS",
@@ -61,169 +60,174 @@ def mapping(value: Any) -> dict[str, Any]:
     return dict(value or {})
 
 
-def pod(given: Any) -> PodContext:
+def pod(case: Any) -> Pod:
     """Return a pod's context."""
-    found = mapping(given)
-    extended = found.get("extended_resources")
-    return PodContext(
-        namespace=found.get("namespace") or "",
-        name=found.get("name") or "",
-        uid=found.get("uid") or "",
-        labels=mapping(found.get("labels")),
-        annotations=mapping(found.get("annotations")),
-        cgroup_parent=found.get("cgroup_parent") or "",
-        resources=resources(found["resources"]) if found.get("resources") is not None else None,
+    actual = mapping(case)
+    extended = actual.get("extended_resources")
+    return Pod(
+        namespace=actual.get("namespace") or "",
+        name=actual.get("name") or "",
+        uid=actual.get("uid") or "",
+        labels=mapping(actual.get("labels")),
+        annotations=mapping(actual.get("annotations")),
+        folder=actual.get("cgroup_parent") or "",
+        resources=resources(actual["resources"]) if actual.get("resources") is not None else None,
         extended=None
         if extended is None
-        else {name: _extended(each) for name, each in mapping(extended.get("containers")).items()},
+        else {name: _extended(entry) for name, entry in mapping(extended.get("containers")).items()},
     )
 
 
-def container(given: Input) -> ContainerContext:
+def container(case: Input) -> Container:
     """Return the context of a case's container in its pod."""
-    found = mapping(given.get("container"))
-    extended = found.get("extended_resources")
-    return ContainerContext(
-        pod=pod(given.get("pod")),
-        id=found.get("id") or "",
-        name=found.get("name") or "",
-        cgroup_parent=found.get("cgroup_parent") or "",
-        sandbox=bool(found.get("sandbox")),
-        env=mapping(found.get("env")),
-        resources=resources(found["resources"]) if found.get("resources") is not None else None,
+    actual = mapping(case.get("container"))
+    extended = actual.get("extended_resources")
+    return Container(
+        pod=pod(case.get("pod")),
+        id=actual.get("id") or "",
+        name=actual.get("name") or "",
+        folder=actual.get("cgroup_parent") or "",
+        sandbox=bool(actual.get("sandbox")),
+        env=mapping(actual.get("env")),
+        resources=resources(actual["resources"]) if actual.get("resources") is not None else None,
         extended=None if extended is None else _extended(extended),
     )
 
 
-def resources(given: Any) -> Resources:
+def resources(case: Any) -> Resources:
     """Return what is set already."""
-    found = mapping(given)
-    return Resources(*(found.get(key) for key in ("cpu_shares", "cfs_quota", "cpuset", "memory_limit")))
+    actual = mapping(case)
+    return Resources(*(actual.get(key) for key in ("cpu_shares", "cfs_quota", "cpuset", "memory_limit")))
 
 
-def running(given: Any) -> list[RunningPod]:
+def running(case: Any) -> list[Pod]:
     """Return pods of the API with their folders."""
-    listed = given.values() if isinstance(given, dict) else given or ()
+    listed = case.values() if isinstance(case, dict) else case or ()
     return [
-        RunningPod(mapping(each.get("pod")), each.get("cgroup_parent") or "", each.get("sandboxID") or "")
-        for each in listed
+        listed_pod(mapping(entry.get("pod")), entry.get("cgroup_parent") or "", entry.get("sandboxID") or "")
+        for entry in listed
     ]
 
 
-def identity_rule(given: Any) -> GroupIdentityRule | None:
+def identity_rule(case: Any) -> GroupIdentityRule | None:
     """Return a rule of group identities; null is none yet."""
-    if given is None:
+    if case is None:
         return None
     return GroupIdentityRule(
-        enabled=bool(given.get("enabled")),
-        pods=mapping(given.get("pod_qos")),
-        folders=mapping(given.get("kube_qos_dir")),
-        kube_pods=mapping(given.get("kube_qos_pod")),
+        enabled=bool(case.get("enabled")),
+        pods=mapping(case.get("pod_qos")),
+        folders=mapping(case.get("kube_qos_dir")),
+        kube_pods=mapping(case.get("kube_qos_pod")),
     )
 
 
-def core_rule(given: Any) -> CoreSchedRule:
+def core_rule(case: Any) -> CoreSchedRule:
     """Return a rule of core scheduling."""
-    found = mapping(given)
+    actual = mapping(case)
     pods, kube_pods = (
         {
-            name: CoreSchedClass(bool(each.get("enabled")), bool(each.get("expeller")), bool(each.get("cpu_idle")))
-            for name, each in mapping(found.get(key)).items()
+            name: CoreSchedClass(bool(entry.get("enabled")), bool(entry.get("expeller")), bool(entry.get("cpu_idle")))
+            for name, entry in mapping(actual.get(key)).items()
         }
         for key in ("pod_qos", "kube_qos_pod")
     )
-    return CoreSchedRule(bool(found.get("enabled")), pods, kube_pods)
+    return CoreSchedRule(bool(actual.get("enabled")), pods, kube_pods)
 
 
-def cpuset_rule(given: Any) -> CpusetRule | None:
+def cpuset_rule(case: Any) -> CpusetRule | None:
     """Return a rule of CPU sets; null is none yet."""
-    if given is None:
+    if case is None:
         return None
     shared, batch = (
         tuple(
-            SharePool(each.get("socket") or 0, each.get("node") or 0, each.get("cpuset") or "")
-            for each in given.get(key) or ()
+            SharePool(entry.get("socket") or 0, entry.get("node") or 0, entry.get("cpuset") or "")
+            for entry in case.get(key) or ()
         )
         for key in ("share_pools", "be_share_pools")
     )
-    policy = mapping(given.get("kubelet_cpu_manager")).get("policy") or ""
-    return CpusetRule(shared, batch, policy, given.get("system_qos_cpuset") or "")
+    policy = mapping(case.get("kubelet_cpu_manager")).get("policy") or ""
+    return CpusetRule(shared, batch, policy, case.get("system_qos_cpuset") or "")
 
 
-def batch_rule(given: Any) -> BatchRule:
+def batch_rule(case: Any) -> BatchRule:
     """Return a rule of batch resources."""
-    found = mapping(given)
-    ratio = found.get("cpu_normalization_ratio")
-    return BatchRule(found.get("cfs_quota_enabled"), None if ratio is None else float(ratio))
+    actual = mapping(case)
+    ratio = actual.get("cpu_normalization_ratio")
+    return BatchRule(actual.get("cfs_quota_enabled"), None if ratio is None else float(ratio))
 
 
-def ratio_of(given: Any) -> float:
+def ratio_of(case: Any) -> float:
     """Return the ratio of a rule of CPU normalization; one that is switched off has none."""
-    found = mapping(given)
-    ratio = found.get("ratio")
-    return float(ratio) if found.get("enabled", ratio is not None) and ratio is not None else -1.0
+    actual = mapping(case)
+    ratio = actual.get("ratio")
+    return float(ratio) if actual.get("enabled", ratio is not None) and ratio is not None else -1.0
 
 
-def changes_of(given: Any) -> Changes:
+def changes_of(case: Any) -> Changes:
     """Return the changes that a case gives as a hook's response."""
-    found = mapping(given)
-    group = found.get("resctrl")
+    actual = mapping(case)
+    group = actual.get("resctrl")
     return Changes(
-        {knob: found[name] for name, knob in KNOBS.items() if found.get(name) is not None},
+        {knob: actual[name] for name, knob in KNOBS.items() if actual.get(name) is not None},
         resctrl=None if group is None else Resctrl(group.get("closid") or "", group.get("schemata") or ""),
-        env=mapping(found.get("env")),
+        env=mapping(actual.get("env")),
         mounts=tuple(
             Mount(
-                each.get("destination") or "",
-                each.get("type") or "",
-                each.get("source") or "",
-                tuple(each.get("options") or ()),
+                mount.get("destination") or "",
+                mount.get("type") or "",
+                mount.get("source") or "",
+                tuple(mount.get("options") or ()),
             )
-            for each in found.get("mounts") or ()
+            for mount in actual.get("mounts") or ()
         ),
         devices=tuple(
             Device(
-                each.get("path") or "",
-                each.get("type") or "",
-                each.get("major") or 0,
-                each.get("minor") or 0,
-                int(each.get("file_mode") or "0", 8),
+                device.get("path") or "",
+                device.get("type") or "",
+                device.get("major") or 0,
+                device.get("minor") or 0,
+                int(device.get("file_mode") or "0", 8),
             )
-            for each in found.get("devices") or ()
+            for device in actual.get("devices") or ()
         ),
     )
 
 
 def shown(changes: Changes) -> dict[str, Any]:
     """Return changes as the cases have them; what is not set is left out."""
-    found: dict[str, Any] = {name: changes.knobs[knob] for name, knob in KNOBS.items() if knob in changes.knobs}
+    actual: dict[str, Any] = {name: changes.knobs[knob] for name, knob in KNOBS.items() if knob in changes.knobs}
     if changes.env:
-        found["env"] = dict(changes.env)
+        actual["env"] = dict(changes.env)
     if changes.mounts:
-        found["mounts"] = [
-            {"destination": each.destination, "type": each.type, "source": each.source, "options": list(each.options)}
-            for each in changes.mounts
+        actual["mounts"] = [
+            {
+                "destination": mount.destination,
+                "type": mount.type,
+                "source": mount.source,
+                "options": list(mount.options),
+            }
+            for mount in changes.mounts
         ]
     if changes.devices:
-        found["devices"] = [
+        actual["devices"] = [
             {
-                "path": each.path,
-                "type": each.type,
-                "major": each.major,
-                "minor": each.minor,
-                "file_mode": f"{each.mode:04o}",
+                "path": device.path,
+                "type": device.type,
+                "major": device.major,
+                "minor": device.minor,
+                "file_mode": f"{device.mode:04o}",
             }
-            for each in changes.devices
+            for device in changes.devices
         ]
     if changes.resctrl is not None:
         group = changes.resctrl
-        found["resctrl"] = {"closid": group.group, "schemata": group.schemata, "new_task_ids": list(group.tasks)}
-    return found
+        actual["resctrl"] = {"closid": group.group, "schemata": group.schemata, "new_task_ids": list(group.tasks)}
+    return actual
 
 
-def _extended(given: Any) -> ExtendedResources:
+def _extended(case: Any) -> ExtendedResources:
     requests, limits = (
-        {name: quantity.parse(value) for name, value in mapping(mapping(given).get(key)).items()}
+        {name: quantity.parse(value) for name, value in mapping(mapping(case).get(key)).items()}
         for key in ("requests", "limits")
     )
     return ExtendedResources(requests, limits)

@@ -13,21 +13,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
-from nri.agent.explain import History
+from nri.agent.history import History
+from nri.agent.hooks import decide
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.profile import HOOKS, PROFILE
-from nri.agent.observe import Observer
+from nri.agent.model import Changes
+from nri.agent.observer import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.source import Known
 from nri.agent.rules.store import RuleStore
 from nri.agent.settings.values import AgentSettings
 from nri.agent.transports.standalone import Standalone
 from nri.host import CoreScheduler
-from nri.policies import paths
-from nri.policies.changes import Changes
-from nri.policies.hooks import decide
 from tests.hook_cases import inputs
 from tests.hook_cases.inputs import Given
 from tests.support.host_trees import write_files
@@ -38,17 +38,17 @@ __all__ = ["Machine", "Prctl", "decided"]
 Json = dict[str, Any]
 
 
-def decided(given: Given, hook: str, stage: str, context: Any, **rules: Any) -> tuple[Changes, bool]:
+def decided(case: Given, hook: str, stage: str, context: Any, **rules: Any) -> tuple[Changes, bool]:
     """Return what a hook's row decides at a stage, and whether it failed.
 
     Args:
         given: the input of a case.
         hook: the name of the hook.
-        stage: one of `nri.policies.hooks.STAGES`.
+        stage: one of `nri.agent.hooks.STAGES`.
         context: what is decided for.
         rules: the attributes of the node's rules that count.
     """
-    node = Node(gates=frozenset({hook}), **{"quirks": given.quirks, **rules})
+    node = Node(gates=frozenset({hook}), **{"quirks": case.quirks, **rules})
     # The cases have what a hook had decided until it failed, also where that is not applied.
     node = replace(node, quirks=replace(node.quirks, failed_hook_changes_nothing=False))
     outcome = decide(HOOKS, stage, context, node)
@@ -58,13 +58,13 @@ def decided(given: Given, hook: str, stage: str, context: Any, **rules: Any) -> 
 class Prctl:
     """The cookies of processes: the system call of a kernel that has core scheduling."""
 
-    def __init__(self, given: Json) -> None:
-        threads = inputs.mapping(given.get("threads"))
+    def __init__(self, case: Json) -> None:
+        threads = inputs.mapping(case.get("threads"))
         self.cookies = {int(pid): int(cookie) for pid, cookie in inputs.mapping(threads.get("cookies")).items()}
         self._broken = {int(pid) for pid in threads.get("pids_with_error") or ()}
         leaders = inputs.mapping(threads.get("tgid") or threads.get("pgid"))
         self._leaders = {int(pid): leader for pid, leader in leaders.items()}
-        self._next = given.get("next_cookie_id") or threads.get("next_cookie") or 1
+        self._next = case.get("next_cookie_id") or threads.get("next_cookie") or 1
         self._own = 0
 
     def __call__(self, command: int, pid: int, scope: int) -> int:
@@ -80,8 +80,8 @@ class Prctl:
         if command == create:
             cookie, self._next = self._next, self._next + 1
         assert command in (create, share_to)
-        for each in (pid, *(one for one, leader in self._leaders.items() if scope and leader == pid)):
-            self.cookies[each] = cookie
+        for entry in (pid, *(one for one, leader in self._leaders.items() if scope and leader == pid)):
+            self.cookies[entry] = cookie
         return 0
 
 
@@ -104,19 +104,19 @@ class Machine:
         rules: the attributes of the node's rules.
     """
 
-    def __init__(self, given: Given, hook: str, **rules: Any) -> None:
+    def __init__(self, case: Given, hook: str, **rules: Any) -> None:
         self._folder = tempfile.TemporaryDirectory()
-        self.path, self._given = Path(self._folder.name), given
-        self._tree = RecordedTree(v2=bool(given.get("cgroup_v2")))
-        recorded = dict(inputs.mapping(given.get("files")))
+        self.path, self._given = Path(self._folder.name), case
+        self._tree = RecordedTree(v2=bool(case.get("cgroup_v2")))
+        recorded = dict(inputs.mapping(case.get("files")))
         # Some cases have the processes of both versions.
         other = "/cpu/" if self._tree.v2 else "/kubepods"
         recorded = {name: text for name, text in recorded.items() if not name.startswith(other)}
         self._recorded = recorded
         write_files(self.path, {"proc/1/mountinfo": "", **self._tree.files(recorded)})
-        self.root, self.prctl = KernelRoot(self.path), Prctl(given)
+        self.root, self.prctl = KernelRoot(self.path), Prctl(case)
         self.pods, observer, history = _Pods(), Observer(), History()
-        store = RuleStore(Node(gates=frozenset({hook}), **{"quirks": given.quirks, **rules}), PROFILE.kinds)
+        store = RuleStore(Node(gates=frozenset({hook}), **{"quirks": case.quirks, **rules}), PROFILE.kinds)
         self.executor = Executor(self.root, refresh_s=0, scheduler=CoreScheduler(self.prctl))
         self.parts = Parts(
             PROFILE,

@@ -10,9 +10,9 @@ from nri.agent.koordinator import bandwidths as network
 from nri.agent.koordinator import tc, terway
 from nri.agent.koordinator.bandwidths import Bandwidths
 from nri.agent.koordinator.documents import NETWORK
+from nri.agent.model import HookError
 from nri.host.net_class import ClassId
-from nri.policies.changes import HookError
-from nri.policies.shapes import fit
+from nri.kube.shapes import fit
 from tests.hook_cases import inputs
 from tests.hook_cases.inputs import Given
 
@@ -25,58 +25,58 @@ def _shown(bandwidths: Bandwidths) -> Outcome:
     return {name: value for name, value in bandwidths.items() if value}
 
 
-def _tc_bandwidths(given: Given) -> Outcome:
-    return {"bandwidth_bits_per_s": _shown(tc.bandwidths_of(given.get("node_slo"), given.quirks))}
+def _tc_bandwidths(case: Given) -> Outcome:
+    return {"bandwidth_bits_per_s": _shown(tc.bandwidths_of(case.get("node_slo"), case.quirks))}
 
 
-def _tc_share(given: Given) -> Outcome:
-    return {"bits_per_s": tc.bits_per_s(given.get("value"), given.get("total") or 0, given.quirks)}
+def _tc_share(case: Given) -> Outcome:
+    return {"bits_per_s": tc.bits_per_s(case.get("value"), case.get("total") or 0, case.quirks)}
 
 
-def _tc_class(given: Given) -> Outcome:
-    major, minor = given.get("major") or 0, given.get("minor") or 0
+def _tc_class(case: Given) -> Outcome:
+    major, minor = case.get("major") or 0, case.get("minor") or 0
     return {"class_id": tc.class_name(major, minor), "hex_class_id": ClassId(major, minor).number}
 
 
-def _tc_address(given: Given) -> Outcome:
-    return {"hex": IPv4Address(given.get("ip") or "").packed.hex()}
+def _tc_address(case: Given) -> Outcome:
+    return {"hex": IPv4Address(case.get("ip") or "").packed.hex()}
 
 
-def _terway(given: Given) -> Outcome:
-    spec = given.get("node_slo")
+def _terway(case: Given) -> Outcome:
+    spec = case.get("node_slo")
     enabled = terway.is_chosen(spec)
     try:
-        bandwidths = terway.rule_of(spec, given.quirks) if enabled else Bandwidths()
+        bandwidths = terway.rule_of(spec, case.quirks) if enabled else Bandwidths()
     except ValueError:
         return {"error": True, "updated": False}
     shown = _shown(bandwidths)
     return {"error": False, "updated": True, "enabled": enabled, "node": shown, "bandwidth_bytes_per_s": shown}
 
 
-def _terway_class(given: Given) -> Outcome:
+def _terway_class(case: Given) -> Outcome:
     try:
-        qos = fit(inputs.mapping(given.get("network_qos")), NETWORK, "")
-        total = given.get("total_bytes_per_s") or 0
-        found = network.class_shares(qos, lambda value: terway.bytes_per_s(value, total, given.quirks))
+        qos = fit(inputs.mapping(case.get("network_qos")), NETWORK, "")
+        total = case.get("total_bytes_per_s") or 0
+        actual = network.class_shares(qos, lambda value: terway.bytes_per_s(value, total, case.quirks))
     except ValueError:
         return {"error": True}
     names = {"rx_bps_min": "ingress_request", "rx_bps_max": "ingress_limit"}
     names |= {"tx_bps_min": "egress_request", "tx_bps_max": "egress_limit"}
-    return {"error": False} | {f"{name}_bytes_per_s": found[part] for part, name in names.items()}
+    return {"error": False} | {f"{name}_bytes_per_s": actual[part] for part, name in names.items()}
 
 
-def _terway_share(given: Given) -> Outcome:
+def _terway_share(case: Given) -> Outcome:
     try:
-        found = terway.bytes_per_s(given.get("value"), given.get("total_bytes_per_s") or 0, given.quirks)
+        actual = terway.bytes_per_s(case.get("value"), case.get("total_bytes_per_s") or 0, case.quirks)
     except ValueError:
         return {"error": True, "bytes_per_s": 0}
-    return {"error": False, "bytes_per_s": found}
+    return {"error": False, "bytes_per_s": actual}
 
 
-def _terway_pod(given: Given) -> Outcome:
-    annotations = inputs.mapping(inputs.mapping(given.get("pod")).get("annotations"))
+def _terway_pod(case: Given) -> Outcome:
+    annotations = inputs.mapping(inputs.mapping(case.get("pod")).get("annotations"))
     try:
-        limits = terway.pod_limits(annotations, given.quirks)
+        limits = terway.pod_limits(annotations, case.quirks)
     except HookError:
         return {"error": True}
     return {
@@ -88,17 +88,17 @@ def _terway_pod(given: Given) -> Outcome:
     }
 
 
-def _terway_file(given: Given) -> Outcome:
-    known = {name: value or 0 for name, value in inputs.mapping(given.get("node")).items()}
-    return {"file_text": terway.node_text(Bandwidths(**known))}
+def _terway_file(case: Given) -> Outcome:
+    known_entry = {name: value or 0 for name, value in inputs.mapping(case.get("node")).items()}
+    return {"file_text": terway.node_text(Bandwidths(**known_entry))}
 
 
-def _terway_priority(given: Given) -> Outcome:
-    pod = inputs.mapping(given.get("pod"))
+def _terway_priority(case: Given) -> Outcome:
+    pod = inputs.mapping(case.get("pod"))
     labels = inputs.mapping(pod.get("labels") or inputs.mapping(pod.get("metadata")).get("labels"))
-    kube = inputs.mapping(pod.get("status")).get("qosClass") or pod.get("kube_qos") or given.get("kube_qos") or ""
-    found = terway.priority(labels, kube)
-    return {"prio": found, "priority": found}
+    kube = inputs.mapping(pod.get("status")).get("qosClass") or pod.get("kube_qos") or case.get("kube_qos") or ""
+    actual = terway.priority(labels, kube)
+    return {"prio": actual, "priority": actual}
 
 
 STAGES: dict[str, Callable[[Given], Outcome]] = {

@@ -19,42 +19,42 @@ def _request_of(info: Any) -> Outcome:
     return mapping(mapping(info).get("request"))
 
 
-def _stored(given: Given) -> Outcome:
+def _stored(case: Given) -> Outcome:
     """Return what the proxy has stored, which cases call by the name of the original test's variable."""
-    return next((found for value in given.values() if isinstance(value, dict) and (found := _request_of(value))), {})
+    return next((actual for value in case.values() if isinstance(value, dict) and (actual := _request_of(value))), {})
 
 
-def _asked(given: Given) -> Outcome:
+def _asked(case: Given) -> Outcome:
     """The CRI request of a case."""
-    return next((mapping(given[name]) for name in given if name.endswith("request") and given[name]), {})
+    return next((mapping(case[name]) for name in case if name.endswith("request") and case[name]), {})
 
 
 # --- merges
 
 
-def _map(given: Given) -> Outcome:
-    return {"map": merge.merged_map(given.get("a"), given.get("b"))}
+def _map(case: Given) -> Outcome:
+    return {"map": merge.merged_map(case.get("a"), case.get("b"))}
 
 
-def _resources(given: Given) -> Outcome:
-    return {"resources": merge.resources_after_response(given.get("a"), given.get("b"))}
+def _resources(case: Given) -> Outcome:
+    return {"resources": merge.resources_after_response(case.get("a"), case.get("b"))}
 
 
-def _resources_by_update(given: Given) -> Outcome:
-    return {"resources": merge.resources_after_update(given.get("a"), given.get("b"))}
+def _resources_by_update(case: Given) -> Outcome:
+    return {"resources": merge.resources_after_update(case.get("a"), case.get("b"))}
 
 
-def _run_pod(given: Given) -> Outcome:
-    if not given.get("rsp"):
+def _run_pod(case: Given) -> Outcome:
+    if not case.get("rsp"):
         return {"error": True, "annotations": None, "labels": None, "cgroup_parent": ""}
-    after = merge.pod_after_response(_request_of(given.get("pod_sandbox_info")), mapping(given.get("rsp")))
+    after = merge.pod_after_response(_request_of(case.get("pod_sandbox_info")), mapping(case.get("rsp")))
     return {"error": False, **{name: after.get(name) for name in ("annotations", "labels", "cgroup_parent")}}
 
 
-def _container(given: Given) -> Outcome:
-    if not given.get("rsp"):
+def _container(case: Given) -> Outcome:
+    if not case.get("rsp"):
         return {"error": True, "annotations": None, "resources": None, "cgroup_parent": "", "env": None, "envs": None}
-    after = merge.container_after_response(_request_of(given.get("container_info")), mapping(given.get("rsp")))
+    after = merge.container_after_response(_request_of(case.get("container_info")), mapping(case.get("rsp")))
     env = _listed(after.get("container_envs"))
     return {
         "error": False,
@@ -69,89 +69,89 @@ def _container(given: Given) -> Outcome:
 # --- requests and state
 
 
-def _parse_update(given: Given) -> Outcome:
-    return {"container_info": {"request": requests.container_of_update(_asked(given), _stored(given))}}
+def _parse_update(case: Given) -> Outcome:
+    return {"container_info": {"request": requests.container_of_update(_asked(case), _stored(case))}}
 
 
-def _parse_create(given: Given) -> Outcome:
-    request = _asked(given)
+def _parse_create(case: Given) -> Outcome:
+    request = _asked(case)
     config = mapping(request.get("config"))
     request = {**request, "config": {**config, "envs": _entries(config.get("envs"))}}
-    return {"container_info": {"request": requests.container_of_create(request, _stored(given))}}
+    return {"container_info": {"request": requests.container_of_create(request, _stored(case))}}
 
 
-def _parse_run(given: Given) -> Outcome:
-    found = requests.pod_of_run(_asked(given))
-    return {name: {"request": found} for name in ("pod_sandbox_info", "pod_sandbox", "pod_info")}
+def _parse_run(case: Given) -> Outcome:
+    actual = requests.pod_of_run(_asked(case))
+    return {name: {"request": actual} for name in ("pod_sandbox_info", "pod_sandbox", "pod_info")}
 
 
-def _listed_pod(given: Given) -> Outcome:
-    sandbox = given.get("pod_sandbox")
+def _listed_pod(case: Given) -> Outcome:
+    sandbox = case.get("pod_sandbox")
     listed = {"config": sandbox, "runtime_handler": mapping(sandbox).get("runtime_handler")}
-    found = {} if sandbox is None else requests.pod_of_run(listed)
+    collected = {} if sandbox is None else requests.pod_of_run(listed)
     names = {"pod_annotations": "annotations", "pod_labels": "labels", "pod_meta_data": "pod_meta"}
     names["pod_runtime_handler"] = "runtime_handler"
-    return {key: found.get(name) for key, name in names.items()} | {"error": False}
+    return {key: collected.get(name) for key, name in names.items()} | {"error": False}
 
 
-def _listed_container(given: Given) -> Outcome:
-    container = mapping(given.get("container"))
-    pod = _stored(given)
-    if given.get("container") is not None and not pod:
+def _listed_container(case: Given) -> Outcome:
+    container = mapping(case.get("container"))
+    pod = _stored(case)
+    if case.get("container") is not None and not pod:
         return {"error": True}
-    told = {"config": container, "sandbox_config": {"linux": {"cgroup_parent": pod.get("cgroup_parent")}}}
-    made = requests.container_of_create(told, pod) if container else {}
+    message = {"config": container, "sandbox_config": {"linux": {"cgroup_parent": pod.get("cgroup_parent")}}}
+    created = requests.container_of_create(message, pod) if container else {}
     unlisted = ("pod_resources", "container_resources", "container_envs")
-    found = {name: value for name, value in made.items() if name not in unlisted}
-    metas = {f"{name}_data": found.get(name) for name in ("pod_meta", "container_meta")}
-    return {"error": False, "container_info": {"request": found}, **found, **metas}
+    actual = {name: value for name, value in created.items() if name not in unlisted}
+    metas = {f"{name}_data": actual.get(name) for name in ("pod_meta", "container_meta")}
+    return {"error": False, "container_info": {"request": actual}, **actual, **metas}
 
 
-def _checkpoint_pod(given: Given) -> Outcome:
-    pod, response = mapping(given.get("pod_sandbox_for_this_pod")), mapping(given.get("response"))
+def _checkpoint_pod(case: Given) -> Outcome:
+    pod, response = mapping(case.get("pod_sandbox_for_this_pod")), mapping(case.get("response"))
     if response.get("type") != "RunPodSandbox" or not pod.get("request"):
         return {"stored": None, "error": True}
     return {"stored": pod, "error": False}
 
 
-def _checkpoint_container(given: Given) -> Outcome:
-    container, response = mapping(given.get("container_info") or given.get("container")), mapping(given.get("response"))
+def _checkpoint_container(case: Given) -> Outcome:
+    container, response = mapping(case.get("container_info") or case.get("container")), mapping(case.get("response"))
     if response.get("type") != "CreateContainer" or not container.get("request"):
         return {"stored": None, "error": False}
     meta = {**mapping(container["request"].get("container_meta")), "id": response.get("container_id")}
     return {"stored": {"request": {**container["request"], "container_meta": meta}}, "error": False}
 
 
-def _store(given: Given) -> Outcome:
-    stored = next((value for name, value in given.items() if name.startswith("check_pointed_")), None)
-    written = any(value is not None for name, value in given.items() if name.endswith("_id"))
+def _store(case: Given) -> Outcome:
+    stored = next((value for name, value in case.items() if name.startswith("check_pointed_")), None)
+    written = any(value is not None for name, value in case.items() if name.endswith("_id"))
     return {"container": stored, "pod": stored, "pod_sandbox": stored, "entries": int(written)}
 
 
-def _dispatch(given: Given) -> Outcome:
+def _dispatch(case: Given) -> Outcome:
     servers = [
-        HookServer(each.get("endpoint") or "", tuple(each.get("stages") or ()), each.get("failure_policy") or "")
-        for each in given.get("all_hooks") or ()
+        HookServer(hook.get("endpoint") or "", tuple(hook.get("stages") or ()), hook.get("failure_policy") or "")
+        for hook in case.get("all_hooks") or ()
     ]
-    found = dispatch.chosen(servers, given.get("request_path") or "", given.get("stage") or dispatch.PRE)
-    if found is None:
+    actual = dispatch.chosen(servers, case.get("request_path") or "", case.get("stage") or dispatch.PRE)
+    if actual is None:
         return {"error": False, "failure_policy": ""}
-    return {"error": bool(given.get("hook_server_error")), "failure_policy": found[0].failure_policy}
+    return {"error": bool(case.get("hook_server_error")), "failure_policy": actual[0].failure_policy}
 
 
-def _nothing(given: Given) -> Outcome:
-    return {"error": given.get("error", False)}
+def _nothing(case: Given) -> Outcome:
+    return {"error": case.get("error", False)}
 
 
 # --- environments
 
 
-def _env_to_hook(given: Given) -> Outcome:
-    return {"env": requests.env_of_cri(_entries(given.get("cri_env")))}
+def _env_to_hook(case: Given) -> Outcome:
+    return {"env": requests.env_of_cri(_entries(case.get("cri_env")))}
 
 
-def _env_to_cri(given: Given) -> Outcome:
-    return {"env": _listed(given.get("hook_env"))}
+def _env_to_cri(case: Given) -> Outcome:
+    return {"env": _listed(case.get("hook_env"))}
 
 
 def _listed(env: Any) -> list[Outcome]:
@@ -160,7 +160,7 @@ def _listed(env: Any) -> list[Outcome]:
 
 def _entries(listed: Any) -> list[Outcome]:
     """An environment of the CRI, whose values are bytes and stand in base64."""
-    return [{**each, "value": base64.b64decode(each.get("value") or "")} for each in listed or ()]
+    return [{**entry, "value": base64.b64decode(entry.get("value") or "")} for entry in listed or ()]
 
 
 STAGES: dict[str, Callable[[Given], Outcome]] = {

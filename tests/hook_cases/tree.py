@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from nri.agent.model import Write
 from nri.host.cgroups.units import shares_to_weight
-from nri.policies.writes import Write
 
 __all__ = ["SCHED_FEATURES", "Tree", "container_id_of", "is_container_path"]
 
@@ -37,9 +37,9 @@ _SYSCTLS = "/proc/sys/kernel/"
 class Tree:
     """Files by path below the case's root."""
 
-    def __init__(self, given: dict[str, Any]) -> None:
-        self.files: dict[str, str] = {name: text or "" for name, text in (given.get("files") or {}).items()}
-        self.v2 = bool(given.get("cgroup_v2"))
+    def __init__(self, case: dict[str, Any]) -> None:
+        self.files: dict[str, str] = {name: text or "" for name, text in (case.get("files") or {}).items()}
+        self.v2 = bool(case.get("cgroup_v2"))
 
     def path(self, folder: str, knob: str) -> str:
         """Return the file of a knob."""
@@ -62,8 +62,8 @@ class Tree:
             path = self.path(write.folder, write.knob)
             if path not in self.files:
                 continue
-            least, most = _RANGES.get(write.knob, (-(1 << 63), (1 << 63) - 1))
-            if write.knob in _RANGES and not least <= int(write.value) <= most:
+            least, maximum = _RANGES.get(write.knob, (-(1 << 63), (1 << 63) - 1))
+            if write.knob in _RANGES and not least <= int(write.value) <= maximum:
                 continue
             self.files[path] = self._text(write)
 
@@ -88,7 +88,7 @@ class Tree:
         """Return the names of the folders in a folder of CPU sets."""
         front = f"/{folder.strip('/')}/" if self.v2 else f"/cpuset/{folder.strip('/')}/"
         inside = (path[len(front) :] for path in self.files if path.startswith(front))
-        return sorted({rest.split("/", 1)[0] for rest in inside if "/" in rest})
+        return sorted({remaining.split("/", 1)[0] for remaining in inside if "/" in remaining})
 
     def processes(self, folder: str) -> list[int]:
         """Return the ids in a folder's `cgroup.procs`; none if it is not there. ValueError: it is not a list of ids."""
@@ -105,10 +105,10 @@ class Tree:
 
 def container_id_of(folder: str) -> str:
     """The container's hash in the name of a folder that systemd made. Raises ValueError if it is no container's."""
-    found = _CONTAINER.fullmatch(folder)
-    if found is None:
+    actual = _CONTAINER.fullmatch(folder)
+    if actual is None:
         raise ValueError(f"{folder!r} is not a folder of a container")
-    return found[1] or found[2] or ""
+    return actual[1] or actual[2] or ""
 
 
 def is_container_path(path: str) -> bool:

@@ -161,7 +161,7 @@ MUTANTS = (
     Mutant("stub/support/runtime_handle.py", "if len(self._outstanding) >= MAX_PENDING:", "if False:",
            "unit/stub/support/test_runtime_handle.py"),
     Mutant("stub/handler/call.py", "if is_filtered and not admits(handler, pod):", "if False:",
-           "unit/stub/support/test_when.py"),
+           "unit/stub/support/test_pod_filter.py"),
     # Configuration, the machine, specs, Kubernetes
     Mutant("config/duration.py", "if not body or end != len(body):", "if not body:", "unit/config/test_duration.py"),
     Mutant("host/cgroups/units.py", "number < 0 or number >= _NO_LIMIT_V1", "number < 0",
@@ -188,7 +188,7 @@ MUTANTS = (
            "if any(limit < 0 for limit in limits)", "unit/agent/koordinator/test_batch_resource.py"),
     Mutant("agent/worker.py", "self._due = self._now() + self.interval_s", "self._due += self.interval_s",
            "unit/agent/test_worker.py"),
-    Mutant("agent/executor.py", "self._listed(each)})[:_MOST_PROCESSES]", "self._listed(each)})",
+    Mutant("agent/executor.py", "self._listed(cgroup)})[:_MAX_PROCESSES]", "self._listed(cgroup)})",
            "unit/agent/test_executor.py"),
     Mutant("agent/koordinator/evict.py", "if not why and frees", "if frees",
            "unit/agent/koordinator/test_evict.py"),

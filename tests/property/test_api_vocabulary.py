@@ -10,7 +10,7 @@ from nri.api.builders.update import Update
 from nri.api.events import ALL, EVENTS, EventMask
 from nri.api.naming import check_index, check_name, split_file_name
 from nri.api.removal import is_marked, mark, split
-from nri.api.versions import infer_nri_version, parse_version, version_at_least
+from nri.versions import infer_nri_version, parse_version, version_at_least
 
 MASKS = st.integers(0, 0x3FFF).map(EventMask)
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))

@@ -211,7 +211,7 @@ def threads_that_switch_often() -> Iterator[None]:
 def test_events_come_one_at_a_time_and_in_the_same_order_everywhere(scene: Scene) -> None:
     fan_out = STARTS if scene.at_once else NONE
     with pytest.MonkeyPatch.context() as patched, FakeRuntime(fan_out=fan_out) as runtime:
-        patched.setattr("nri.testing.attached.Session", watched_session)
+        patched.setattr("nri.testing.plugin_connection.Session", watched_session)
         play = Play(runtime, scene)
         play.run()
         plugins, created = play.plugins, play.created

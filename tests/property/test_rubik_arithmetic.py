@@ -14,7 +14,7 @@ from nri.agent.rubik.dyn_memory import MemoryHigh
 from nri.agent.rubik.memory_evict import memory_percent
 from nri.agent.rubik.quota_turbo import Knobs, Managed, Reading, Turbo
 from nri.agent.rubik.service import Ticks, share
-from nri.policies.formulas import MIN_QUOTA_US, quota_us
+from nri.kube.cgroup_limits import MIN_QUOTA_US, quota_us
 from tests.support.rubik_world import RubikWorld, pod
 
 PERIOD = 100_000

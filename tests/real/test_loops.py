@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator import names as n
 from nri.agent.loops import Loops
 from nri.agent.loops.samples import Sample, Sampler
 from nri.agent.settings.values import AgentSettings
-from nri.policies import paths
 from tests.real.test_standalone import MIB, Machine, machine, pod
 from tools.runtimes.machine import PATIENCE
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from nri.api.naming import DEFAULT_SOCKET
-from nri.cli.doctor import Finding, launched
+from nri.cli.doctor import Finding
+from nri.cli.doctor import plugin_processes as launched
 from nri.config.runtimes.reading import RuntimeNri
 from nri.stub.program.failure_note import note_path
 from tests.real.conftest import Start

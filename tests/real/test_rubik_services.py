@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.loops import Loops
 from nri.agent.loops.samples import Sample, Sampler
 from nri.agent.rubik import PROFILE
@@ -23,7 +24,6 @@ from nri.agent.rubik.settings import KIND
 from nri.agent.settings.values import AgentSettings
 from nri.host import Root, Unsupported, probe
 from nri.host.usage import CpuTimes, memory
-from nri.policies import paths
 from tests.real.bundles import Bundles, rootfs
 from tests.real.controls import disk, disk_path
 from tests.real.test_loops import BUSY
@@ -43,7 +43,7 @@ class Services(Machine):
     def __init__(self, folder: Path, *, full: bool = False, **blocks: Any) -> None:
         settings = AgentSettings(profile="rubik", gates=dict.fromkeys(blocks, True))
         bundles, top = Bundles(folder, rootfs(folder / "rootfs")), f"nri-rubik-{uuid.uuid4().hex[:8]}"
-        super().__init__(bundles, top, PROFILE.node(settings, Root()), profile=PROFILE, whole=full)
+        super().__init__(bundles, top, PROFILE.node(settings, Root()), profile=PROFILE, full=full)
         document = {"agent": {"enabledFeatures": list(blocks)}, **json.loads(json.dumps(blocks))}
         self.store.put(KIND, document, "config.json")
         self.asked, self.pods = Asked(), list[dict[str, Any]]()
@@ -137,7 +137,7 @@ def test_block_io_is_limited_by_disk(services: Callable[..., Services]) -> None:
 def test_disks_have_a_cost_model_and_pods_weights(services: Callable[..., Services]) -> None:
     need_machine(bool(disk_path()), "disk")
     model = {"dev": disk_path(), "model": "linear", "param": WORDS}
-    node = services(whole=True, ioCost=[{"nodeName": "global", "config": [model]}])
+    node = services(group=True, ioCost=[{"nodeName": "global", "config": [model]}])
     (batch, *_), (web, *_) = node.pod(preemptable="true"), node.pod()
     message = node.told()
     if isinstance(probe(node.hierarchies, "io.cost_model", ""), Unsupported):
@@ -161,7 +161,7 @@ def test_an_offline_pod_goes_when_an_online_one_waits_for_cpu(services: Callable
     node.overwrite(web, "cpu.cfs_quota", "5000" if node.hierarchies.mode != "v2" else "5000 100000")
     message = node.told()
     if "unsupported here" in message:
-        assert "psi: no pod goes for cpu" in message
+        assert "psi: no pod is evicted for cpu" in message
         return
     node.until(lambda: bool(node.asked.pods))
     assert node.asked.pods == [node.pods[0]["metadata"]["uid"]]

@@ -18,14 +18,15 @@ from typing import Any
 
 import pytest
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
-from nri.agent.explain import History
+from nri.agent.history import History
 from nri.agent.koordinator import batch_resource, cpu_normalization, cpuset, oom_score_adj
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.profile import HOOKS, PROFILE
-from nri.agent.observe import Observer
+from nri.agent.observer import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.source import Known
 from nri.agent.profile import Profile
@@ -33,7 +34,6 @@ from nri.agent.rules.store import RuleStore
 from nri.agent.settings.values import AgentSettings
 from nri.agent.transports.standalone import Standalone
 from nri.host import Hierarchies, Outcome, Root, Unsupported, Writer, detect, probe
-from nri.policies import paths
 from tests.real.bundles import Bundles, rootfs, wait_own_process
 from tests.support.needs import need_machine, need_root, need_tool
 from tests.support.pod_folders import pod_folder
@@ -60,7 +60,7 @@ class Machine:
         top: the cgroup that is its own, and the top for the agent.
         node: the rules.
         profile: whose they are.
-        whole: the agent sees the machine's own top, which has settings that no other cgroup has.
+        full: the agent sees the machine's own top, which has settings that no other cgroup has.
     """
 
     def __init__(

@@ -32,44 +32,44 @@ _STAGES: Final[Mapping[tuple[str, str], _Stage]] = {
 
 def run_case(case: Json) -> Result:
     """Run one case. Any exception is a failure of that case."""
-    given, expected = copy.deepcopy(case["input"]), comparable(case)
+    case_input, expected = copy.deepcopy(case["input"]), comparable(case)
     try:
         with tempfile.TemporaryDirectory(prefix="rubik-") as folder:
-            found = _STAGES[case["service"], case["stage"]](Path(folder), given, case["expect"])
-        found = comparable({**case, "expect": found}, ours=True)
+            actual = _STAGES[case["service"], case["stage"]](Path(folder), case_input, case["expect"])
+        actual = comparable({**case, "expect": actual}, own_rows=True)
     except Exception as error:
         return Result(f"{type(error).__name__}: {error}")
     tolerance = case.get("tolerance") or 0.0
-    if _any_of(found, expected) or same(found, expected, tolerance):
+    if _any_of(actual, expected) or same(actual, expected, tolerance):
         return Result()
     for row, stated in deviation(case, expected):
-        if same(found, stated, tolerance):
+        if same(actual, stated, tolerance):
             return Result(deviation=row)
-    return Result(differences(found, expected))
+    return Result(differences(actual, expected))
 
 
-def _any_of(found: Json, expected: Json) -> bool:
+def _any_of(actual: Json, expected: Json) -> bool:
     """Whether the victim is one of several that the order of a map decides between."""
     if "victim_any_of" not in expected:
         return False
-    rest = {key: value for key, value in expected.items() if key != "victim_any_of"}
+    remaining = {key: value for key, value in expected.items() if key != "victim_any_of"}
     victims = expected["victim_any_of"]
-    return found.get("victim") in victims and found == {**rest, "victim": found["victim"]}
+    return actual.get("victim") in victims and actual == {**remaining, "victim": actual["victim"]}
 
 
-def same(found: Any, expected: Any, tolerance: float) -> bool:
+def same(actual: Any, expected: Any, tolerance: float) -> bool:
     """Whether an outcome is the recorded one; numbers within the tolerance, absolute and for greater ones relative."""
-    if isinstance(found, dict) and isinstance(expected, dict):
-        return found.keys() == expected.keys() and all(same(found[key], expected[key], tolerance) for key in found)
-    if isinstance(found, (list, tuple)) and isinstance(expected, (list, tuple)):
-        return len(found) == len(expected) and all(map(same, found, expected, [tolerance] * len(found)))
-    if tolerance and isinstance(found, str) and isinstance(expected, str) and _number(found) and _number(expected):
-        return abs(int(found) - int(expected)) <= tolerance
-    numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (found, expected))
+    if isinstance(actual, dict) and isinstance(expected, dict):
+        return actual.keys() == expected.keys() and all(same(actual[key], expected[key], tolerance) for key in actual)
+    if isinstance(actual, (list, tuple)) and isinstance(expected, (list, tuple)):
+        return len(actual) == len(expected) and all(map(same, actual, expected, [tolerance] * len(actual)))
+    if tolerance and isinstance(actual, str) and isinstance(expected, str) and _number(actual) and _number(expected):
+        return abs(int(actual) - int(expected)) <= tolerance
+    numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (actual, expected))
     if tolerance and numbers:
         relative = tolerance if tolerance < 1 else 0.0
-        return math.isclose(found, expected, rel_tol=relative, abs_tol=tolerance)
-    return bool(found == expected) or found is expected
+        return math.isclose(actual, expected, rel_tol=relative, abs_tol=tolerance)
+    return bool(actual == expected) or actual is expected
 
 
 def _number(text: str) -> bool:

@@ -13,7 +13,8 @@ from typing import Any, Final
 import pytest
 
 from nri.agent.loops.evictor import ApiserverEvictor, Evictor
-from nri.agent.rubik import counting, cpi, dyn_cache
+from nri.agent.rubik import cpi, dyn_cache
+from nri.agent.rubik import event_counts as counting
 from nri.agent.rubik.memory_evict import memory_percent
 from nri.host import Unsupported
 from nri.host.perf import Event
@@ -42,12 +43,12 @@ def _lay_use(world: CaseWorld, pod: Json, cpu_ns: int, memory_bytes: int) -> Non
     )
 
 
-def _play(world: CaseWorld, pods: list[Json], others: list[Json], before_last: Mapping[str, str]) -> None:
+def _play(world: CaseWorld, pods: list[Json], other_entries: list[Json], before_last: Mapping[str, str]) -> None:
     """Have a round for each reading of pods, the last ones of all at once; files come before the last round."""
     # Two readings of one time are one reading.
     pods = [{**pod, "stats": list({one["t_ns"]: one for one in pod["stats"] or ()}.values())} for pod in pods]
     rounds = max((len(pod["stats"]) for pod in pods), default=0) or 1
-    world.run(*pods, *others)
+    world.run(*pods, *other_entries)
     times = next((pod["stats"] for pod in pods if len(pod["stats"]) == rounds), [{"t_ns": _SECOND_NS}])
     for place in range(rounds):
         for pod in pods:
@@ -67,94 +68,92 @@ def _evicted(world: CaseWorld, pods: list[Json]) -> list[str]:
 
 def _failed(world: CaseWorld) -> bool:
     """Whether a round could not do something that rubik counts as an error, and does not only log."""
-    logged = ("unsupported here", "there is no offline pod", "stays")
+    logged = ("unsupported here", "use of no offline pod is known", "stays")
     return any(not any(word in problem for word in logged) for problem in world.problems)
 
 
-def _victim(folder: Path, given: Json, expected: Json) -> Json:
+def _victim(folder: Path, case: Json, expected: Json) -> Json:
     """An online pod that waits, so that one of the offline ones has to go."""
-    by, pods = given["by"], [{**pod, "annotations": _OFFLINE} for pod in given["pods"]]
+    by, pods = case["by"], [{**pod, "annotations": _OFFLINE} for pod in case["pods"]]
     web = {"name": "web", "uid": "web", "cgroup_path": "kubepods/podweb"}
     config = {"resource": [by], "interval": 10, "avg10threshold": 5.0}
-    world = CaseWorld(folder, cpus=given["ncpu"], psi=config)
+    world = CaseWorld(folder, cpus=case["ncpu"], psi=config)
     line = "avg10=9.00 avg60=0.00 avg300=0.00 total=1\n"
     _play(world, pods, [web], {f"cpuacct/kubepods/podweb/{by}.pressure": f"some {line}full {line}"})
-    used = world.service.use(by, given["ncpu"])
+    used = world.service.use(by, case["ncpu"])
     values = {pod["name"]: -1 if used.get(pod["uid"]) is None else used[pod["uid"]] for pod in pods}
     return {"error": False, "values": values, "victim": next(iter(_evicted(world, pods)), None)}
 
 
-def _monitor(folder: Path, given: Json, expected: Json) -> Json:
-    world = CaseWorld(folder, cpus=given["ncpu"], psi=given["config"])
-    _play(world, given["offline_pods"], given["other_pods"], given["files"])
-    return {"error": _failed(world), "evict": _evicted(world, [*given["offline_pods"], *given["other_pods"]])}
+def _monitor(folder: Path, case: Json, expected: Json) -> Json:
+    world = CaseWorld(folder, cpus=case["ncpu"], psi=case["config"])
+    _play(world, case["offline_pods"], case["other_pods"], case["files"])
+    return {"error": _failed(world), "evict": _evicted(world, [*case["offline_pods"], *case["other_pods"]])}
 
 
-def _psi_start(folder: Path, given: Json, expected: Json) -> Json:
+def _psi_start(folder: Path, case: Json, expected: Json) -> Json:
     world = CaseWorld(folder, psi={"resource": ["cpu"]})
-    world.run(*(given["pods"] or ()))
+    world.run(*(case["pods"] or ()))
     world.round()
     return {"error": _failed(world)}
 
 
-def _window(folder: Path, given: Json, expected: Json) -> Json:
-    world, steps = CaseWorld(folder, cpuevict=given["config"]), []
+def _window(folder: Path, case: Json, expected: Json) -> Json:
+    world, steps = CaseWorld(folder, cpuevict=case["config"]), []
     batch = {"name": "b", "uid": "b", "cgroup_path": "kubepods/podb", "annotations": _OFFLINE}
     world.run(batch)
-    for sample in given["samples"]:
+    for sample in case["samples"]:
         world.put("/proc/stat", sample["proc_stat"])
         world.round(sample["t_ms"] * 10**6 + _SECOND_NS)
-        average, kept = world.service.average, len(world.service.window)
+        average, kept_part = world.service.average, len(world.service.window)
         # The use of this pod is not known, so that it is reported and not evicted when one has to go.
-        exceeded = any("there is no offline pod" in problem for problem in world.problems)
-        steps.append({"average": -1 if average is None else average, "exceeded": exceeded, "samples": kept})
+        exceeded = any("use of no offline pod is known" in problem for problem in world.problems)
+        steps.append({"average": -1 if average is None else average, "exceeded": exceeded, "samples": kept_part})
     return {"steps": steps}
 
 
-def _cooldown(folder: Path, given: Json, expected: Json) -> Json:
+def _cooldown(folder: Path, case: Json, expected: Json) -> Json:
     """Rounds on a node without free memory, of which each asks for a pod until a pause follows an eviction."""
-    config = {"threshold": 1, "interval": given["interval"], "cooldown": given["cooldown"]}
+    config = {"threshold": 1, "interval": case["interval"], "cooldown": case["cooldown"]}
     world = CaseWorld(folder, memoryevict=config)
     world.put("/proc/meminfo", "MemTotal: 100 kB\nMemFree: 0 kB\n")
-    fails, asked = _FAILS.get(given["decision_fails"], 0), []
-    for tick in range(given["ticks"]):
+    fails, collected = _FAILS.get(case["decision_fails"], 0), []
+    for tick in range(case["ticks"]):
         batch = {"name": f"b{tick}", "uid": f"b{tick}", "cgroup_path": f"kubepods/podb{tick}", "annotations": _OFFLINE}
         _lay_use(world, batch, 0, 1)
         world.run(batch)
-        world.asked.refuses = "it may not go" if len(asked) < fails else ""
+        world.asked.refuses = "it may not go" if len(collected) < fails else ""
         before = len(world.asked.pods)
-        world.round((tick * given["interval"] + 1) * _SECOND_NS)
+        world.round((tick * case["interval"] + 1) * _SECOND_NS)
         if len(world.asked.pods) > before:
-            asked.append(tick)
-    return {"decision_ticks": asked}
+            collected.append(tick)
+    return {"decision_ticks": collected}
 
 
 def _round(service: str) -> Any:
     """The stage `round` of an eviction by the use of the node."""
 
-    def run(folder: Path, given: Json, expected: Json) -> Json:
-        world, pods = _evict_once(folder, given, service)
+    def run(folder: Path, case: Json, expected: Json) -> Json:
+        world, pods = _evict_once(folder, case, service)
         return {"error": _failed(world), "evict": _evicted(world, pods)}
 
     return run
 
 
-def _evict_once(
-    folder: Path, given: Json, service: str, evictor: Evictor | None = None
-) -> tuple[CaseWorld, list[Json]]:
+def _evict_once(folder: Path, case: Json, service: str, evictor: Evictor | None = None) -> tuple[CaseWorld, list[Json]]:
     """Two rounds of a node that is above or below the threshold in the second one, and pods with loads."""
     config = {"threshold": 50} if service == "memoryevict" else {"threshold": 50, "interval": 1}
     world = CaseWorld(folder, cpus=1, evictor=evictor, **{service: config})
     pods = []
-    for pod in given["pods"]:
+    for pod in case["pods"]:
         extra = {"annotations": _OFFLINE} if pod.get("offline") else {}
         base = {"uid": f"uid-{pod['name']}", "cgroup_path": f"kubepods/pod{pod['name']}"}
         pods.append({**base, **pod, **extra})
     world.run(*pods)
-    busy, idle = (100, 0) if given["exceeded"] else (0, 100)
+    busy, idle = (100, 0) if case["exceeded"] else (0, 100)
     for place in (0, 1):
         last = place == 1
-        full = given["exceeded"] and last
+        full = case["exceeded"] and last
         world.put("/proc/meminfo", f"MemTotal: 100 kB\nMemFree: {1 if full else 99} kB\n")
         world.put("/proc/stat", f"cpu  {busy * place} 0 0 {idle * place} 0 0 0 0 0 0\n")
         for pod in pods:
@@ -164,12 +163,12 @@ def _evict_once(
     return world, pods
 
 
-def _check(folder: Path, given: Json, expected: Json) -> Json:
+def _check(folder: Path, case: Json, expected: Json) -> Json:
     """A node with one pod that may go: whether it has to is whether the threshold is reached."""
-    world = CaseWorld(folder, memoryevict={"threshold": given["threshold"]})
+    world = CaseWorld(folder, memoryevict={"threshold": case["threshold"]})
     batch = {"name": "b", "uid": "b", "cgroup_path": "kubepods/podb", "annotations": _OFFLINE}
     _lay_use(world, batch, 0, 1)
-    world.put("/proc/meminfo", given["meminfo"])
+    world.put("/proc/meminfo", case["meminfo"])
     world.run(batch)
     world.round()
     if _unknown(world):
@@ -178,7 +177,7 @@ def _check(folder: Path, given: Json, expected: Json) -> Json:
 
 
 def _unknown(world: CaseWorld) -> bool:
-    return any("no pod goes: unsupported here" in problem for problem in world.problems)
+    return any("no pod is evicted: unsupported here" in problem for problem in world.problems)
 
 
 def _evict_by_server(folder: Path, refuses: str, run: Callable[[Evictor], CaseWorld]) -> Json:
@@ -206,12 +205,12 @@ def _evict_by_server(folder: Path, refuses: str, run: Callable[[Evictor], CaseWo
             )
         )
         world = run(ApiserverEvictor(str(kubeconfig)))
-        asked = [{"method": one["method"], "path": one["path"], "body": one["body"]} for one in server.asked]
-    first = {one["path"]: one for one in reversed(asked)}  # one that may not go is asked for again
+        requested = [{"method": one["method"], "path": one["path"], "body": one["body"]} for one in server.asked]
+    first = {one["path"]: one for one in reversed(requested)}  # one that may not go is asked for again
     return {"error": _failed(world), "requests": list(reversed(first.values()))}
 
 
-def _request(folder: Path, given: Json, expected: Json) -> Json:
+def _request(folder: Path, case: Json, expected: Json) -> Json:
     """Targets that all have to go, one after the other: those named first use more memory."""
 
     def run(evictor: Evictor) -> CaseWorld:
@@ -219,7 +218,7 @@ def _request(folder: Path, given: Json, expected: Json) -> Json:
         world.put("/proc/meminfo", "MemTotal: 100 kB\nMemFree: 0 kB\n")
         pods = [
             {**target, "uid": f"uid-{number}", "cgroup_path": f"kubepods/pod{number}", "annotations": _OFFLINE}
-            for number, target in enumerate(given["targets"])
+            for number, target in enumerate(case["targets"])
         ]
         for number, pod in enumerate(pods):
             _lay_use(world, pod, 0, (len(pods) - number) * 10**6)
@@ -228,12 +227,12 @@ def _request(folder: Path, given: Json, expected: Json) -> Json:
             world.round((2 * number + 1) * _SECOND_NS)
         return world
 
-    return _evict_by_server(folder, given["api_refuses"] or "", run)
+    return _evict_by_server(folder, case["api_refuses"] or "", run)
 
 
-def _round_request(folder: Path, given: Json, expected: Json) -> Json:
+def _round_request(folder: Path, case: Json, expected: Json) -> Json:
     def run(evictor: Evictor) -> CaseWorld:
-        return _evict_once(folder / "machine", given, given["service"], evictor)[0]
+        return _evict_once(folder / "machine", case, case["service"], evictor)[0]
 
     return _evict_by_server(folder, "", run)
 
@@ -268,20 +267,20 @@ class _Counters:
 def _counted(supported: bool = True) -> Iterator[_Counters]:
     """Have services count by counters of the case, in place of those of this machine's processor."""
     counters = _Counters()
-    lacking = None if supported else Unsupported("this case's machine has no counters")
+    missing = None if supported else Unsupported("this case's machine has no counters")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counting, "probe_events", lambda _events: lacking)
+        patch.setattr(counting, "probe_events", lambda _events: missing)
         patch.setattr(counting, "count", counters.count)
         yield counters
 
 
-def _dynamic(folder: Path, given: Json, expected: Json) -> Json:
-    files = {**resctrl_files(given["cbm_mask"], given["numa_nodes"])}
-    config, steps = given["config"], []
-    level, measured = given["offline_cache_limit"], max(map(len, given["steps"]), default=0)
+def _dynamic(folder: Path, case: Json, expected: Json) -> Json:
+    files = {**resctrl_files(case["cbm_mask"], case["numa_nodes"])}
+    config, steps = case["config"], []
+    level, measured = case["offline_cache_limit"], max(map(len, case["steps"]), default=0)
     world = CaseWorld(folder, files, dynCache=config)
     world.round(_SECOND_NS)
-    world.service.dynamic = dyn_cache.Shares(given["l3"], given["mb"])
+    world.service.dynamic = dyn_cache.Shares(case["l3"], case["mb"])
     annotations = {**_OFFLINE, dyn_cache.ANNOTATION: level}
     batch = {"name": "b", "uid": "b", "cgroup_path": "kubepods/podb", "annotations": annotations}
     online = [{"name": f"on{n}", "uid": f"on{n}", "cgroup_path": f"kubepods/podon{n}"} for n in range(measured)]
@@ -289,7 +288,7 @@ def _dynamic(folder: Path, given: Json, expected: Json) -> Json:
         _lay_use(world, pod, 0, 0)
     with _counted() as counters:
         world.run(*online, *([] if level == "none" else [batch]))
-        for misses in given["steps"]:
+        for misses in case["steps"]:
             world.run(*online[: len(misses)], *([] if level == "none" else [batch]))
             counters.events = {pod["cgroup_path"]: _events(one) for pod, one in zip(online, misses, strict=False)}
             world.forget()
@@ -298,7 +297,7 @@ def _dynamic(folder: Path, given: Json, expected: Json) -> Json:
             shares = world.service.dynamic
             name = "resctrl/rubik_dynamic/schemata"
             moved = (shares.l3, shares.mb) != (
-                (steps[-1]["l3"], steps[-1]["mb"]) if steps else (given["l3"], given["mb"])
+                (steps[-1]["l3"], steps[-1]["mb"]) if steps else (case["l3"], case["mb"])
             )
             text = {name: world.executor.groups["rubik_dynamic"]} if moved else {}
             steps.append({"l3": shares.l3, "mb": shares.mb, "files": text})
@@ -315,43 +314,43 @@ def _events(misses: Json | None) -> Mapping[Event, int] | None:
 # -- cpi --------------------------------------------------------------------------------------------------------------
 
 
-def _series(given: Any) -> cpi.Series:
-    return [(at, value) for at, value in given or ()]
+def _series(case: Any) -> cpi.Series:
+    return [(at, value) for at, value in case or ()]
 
 
 def _shown(series: cpi.Series) -> list[list[float]]:
     return [list(sample) for sample in series]
 
 
-def _series_add(folder: Path, given: Json, expected: Json) -> Json:
-    series = _series(given["series"])
+def _series_add(folder: Path, case: Json, expected: Json) -> Json:
+    series = _series(case["series"])
     try:
-        cpi.add(series, *given["add"])
+        cpi.add(series, *case["add"])
     except ValueError:
         return {"error": True, "series": _shown(series)}
     return {"error": False, "series": _shown(series)}
 
 
-def _series_range(folder: Path, given: Json, expected: Json) -> Json:
-    return {"series": _shown(cpi.within(_series(given["series"]), given["start"], given["end"])) or None}
+def _series_range(folder: Path, case: Json, expected: Json) -> Json:
+    return {"series": _shown(cpi.within(_series(case["series"]), case["start"], case["end"])) or None}
 
 
-def _series_normalize(folder: Path, given: Json, expected: Json) -> Json:
-    return {"series": _shown(cpi.normalized(_series(given["series"])))}
+def _series_normalize(folder: Path, case: Json, expected: Json) -> Json:
+    return {"series": _shown(cpi.normalized(_series(case["series"])))}
 
 
-def _series_expire(folder: Path, given: Json, expected: Json) -> Json:
-    old, rest = cpi.split(_series(given["series"]), given["before"])
-    return {"expired": _shown(old), "series": _shown(rest)}
+def _series_expire(folder: Path, case: Json, expected: Json) -> Json:
+    old, remaining = cpi.split(_series(case["series"]), case["before"])
+    return {"expired": _shown(old), "series": _shown(remaining)}
 
 
-def _baseline(given: Json) -> cpi.Baseline:
-    return cpi.Baseline(given.get("count", 0), given["mean"], given["std"])
+def _baseline(case: Json) -> cpi.Baseline:
+    return cpi.Baseline(case.get("count", 0), case["mean"], case["std"])
 
 
-def _online(given: Json, base: int = 0) -> cpi.Online:
-    cpis, cpus = (_after(given.get(key), base) for key in ("cpi", "cpu"))
-    return cpi.Online(_baseline(given), cpis, cpus)
+def _online(case: Json, base: int = 0) -> cpi.Online:
+    cpis, cpus = (_after(case.get(key), base) for key in ("cpi", "cpu"))
+    return cpi.Online(_baseline(case), cpis, cpus)
 
 
 def _after(series: Any, base: int) -> cpi.Series:
@@ -359,44 +358,44 @@ def _after(series: Any, base: int) -> cpi.Series:
     return [(at - base, value) for at, value in series or ()]
 
 
-def _statistic(folder: Path, given: Json, expected: Json) -> Json:
-    return asdict(_baseline(given).fold(given["values"] or []))
+def _statistic(folder: Path, case: Json, expected: Json) -> Json:
+    return asdict(_baseline(case).fold(case["values"] or []))
 
 
-def _expire(folder: Path, given: Json, expected: Json) -> Json:
+def _expire(folder: Path, case: Json, expected: Json) -> Json:
     """Old samples are cleared when that is due, in a round."""
-    base = given["before"] - 3600 * _SECOND_NS
+    base = case["before"] - 3600 * _SECOND_NS
     world = CaseWorld(folder, cpi=None)
-    word = "online" if given["online"] else "offline"
+    word = "online" if case["online"] else "offline"
     world.run({"name": "p", "uid": "p", "cgroup_path": "kubepods/podp", "annotations": {cpi.ANNOTATION: word}})
     with _counted(supported=False):
         world.round(_SECOND_NS)
-        service, online = world.service, _online(given, base)
-        service.online, service.suspects = ({"p": online}, {}) if given["online"] else ({}, {"p": online.cpu})
+        service, online = world.service, _online(case, base)
+        service.online, service.suspects = ({"p": online}, {}) if case["online"] else ({}, {"p": online.cpu})
         service.due |= {"sample": 1e12, "judge": 1e12, "clear": 0.0}
-        world.round(given["before"] - base + cpi.SUSPECT_NS)
-    if not given["online"]:
+        world.round(case["before"] - base + cpi.SUSPECT_NS)
+    if not case["online"]:
         return {
-            **asdict(_baseline(given)),
-            "cpi": _shown(_after(given["cpi"], 0)),
+            **asdict(_baseline(case)),
+            "cpi": _shown(_after(case["cpi"], 0)),
             "cpu": _back(service.suspects["p"], base),
         }
-    found = service.online["p"]
-    return {**asdict(found.baseline), "cpi": _back(found.cpi, base), "cpu": _back(found.cpu, base)}
+    actual = service.online["p"]
+    return {**asdict(actual.baseline), "cpi": _back(actual.cpi, base), "cpu": _back(actual.cpu, base)}
 
 
 def _back(series: cpi.Series, base: int) -> list[list[float]]:
     return [[at + base, value] for at, value in series]
 
 
-def _outlier(folder: Path, given: Json, expected: Json) -> Json:
-    return {"outlier": cpi.outlier(_online(given), given["now"], given["window_s"] * _SECOND_NS)}
+def _outlier(folder: Path, case: Json, expected: Json) -> Json:
+    return {"outlier": cpi.outlier(_online(case), case["now"], case["window_s"] * _SECOND_NS)}
 
 
-def _antagonist(folder: Path, given: Json, expected: Json) -> Json:
-    suspect = _series(given["suspect_cpu"])
-    score = cpi.score(_online(given), suspect, given["now"], given["window_s"] * _SECOND_NS)
-    return {"antagonist": score > given["metric"], "score": score}
+def _antagonist(folder: Path, case: Json, expected: Json) -> Json:
+    suspect = _series(case["suspect_cpu"])
+    score = cpi.score(_online(case), suspect, case["now"], case["window_s"] * _SECOND_NS)
+    return {"antagonist": score > case["metric"], "score": score}
 
 
 _WEB: Final = {"name": "web", "uid": "web", "cgroup_path": "kubepods/podweb", "annotations": {cpi.ANNOTATION: "online"}}
@@ -418,19 +417,19 @@ def _judged(folder: Path, files: Json, pods: list[Json], online: Mapping[str, cp
     return world
 
 
-def _limit(folder: Path, given: Json, expected: Json) -> Json:
-    pod = given["pod"]
+def _limit(folder: Path, case: Json, expected: Json) -> Json:
+    pod = case["pod"]
     baseline = cpi.Online(cpi.Baseline(100, 1.0, 0.1), list(_SLOWED), list(_USED))
-    world = _judged(folder, given["files"], [pod], {"web": baseline}, {pod["uid"]: list(_GUILTY)})
+    world = _judged(folder, case["files"], [pod], {"web": baseline}, {pod["uid"]: list(_GUILTY)})
     with _counted(supported=False):
-        _drop(world, pod, given["files_removed_before_limit"])
+        _drop(world, pod, case["files_removed_before_limit"])
         world.executor.failed.clear()
         world.round(3600 * _SECOND_NS)
         failed, limited = any("cannot be read" in one for one in world.problems), bool(len(world.service))
         shown: Json = {"add_error": False, "lock_held_after_limit": False, "lock_held_after_restore": False}
         shown.update(files_limited=world.changed(), limit_error=failed, limited=limited)
         world.forget()
-        _drop(world, pod, given["files_removed_before_restore"])
+        _drop(world, pod, case["files_removed_before_restore"])
         world.service.suspects[pod["uid"]] = []
         world.service.online["web"] = cpi.Online(cpi.Baseline(), [], [])
         world.round(3901 * _SECOND_NS)
@@ -444,8 +443,8 @@ def _drop(world: CaseWorld, pod: Json, names: list[str] | None) -> None:
     world.forget()
 
 
-def _cpi_add(folder: Path, given: Json, expected: Json) -> Json:
-    pod, world = given["pod"], CaseWorld(folder, given["files"], cpi=None)
+def _cpi_add(folder: Path, case: Json, expected: Json) -> Json:
+    pod, world = case["pod"], CaseWorld(folder, case["files"], cpi=None)
     world.run(pod)
     with _counted(supported=False):
         world.round()
@@ -453,26 +452,26 @@ def _cpi_add(folder: Path, given: Json, expected: Json) -> Json:
         shown = {"error": False, "online": pod["uid"] in service.online, "offline": pod["uid"] in service.suspects}
         world.run()
         world.round()
-    left = len(service.online) + len(service.suspects)
-    return {**shown, "delete_error": bool(world.executor.failed), "left_after_delete": left}
+    remaining = len(service.online) + len(service.suspects)
+    return {**shown, "delete_error": bool(world.executor.failed), "left_after_delete": remaining}
 
 
-def _cpi_start(folder: Path, given: Json, expected: Json) -> Json:
+def _cpi_start(folder: Path, case: Json, expected: Json) -> Json:
     world = CaseWorld(folder, cpi=None)
-    world.run(*(given["pods"] or ()))
-    with _counted(given["perf_supported"]):
+    world.run(*(case["pods"] or ()))
+    with _counted(case["perf_supported"]):
         world.round(60 * _SECOND_NS)
     return {"error": bool(world.problems)}
 
 
-def _cpi_stop(folder: Path, given: Json, expected: Json) -> Json:
-    pod, world = given["pod"], CaseWorld(folder, given["files"], cpi=None)
+def _cpi_stop(folder: Path, case: Json, expected: Json) -> Json:
+    pod, world = case["pod"], CaseWorld(folder, case["files"], cpi=None)
     world.run(pod)
     with _counted(supported=False):
         world.round(60 * _SECOND_NS)
-        if given.get("quota_now") is not None:
-            world.lay({f"cpu/{pod['cgroup_path']}/cpu.cfs_quota_us": given["quota_now"]})
-        if given.get("pod_gone"):
+        if case.get("quota_now") is not None:
+            world.lay({f"cpu/{pod['cgroup_path']}/cpu.cfs_quota_us": case["quota_now"]})
+        if case.get("pod_gone"):
             world.run()
         world.forget()
         world.loops.start()
@@ -480,22 +479,22 @@ def _cpi_stop(folder: Path, given: Json, expected: Json) -> Json:
     return {"files": world.changed(), "panic": False}
 
 
-def _collect(folder: Path, given: Json, expected: Json) -> Json:
+def _collect(folder: Path, case: Json, expected: Json) -> Json:
     try:
-        return {"cpi": cpi.cpi_of(given["cycles"], given["instructions"])}
+        return {"cpi": cpi.cpi_of(case["cycles"], case["instructions"])}
     except (KeyError, TypeError, ValueError):  # what was not counted
         return {"error": True}
 
 
-def _cpi_round(folder: Path, given: Json, expected: Json) -> Json:
-    base = given["now"] - 3600 * _SECOND_NS
-    online = {name: _online(one, base) for name, one in given["online"].items()}
-    pods = {one["pod"]["uid"]: one for one in given["offline"].values()}
+def _cpi_round(folder: Path, case: Json, expected: Json) -> Json:
+    base = case["now"] - 3600 * _SECOND_NS
+    online = {name: _online(one, base) for name, one in case["online"].items()}
+    pods = {one["pod"]["uid"]: one for one in case["offline"].values()}
     suspects = {uid: _after(one["cpu"], base) for uid, one in pods.items()}
-    world = _judged(folder, given["files"], [one["pod"] for one in pods.values()], online, suspects)
+    world = _judged(folder, case["files"], [one["pod"] for one in pods.values()], online, suspects)
     with _counted(supported=False):
         world.round(3600 * _SECOND_NS)
-    limited = [name for name, one in given["offline"].items() if one["pod"]["uid"] in world.service.limited]
+    limited = [name for name, one in case["offline"].items() if one["pod"]["uid"] in world.service.limited]
     return {"files": world.changed(), "limited": sorted(limited)}
 
 

@@ -14,7 +14,7 @@ from tests.rubik_cases.world import Json, rows
 __all__ = ["comparable", "device_rows"]
 
 
-def comparable(case: Json, *, ours: bool = False) -> Json:
+def comparable(case: Json, *, own_rows: bool = False) -> Json:
     """Return the outcome of a case as it is compared; `ours` is one that a stage returned."""
     outcome = dict(case["expect"])
     before = case["input"].get("files") or {}
@@ -22,7 +22,7 @@ def comparable(case: Json, *, ours: bool = False) -> Json:
         if key in outcome:
             outcome[key] = _stripped(outcome[key], before)
     change = _STAGES.get((case["service"], case["stage"])) or _STAGES.get((case["service"], ""))
-    return change(outcome, before, ours) if change is not None else outcome
+    return change(outcome, before, own_rows) if change is not None else outcome
 
 
 def _stripped(files: Json, before: Json) -> Json:
@@ -43,51 +43,51 @@ def device_rows(before: str, texts: list[str]) -> dict[str, str]:
 def _without(*keys: str) -> Callable[[Json, Json, bool], Json]:
     """Leave out what only the original has."""
 
-    def change(outcome: Json, before: Json, ours: bool) -> Json:
+    def change(outcome: Json, before: Json, own_rows: bool) -> Json:
         return {key: value for key, value in outcome.items() if key not in keys}
 
     return change
 
 
-def _events(outcome: Json, before: Json, ours: bool) -> Json:
+def _events(outcome: Json, before: Json, own_rows: bool) -> Json:
     """The pods that are known: rounds look at all of them, and no event is published to a service."""
     return {"steps": [{"pods": step["pods"]} for step in outcome["steps"]]} if "steps" in outcome else outcome
 
 
-def _ticks(outcome: Json, before: Json, ours: bool) -> Json:
+def _ticks(outcome: Json, before: Json, own_rows: bool) -> Json:
     """Ticks, whose files are stripped."""
     for step in outcome["ticks"]:
         step["files"] = {name: text.strip() for name, text in step["files"].items()}
     return outcome
 
 
-def _limits(outcome: Json, before: Json, ours: bool) -> Json:
+def _limits(outcome: Json, before: Json, own_rows: bool) -> Json:
     """Limits of I/O in the end; rubik only logs a row that has no effect."""
-    if ours:
+    if own_rows:
         return outcome
     writes = outcome.get("writes")
     if writes is None:
         writes = {name: [text] for name, text in outcome["files"].items()}
     texts = {name: [before.get(name) or "", writes.get(name, [])] for name in {*before, *writes}}
-    found = {name: device_rows(text, written) for name, (text, written) in texts.items() if ".throttle." in name}
-    return {"error": outcome["error"], "limits": {name: found[name] for name in found if found[name]}}
+    actual = {name: device_rows(text, written) for name, (text, written) in texts.items() if ".throttle." in name}
+    return {"error": outcome["error"], "limits": {name: actual[name] for name in actual if actual[name]}}
 
 
-def _cost(outcome: Json, before: Json, ours: bool) -> Json:
+def _cost(outcome: Json, before: Json, own_rows: bool) -> Json:
     """Models of disks in the end."""
-    if ours:
+    if own_rows:
         return outcome
     names = {*before, *outcome["writes"]}
-    found = {name: device_rows(before.get(name) or "", outcome["writes"].get(name, [])) for name in names}
-    return {"error": outcome["error"], "rows": {name: found[name] for name in found if found[name]}}
+    actual = {name: device_rows(before.get(name) or "", outcome["writes"].get(name, [])) for name in names}
+    return {"error": outcome["error"], "rows": {name: actual[name] for name in actual if actual[name]}}
 
 
-def _path(outcome: Json, before: Json, ours: bool) -> Json:
+def _path(outcome: Json, before: Json, own_rows: bool) -> Json:
     """A path, which the records have with the slash of its source."""
     return {**outcome, **({"path": outcome["path"].strip("/")} if "path" in outcome else {})}
 
 
-def _extracted(outcome: Json, before: Json, ours: bool) -> Json:
+def _extracted(outcome: Json, before: Json, own_rows: bool) -> Json:
     """A pod; the CPU that its containers request is nothing that a service reads."""
     if not outcome["running"]:
         return {"running": False}  # nobody sees it
@@ -96,7 +96,7 @@ def _extracted(outcome: Json, before: Json, ours: bool) -> Json:
     return outcome
 
 
-def _nri_pod(outcome: Json, before: Json, ours: bool) -> Json:
+def _nri_pod(outcome: Json, before: Json, own_rows: bool) -> Json:
     named = (
         {**outcome, "cgroup_path": outcome.get("cgroup_path", "").strip("/")} if "cgroup_path" in outcome else outcome
     )

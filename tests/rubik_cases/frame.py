@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.loops.round import Round
+from nri.agent.model import Pod
 from nri.agent.pods.nri import NriPods
 from nri.agent.pods.running import running
 from nri.agent.rubik import preemption
-from nri.agent.rubik.pods import OFFLINE, Pod, class_of, pod_of
+from nri.agent.rubik.pods import OFFLINE, class_of
 from nri.agent.rubik.profile import READER, SERVICES
 from nri.agent.rubik.service import Service, Services
 from nri.agent.transports.hook_plugin import HookPlugin
@@ -23,7 +24,6 @@ from nri.host.cgroups import drivers
 from nri.host.cgroups.drivers import Driver
 from nri.host.pressure import parse_pressure
 from nri.host.usage import parse_flat_keyed
-from nri.policies.contexts import PodContext
 from tests.rubik_cases.world import CaseWorld, Json
 
 __all__ = ["CONFIGS", "STAGES"]
@@ -49,12 +49,12 @@ def _plain(value: Any) -> Any:
     return {name: _plain(item) for name, item in fields if item not in unset}
 
 
-def _config_load(folder: Path, given: Json, expected: Json) -> Json:
-    if given["text"] is None:  # the agent is given the name of a file
+def _config_load(folder: Path, case: Json, expected: Json) -> Json:
+    if case["text"] is None:  # the agent is given the name of a file
         return _ERROR if _checked(folder / "config.json") else {}
-    source = _source(given["text"])
+    source = _source(case["text"])
     try:
-        file = READER.read(layer_of(source).tree if given["text"].strip() != "null" else None, source)
+        file = READER.read(layer_of(source).tree if case["text"].strip() != "null" else None, source)
     except ConfigError:
         return _ERROR
     agent = {"enabledFeatures": None, **_plain(file.agent)}
@@ -78,33 +78,33 @@ def _agent(**keys: Any) -> Json:
     return {"error": False}
 
 
-def _log_config(folder: Path, given: Json, expected: Json) -> Json:
-    return _agent(**given)
+def _log_config(folder: Path, case: Json, expected: Json) -> Json:
+    return _agent(**case)
 
 
-def _driver(folder: Path, given: Json, expected: Json) -> Json:
-    return _agent(cgroupDriver=given["driver"])
+def _driver(folder: Path, case: Json, expected: Json) -> Json:
+    return _agent(cgroupDriver=case["driver"])
 
 
-def _services(folder: Path, given: Json, expected: Json) -> Json:
+def _services(folder: Path, case: Json, expected: Json) -> Json:
     """The services that a file switches on, on a machine without cost models and control of the network."""
     try:
-        layer = READER.layer(_source(given["text"]))
+        layer = READER.layer(_source(case["text"]))
     except ConfigError:
         return _ERROR
     names = sorted(layer.layer.tree["gates"]) if layer is not None else []
-    tree = json.loads(given["text"])
+    tree = json.loads(case["text"])
     world = CaseWorld(folder, **{name: tree.get(name) for name in names})
     world.round()
-    lacking = [one for one in world.problems if one.startswith(("ioCost: ", "preemption: offline pods have a class"))]
-    return _ERROR if lacking else {"error": False, "services": names}
+    missing = [one for one in world.problems if one.startswith(("ioCost: ", "preemption: offline pods have a class"))]
+    return _ERROR if missing else {"error": False, "services": names}
 
 
 def _config(service: str) -> Any:
     """The stage of a service's block."""
 
-    def run(folder: Path, given: Json, expected: Json) -> Json:
-        text = "null" if given["block"] is None else given["block"]
+    def run(folder: Path, case: Json, expected: Json) -> Json:
+        text = "null" if case["block"] is None else case["block"]
         source = _source(f'{{"agent": {{"enabledFeatures": ["{service}"]}}, "{service}": {text}}}')
         try:
             block = READER.services(READER.read(layer_of(source).tree, source))[service]
@@ -112,7 +112,7 @@ def _config(service: str) -> Any:
             return _ERROR
         if service == "preemption" and "net" in block.resource:
             module = dict.fromkeys(("enable", "disable", "waterline", "bandwidth"), "")
-            files = {f"proc/net_qos_{name}": "" for name in module} if given["net_qos_module"] else {}
+            files = {f"proc/net_qos_{name}": "" for name in module} if case["net_qos_module"] else {}
             world = CaseWorld(folder, files, preemption=json.loads(text))
             world.round()
             if any("net_qos_enable" in problem for problem in world.problems):
@@ -129,7 +129,7 @@ CONFIGS = {name: {"config": _config(name)} for name, block in BLOCKS.items() if 
 def _config_of_nothing(service: str) -> Any:
     """The stage of a service without a block: it is switched on by its name."""
 
-    def run(folder: Path, given: Json, expected: Json) -> Json:
+    def run(folder: Path, case: Json, expected: Json) -> Json:
         return {"error": f'"{service}"' not in json.dumps(_services_of(service))}
 
     return run
@@ -146,20 +146,20 @@ CONFIGS |= {name: {"config": _config_of_nothing(name)} for name, block in BLOCKS
 # -- pods -------------------------------------------------------------------------------------------------------------
 
 
-def _classify(folder: Path, given: Json, expected: Json) -> Json:
-    context = PodContext(annotations=given["annotations"] or {}, labels=given["labels"] or {})
-    return {"offline": class_of(context) == OFFLINE}
+def _classify(folder: Path, case: Json, expected: Json) -> Json:
+    pod = Pod(annotations=case["annotations"] or {}, labels=case["labels"] or {})
+    return {"offline": class_of(pod) == OFFLINE}
 
 
 def _is_offline(pod: Pod) -> bool:
-    return class_of(PodContext(annotations=pod.annotations, labels=pod.labels)) == OFFLINE
+    return class_of(pod) == OFFLINE
 
 
-def _listed(folder: Path, manifest: Json, driver: str) -> StrategyPod | None:
+def _listed(folder: Path, manifest: Json, driver: str) -> Pod | None:
     """A pod as rounds have it, of an object of the API; None if it does not run, or makes no sense."""
     world = CaseWorld(folder)
     pods = list(running([manifest], world.executor.hierarchies, driver))
-    return StrategyPod(pods[0]) if pods else None
+    return pods[0] if pods else None
 
 
 def _static(annotations: Json, config_hash: str | None) -> Json:
@@ -170,31 +170,31 @@ def _static(annotations: Json, config_hash: str | None) -> Json:
     return {**annotations, **mirror, "kubernetes.io/config.source": "file"}
 
 
-def _pod(given: Json, statuses: list[Json]) -> Json:
+def _pod(case: Json, statuses: list[Json]) -> Json:
     return {
         "metadata": {
             "name": "p",
             "namespace": "n",
-            "uid": given["uid"],
-            "annotations": _static({}, given.get("config_hash")),
+            "uid": case["uid"],
+            "annotations": _static({}, case.get("config_hash")),
         },
         "spec": {"containers": [{"name": one["name"]} for one in statuses]},
-        "status": {"phase": "Running", "qosClass": given["qos_class"], "containerStatuses": statuses},
+        "status": {"phase": "Running", "qosClass": case["qos_class"], "containerStatuses": statuses},
     }
 
 
-def _pod_path(folder: Path, given: Json, expected: Json) -> Json:
-    pod = _listed(folder, _pod(given, []), given["driver"])
+def _pod_path(folder: Path, case: Json, expected: Json) -> Json:
+    pod = _listed(folder, _pod(case, []), case["driver"])
     return {"path": "" if pod is None else pod.folder}
 
 
-def _container_path(folder: Path, given: Json, expected: Json) -> Json:
-    pod = _listed(folder, _pod(given, [{"name": "c", "containerID": given["container_id"]}]), given["driver"])
-    paths = [container.cgroup_parent for container in pod.containers] if pod is not None else []
+def _container_path(folder: Path, case: Json, expected: Json) -> Json:
+    pod = _listed(folder, _pod(case, [{"name": "c", "containerID": case["container_id"]}]), case["driver"])
+    paths = [container.folder for container in pod.containers] if pod is not None else []
     return {"paths": paths or None}
 
 
-def _join_container(folder: Path, given: Json, expected: Json) -> Json:
+def _join_container(folder: Path, case: Json, expected: Json) -> Json:
     schemes = {
         "": "containerd",
         "cri-containerd": "containerd",
@@ -203,24 +203,24 @@ def _join_container(folder: Path, given: Json, expected: Json) -> Json:
         "isulad": "iSulad",
     }
     try:
-        container = f"{schemes[given['prefix']]}://{given['container_id']}"
-        path = drivers.container_path(Driver(given["driver"]), given["pod_path"], container)
+        container = f"{schemes[case['prefix']]}://{case['container_id']}"
+        path = drivers.container_path(Driver(case["driver"]), case["pod_path"], container)
     except (KeyError, ValueError):
         return _ERROR
     return {"path": path}
 
 
-def _pod_extract(folder: Path, given: Json, expected: Json) -> Json:
-    manifest = given["pod"]
+def _pod_extract(folder: Path, case: Json, expected: Json) -> Json:
+    manifest = case["pod"]
     runs = (manifest.get("status") or {}).get("phase") == "Running"
     meta = dict(manifest["metadata"])
     hashed = (meta.get("annotations") or {}).get("kubernetes.io/config.hash")
     if hashed:
         meta["annotations"] = _static(meta["annotations"], hashed)
-    listed = _listed(folder, {**manifest, "metadata": meta}, given["driver"])
+    listed = _listed(folder, {**manifest, "metadata": meta}, case["driver"])
     if listed is None:
         return {"running": False}
-    pod, containers = pod_of(listed), []
+    pod, containers = listed, []
     for container in sorted(pod.containers, key=lambda one: one.id):
         memory = {part: max(listed.amount(container.name, part, "memory"), 0) for part in ("requests", "limits")}
         amounts = {
@@ -253,9 +253,9 @@ class _Runtime:
         self.plugin = HookPlugin(replace(world.parts, pods=self.pods, profile=replace(world.parts.profile, hooks=())))
         self.hierarchies = world.executor.hierarchies
 
-    def listed(self, driver: str) -> list[StrategyPod]:
+    def listed(self, driver: str) -> list[Pod]:
         """The pods as rounds have them."""
-        return [StrategyPod(pod) for pod in running(self.pods.pods(), self.hierarchies, driver)]
+        return list(running(self.pods.pods(), self.hierarchies, driver))
 
 
 def _sandbox(name: str, parent: str = "", **words: Any) -> m.PodSandbox:
@@ -270,24 +270,24 @@ def _container(pod: m.PodSandbox, name: str, path: str) -> m.Container:
     return container
 
 
-def _nri_container_path(folder: Path, given: Json, expected: Json) -> Json:
+def _nri_container_path(folder: Path, case: Json, expected: Json) -> Json:
     runtime = _Runtime(folder)
     pod = _sandbox("p")
-    runtime.plugin.synchronize([pod], [_container(pod, "c", given["cgroups_path"])])
-    (listed,) = runtime.listed(given["driver"])
-    paths = [container.cgroup_parent for container in listed.containers]
+    runtime.plugin.synchronize([pod], [_container(pod, "c", case["cgroups_path"])])
+    (listed,) = runtime.listed(case["driver"])
+    paths = [container.folder for container in listed.containers]
     return {"path": paths[0]} if paths else _ERROR
 
 
-def _nri_pod(folder: Path, given: Json, expected: Json) -> Json:
+def _nri_pod(folder: Path, case: Json, expected: Json) -> Json:
     runtime = _Runtime(folder)
-    words = {"uid": given["uid"], "annotations": given.get("annotations") or {}}
-    pod = _sandbox(given["id"], given.get("cgroup_parent") or "", **words)
-    if given.get("cgroup_parent") is None:
+    words = {"uid": case["uid"], "annotations": case.get("annotations") or {}}
+    pod = _sandbox(case["id"], case.get("cgroup_parent") or "", **words)
+    if case.get("cgroup_parent") is None:
         pod.ClearField("linux")
     runtime.plugin.synchronize([pod], [])
     (listed,) = runtime.listed("systemd")
-    pod = pod_of(listed)
+    pod = listed
     return {
         "limits": {},
         "requests": {},
@@ -297,19 +297,19 @@ def _nri_pod(folder: Path, given: Json, expected: Json) -> Json:
     }
 
 
-def _nri_events(folder: Path, given: Json, expected: Json) -> Json:
+def _nri_events(folder: Path, case: Json, expected: Json) -> Json:
     """The pods that are known after each event; rounds look at all of them, so that no event reaches a service."""
     runtime, steps = _Runtime(folder), []
     runtime.plugin.synchronize([], [])
-    for event in given["events"]:
+    for event in case["events"]:
         pod = _sandbox(event.get("pod") or "none")
         container = _container(pod, event.get("container") or "", event.get("cgroups_path") or "")
         _nri_event(runtime.plugin, event["event"], pod, container)
-        known = {
+        known_entry = {
             listed["metadata"]["uid"]: sorted(one["name"] for one in listed["spec"]["containers"])
             for listed in runtime.pods.pods()
         }
-        steps.append({"pods": known})
+        steps.append({"pods": known_entry})
     return {"steps": steps}
 
 
@@ -332,11 +332,11 @@ def _nri_event(plugin: HookPlugin, event: str, pod: m.PodSandbox, container: m.C
         plugin.remove_container(pod, container)
 
 
-def _api_events(folder: Path, given: Json, expected: Json) -> Json:
+def _api_events(folder: Path, case: Json, expected: Json) -> Json:
     """The pods that run after each event, as rounds have them."""
     world, steps = CaseWorld(folder), []
     objects: dict[str, Json] = {}
-    for event in given["events"]:
+    for event in case["events"]:
         name = event["pod"]
         if event["event"] == "delete":
             objects.pop(name, None)
@@ -347,33 +347,33 @@ def _api_events(folder: Path, given: Json, expected: Json) -> Json:
                 "spec": {"containers": [{"name": "c"}]},
                 "status": {"phase": event["phase"], "qosClass": "Burstable", "containerStatuses": status},
             }
-        pods = [StrategyPod(pod) for pod in running(objects.values(), world.executor.hierarchies, "cgroupfs")]
+        pods = list(running(objects.values(), world.executor.hierarchies, "cgroupfs"))
         pods = [pod for pod in pods if pod.manifest["status"]["phase"] == "Running"]
-        known = {pod.uid: [one.id.partition("://")[2] for one in pod.containers] for pod in pods}
-        steps.append({"pods": known})
+        known_entry = {pod.uid: [one.id.partition("://")[2] for one in pod.containers] for pod in pods}
+        steps.append({"pods": known_entry})
     return {"steps": steps}
 
 
 # -- files of the kernel ----------------------------------------------------------------------------------------------
 
 
-def _cpu_stat(folder: Path, given: Json, expected: Json) -> Json:
+def _cpu_stat(folder: Path, case: Json, expected: Json) -> Json:
     try:
-        found = parse_flat_keyed(given["text"])
+        actual = parse_flat_keyed(case["text"])
     except ValueError:
         return _ERROR
-    if any(not -(1 << 63) <= value < 1 << 63 for value in found.values()):
+    if any(not -(1 << 63) <= value < 1 << 63 for value in actual.values()):
         return _ERROR
-    return {"error": False, **{key: found.get(key, 0) for key in ("nr_periods", "nr_throttled", "throttled_time")}}
+    return {"error": False, **{key: actual.get(key, 0) for key in ("nr_periods", "nr_throttled", "throttled_time")}}
 
 
-def _pressure(folder: Path, given: Json, expected: Json) -> Json:
+def _pressure(folder: Path, case: Json, expected: Json) -> Json:
     try:
-        found = parse_pressure(given["text"])
+        actual = parse_pressure(case["text"])
     except ValueError:
         return _ERROR
     keys = ("avg10", "avg60", "avg300", "total")
-    shown = {name: dict(zip(keys, getattr(found, name) or (0, 0, 0, 0), strict=True)) for name in ("some", "full")}
+    shown = {name: dict(zip(keys, getattr(actual, name) or (0, 0, 0, 0), strict=True)) for name in ("some", "full")}
     return {"error": False, **shown}
 
 
@@ -392,21 +392,21 @@ class _Counted(Service):
         """Whether there is work: always."""
         return True
 
-    def round(self, made: Round[Services]) -> None:
+    def round(self, created: Round[Services]) -> None:
         """Count a round."""
-        self.rounds.append([pod.uid for pod in made.pods])
+        self.rounds.append([pod.uid for pod in created.pods])
         if len(self.rounds) <= self._fails:
             raise OSError(22, "the case has it fail")
 
 
-def _dispatch(folder: Path, given: Json, expected: Json) -> Json:
+def _dispatch(folder: Path, case: Json, expected: Json) -> Json:
     """A pod that comes, changes and goes: one round each, for each service."""
     world = CaseWorld(folder, cpi=None)
-    bad, good = _Counted(world, "cpi", given.get("failing_additions") or 0), _Counted(world, "psi")
+    bad, good = _Counted(world, "cpi", case.get("failing_additions") or 0), _Counted(world, "psi")
     world.use(bad, good)
     pod = {"name": "p", "uid": "p", "cgroup_path": "kubepods/podp"}
-    if "payload" in given:
-        world.source.replace([given["payload"]])
+    if "payload" in case:
+        world.source.replace([case["payload"]])
         world.round()
         return {"add_calls": sum(map(len, bad.rounds))}
     for pods in ([pod], [{**pod, "labels": {"a": "b"}}], []):
@@ -421,10 +421,10 @@ def _dispatch(folder: Path, given: Json, expected: Json) -> Json:
     }
 
 
-def _setup(folder: Path, given: Json, expected: Json) -> Json:
+def _setup(folder: Path, case: Json, expected: Json) -> Json:
     """Two services, of which one fails in its first round: it is reported, and the other has its rounds."""
     world = CaseWorld(folder, cpi=None)
-    bad = _Counted(world, "cpi", int(bool(given.get("one_start_fails"))))
+    bad = _Counted(world, "cpi", int(bool(case.get("one_start_fails"))))
     good = _Counted(world, "psi")
     world.use(bad, good)
     world.round()

@@ -29,14 +29,14 @@ def outcome(world: CaseWorld, **more: Any) -> Json:
     return {"error": bool(world.problems), "files": world.changed(), **more}
 
 
-def stage(world: CaseWorld, given: Json, expected: Json) -> Json:
+def stage(world: CaseWorld, case: Json, expected: Json) -> Json:
     """Have the pods of a stage `add`, `update` or `start` run.
 
     Of an update, files count that the second round changed; the first one gives the pod what it had before, so that a
     file that has the recorded value already counts as well.
     """
-    old = given.get("old_pod")
-    pods = given["pods"] if "pods" in given else [given.get("new_pod", given.get("pod"))]
+    old = case.get("old_pod")
+    pods = case["pods"] if "pods" in case else [case.get("new_pod", case.get("pod"))]
     if old is not None and old is not (pods and pods[0]):
         world.run(old)
         world.round()
@@ -46,8 +46,8 @@ def stage(world: CaseWorld, given: Json, expected: Json) -> Json:
         world.run(*filter(None, pods or ()))
         world.round()
         same = {name: text for name, text in first.items() if name in expected.get("files", {})}
-        found = outcome(world)
-        return {**found, "files": {**same, **found["files"]}}
+        actual = outcome(world)
+        return {**actual, "files": {**same, **actual["files"]}}
     world.run(*filter(None, pods or ()))
     world.round()
     return outcome(world)
@@ -56,27 +56,29 @@ def stage(world: CaseWorld, given: Json, expected: Json) -> Json:
 # -- preemption -------------------------------------------------------------------------------------------------------
 
 
-def _preemption(folder: Path, given: Json, expected: Json) -> Json:
-    files = dict(given.get("files") or {})
+def _preemption(folder: Path, case: Json, expected: Json) -> Json:
+    files = dict(case.get("files") or {})
     for name, text in list(files.items()):  # processes are looked for in any hierarchy
         if name.startswith("net_cls/") and name.endswith("/cgroup.procs"):
             files["cpu/" + name.partition("/")[2]] = text
-    resource = given.get("resource") or ["cpu"]
-    net = given.get("net") or {"waterline": 20, "bandwidthLow": 1, "bandwidthHigh": 10}
+    resource = case.get("resource") or ["cpu"]
+    net = case.get("net") or {"waterline": 20, "bandwidthLow": 1, "bandwidthHigh": 10}
     world = CaseWorld(folder, files, preemption={"resource": resource, **({"net": net} if "net" in resource else {})})
-    if given.get("waterline_write_fails"):
+    if case.get("waterline_write_fails"):
         world.root.refused.add("/proc/qos/net_qos_waterline")
-    found = stage(world, given, expected)
-    own = {str(os.getpid()): "<own pid>"}
-    texts = {name: [own.get(text, text) for text in written] for name, written in world.written("proc").items()}
+    actual = stage(world, case, expected)
+    own_part = {str(os.getpid()): "<own pid>"}
+    texts = {name: [own_part.get(text, text) for text in written] for name, written in world.written("proc").items()}
     if "net_qos_writes" in expected:
-        found["net_qos_writes"] = texts
-    if "pods" not in given:  # the node itself is put under control at the start
-        found["files"] = {name: text for name, text in found["files"].items() if text not in own}
+        actual["net_qos_writes"] = texts
+    if "pods" not in case:  # the node itself is put under control at the start
+        actual["files"] = {name: text for name, text in actual["files"].items() if text not in own_part}
         for name in ("proc/net_qos_waterline", "proc/net_qos_bandwidth"):
-            found["files"].pop(name, None)
-    found["files"] = {name: own.get(text, text) for name, text in found["files"].items() if "cgroup.procs" not in name}
-    return found
+            actual["files"].pop(name, None)
+    actual["files"] = {
+        name: own_part.get(text, text) for name, text in actual["files"].items() if "cgroup.procs" not in name
+    }
+    return actual
 
 
 # -- dynCache ---------------------------------------------------------------------------------------------------------
@@ -106,13 +108,13 @@ def _groups(world: CaseWorld) -> dict[str, str]:
     return {f"resctrl/{group}/schemata": text for group, text in world.executor.groups.items()}
 
 
-def _mask_bits(folder: Path, given: Json, expected: Json) -> Json:
-    mask = _mask_of(folder, given["cbm_mask"], 100)
+def _mask_bits(folder: Path, case: Json, expected: Json) -> Json:
+    mask = _mask_of(folder, case["cbm_mask"], 100)
     return {"error": True} if mask is None else {"bits": mask.bit_length(), "error": False}
 
 
-def _mask(folder: Path, given: Json, expected: Json) -> Json:
-    mask = _mask_of(folder, given["cbm_mask"], given["percent"])
+def _mask(folder: Path, case: Json, expected: Json) -> Json:
+    mask = _mask_of(folder, case["cbm_mask"], case["percent"])
     return {"error": True} if mask is None else {"error": False, "mask": f"{mask:x}"}
 
 
@@ -122,9 +124,9 @@ def _mask_of(folder: Path, text: str, percent: int) -> int | None:
     config = {"l3Percent": dict.fromkeys(("low", "mid", "high"), part)}
     world = CaseWorld(folder, resctrl_files(text, 1), dynCache=config)
     world.round()
-    wanted = _groups(world)
+    expected = _groups(world)
     masks = [
-        re.search(r"L3:0=([0-9a-f]+)", wanted.get(f"resctrl/rubik_{name}/schemata", "")) for name in ("low", "max")
+        re.search(r"L3:0=([0-9a-f]+)", expected.get(f"resctrl/rubik_{name}/schemata", "")) for name in ("low", "max")
     ]
     if None in masks:
         return None
@@ -133,11 +135,11 @@ def _mask_of(folder: Path, text: str, percent: int) -> int | None:
     return low if part == percent else dyn_cache.mask(full.bit_length(), percent)
 
 
-def _cache_start(folder: Path, given: Json, expected: Json) -> Json:
-    files = given["files"]
+def _cache_start(folder: Path, case: Json, expected: Json) -> Json:
+    files = case["files"]
     if "resctrl/schemata" in files and "resctrl/info/L3/cbm_mask" in files:
-        files = resctrl_files(files["resctrl/info/L3/cbm_mask"], given["numa_nodes"])
-    world = CaseWorld(folder, files, dynCache=given["config"])
+        files = resctrl_files(files["resctrl/info/L3/cbm_mask"], case["numa_nodes"])
+    world = CaseWorld(folder, files, dynCache=case["config"])
     world.round()
     part = _PART.search(world.service.state(world.clock.now))
     if part is None:
@@ -145,37 +147,37 @@ def _cache_start(folder: Path, given: Json, expected: Json) -> Json:
     return {"dynamic": {"l3": int(part[1]), "mb": int(part[2])}, "error": False, "files": _groups(world)}
 
 
-def _cache_sync(folder: Path, given: Json, expected: Json) -> Json:
-    files = {**resctrl_files("7fff", 1), **given["files"]}
+def _cache_sync(folder: Path, case: Json, expected: Json) -> Json:
+    files = {**resctrl_files("7fff", 1), **case["files"]}
     files |= {
         f"{name.removesuffix('cgroup.procs')}tasks": text
-        for name, text in given["files"].items()
+        for name, text in case["files"].items()
         if name.endswith("/cgroup.procs")
     }
-    world = CaseWorld(folder, files, dynCache={"defaultLimitMode": given["defaultLimitMode"]})
-    world.run(*given["pods"])
+    world = CaseWorld(folder, files, dynCache={"defaultLimitMode": case["defaultLimitMode"]})
+    world.run(*case["pods"])
     world.round()
     written = {name: sorted(texts) for name, texts in world.written("resctrl").items() if name.endswith("/tasks")}
     return {"tasks": written}
 
 
-def _miss_rate(folder: Path, given: Json, expected: Json) -> Json:
+def _miss_rate(folder: Path, case: Json, expected: Json) -> Json:
     return {
-        "cache_miss": dyn_cache.miss_percent(given["cache_misses"], given["cache_references"]),
-        "llc_miss": dyn_cache.miss_percent(given["llc_misses"], given["llc_accesses"]),
+        "cache_miss": dyn_cache.miss_percent(case["cache_misses"], case["cache_references"]),
+        "llc_miss": dyn_cache.miss_percent(case["llc_misses"], case["llc_accesses"]),
     }
 
 
 # -- ioLimit ----------------------------------------------------------------------------------------------------------
 
 
-def _parse(folder: Path, given: Json, expected: Json) -> Json:
+def _parse(folder: Path, case: Json, expected: Json) -> Json:
     try:
-        found = io_limit.parse({io_limit.ANNOTATION: given["annotation"]})
+        actual = io_limit.parse({io_limit.ANNOTATION: case["annotation"]})
     except ValueError:
         return {"error": True}
-    shown = {key: [{"device": name, "value": value} for name, value in pairs] for key, pairs in found.items()}
-    return {"config": shown, "error": not given["annotation"]}
+    shown = {key: [{"device": name, "value": value} for name, value in pairs] for key, pairs in actual.items()}
+    return {"config": shown, "error": not case["annotation"]}
 
 
 def _limited(folder: Path, name: str, text: str, **annotations: str) -> CaseWorld:
@@ -195,27 +197,27 @@ def _limited(folder: Path, name: str, text: str, **annotations: str) -> CaseWorl
 _READ = "blkio/kubepods/podp/c/blkio.throttle.read_bps_device"
 
 
-def _reset_text(folder: Path, given: Json, expected: Json) -> Json:
+def _reset_text(folder: Path, case: Json, expected: Json) -> Json:
     """Limits that are in force when a pod comes."""
-    world = _limited(folder, "p", given["text"], **{io_limit.ANNOTATION: "{}"})
+    world = _limited(folder, "p", case["text"], **{io_limit.ANNOTATION: "{}"})
     return {"text": world.files()[_READ].strip()}
 
 
-def _device(folder: Path, given: Json, expected: Json) -> Json:
-    text = json.dumps({"device_read_bps": [{"device": given["device"], "value": "5"}]})
+def _device(folder: Path, case: Json, expected: Json) -> Json:
+    text = json.dumps({"device_read_bps": [{"device": case["device"], "value": "5"}]})
     world = _limited(folder, "p", "", **{io_limit.ANNOTATION: text})
     device = next(iter(rows(world.files()[_READ])), "")
     return {"device": device, "error": False} if device else {"error": True}
 
 
-def _limit(folder: Path, given: Json, expected: Json) -> Json:
-    world = CaseWorld(folder, given.get("files"), ioLimit=None)
-    world.disks(given.get("devices") or {})
-    stage(world, given, expected)
+def _limit(folder: Path, case: Json, expected: Json) -> Json:
+    world = CaseWorld(folder, case.get("files"), ioLimit=None)
+    world.disks(case.get("devices") or {})
+    stage(world, case, expected)
     # rubik logs rows that have no effect; an error is an annotation, or a file, that cannot be read.
     logged = ("is not a block device", "is not a number of 64 bits")
     error = any(not any(word in problem for word in logged) for problem in world.problems)
-    given_files = set(given.get("files") or {})
+    given_files = set(case.get("files") or {})
     texts = {name: text for name, text in world.files().items() if ".throttle." in name and name in given_files}
     return {"error": error, "limits": {name: rows(text) for name, text in texts.items() if rows(text)}}
 
@@ -226,12 +228,12 @@ _COST = {"blkio/blkio.cost.model": "", "blkio/blkio.cost.qos": ""}
 _WRITEBACK = "quiet cgroup1_writeback"
 
 
-def _cost_world(folder: Path, given: Json, **more: Any) -> CaseWorld:
+def _cost_world(folder: Path, case: Json, **more: Any) -> CaseWorld:
     top = {"blkio/kubepods/blkio.cost.weight": "100", "memory/kubepods/memory.wb_blkio_ino": "0"}
-    files = {**top, **_COST, **(given.get("files") or {})}
+    files = {**top, **_COST, **(case.get("files") or {})}
     world = CaseWorld(folder, files, **more)
-    world.put("/proc/cmdline", given.get("cmdline") or _WRITEBACK)
-    world.disks(given.get("devices") or {})
+    world.put("/proc/cmdline", case.get("cmdline") or _WRITEBACK)
+    world.disks(case.get("devices") or {})
     return world
 
 
@@ -242,38 +244,38 @@ def _disk(name: str) -> list[Json]:
     return [{"nodeName": "global", "config": [{"dev": name, "model": "linear", "param": _PARAM}]}]
 
 
-def _cost_device(folder: Path, given: Json, expected: Json) -> Json:
-    world = _cost_world(folder, {**given, "files": None}, ioCost=_disk(given["dev"]))
+def _cost_device(folder: Path, case: Json, expected: Json) -> Json:
+    world = _cost_world(folder, {**case, "files": None}, ioCost=_disk(case["dev"]))
     world.round()
     device = next(iter(rows(world.files()["blkio/blkio.cost.model"])), "")
     return {"device": device, "error": False} if device else {"error": True}
 
 
-def _cost_support(folder: Path, given: Json, expected: Json) -> Json:
-    files = {"blkio/kubepods/blkio.cost.weight": "100", **given["files"]}
+def _cost_support(folder: Path, case: Json, expected: Json) -> Json:
+    files = {"blkio/kubepods/blkio.cost.weight": "100", **case["files"]}
     world = CaseWorld(folder, files, ioCost=[])
-    if given["cmdline"] is not None:
-        world.put("/proc/cmdline", given["cmdline"])
+    if case["cmdline"] is not None:
+        world.put("/proc/cmdline", case["cmdline"])
     world.round()
     return {"supported": not world.problems}
 
 
-def _cost_config(folder: Path, given: Json, expected: Json) -> Json:
+def _cost_config(folder: Path, case: Json, expected: Json) -> Json:
     try:
-        block = json.loads(given["block"]) if given["block"] is not None else None
-        world = _cost_world(folder, given, node_name=given.get("node_name") or "", ioCost=block)
+        block = json.loads(case["block"]) if case["block"] is not None else None
+        world = _cost_world(folder, case, node_name=case.get("node_name") or "", ioCost=block)
     except (AssertionError, ValueError):
-        files = {name: device_rows(text, []) for name, text in given["files"].items() if name in _COST}
-        return {"error": True, "rows": {name: found for name, found in files.items() if found}}  # it is refused
-    missing = {name for name in _COST if name not in given["files"]}
+        files = {name: device_rows(text, []) for name, text in case["files"].items() if name in _COST}
+        return {"error": True, "rows": {name: actual for name, actual in files.items() if actual}}  # it is refused
+    missing = {name for name in _COST if name not in case["files"]}
     for name in missing:
         world.path(name).unlink()
     world.round()
     return {"error": bool(world.problems), "rows": _cost_rows(world)}
 
 
-def _cost_stop(folder: Path, given: Json, expected: Json) -> Json:
-    world = _cost_world(folder, given, ioCost=_disk("sda"))
+def _cost_stop(folder: Path, case: Json, expected: Json) -> Json:
+    world = _cost_world(folder, case, ioCost=_disk("sda"))
     world.configure()
     world.round()
     return {"error": bool(world.problems), "rows": _cost_rows(world)}
@@ -281,16 +283,16 @@ def _cost_stop(folder: Path, given: Json, expected: Json) -> Json:
 
 def _cost_rows(world: CaseWorld) -> Json:
     texts = {name: device_rows(text, []) for name, text in world.files().items() if name in _COST}
-    return {name: found for name, found in texts.items() if found}
+    return {name: actual for name, actual in texts.items() if actual}
 
 
-def _cost_pods(folder: Path, given: Json, expected: Json) -> Json:
-    world = _cost_world(folder, given, ioCost=[])
-    pods = [pod for pod in (given.get("pod"), given.get("new_pod"), *(given.get("pods") or ())) if pod]
+def _cost_pods(folder: Path, case: Json, expected: Json) -> Json:
+    world = _cost_world(folder, case, ioCost=[])
+    pods = [pod for pod in (case.get("pod"), case.get("new_pod"), *(case.get("pods") or ())) if pod]
     for path in (world.path(f"blkio/{pod['cgroup_path'].strip('/')}") for pod in pods):
         if path.exists():
             world.aliases[str(path.stat().st_ino)] = "<inode of the pod's blkio directory>"
-    return stage(world, given, expected)
+    return stage(world, case, expected)
 
 
 # -- dynMemory --------------------------------------------------------------------------------------------------------
@@ -307,8 +309,8 @@ def _memory_world(folder: Path, files: Json | None, meminfo: str) -> CaseWorld:
     return world
 
 
-def _init(folder: Path, given: Json, expected: Json) -> Json:
-    world = _memory_world(folder, None, given["meminfo"])
+def _init(folder: Path, case: Json, expected: Json) -> Json:
+    world = _memory_world(folder, None, case["meminfo"])
     world.run(_BATCH)
     world.round()
     high = world.files()[_HIGH]
@@ -318,25 +320,25 @@ def _init(folder: Path, given: Json, expected: Json) -> Json:
     return {"error": False, "total": total, "high": int(high), "reserved": total // 10}
 
 
-def _config_meminfo(folder: Path, given: Json, expected: Json) -> Json:
+def _config_meminfo(folder: Path, case: Json, expected: Json) -> Json:
     shown = dict.fromkeys(("config_error", "config_panic", "start_error", "start_panic"), False)
-    return {**shown, "start_error": _init(folder, given, expected)["error"]}
+    return {**shown, "start_error": _init(folder, case, expected)["error"]}
 
 
-def _memory_pods(folder: Path, given: Json, expected: Json) -> Json:
-    total = given.get("mem_total_kb") or 1000000
+def _memory_pods(folder: Path, case: Json, expected: Json) -> Json:
+    total = case.get("mem_total_kb") or 1000000
     # As much is free as moves nothing.
-    world = _memory_world(folder, given.get("files") or {}, f"MemTotal: {total} kB\nMemFree: {total * 3 // 20} kB\n")
-    return stage(world, given, expected)
+    world = _memory_world(folder, case.get("files") or {}, f"MemTotal: {total} kB\nMemFree: {total * 3 // 20} kB\n")
+    return stage(world, case, expected)
 
 
-def _walk(folder: Path, given: Json, expected: Json) -> Json:
+def _walk(folder: Path, case: Json, expected: Json) -> Json:
     world = _memory_world(folder, None, "")
     world.run(_BATCH)
-    start = given["mem_total_kb"] * 1024 * 8 // 10
+    start = case["mem_total_kb"] * 1024 * 8 // 10
     shown: dict[str, list[Any]] = {"high": [start], "quiet_ticks": [], "written": []}
-    for free in given["mem_free_kb"]:
-        world.put("/proc/meminfo", f"MemTotal: {given['mem_total_kb']} kB\nMemFree: {free} kB\n")
+    for free in case["mem_free_kb"]:
+        world.put("/proc/meminfo", f"MemTotal: {case['mem_total_kb']} kB\nMemFree: {free} kB\n")
         world.round()
         world.clock.now += 5
         high = int(world.files()[_HIGH])
@@ -350,12 +352,12 @@ def _walk(folder: Path, given: Json, expected: Json) -> Json:
 # -- quotaBurst -------------------------------------------------------------------------------------------------------
 
 
-def _burst(folder: Path, given: Json, expected: Json) -> Json:
-    world = CaseWorld(folder, given.get("files"), cpus=given.get("ncpu") or 4, quotaBurst=None)
-    found = stage(world, given, expected)
+def _burst(folder: Path, case: Json, expected: Json) -> Json:
+    world = CaseWorld(folder, case.get("files"), cpus=case.get("ncpu") or 4, quotaBurst=None)
+    actual = stage(world, case, expected)
     # rubik logs a burst that is refused; an error is an annotation that cannot be read.
-    found["error"] = any(": no burst: " not in problem for problem in world.problems)
-    return {"files": found["files"]} if "pods" in given else found  # at the start rubik logs all that is wrong
+    actual["error"] = any(": no burst: " not in problem for problem in world.problems)
+    return {"files": actual["files"]} if "pods" in case else actual  # at the start rubik logs all that is wrong
 
 
 STAGES = {

@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.loops.round import Round
+from nri.agent.model import Pod
 from nri.agent.rubik import quota_turbo as turbo
 from nri.agent.rubik.quota_turbo import Candidate, Knobs, Managed, Quotas
 from nri.agent.rubik.service import Service, Services, share, ticks
@@ -19,8 +20,8 @@ _TURBO = {"volcano.sh/quota-turbo": "true"}
 _USE = re.compile(r"the node uses ([\d.]+) %")
 
 
-def _knobs(given: Json) -> Knobs:
-    return Knobs(**(given.get("config") or {}))
+def _knobs(case: Json) -> Knobs:
+    return Knobs(**(case.get("config") or {}))
 
 
 def _managed(one: Json) -> Managed:
@@ -36,26 +37,26 @@ def _shown(managed: list[Managed], deltas: turbo.Deltas) -> Json:
     return {"containers": {one.folder: {"delta": deltas.get(one.folder, 0)} for one in managed}}
 
 
-def _slow_fallback(folder: Path, given: Json, expected: Json) -> Json:
-    managed = [_managed(one) for one in given["containers"]]
-    return _shown(managed, turbo.slow_fallback(managed, (given["utils"] or [0.0])[-1], _knobs(given)))
+def _slow_fallback(folder: Path, case: Json, expected: Json) -> Json:
+    managed = [_managed(one) for one in case["containers"]]
+    return _shown(managed, turbo.slow_fallback(managed, (case["utils"] or [0.0])[-1], _knobs(case)))
 
 
-def _fast_fallback(folder: Path, given: Json, expected: Json) -> Json:
-    managed = [_managed(one) for one in given["containers"]]
-    use = (given["utils"] or [0.0])[-1]
-    return _shown(managed, turbo.fast_fallback(managed, use, given["ncpu"], _knobs(given)))
+def _fast_fallback(folder: Path, case: Json, expected: Json) -> Json:
+    managed = [_managed(one) for one in case["containers"]]
+    use = (case["utils"] or [0.0])[-1]
+    return _shown(managed, turbo.fast_fallback(managed, use, case["ncpu"], _knobs(case)))
 
 
-def _elevate(folder: Path, given: Json, expected: Json) -> Json:
+def _elevate(folder: Path, case: Json, expected: Json) -> Json:
     """The step alone, for which the last use counts: that it swings is another step's in the records."""
-    managed = [_managed(one) for one in given["containers"]]
-    return _shown(managed, turbo.elevate(managed, (given["utils"] or [])[-1:], given["ncpu"], _knobs(given)))
+    managed = [_managed(one) for one in case["containers"]]
+    return _shown(managed, turbo.elevate(managed, (case["utils"] or [])[-1:], case["ncpu"], _knobs(case)))
 
 
-def _adjust(folder: Path, given: Json, expected: Json) -> Json:
-    managed = [_managed(one) for one in given["containers"]]
-    deltas = turbo.deltas(managed, given["utils"] or [], given["ncpu"], _knobs(given))
+def _adjust(folder: Path, case: Json, expected: Json) -> Json:
+    managed = [_managed(one) for one in case["containers"]]
+    deltas = turbo.deltas(managed, case["utils"] or [], case["ncpu"], _knobs(case))
     return {
         "containers": {
             one.folder: {
@@ -69,14 +70,14 @@ def _adjust(folder: Path, given: Json, expected: Json) -> Json:
     }
 
 
-def _max_next(folder: Path, given: Json, expected: Json) -> Json:
-    usages = [(one["t_ns"], one["usage_ns"]) for one in given["usages"] or ()]
-    return {"max_next": turbo.max_next(given["cpu_limit"], given["period"], usages)}
+def _max_next(folder: Path, case: Json, expected: Json) -> Json:
+    usages = [(one["t_ns"], one["usage_ns"]) for one in case["usages"] or ()]
+    return {"max_next": turbo.max_next(case["cpu_limit"], case["period"], usages)}
 
 
-def _node_util(folder: Path, given: Json, expected: Json) -> Json:
+def _node_util(folder: Path, case: Json, expected: Json) -> Json:
     readings = []
-    for text in given["proc_stat"]:
+    for text in case["proc_stat"]:
         world = CaseWorld(folder / str(len(readings)))
         world.put("/proc/stat", text)
         sample = world.sample()
@@ -88,10 +89,10 @@ def _node_util(folder: Path, given: Json, expected: Json) -> Json:
     return {**shown, "util": share(*readings)} if len(readings) > 1 else shown
 
 
-def _options(folder: Path, given: Json, expected: Json) -> Json:
-    root = given.pop("cgroupRoot", "/sys/fs/cgroup")
+def _options(folder: Path, case: Json, expected: Json) -> Json:
+    root = case.pop("cgroupRoot", "/sys/fs/cgroup")
     try:
-        knobs, error = Knobs(**given), False
+        knobs, error = Knobs(**case), False
     except WrongValue:
         knobs, error = Knobs(), True
     return {"cgroupRoot": root, "error": error, **{name: getattr(knobs, name) for name in Knobs.__slots__}}
@@ -110,25 +111,25 @@ class _Writes(Service):
         """Whether there is work: always."""
         return True
 
-    def round(self, made: Round[Services]) -> None:
+    def round(self, created: Round[Services]) -> None:
         """Change the quota."""
-        quotas = Quotas(made)
+        quotas = Quotas(created)
         path, before, after = self.change
-        pod: StrategyPod = made.pods[0]
+        pod: Pod = created.pods[0]
         quotas.change(path, before, after, Candidate(pod, "app", 1.0), "a case has it so")
         quotas.send()
 
 
-def _write(folder: Path, given: Json, expected: Json) -> Json:
-    world = CaseWorld(folder, given["files"], quotaTurbo={})
+def _write(folder: Path, case: Json, expected: Json) -> Json:
+    world = CaseWorld(folder, case["files"], quotaTurbo={})
     service = _Writes(world.settings, [])
-    service.change = (given["cgroup_path"].strip("/"), given["quota"], given["next_quota"])
+    service.change = (case["cgroup_path"].strip("/"), case["quota"], case["next_quota"])
     world.use(service)
     world.run(_pod([]))
     world.round()
     error = bool(world.problems)
     return {
-        "error": error, "files": world.changed(), "quota_after": given["quota"] if error else given["next_quota"],
+        "error": error, "files": world.changed(), "quota_after": case["quota"] if error else case["next_quota"],
     }  # fmt: skip
 
 
@@ -153,9 +154,9 @@ def _pods(containers: list[Json]) -> list[Json]:
     return pods
 
 
-def _world(folder: Path, given: Json) -> CaseWorld:
-    config = {key: value for key, value in (given.get("config") or {}).items() if key.endswith("WaterMark")}
-    return CaseWorld(folder, given["files"], cpus=given.get("ncpu") or 4, quotaTurbo=config)
+def _world(folder: Path, case: Json) -> CaseWorld:
+    config = {key: value for key, value in (case.get("config") or {}).items() if key.endswith("WaterMark")}
+    return CaseWorld(folder, case["files"], cpus=case.get("ncpu") or 4, quotaTurbo=config)
 
 
 def _end(world: CaseWorld) -> None:
@@ -164,44 +165,44 @@ def _end(world: CaseWorld) -> None:
     world.round()
 
 
-def _add(folder: Path, given: Json, expected: Json) -> Json:
-    world = _world(folder, given)
-    world.run(_pod([given]) if given["cgroup_path"] else {**_pod([]), "containers": []})
+def _add(folder: Path, case: Json, expected: Json) -> Json:
+    world = _world(folder, case)
+    world.run(_pod([case]) if case["cgroup_path"] else {**_pod([]), "containers": []})
     world.round()
     managed = len(world.service) == 1
     _end(world)
     return {"error": not managed, "managed": managed}
 
 
-def _remove(folder: Path, given: Json, expected: Json) -> Json:
-    world = _world(folder, given)
-    world.run(_pod([given]))
+def _remove(folder: Path, case: Json, expected: Json) -> Json:
+    world = _world(folder, case)
+    world.run(_pod([case]))
     world.unread_use()
     world.round()
     world.forget()
-    if given.get("directory_gone"):
-        world.lay(dict.fromkeys(given["files"]))
+    if case.get("directory_gone"):
+        world.lay(dict.fromkeys(case["files"]))
     else:
-        world.run(_pod([given], {}))
+        world.run(_pod([case], {}))
         world.round()
-        found = world.changed()
-        return {"error": bool(world.executor.failed), "files": found, "managed": bool(len(world.service))}
+        actual = world.changed()
+        return {"error": bool(world.executor.failed), "files": actual, "managed": bool(len(world.service))}
     world.forget()
     world.run()
     world.round()
     return {"error": bool(world.executor.failed), "files": world.changed(), "managed": bool(len(world.service))}
 
 
-def _tick(folder: Path, given: Json, expected: Json) -> Json:
-    world = _world(folder, given)
-    world.run(*_pods(given["add"]))
-    start_ns = given["add_t_ns"]
+def _tick(folder: Path, case: Json, expected: Json) -> Json:
+    world = _world(folder, case)
+    world.run(*_pods(case["add"]))
+    start_ns = case["add_t_ns"]
     world.unread_use()  # containers are taken in, and nothing is decided
     world.round(0)
-    taken = [one["cgroup_path"].strip("/") in world.service.managed for one in given["add"]]
-    steps = [_step(world, step, start_ns) for step in given["ticks"]]
+    accepted = [one["cgroup_path"].strip("/") in world.service.managed for one in case["add"]]
+    steps = [_step(world, step, start_ns) for step in case["ticks"]]
     _end(world)
-    return {"add_error": [not managed for managed in taken], "ticks": steps}
+    return {"add_error": [not managed for managed in accepted], "ticks": steps}
 
 
 def _step(world: CaseWorld, step: Json, start_ns: int) -> Json:
@@ -214,11 +215,11 @@ def _step(world: CaseWorld, step: Json, start_ns: int) -> Json:
     return {"error": bool(world.problems), "util": use, "files": world.changed()}
 
 
-def _service_tick(folder: Path, given: Json, expected: Json) -> Json:
-    world, steps = _world(folder, given), []
-    start_ns = given["ticks"][0]["t_ns"]
-    for step in given["ticks"]:
-        containers = step.get("containers", given["containers"])
+def _service_tick(folder: Path, case: Json, expected: Json) -> Json:
+    world, steps = _world(folder, case), []
+    start_ns = case["ticks"][0]["t_ns"]
+    for step in case["ticks"]:
+        containers = step.get("containers", case["containers"])
         world.run(*_pods(containers))
         world.lay(step["files"] or {})
         for name in step["files"] or {}:
@@ -236,10 +237,10 @@ def _service_tick(folder: Path, given: Json, expected: Json) -> Json:
     return {"ticks": steps}
 
 
-def _restore(folder: Path, given: Json, expected: Json) -> Json:
+def _restore(folder: Path, case: Json, expected: Json) -> Json:
     """The start of the service with pods that run, or its end."""
-    world = CaseWorld(folder, given.get("files"), quotaTurbo={})
-    world.run(*(given["pods"] or ()))
+    world = CaseWorld(folder, case.get("files"), quotaTurbo={})
+    world.run(*(case["pods"] or ()))
     world.round()
     world.loops.start()
     world.loops.stop()

@@ -15,12 +15,13 @@ from typing import Any, Final
 
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
-from nri.agent.explain import History
+from nri.agent.history import History
 from nri.agent.loops import Loops
 from nri.agent.loops.evictor import Evictor
 from nri.agent.loops.samples import Sample, Sampler
 from nri.agent.loops.strategy import Strategy
-from nri.agent.observe import Observer
+from nri.agent.model import Resctrl, Write
+from nri.agent.observer import Observer
 from nri.agent.parts import Parts
 from nri.agent.rubik import PROFILE
 from nri.agent.rubik.settings import KIND
@@ -28,8 +29,6 @@ from nri.agent.rules.store import RuleStore
 from nri.agent.settings.values import AgentSettings, RuleSettings
 from nri.agent.transports.standalone import Standalone
 from nri.host import CoreScheduler, Result
-from nri.policies.changes import Resctrl
-from nri.policies.writes import Write
 from tests.support.host_trees import TOP
 from tests.support.loop_world import Asked
 from tests.support.standalone_world import Clock, MachineRoot, Pids, Pods
@@ -47,12 +46,12 @@ _BY_DEVICE: Final = ("blkio.throttle.", "blkio.cost.model", "blkio.cost.qos")
 
 def rows(text: str) -> dict[str, str]:
     """Return the rows of a file that keeps one for each device, without those that set no limit."""
-    found = {}
+    collected = {}
     for line in text.splitlines():
         device, _, value = line.strip().partition(" ")
         if value:
-            found[device] = value
-    return {device: value for device, value in found.items() if value != "0"}
+            collected[device] = value
+    return {device: value for device, value in collected.items() if value != "0"}
 
 
 class _Root(MachineRoot):
@@ -212,8 +211,8 @@ class CaseWorld:
 
     def path(self, name: str) -> Path:
         """The place of a file of a case."""
-        first, _, rest = name.partition("/")
-        return self.folder / _PLACES[first] / rest.lstrip("/")
+        first, _, remaining = name.partition("/")
+        return self.folder / _PLACES[first] / remaining.lstrip("/")
 
     def disks(self, devices: Mapping[str, str]) -> None:
         """Have files below /dev: `block 8:0`, `char 1:3`, `file` or `directory`, by name or path."""
@@ -231,14 +230,14 @@ class CaseWorld:
 
     def files(self) -> dict[str, str]:
         """All files that a case can name, by its paths, without the end of the last line."""
-        found = {}
+        collected = {}
         for first, place in _PLACES.items():
             top = self.folder / place
             for path in top.rglob("*") if top.exists() else ():
                 if path.is_file():
                     text = path.read_text().rstrip("\n")
-                    found[f"{first}/{path.relative_to(top)}"] = self.aliases.get(text, text)
-        return found
+                    collected[f"{first}/{path.relative_to(top)}"] = self.aliases.get(text, text)
+        return collected
 
     def changed(self) -> dict[str, str]:
         """The files that have another text than before."""

@@ -12,9 +12,9 @@ __all__ = ["disk_files"]
 Json = dict[str, Any]
 
 
-def disk_files(folder: Path, given: Json) -> None:
+def disk_files(folder: Path, case: Json) -> None:
     """Make the devices of a case: disks, partitions of them, volumes of LVM on a disk or partition, and mounts."""
-    storage = given.get("storage")
+    storage = case.get("storage")
     if storage is None:
         return
     numbers: dict[str, str] = dict(storage.get("disk_numbers") or {})

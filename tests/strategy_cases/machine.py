@@ -13,9 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
-from nri.agent.explain import History
+from nri.agent.history import History
 from nri.agent.koordinator.documents import NodeSlo
 from nri.agent.koordinator.evict import BatchCpu
 from nri.agent.koordinator.host_application import context_of
@@ -25,7 +26,7 @@ from nri.agent.loops import Loops
 from nri.agent.loops.round import Round
 from nri.agent.loops.samples import Sample, Sampler, Used
 from nri.agent.loops.strategy import Strategy
-from nri.agent.observe import Observer
+from nri.agent.observer import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.running import running
 from nri.agent.pods.source import Known
@@ -35,7 +36,6 @@ from nri.host import Hierarchies, Root, Unsupported
 from nri.host.cgroups.knobs import knob
 from nri.host.cgroups.support import locate
 from nri.kube.quantity import capped, ceil
-from nri.policies import paths
 from tests.strategy_cases.disks import disk_files
 from tests.strategy_cases.metrics import Metrics
 from tests.support.host_trees import write_files
@@ -52,7 +52,7 @@ class _MergedNodeSlo(NodeSlo):
     """The rules of a NodeSLO into which defaults were merged before it was recorded."""
 
     def take(self, document: Mapping[str, Any] | None) -> None:
-        self.known = self.known or document is not None
+        self.has_document = self.has_document or document is not None
         self.read((document or {}).get("spec") or {})
 
 
@@ -112,34 +112,34 @@ class Machine:
         gates: the strategies that are on; all others are off.
     """
 
-    def __init__(self, given: Json, *gates: str) -> None:
+    def __init__(self, case: Json, *gates: str) -> None:
         self._folder = tempfile.TemporaryDirectory()
-        self.path, self.tree = Path(self._folder.name), RecordedTree(v2=bool(given.get("cgroup_v2")))
+        self.path, self.tree = Path(self._folder.name), RecordedTree(v2=bool(case.get("cgroup_v2")))
         self.v2 = self.tree.v2
-        self.now, self.age_s, self._inputs = _NOW, 0.0, given
+        self.now, self.age_s, self._inputs = _NOW, 0.0, case
         #: The ages of samples by their times.
         self.ages: dict[float, float] = {}
         self.root = KernelRoot(self.path)
-        self._prepare(given)
+        self._prepare(case)
         self.pods, self.evictor, self.gates = _Pods(), _Evictor(), frozenset(gates)
         self.executor = Executor(self.root, clock=lambda: self.now, refresh_s=0)
-        self._start(given)
-        self.use(given)
+        self._start(case)
+        self.use(case)
 
-    def _start(self, given: Json) -> None:
+    def _start(self, case: Json) -> None:
         """Make the agent's loops by the settings of a case."""
-        cool_s = float(given.get("cool_seconds") or 0)
+        cool_s = float(case.get("cool_seconds") or 0)
         settings = AgentSettings(
             gates={row.name: row.name in self.gates for row in PROFILE.strategies},
             loops=LoopSettings(
-                interval=float(given.get("collect_interval_seconds", 1)),
+                interval=float(case.get("collect_interval_seconds", 1)),
                 cpu_evict_cooldown=cool_s,
                 memory_evict_cooldown=cool_s,
             ),
         )
         observer, history = Observer(), History()
-        self._features = given.get("features") or {}
-        base = Node(cache=self._cache(given), batch_pools=bool(self._features.get("BECPUManager")))
+        self._features = case.get("features") or {}
+        base = Node(cache=self._cache(case), batch_pools=bool(self._features.get("BECPUManager")))
         profile = replace(PROFILE, strategy_rules=lambda: _MergedNodeSlo(PARTS))
         self.store = RuleStore(base, profile.kinds)
         self.parts = Parts(
@@ -172,9 +172,9 @@ class Machine:
 
     # -- what the machine is ------------------------------------------------------------------------------------------
 
-    def _prepare(self, given: Json) -> None:
+    def _prepare(self, case: Json) -> None:
         files = {"proc/1/mountinfo": "", f"{_RESCTRL}/": ""}
-        cpus = given.get("cpus") or []
+        cpus = case.get("cpus") or []
         listed = ",".join(str(cpu["cpu"]) for cpu in cpus)
         files |= {f"sys/devices/system/cpu/{name}": f"{listed}\n" for name in ("online", "present")}
         for cpu in cpus:
@@ -188,13 +188,13 @@ class Machine:
             files[f"sys/devices/system/node/node{node}/cpulist"] = f"{numbers}\n"
         if cpus:
             files["sys/devices/system/node/online"] = ",".join(str(node) for node in {cpu["node"] for cpu in cpus})
-        files |= self.tree.files(given.get("files") or {})
+        files |= self.tree.files(case.get("files") or {})
         write_files(self.path, files)
-        disk_files(self.path, given)
+        disk_files(self.path, case)
 
     @staticmethod
-    def _cache(given: Json) -> Cache | None:
-        basic, domains = given.get("cpu_basic"), sorted({cpu["l3"] for cpu in given.get("cpus") or ()})
+    def _cache(case: Json) -> Cache | None:
+        basic, domains = case.get("cpu_basic"), sorted({cpu["l3"] for cpu in case.get("cpus") or ()})
         if basic is None:
             return None
         try:
@@ -205,23 +205,23 @@ class Machine:
 
     # -- what changes from round to round -----------------------------------------------------------------------------
 
-    def use(self, given: Json) -> None:
+    def use(self, case: Json) -> None:
         """Give the machine the pods, documents and samples of a round."""
-        if (given.get("features") or {}) != self._features:  # a gate is a setting: the strategies go on under it
+        if (case.get("features") or {}) != self._features:  # a gate is a setting: the strategies go on under it
             strategies = self.loops.loops
-            self._start(given)
+            self._start(case)
             self.loops.loops = strategies
-        self._inputs, self.metrics = given, Metrics(given.get("metrics"), given.get("collect_interval_seconds", 1))
-        self.evictor.refuses = frozenset((given.get("eviction") or {}).get("evict_fails") or ())
+        self._inputs, self.metrics = case, Metrics(case.get("metrics"), case.get("collect_interval_seconds", 1))
+        self.evictor.refuses = frozenset((case.get("eviction") or {}).get("evict_fails") or ())
         documents = {"NodeSLO": "node_slo", "Node": "node", "NodeResourceTopology": "node_topology"}
         for kind, key in documents.items():
-            self.store.put(kind, _apart(given.get(key)) if kind == "NodeSLO" else given.get(key), "a case")
-        self.pods.replace([_listed(entry) for entry in given.get("pods") or ()])
+            self.store.put(kind, _apart(case.get(key)) if kind == "NodeSLO" else case.get(key), "a case")
+        self.pods.replace([_listed(entry) for entry in case.get("pods") or ()])
 
     def folders(self) -> dict[str, str]:
         """The folders of pods by uid."""
         hierarchies = self.parts.executor.hierarchies
-        return {pod.pod["metadata"]["uid"]: pod.folder for pod in running(self.pods.pods(), hierarchies, paths.SYSTEMD)}
+        return {pod.uid: pod.folder for pod in running(self.pods.pods(), hierarchies, paths.SYSTEMD)}
 
     def sample(self) -> Sample:
         """The sample that a case has of now."""
@@ -242,7 +242,7 @@ class Machine:
         slo = _apart(self._inputs.get("node_slo")) or {}
         for application in (slo.get("spec") or {}).get("hostApplications") or ():
             used = milli(metrics.at(age_s, "host_app_cpu", application["name"]))
-            cgroups[context_of(application, paths.SYSTEMD).cgroup_parent.strip("/")] = Used(used)
+            cgroups[context_of(application, paths.SYSTEMD).folder.strip("/")] = Used(used)
         status = (self._inputs.get("node") or {}).get("status") or {}
         capacity = status.get("capacity") or {}
         cpus = ceil(capped(capacity["cpu"])) if "cpu" in capacity else len(self._inputs.get("cpus") or ())
@@ -289,9 +289,9 @@ class Machine:
         self.age_s = 0.0
         return rounds
 
-    def files(self, given: Json) -> Json:
+    def files(self, case: Json) -> Json:
         """The files of a case as they are now."""
-        return {name: (self.path / self.tree.place(name)).read_text().strip("\n") for name in given.get("files") or {}}
+        return {name: (self.path / self.tree.place(name)).read_text().strip("\n") for name in case.get("files") or {}}
 
     def knob_file(self, folder: str, name: str) -> str:
         """The case's path of a knob's file; "" where this version of cgroups has none."""

@@ -17,8 +17,8 @@ class Metrics:
         interval_s: the seconds between two samples.
     """
 
-    def __init__(self, given: dict[str, Any] | None, interval_s: float = 1) -> None:
-        self._given, self.interval_s = given or {}, interval_s
+    def __init__(self, case: dict[str, Any] | None, interval_s: float = 1) -> None:
+        self._given, self.interval_s = case or {}, interval_s
 
     def at(self, age_s: float, *path: str) -> float | None:
         """Return the value of a series at an age; at age 0 the youngest, unless it is too old to be the last one."""
@@ -44,8 +44,8 @@ class Metrics:
                 for inner in level.values():
                     collect(inner)
             elif isinstance(level, list):
-                own = sorted(age for age, _ in level)
-                ages.update(own[1:] if own and own[0] <= 2 * self.interval_s else own)
+                own_part = sorted(age for age, _ in level)
+                ages.update(own_part[1:] if own_part and own_part[0] <= 2 * self.interval_s else own_part)
 
         collect(self._given)
         return sorted(ages, reverse=True)

@@ -8,10 +8,10 @@ from typing import Any
 
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
-from nri.agent.explain import History
+from nri.agent.history import History
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.profile import PROFILE
-from nri.agent.observe import Observer
+from nri.agent.observer import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.source import Known
 from nri.agent.rules.store import RuleStore

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nri.agent.rubik import counting as module
+from nri.agent.rubik import event_counts as module
 from nri.host import Unsupported
 from nri.host.perf import Event
 
@@ -19,7 +19,7 @@ class Counted:
 
     Args:
         events: what each cgroup's counters say.
-        lacking: why there are none.
+        missing_keys: why there are none.
 
     Attributes:
         open: how many cgroups are counted.

@@ -13,9 +13,9 @@ from typing import Any
 import grpc
 
 import nri
+from nri.agent.ownership import Level, Owner, Owns
 from nri.agent.profile import ForeignAgent
 from nri.errors import ConfigError, Conflict, NriError, ProtocolError
-from nri.policies.ownership import Level, Owner, Owns
 
 _ROOT = Path(nri.__file__).parent
 

@@ -35,6 +35,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nri.agent import cgroup_paths as paths
+from nri.agent.cgroup_paths import CGROUPFS, pod_path
 from nri.agent.koordinator import (
     batch_resource,
     core_sched,
@@ -49,8 +51,6 @@ from nri.agent.koordinator import names as n
 from nri.agent.koordinator.node import BatchRule, Cache, Node
 from nri.agent.koordinator.resctrl import INTEL
 from nri.api import messages as m
-from nri.policies import paths
-from nri.policies.paths import CGROUPFS, pod_path
 
 __all__ = [
     "CASES",

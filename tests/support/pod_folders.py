@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nri.policies import manifest, paths
+from nri.agent import cgroup_paths as paths
+from nri.agent.pods import manifest
 
 __all__ = ["pod_folder"]
 

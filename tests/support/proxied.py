@@ -16,7 +16,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import EngineConfig, NriConfig
 from nri.engine.daemon import Daemon
 from nri.proxy import PluginSettings, Proxy, ProxySettings
-from nri.testing.attached import Attached
+from nri.testing.plugin_connection import Attached
 from tests.support.cri_client import CriClient
 
 WAIT_S = 20.0

@@ -15,7 +15,7 @@ from nri.agent.rubik.settings import KIND
 from nri.agent.settings.values import AgentSettings, LoopSettings, PodSettings
 from nri.agent.transports.hook_plugin import HookPlugin
 from nri.host import Root
-from nri.policies.formulas import quota_us
+from nri.kube.cgroup_limits import quota_us
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.host_trees import TOP
 from tests.support.loop_world import LoopWorld

@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from nri import host
+from nri.agent import cgroup_paths as paths
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
-from nri.agent.explain import History
+from nri.agent.history import History
 from nri.agent.koordinator.network import Network
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.profile import PROFILE
 from nri.agent.koordinator.tc_programs import Ran, Shaper
-from nri.agent.observe import Observer
+from nri.agent.observer import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.source import Known
 from nri.agent.profile import Profile
@@ -28,7 +29,6 @@ from nri.agent.rules.store import RuleStore
 from nri.agent.settings.values import AgentSettings, TerwaySettings
 from nri.agent.transports.standalone import Standalone
 from nri.host import CoreScheduler, Root
-from nri.policies import paths
 from tests.support.host_trees import TOP, write_files
 from tests.support.pod_folders import pod_folder
 

@@ -23,7 +23,7 @@ from typing import Any, Literal
 from nri.adaptation import Adaptation
 from nri.adaptation.registration import deferred_updates, update_queue
 from nri.api import messages as m
-from nri.policies.default_validator import ValidatorConfig
+from nri.api.default_validator import ValidatorConfig
 from tests.torture.holdings import Holdings
 from tests.torture.lives import Events
 

@@ -17,14 +17,18 @@ ROOT = Path(__file__).resolve().parents[2]
 
 #: For each contract: a module, and what it must not import.
 FORBIDDEN = {
-    "Imports go down the list of layers, never up and never sideways": ("api/naming.py", "nri.config.duration"),
-    "The plugin's side and the policies never import the runtime's side": ("stub/__init__.py", "nri.adaptation.events"),
+    "Imports go down the list of layers, never up and never sideways": ("api/naming.py", "nri.kube.quantity"),
+    "The plugin's side and placement never import the runtime's side": ("stub/__init__.py", "nri.adaptation.events"),
     "From outside, adaptation is imported by its faces: itself, its admin socket, and the rooms audit, launch and merge": (  # noqa: E501
         "proxy/settings.py",
         "nri.adaptation.merge.entries",
     ),
     "From outside, oci is imported by its face alone": ("engine/machine.py", "nri.oci.draft"),
     "Pure modules do no I/O: they take bytes or messages, and return bytes or messages": ("wire.py", "socket"),
+    "The vocabulary of the agent and its decisions are pure: contexts and rules in, changes or a refusal out": (
+        "agent/hooks.py",
+        "socket",
+    ),
     "The services of rubik do no I/O themselves: they are given samples and files of cgroups, and return writes": (
         "agent/rubik/profile.py",
         "socket",

@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
+from nri.api.default_validator import KEYS, ValidatorConfig
 from nri.config import typed
 from nri.plugins import registry
-from nri.policies.default_validator import KEYS, ValidatorConfig
 from tools.deployment.kustomize import HEAD, IMAGE
 from tools.deployment.readme import readme
 from tools.deployment.table import HEALTH_PORT, ROOT, SOCKET_DIR, Need, semantic_version, version

@@ -26,7 +26,6 @@ WORDS = {
     "trace": "recordings",
     "adaptation": "the runtime's side",
     "stub": "the plugin's side",
-    "policies": "decisions for a node, pure",
     "placement": "CPUs and memory nodes",
     "service": "health and metrics over HTTP",
     "metrics": "numbers out",
@@ -49,9 +48,10 @@ WORDS = {
     "rules": "where we differ",
     "interfaces": "others' shapes",
     "signals": "let in, and stop",
-    "text": "others' texts",
-    "mountinfo": "tables of mounts",
-    "lazy": "names on demand",
+    "text": "texts",
+    "mountinfo": "mounts",
+    "lazy": "imports",
+    "versions": "of runtimes",
 }
 #: The rooms that are shown from inside, and the colour that they share with their box.
 INSIDE = {"cli": "purple", "adaptation": "blue", "stub": "green"}

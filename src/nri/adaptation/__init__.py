@@ -18,7 +18,7 @@ from nri.adaptation.peers.health import PluginHealth
 from nri.adaptation.plugin_policy.policy import DEFAULT_PATH as POLICY_PATH
 from nri.adaptation.registration.sync_gate import Block
 from nri.adaptation.settings import AdaptationSettings
-from nri.policies.default_validator import ValidatorConfig
+from nri.api.default_validator import ValidatorConfig
 from nri.rules import Rules
 
 __all__ = [

@@ -45,9 +45,9 @@ from nri.adaptation.registration.registry import Registry
 from nri.adaptation.registration.update_queue import UpdateQueue
 from nri.api import messages as m
 from nri.api import naming
+from nri.api.default_validator import ValidatorConfig
 from nri.api.events import EVENTS, EventMask
 from nri.errors import LocalProtocolError, NriError
-from nri.policies.default_validator import ValidatorConfig
 from nri.rules import Rules
 from nri.unix import credentials
 

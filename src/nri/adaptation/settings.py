@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from nri.adaptation.plugin_policy.policy import DEFAULT_PATH
 from nri.api import naming
+from nri.api.default_validator import ValidatorConfig
 from nri.config import Duration, check_timeouts
-from nri.policies.default_validator import ValidatorConfig
 
 __all__ = ["AdaptationSettings"]
 

@@ -1,8 +1,5 @@
-"""The node agent: one policy over three transports, NRI, a CRI proxy and a reconciler of its own.
+"""The node agent: one profile of hooks and strategies over several transports (NRI, CRI proxy, hooks, standalone).
 
-Whose rules it enforces is one value, a `profile`; hooks and strategies decide in `nri.policies`, pure; here they are
-asked, and what they say is carried out. Rules come from files or an apiserver (`rules`), pods as API objects from one
-of several sources (`pods`). Reading order: `profile`, `settings`, `worker`, `observe`,
-`capabilities`, `explain`, `executor` with `writing`, `decisions`, `parts`, then `transports` and `loops`, `profiles`,
-and last `agent`, which wires, with `foreign` (that no other agent runs).
+Rules come from files or an apiserver (`rules`), pods as API objects from one of several sources (`pods`). A transport
+asks the profile's hooks through `decisions`; `executor` writes what no message of a runtime can express.
 """

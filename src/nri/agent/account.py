@@ -1,8 +1,4 @@
-"""An agent's account of a pod, with the rules and annotations that each hook reads.
-
-Pure. The agent names the hook of each value; which rules and annotations a hook reads is in its row of the
-profile. Next: `nri.agent.offline`, which explains without an agent.
-"""
+"""Explanations of a pod, with the rules, labels and annotations that each hook reads."""
 
 from __future__ import annotations
 
@@ -16,20 +12,20 @@ if TYPE_CHECKING:
 __all__ = ["enriched"]
 
 
-def enriched(found: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
-    """An explanation in which each value and each error names the rules and the labels and annotations of its hook.
+def enriched(account: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
+    """Add to each value and error of an explanation the rules, labels and annotations that its hook reads.
 
-    Of these it names the ones that the pod has, where the agent tells which.
+    Labels and annotations are limited to those of the pod, if the agent reports them.
     """
     hooks = {row.name: row for row in profile.hooks}
     reads = {
         name: (tuple(kind for kind in row.sources if kind in profile.kinds), row.keys) for name, row in hooks.items()
     }
     both = {
-        part: [_with_reads(row, reads, found.get("keys")) for row in found.get(part, ())]
+        part: [_with_reads(row, reads, account.get("keys")) for row in account.get(part, ())]
         for part in ("values", "errors")
     }
-    return {**found, **both}
+    return {**account, **both}
 
 
 def _with_reads(

@@ -1,8 +1,7 @@
-"""Agent: all parts made from the settings, started in order, stopped in reverse, and one view of their health.
+"""Build all parts of the agent from its settings, start them in order, stop them in reverse, and report their health.
 
-Rules: what is missing when it starts (a runtime, an apiserver) is waited for beside the rest, never before it; one part
-that cannot be started is the error of the start, and what was started before it is stopped again. Nothing that was
-applied is taken back at the end: pods run on by what they were given. Next: `nri.cli.verbs.agent`.
+A missing runtime or apiserver does not delay the start: the part that needs it waits in its own thread. A part that
+cannot be started fails the start, and the parts before it are stopped. Applied values stay when the agent ends.
 """
 
 from __future__ import annotations
@@ -21,12 +20,14 @@ from nri import host
 from nri.agent.capabilities import capabilities
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor, RuntimeView
-from nri.agent.explain import History, Subject
-from nri.agent.foreign import refuse
-from nri.agent.observe import Observer, PublicMetrics
+from nri.agent.history import History
+from nri.agent.model import Subject
+from nri.agent.observer import Observer, PublicMetrics
+from nri.agent.other_agents import refuse
+from nri.agent.ownership import check, check_apart
 from nri.agent.parts import Parts
 from nri.agent.pods import PodSource
-from nri.agent.pods.running import key_of, uid_of
+from nri.agent.pods.manifest import key_of, uid_of
 from nri.agent.profile import load, profile_of
 from nri.agent.rules.origins import with_places
 from nri.agent.rules.store import RuleStore
@@ -35,7 +36,6 @@ from nri.agent.transports import Transport
 from nri.agent.worker import Component
 from nri.errors import NriError
 from nri.interfaces import Reporter
-from nri.policies.ownership import check, check_apart
 from nri.service.http import Answer, Handler, Server, json_answer
 from nri.service.probes import metrics, probes
 from nri.service.systemd import notify
@@ -46,19 +46,19 @@ __all__ = ["Agent", "Agents", "Health", "Row", "pod_source", "rule_sources"]
 
 _log = logging.getLogger(__name__)
 
-#: The class of each transport, loaded when its mode is chosen, and made with the settings and the parts; a profile may
+#: The class of each transport, imported when its mode is chosen, called with the settings and the parts. A profile may
 #: have more.
 TRANSPORTS: Final[Mapping[str, str]] = {
     "nri": "nri.agent.transports.nri:NriTransport",
     "proxy": "nri.agent.transports.proxy:ProxyTransport",
     "standalone": "nri.agent.transports.standalone:Standalone",
 }
-#: Sources of rules, made with the settings and the store. One that needs another package is imported when it is chosen.
+#: Sources of rules, called with the settings and the store; imported on use, because some need other packages.
 RULE_SOURCES: Final[Mapping[str, str]] = {
     "files": "nri.agent.rules.files:FileRules",
     "apiserver": "nri.agent.rules.apiserver:ApiserverRules",
 }
-#: Sources of pods, made with the settings; likewise.
+#: Sources of pods, called with the settings; likewise.
 POD_SOURCES: Final[Mapping[str, str]] = {
     "nri": "nri.agent.pods.nri:NriPods",
     "apiserver": "nri.agent.pods.apiserver:ApiserverPods",
@@ -68,7 +68,7 @@ POD_SOURCES: Final[Mapping[str, str]] = {
 }
 _LOOPS: Final = "nri.agent.loops:Loops"
 _CRI_UPDATES: Final = "nri.agent.writing.cri_updates:CriUpdates"
-#: The modes in which agents of several profiles go together.
+#: The modes that agents of several profiles can share.
 _SHARED_MODES: Final = ("nri", "standalone")
 
 
@@ -99,14 +99,14 @@ class Agent:
     """One agent on one machine.
 
     Args:
-        settings: what it is to do.
+        settings: its configuration.
         root: the machine; None for the root of the settings.
         pods: this node's pods; None for the source of the settings.
-        tell: told "READY=1" and "STOPPING=1"; systemd, if it has started us.
-        reporter: told every step of every event that comes over NRI.
+        tell: receives "READY=1" and "STOPPING=1"; by default systemd's notification socket.
+        reporter: receives every step of every NRI event.
 
     Raises:
-        ConfigError: a source or a transport cannot be made as the settings say.
+        ConfigError: the settings of a source or a transport are invalid.
         KnobConflict: two hooks or strategies that are on set one knob of the same pods.
     """
 
@@ -135,12 +135,16 @@ class Agent:
             "" if driver == "auto" else driver, reporter,
         )  # fmt: skip
         self._rules = rule_sources(settings, store)
-        known = {**TRANSPORTS, **profile.transports}
-        if lacking := [mode for mode in settings.modes if mode not in known]:
-            raise NriError(f"profile {profile.name} has no mode {lacking[0]}; it has {', '.join(known)}")
-        self.transports: list[Transport] = [load(known[mode])(settings, self.parts) for mode in settings.modes]
-        # Strategies have the shape of a transport: they hear of rules, and have a health.
-        values = next((each.values for each in self.transports if each.values is not None), None)
+        transports_by_mode = {**TRANSPORTS, **profile.transports}
+        if unknown_modes := [mode for mode in settings.modes if mode not in transports_by_mode]:
+            raise NriError(
+                f"profile {profile.name} has no mode {unknown_modes[0]}; it has {', '.join(transports_by_mode)}"
+            )
+        self.transports: list[Transport] = [
+            load(transports_by_mode[mode])(settings, self.parts) for mode in settings.modes
+        ]
+        # Strategies have the interface of a transport: they are notified of rules, and report their health.
+        values = next((transport.values for transport in self.transports if transport.values is not None), None)
         self._loops: list[Transport] = []
         self._schedule: Callable[[], list[dict[str, Any]]] = list
         self._unchanged: Callable[[str], list[dict[str, str]]] = lambda _uid: []
@@ -158,16 +162,20 @@ class Agent:
         self._lock = threading.Lock()
         store.subscribe(self._rules_changed)
         observer.gauge("ready", lambda: {row.part: float(row.ready) for row in self.health().rows})
-        observer.gauge("rule_problems", lambda: Counter(each.kind or "other" for each in store.problems()))
+        observer.gauge("rule_problems", lambda: Counter(problem.kind or "other" for problem in store.problems()))
         observer.gauge(
             "rule_keys_unread",
             lambda: {
-                **{f"{kind}: {each.key}": 1.0 for kind, found in store.unread().items() for each in found},
-                **dict.fromkeys(store.remarks(), 1.0),  # kinds that nothing reads among them
+                **{
+                    f"{kind}: {unread.key}": 1.0
+                    for kind, unread_keys in store.unread().items()
+                    for unread in unread_keys
+                },
+                **dict.fromkeys(store.remarks(), 1.0),  # for example unknown kinds
             },
         )
         observer.gauge("pod_keys_unread", lambda: dict.fromkeys(history.slips(), 1.0))
-        observer.gauge("held", lambda: {"pods": len(history), "bytes": history.size, **executor.held()})
+        observer.gauge("held", lambda: {"pods": len(history), "bytes": history.size, **executor.counts()})
 
     # -- its life -----------------------------------------------------------------------------------------------------
 
@@ -223,7 +231,7 @@ class Agent:
         self.start()
         try:
             number = self._stop.wait_for_signal()
-            _log.info("stopping after %s; what was set stays", signal.Signals(number).name)
+            _log.info("stopping after %s; applied values stay", signal.Signals(number).name)
         finally:
             self.stop()
         return self._stop.exit_code
@@ -237,29 +245,30 @@ class Agent:
         rows.append(Row("pods", pods.synced, pods.problem or count(len(pods.pods()), "pod")))
         # A document that cannot be read is reported, and takes nothing away: its last good form is in force.
         refused = [
-            f"{each.kind or 'a document'} of {each.source}: {each.error}" for each in self.parts.store.problems()
+            f"{problem.kind or 'a document'} of {problem.source}: {problem.error}"
+            for problem in self.parts.store.problems()
         ]
         sources = [_health(source) for source in self._rules]
         rows.append(
-            Row("rules", all(ready for ready, _ in sources), "; ".join([*(said for _, said in sources), *refused]))
+            Row("rules", all(ready for ready, _ in sources), "; ".join([*(state for _, state in sources), *refused]))
         )
         return Health(tuple(rows))
 
     def _private(self) -> dict[str, Handler]:
         """The handlers for root."""
-        own = {"/explain": self._explain, "/capabilities": self._capabilities}
-        return {**probes(lambda: self._state(str)), **metrics(self._registry), **own}
+        agent_handlers = {"/explain": self._explain, "/capabilities": self._capabilities}
+        return {**probes(lambda: self._state(str)), **metrics(self._registry), **agent_handlers}
 
     def _public(self) -> dict[str, Handler]:
-        """The handlers for all: state and metrics without what names pods and holds parts of their annotations."""
+        """The handlers for all users: state and metrics without names and annotations of pods."""
         return {**probes(lambda: self._state(lambda _: "see the agent's socket")), **metrics(self._for_all)}
 
     def _state(self, shown: Callable[[str], str]) -> tuple[bool, str]:
         health = self.health()
         return health.ready, str(Health(tuple(row._replace(state=shown(row.state)) for row in health.rows)))
 
-    def _explain(self, given: Mapping[str, str]) -> Answer:
-        name = given.get("pod", "")
+    def _explain(self, query: Mapping[str, str]) -> Answer:
+        name = query.get("pod", "")
         if not name:
             return json_answer({"pods": self.parts.history.pods()})
         account = self.parts.history.of(name)
@@ -271,7 +280,9 @@ class Agent:
                 return json_answer({"error": f"pod {name[:200]!r} {reason}"}, 404)
             account = self.parts.history.nothing_of(pods[0])
         store = self.parts.store
-        problems = [{"kind": each.kind, "source": each.source, "error": each.error} for each in store.problems()]
+        problems = [
+            {"kind": problem.kind, "source": problem.source, "error": problem.error} for problem in store.problems()
+        ]
         more = {
             "rule_problems": problems,
             "strategies": self._schedule(),
@@ -307,14 +318,14 @@ class Agents:
     """One agent for each of several profiles on one machine, each with its registration, socket, history and counts.
 
     Args:
-        settings: of each, with names and sockets of their own, as of `nri.agent.settings.load_each`.
-        reporter: as for `Agent`, told of the events of all.
+        settings: of each agent, with different names and sockets (`nri.agent.settings.load_each`).
+        reporter: as for `Agent`; receives the events of all agents.
         tell: as for `Agent`.
 
     Raises:
-        ConfigError: an agent cannot be made as its settings say.
+        ConfigError: the settings of an agent are invalid.
         KnobConflict: two hooks or strategies that are on set one knob, of one profile or of two.
-        NriError: two of them would be the proxy before one runtime.
+        NriError: two agents are to be the proxy of one runtime.
     """
 
     def __init__(
@@ -324,17 +335,17 @@ class Agents:
         reporter: Reporter | None = None,
         tell: Callable[[str], None] = notify,
     ) -> None:
-        check_apart(profile_of(each.profile).owners_on(each.gates) for each in settings)
-        if any(mode not in _SHARED_MODES for each in settings for mode in each.modes):
-            raise NriError(f"several profiles go together in modes {' and '.join(_SHARED_MODES)} alone")
-        self.agents = [Agent(each, reporter=reporter, tell=lambda _: None) for each in settings]
+        check_apart(profile_of(setting.profile).owners_on(setting.gates) for setting in settings)
+        if any(mode not in _SHARED_MODES for setting in settings for mode in setting.modes):
+            raise NriError(f"several profiles can only run in modes {' and '.join(_SHARED_MODES)}")
+        self.agents = [Agent(setting, reporter=reporter, tell=lambda _: None) for setting in settings]
         self._tell = tell
 
     def start(self) -> None:
-        """Start all. Raises as `Agent.start`; those before the one that cannot be started are stopped again."""
+        """Start all agents. Raises as `Agent.start`, after agents that were already started are stopped."""
         try:
-            for each in self.agents:
-                each.start()
+            for agent in self.agents:
+                agent.start()
         except BaseException:
             self.stop()
             raise
@@ -343,8 +354,8 @@ class Agents:
     def stop(self) -> None:
         """Stop all, the last first; a second time does nothing."""
         self._tell("STOPPING=1")
-        for each in reversed(self.agents):
-            each.stop()
+        for agent in reversed(self.agents):
+            agent.stop()
 
     def run(self) -> int:
         """Start, serve until SIGTERM or SIGINT, stop; returns the exit code. Only in the main thread."""
@@ -353,7 +364,7 @@ class Agents:
         self.start()
         try:
             number = stop.wait_for_signal()
-            _log.info("stopping after %s; what was set stays", signal.Signals(number).name)
+            _log.info("stopping after %s; applied values stay", signal.Signals(number).name)
         finally:
             self.stop()
         return stop.exit_code
@@ -362,35 +373,35 @@ class Agents:
         """Return the state of each part of each, with its profile in front."""
         return Health(
             tuple(
-                row._replace(part=f"{each.settings.profile}: {row.part}")
-                for each in self.agents
-                for row in each.health().rows
+                row._replace(part=f"{agent.settings.profile}: {row.part}")
+                for agent in self.agents
+                for row in agent.health().rows
             )
         )
 
 
 def _runtime_view(settings: AgentSettings) -> RuntimeView | None:
-    """Those that hear of what is written to cgroups; None for nobody."""
+    """The receiver of values written to cgroups; None if there is none."""
     if settings.standalone.apply != "cri":
         return None
-    made: RuntimeView = load(_CRI_UPDATES)(settings.cri_socket, runtime_alone=settings.pods.source in ("cri", "nri"))
-    return made
+    view: RuntimeView = load(_CRI_UPDATES)(settings.cri_socket, runtime_alone=settings.pods.source in ("cri", "nri"))
+    return view
 
 
 def _health(part: Component) -> tuple[bool, str]:
     try:
         return part.health()
     except Exception as error:  # noqa: BLE001 - a part that cannot say how it is, is not well
-        _log.exception("the state of %s is not known", type(part).__name__)
+        _log.exception("the state of %s is unknown", type(part).__name__)
         return False, type(error).__name__
 
 
 def rule_sources(settings: AgentSettings, store: RuleStore) -> list[Component]:
-    """The sources that write into the store. Raises ConfigError if one cannot be as the settings say."""
+    """The sources that write into the store. Raises ConfigError for invalid settings."""
     return [load(RULE_SOURCES[settings.rules.source])(settings, store)]
 
 
 def pod_source(settings: AgentSettings) -> PodSource:
-    """The source of this node's pods. Raises ConfigError if it cannot be as the settings say."""
+    """The source of this node's pods. Raises ConfigError for invalid settings."""
     source: PodSource = load(POD_SOURCES[settings.pods.source])(settings)
     return source

@@ -1,8 +1,6 @@
-"""The abilities of this machine: each knob and feature, the hooks that need it, and where one is not there, why.
+"""The capabilities of this machine: each knob and feature, the hooks that need it, and the reason if it is unsupported.
 
-Rules: reads only, and never fails: what cannot be found out is not supported, and says so. The rows are for people,
-`nri agent capabilities` and the agent's own socket; nothing decides by them, for each write is tried and told. Next:
-`nri.service.http`.
+The rows are for people. The agent decides nothing by them: it tries each write and reports the outcome.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ class Capability(NamedTuple):
     Attributes:
         what: the knob's neutral name, or the feature.
         supported: whether it works here.
-        found: the file that it is, or what was found.
+        found: the file or feature that was detected.
         reason: why it does not work; empty if it does.
         instead: what does the same on this kernel; empty if nothing does, or nothing is needed.
         needed_by: the hooks and strategies of the profile that set it.
@@ -40,7 +38,7 @@ class Capability(NamedTuple):
     needed_by: tuple[str, ...]
 
 
-_Found = host.Unsupported | str
+_Evidence = host.Unsupported | str
 
 
 def capabilities(root: host.Root, profile: Profile) -> list[Capability]:
@@ -48,97 +46,101 @@ def capabilities(root: host.Root, profile: Profile) -> list[Capability]:
     strategies = [row.name for row in profile.strategies]
     rows = [
         _feature(
-            root, what, probe, instead, (*profile.owners_of(*names), *(each for each in strategies if each in names))
+            root,
+            what,
+            probe,
+            instead,
+            (*profile.owners_of(*names), *(strategy for strategy in strategies if strategy in names)),
         )
         for what, probe, instead, names in _FEATURES
     ]
-    found = host.survey(host.detect(root))
-    knobs = [_knob(name, each, profile.owners_of(name)) for name, each in found.items()]
+    survey = host.survey(host.detect(root))
+    knobs = [_knob(name, knob_file, profile.owners_of(name)) for name, knob_file in survey.items()]
     return rows + sorted(knobs, key=lambda row: not row.needed_by)
 
 
-def _knob(name: str, found: object, needed: tuple[str, ...]) -> Capability:
+def _knob(name: str, knob_file: object, needed: tuple[str, ...]) -> Capability:
     row = host.knob(name)
-    if isinstance(found, host.Unsupported):
-        reason = found.reason.removesuffix(f"; use {row.instead}").removesuffix(f": use {row.instead}")
+    if isinstance(knob_file, host.Unsupported):
+        reason = knob_file.reason.removesuffix(f"; use {row.instead}").removesuffix(f": use {row.instead}")
         return Capability(name, False, "", reason, row.instead, needed)
-    return Capability(name, True, str(getattr(found, "path", "")), "", "", needed)
+    return Capability(name, True, str(getattr(knob_file, "path", "")), "", "", needed)
 
 
-def _cgroups(root: host.Root) -> _Found:
+def _cgroups(root: host.Root) -> _Evidence:
     mode = host.detect(root).mode
     return host.Unsupported("no cgroup hierarchy is mounted") if mode == "none" else mode
 
 
-def _driver(root: host.Root) -> _Found:
-    found = driver_in_use(host.detect(root))
-    if found is None:
-        return host.Unsupported("no pod was ever made here: there is neither kubepods nor kubepods.slice")
-    return found.value
+def _driver(root: host.Root) -> _Evidence:
+    driver = driver_in_use(host.detect(root))
+    if driver is None:
+        return host.Unsupported("no pod was ever created here: neither kubepods nor kubepods.slice exists")
+    return driver.value
 
 
-def _pressure(root: host.Root) -> _Found:
-    found = host.machine_pressure(root, "cpu")
-    return found if isinstance(found, host.Unsupported) else "/proc/pressure"
+def _pressure(root: host.Root) -> _Evidence:
+    pressure = host.machine_pressure(root, "cpu")
+    return pressure if isinstance(pressure, host.Unsupported) else "/proc/pressure"
 
 
-def _cache(root: host.Root) -> _Found:
-    found = host.Resctrl(root).capabilities()
-    if isinstance(found, host.Unsupported):
-        return found
-    return ", ".join(found.caches) or host.Unsupported("the processor shares memory bandwidth, and no cache")
+def _cache(root: host.Root) -> _Evidence:
+    abilities = host.Resctrl(root).capabilities()
+    if isinstance(abilities, host.Unsupported):
+        return abilities
+    return ", ".join(abilities.caches) or host.Unsupported("the processor can partition memory bandwidth, but no cache")
 
 
-def _bandwidth(root: host.Root) -> _Found:
-    found = host.Resctrl(root).capabilities()
-    if isinstance(found, host.Unsupported):
-        return found
-    return "MB" if found.bandwidth else host.Unsupported("the processor shares a cache, and no memory bandwidth")
+def _bandwidth(root: host.Root) -> _Evidence:
+    abilities = host.Resctrl(root).capabilities()
+    if isinstance(abilities, host.Unsupported):
+        return abilities
+    return "MB" if abilities.bandwidth else host.Unsupported("the processor can partition a cache, but not bandwidth")
 
 
-def _cycles(_: host.Root) -> _Found:
+def _cycles(_: host.Root) -> _Evidence:
     return probe_events((Event.CYCLES, Event.INSTRUCTIONS)) or "perf_event_open"
 
 
-def _misses(_: host.Root) -> _Found:
+def _misses(_: host.Root) -> _Evidence:
     events = (Event.MISSES, Event.REFERENCES, Event.LAST_LEVEL_MISSES, Event.LAST_LEVEL_READS)
     return probe_events(events) or "perf_event_open"
 
 
-def _network(root: host.Root) -> _Found:
+def _network(root: host.Root) -> _Evidence:
     path = "/proc/qos/net_qos_enable"
-    return path if root.exists(path) else host.Unsupported("only kernels of openEuler with the module oncn-bwm have it")
+    return path if root.exists(path) else host.Unsupported("only openEuler kernels with the module oncn-bwm have it")
 
 
-def _core_scheduling(_: host.Root) -> _Found:
+def _core_scheduling(_: host.Root) -> _Evidence:
     return host.CoreScheduler().probe() or "prctl"
 
 
-def _identity(root: host.Root) -> _Found:
+def _identity(root: host.Root) -> _Evidence:
     name = "kernel.sched_group_identity_enabled"
-    found = host.read_switch(root, name)
-    return found if isinstance(found, host.Unsupported) else f"{switches.SWITCHES[name].path} is {found}"
+    switch = host.read_switch(root, name)
+    return switch if isinstance(switch, host.Unsupported) else f"{switches.SWITCHES[name].path} is {switch}"
 
 
-def _programs(root: host.Root) -> _Found:
+def _programs(root: host.Root) -> _Evidence:
     folders = ("/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/local/bin")
-    lacking = [
+    missing = [
         name for name in ("tc", "iptables", "ipset") if not any(root.exists(f"{folder}/{name}") for folder in folders)
     ]
-    return host.Unsupported(f"not installed: {', '.join(lacking)}") if lacking else "tc, iptables, ipset"
+    return host.Unsupported(f"not installed: {', '.join(missing)}") if missing else "tc, iptables, ipset"
 
 
-def _rdma(root: host.Root) -> _Found:
+def _rdma(root: host.Root) -> _Evidence:
     names = root.names("/sys/class/infiniband")
     return ", ".join(names) or host.Unsupported("there is no RDMA device")
 
 
-def _terway(root: host.Root) -> _Found:
+def _terway(root: host.Root) -> _Evidence:
     folder = str(TerwaySettings().folder)
-    return folder if root.exists(folder) else host.Unsupported(f"no {folder}: no terway daemon has made it")
+    return folder if root.exists(folder) else host.Unsupported(f"no {folder}: no terway daemon has created it")
 
 
-_Probe = Callable[[host.Root], _Found]
+_Probe = Callable[[host.Root], _Evidence]
 #: Each feature: what finds it, what does the same where it is missing, and the names of what it sets or who needs it.
 _FEATURES: Final[tuple[tuple[str, _Probe, str, tuple[str, ...]], ...]] = (
     ("cgroups", _cgroups, "", ()),
@@ -159,9 +161,9 @@ _FEATURES: Final[tuple[tuple[str, _Probe, str, tuple[str, ...]], ...]] = (
 
 def _feature(root: host.Root, what: str, probe: _Probe, instead: str, needed: tuple[str, ...]) -> Capability:
     try:
-        found = probe(root)
+        evidence = probe(root)
     except (OSError, ValueError) as error:
-        found = host.Unsupported(str(error))
-    if isinstance(found, host.Unsupported):
-        return Capability(what, False, "", found.reason, instead, needed)
-    return Capability(what, True, found, "", "", needed)
+        evidence = host.Unsupported(str(error))
+    if isinstance(evidence, host.Unsupported):
+        return Capability(what, False, "", evidence.reason, instead, needed)
+    return Capability(what, True, evidence, "", "", needed)

@@ -1,18 +1,15 @@
-"""A check of the files that an agent is given: settings, rules, and pods as the hooks would meet them; all at once.
-
-Rules: nothing is written, and no server is asked. Next: `nri.agent.offline`, which reads and decides.
-"""
+"""Check the agent's settings, rules and pod manifests, and report all mistakes at once."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nri.agent.offline import explained, missing_rules, no_pods, pods_of, store_of
+from nri.agent.ownership import KnobConflict, check_apart
+from nri.agent.ownership import check as check_owners
 from nri.agent.profile import profile_of
 from nri.config.complaint import apart
 from nri.errors import ConfigError
-from nri.policies.ownership import KnobConflict, check_apart
-from nri.policies.ownership import check as check_owners
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +23,7 @@ __all__ = ["Checked", "Finding", "check"]
 
 
 class Finding(NamedTuple):
-    """Something wrong. `where` is a file and line, `what` a key or a pod, `next` what to do, if that is known."""
+    """A mistake: `where` is a file and line, `what` a key or a pod, `next` the suggested fix, "" if unknown."""
 
     where: str
     what: str
@@ -38,10 +35,10 @@ class Checked(NamedTuple):
     """The outcome of a check.
 
     Attributes:
-        findings: what is wrong.
-        looked_at: what was checked, in words.
-        notes: what the author should know besides.
-        wrong_settings: whether some finding is about the settings, and not only about rules or pods.
+        findings: the mistakes.
+        looked_at: a description of what was checked.
+        notes: further remarks for the author.
+        wrong_settings: whether a finding is about the settings, not only about rules or pods.
     """
 
     findings: list[Finding]
@@ -53,32 +50,32 @@ class Checked(NamedTuple):
 def check(
     loaded: Sequence[Loaded[AgentSettings]] | ConfigError, default: AgentSettings, rules: bool, pods: str
 ) -> Checked:
-    """Check everything.
+    """Check settings, rules and pods.
 
     Args:
-        loaded: the settings of each profile that is to run, or what is wrong with them.
-        default: the settings by which rules and pods are read if the settings cannot be.
-        rules: whether rules are looked at; else only where the settings have them in files.
+        loaded: the settings of each profile, or the error of reading them.
+        default: the settings to check rules and pods with if `loaded` is an error.
+        rules: whether to check rules even if the settings do not read them from files.
         pods: a file or folder of pods; empty for none.
     """
     if isinstance(loaded, ConfigError):
-        found = _files(default, rules, pods)
-        return found._replace(findings=[*_of_settings(loaded), *found.findings], wrong_settings=True)
-    every = [_one(each, rules, pods) for each in loaded]
-    apart_from = [f"{each.settings.profile}: " * (len(loaded) > 1) for each in loaded]
-    conflicts = _conflicts([each.settings for each in loaded])
-    findings = [*conflicts, *(one for found in every for one in found.findings)]
+        outcome = _files(default, rules, pods)
+        return outcome._replace(findings=[*_of_settings(loaded), *outcome.findings], wrong_settings=True)
+    outcomes = [_one(profile_settings, rules, pods) for profile_settings in loaded]
+    apart_from = [f"{profile_settings.settings.profile}: " * (len(loaded) > 1) for profile_settings in loaded]
+    conflicts = _conflicts([profile_settings.settings for profile_settings in loaded])
+    findings = [*conflicts, *(finding for outcome in outcomes for finding in outcome.findings)]
     return Checked(
         list(dict.fromkeys(findings)),
-        "; ".join(f"{whose}{found.looked_at}" for whose, found in zip(apart_from, every, strict=True)),
-        list(dict.fromkeys(note for found in every for note in found.notes)),
-        bool(conflicts) or any(found.wrong_settings for found in every),
+        "; ".join(f"{whose}{outcome.looked_at}" for whose, outcome in zip(apart_from, outcomes, strict=True)),
+        list(dict.fromkeys(note for outcome in outcomes for note in outcome.notes)),
+        bool(conflicts) or any(outcome.wrong_settings for outcome in outcomes),
     )
 
 
-def _conflicts(every: Sequence[AgentSettings]) -> list[Finding]:
+def _conflicts(all_settings: Sequence[AgentSettings]) -> list[Finding]:
     """The first two hooks or strategies that set one knob, of one profile or of two."""
-    tables = [profile_of(each.profile).owners_on(each.gates) for each in every]
+    tables = [profile_of(settings.profile).owners_on(settings.gates) for settings in all_settings]
     try:
         for table in tables:
             check_owners(table)
@@ -90,11 +87,11 @@ def _conflicts(every: Sequence[AgentSettings]) -> list[Finding]:
 
 def _one(loaded: Loaded[AgentSettings], rules: bool, pods: str) -> Checked:
     """Check what the settings of one profile name."""
-    found = _files(loaded.settings, rules or loaded.settings.rules.source == "files", pods)
-    lacking = missing_rules(loaded)
-    wrong = [_of(lacking)] if lacking else []
-    notes = [*loaded.notes, *_nothing_on(loaded.settings), *found.notes]
-    return found._replace(findings=[*wrong, *found.findings], notes=notes)
+    outcome = _files(loaded.settings, rules or loaded.settings.rules.source == "files", pods)
+    missing = missing_rules(loaded)
+    wrong = [_of(missing)] if missing else []
+    notes = [*loaded.notes, *_nothing_on(loaded.settings), *outcome.notes]
+    return outcome._replace(findings=[*wrong, *outcome.findings], notes=notes)
 
 
 def _nothing_on(settings: AgentSettings) -> list[str]:
@@ -102,7 +99,7 @@ def _nothing_on(settings: AgentSettings) -> list[str]:
     profile = profile_of(settings.profile)
     if profile.hooks_on(settings.gates) or profile.strategies_on(settings.gates):
         return []
-    return [f"{profile.on}: nothing is switched on, so that nothing would be done; it takes {', '.join(profile.gates)}"]
+    return [f"{profile.on}: nothing is switched on, so the agent would do nothing; use {', '.join(profile.gates)}"]
 
 
 def _files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
@@ -112,7 +109,7 @@ def _files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
     node, wrong_settings = None, False
     if rules:
         store = store_of(settings)
-        wrong += [Finding(each.source, each.kind, each.error) for each in store.problems()]
+        wrong += [Finding(problem.source, problem.kind, problem.error) for problem in store.problems()]
         profile = profile_of(settings.profile)
         strategies = profile.strategy_rules()
         kind = strategies.kind
@@ -129,39 +126,39 @@ def _files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
         try:
             listed = pods_of(pods)
         except ConfigError as error:
-            wrong += [_of(each) for each in apart(error)]
+            wrong += [_of(part) for part in apart(error)]
         else:
             words.append(f"{len(listed)} pod{'s' * (len(listed) != 1)}")
             wrong += [] if listed else [_of(no_pods(pods))]
             for pod, place in listed:
                 row = explained(pod, settings, node or store_of(settings).node, {})
                 wrong += [_hook_error(place(error["reason"]), row, error) for error in row["errors"]]
-                # The machine is not looked at, so these are about the pod: what is misspelt, and what has no effect.
+                # The machine is not examined, so the notes are about the pod: misspelt keys, keys without effect.
                 notes += [f"{place(note)}: {_name(row)}: {note}" for note in row["notes"]]
     return Checked(wrong, ", ".join(words), notes, wrong_settings)
 
 
 def _gates_off(store: RuleStore, kind: str, profile: Profile, settings: AgentSettings) -> list[str]:
-    """Things that a document asks for, and the settings do not switch on."""
+    """Notes on features that a document requests and the settings leave switched off."""
     on = profile.hooks_on(settings.gates) | profile.strategies_on(settings.gates)
-    why = "without effect, for {0} is off (gates.{0} = true switches it on)".format
+    why = "without effect, because {0} is off (gates.{0} = true switches it on)".format
     return [
         f"{store.place(kind, key)}: {kind}: {key}: {why(gate)}"
-        for gate, key in profile.asked(store.document(kind)).items()
+        for gate, key in profile.requested_gates(store.document(kind)).items()
         if gate not in on
     ]
 
 
 def _of_settings(error: ConfigError) -> list[Finding]:
     """Each mistake; of an object of Kubernetes, which is no settings, that alone."""
-    found = [_of(each) for each in apart(error)]
-    objects = {each.where.rpartition(":")[0] for each in found if each.what == "kind"}
-    told = "it is an object of Kubernetes, and not the agent's settings"
-    advice = "a file of rules is given by --rules, one of pods by --pods"
+    findings = [_of(finding) for finding in apart(error)]
+    objects = {finding.where.rpartition(":")[0] for finding in findings if finding.what == "kind"}
+    reason = "this is a Kubernetes object, not the agent's settings"
+    advice = "use --rules for a file of rules, --pods for a file of pods"
     return [
-        each._replace(problem=told, next=advice) if each.what == "kind" else each
-        for each in found
-        if each.what == "kind" or each.where.rpartition(":")[0] not in objects
+        finding._replace(problem=reason, next=advice) if finding.what == "kind" else finding
+        for finding in findings
+        if finding.what == "kind" or finding.where.rpartition(":")[0] not in objects
     ]
 
 

@@ -1,8 +1,6 @@
-"""Decisions: the hooks asked with the rules of now, what they say recorded for `explain`, and counted.
+"""Run the hooks of a stage by the current rules; record, count and log the outcome.
 
-Rules: no transport knows the others; all of them ask here. Whatever a pod's annotations hold, `decide` returns: a hook
-that fails in a way that it does not know itself is left out by itself, and is an error with its name. Next:
-`nri.agent.parts`.
+All transports decide here. An unexpected exception of a hook costs only that hook: it is reported with the hook's name.
 """
 
 from __future__ import annotations
@@ -15,38 +13,46 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
+from nri.agent.cgroup_paths import kube_class_of
 from nri.agent.executor import Context, Executor
-from nri.agent.explain import PREVIEW, History, Subject
-from nri.agent.observe import Observer
+from nri.agent.history import PREVIEW, History
+from nri.agent.hooks import REMOVE_POD, STAGES, ExplainedDecision, Hook, Outcome, Switches, decide
+from nri.agent.model import (
+    NO_CHANGES,
+    Changes,
+    Container,
+    HookError,
+    HostApplication,
+    KubeQosFolder,
+    Pod,
+    Subject,
+)
+from nri.agent.observer import Observer
 from nri.agent.profile import Profile
 from nri.agent.rules.store import RuleStore
 from nri.host import Result
-from nri.policies.changes import NO_CHANGES, Changes, HookError
-from nri.policies.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
-from nri.policies.hooks import REMOVE_POD, STAGES, ExplainedDecision, Hook, Outcome, Switches, decide
-from nri.policies.paths import kube_class_of
 from nri.text import cut, plain
 
 __all__ = ["Decisions", "class_of", "subject_of", "values_of"]
 
 _log = logging.getLogger(__name__)
-_MOST_TEXT: Final = 400
-_FIELDS: Final = tuple(each.name for each in fields(Changes))
-#: Those that hold several things, each with its own name.
+_MAX_TEXT: Final = 400
+_FIELDS: Final = tuple(field.name for field in fields(Changes))
+#: Fields with several entries, each with its own name.
 _BY_NAME: Final = {"knobs": "", "env": "env."}
 
 
 class Decisions:
-    """The policy's decisions, each recorded for `explain` and counted.
+    """Decisions of the profile's hooks, recorded for `explain` and counted.
 
     Args:
-        profile: whose hooks they are.
+        profile: the source of the hooks.
         store: the rules.
-        executor: does what a transport cannot say.
-        history: keeps what was decided.
-        observer: counts it.
-        clock: seconds, for how long it took.
-        preview: the hooks that only say what they would do.
+        executor: writes what a transport cannot express.
+        history: records the decisions.
+        observer: counts them.
+        clock: seconds, to measure durations.
+        preview: the hooks that are recorded but not applied.
     """
 
     def __init__(
@@ -68,11 +74,11 @@ class Decisions:
 
     @property
     def node(self) -> Any:
-        """The rules of now, of the profile's own type."""
+        """The current rules, in the profile's own type."""
         return self._store.node
 
     def decide(self, stage: str, context: Context, transport: str) -> Outcome:
-        """Ask the hooks of a stage. Never raises for what a hook does; KeyError for a stage that is none."""
+        """Run the hooks of a stage. Never raises for errors of hooks; KeyError for an unknown stage."""
         STAGES[stage]
         node = self._store.node
         begin = self._clock()
@@ -83,54 +89,54 @@ class Decisions:
         seconds = self._clock() - begin
         errors = [*outcome.errors]
         self._observer.decided(
-            transport, stage, seconds, {each.hook for each in outcome.because}, {each.hook for each in errors}
+            transport, stage, seconds, {row.hook for row in outcome.because}, {error.hook for error in errors}
         )
         subject = subject_of(context)
-        if self._preview.intersection(outcome.asked):
+        if self._preview.intersection(outcome.hooks):
             self._only_say(outcome, subject, transport)
         self._history.decided(subject, stage, transport, values_of(outcome.because))
-        self.errors(subject, stage, transport, [(each.hook, each.reason) for each in errors], outcome.asked)
+        self.errors(subject, stage, transport, [(error.hook, error.reason) for error in errors], outcome.hooks)
         self._history.has(subject, self._keys.intersection(_keys_of(context)), class_of(self._profile, context))
-        if isinstance(context, PodContext) and stage != REMOVE_POD:
+        if isinstance(context, Pod) and stage != REMOVE_POD:
             self._slips(context, subject, transport)
         return outcome
 
     def _only_say(self, outcome: Outcome, subject: Subject, transport: str) -> None:
-        """Take what previewed hooks would set out of an outcome, and record that."""
-        said = [each for each in outcome.because if each.hook in self._preview]
-        outcome.because = [each for each in outcome.because if each.hook not in self._preview]
-        outcome.changes = functools.reduce(operator.or_, (each.changes for each in outcome.because), NO_CHANGES)
-        self._history.decided(subject, PREVIEW, transport, values_of(said))
-        for _ in values_of(said):
+        """Remove the changes of previewed hooks from an outcome, and record them."""
+        previewed = [row for row in outcome.because if row.hook in self._preview]
+        outcome.because = [row for row in outcome.because if row.hook not in self._preview]
+        outcome.changes = functools.reduce(operator.or_, (row.changes for row in outcome.because), NO_CHANGES)
+        self._history.decided(subject, PREVIEW, transport, values_of(previewed))
+        for _ in values_of(previewed):
             self._observer.met(transport, "previewed value")
 
-    def _slips(self, context: PodContext, subject: Subject, transport: str) -> None:
-        """Note what nothing reads of a pod's labels and annotations; the log has each slip once."""
+    def _slips(self, context: Pod, subject: Subject, transport: str) -> None:
+        """Record labels and annotations of a pod that nothing reads; each is logged once."""
         new = self._history.noted(subject, self._profile.unread(context.labels, context.annotations, context.extended))
         for line in new:
-            _log.warning("%s: %s", _named(subject), cut(line, _MOST_TEXT))
+            _log.warning("%s: %s", _named(subject), cut(line, _MAX_TEXT))
         if new:
             self._observer.slipped(transport, len(new))
 
     def failed(self, context: Context, transport: str, hook: str, reason: str) -> None:
-        """Record what a hook without a stage makes of one pod: that it failed, or with "" that it did not."""
+        """Record that a hook without a stage failed for a pod, or with "" that it did not."""
         self.errors(subject_of(context), transport, transport, [(hook, reason)] if reason else [], (hook,))
 
     def errors(
-        self, subject: Subject, stage: str, transport: str, rows: Sequence[tuple[str, str]], asked: Collection[str]
+        self, subject: Subject, stage: str, transport: str, rows: Sequence[tuple[str, str]], hooks: Collection[str]
     ) -> None:
-        """Record the errors of hooks that were asked, and log each once, until it is over.
+        """Record the errors of hooks; each is logged once while it lasts.
 
         Args:
-            subject: whom they were asked about.
-            stage: at which.
-            transport: by whom.
-            rows: hooks that failed, each with its reason.
-            asked: all hooks that were asked.
+            subject: the object of the decision.
+            stage: of the hooks.
+            transport: its name.
+            rows: the failed hooks, each with its reason.
+            hooks: all hooks that ran.
         """
-        told = [(hook, plain(reason)) for hook, reason in rows]
-        for hook, reason in self._history.failed(subject, stage, transport, told, asked):
-            _log.warning("%s: %s: %s; what was set stays", _named(subject), hook, cut(reason, _MOST_TEXT))
+        reasons = [(hook, plain(reason)) for hook, reason in rows]
+        for hook, reason in self._history.failed(subject, stage, transport, reasons, hooks):
+            _log.warning("%s: %s: %s; earlier values stay", _named(subject), hook, cut(reason, _MAX_TEXT))
 
     def record(self, context: Context, transport: str, results: Sequence[Result]) -> None:
         """Record what came of what was decided."""
@@ -142,86 +148,88 @@ class Decisions:
         self.record(context, transport, results)
         return results
 
-    def removed(self, pod: PodContext) -> None:
-        """A pod is gone for good: forget its cgroup, and keep its history only while there is room."""
-        self.executor.forget(pod.cgroup_parent)
+    def removed(self, pod: Pod) -> None:
+        """Forget the cgroup of a removed pod; its history is among the first to be dropped."""
+        self.executor.forget(pod.folder)
         self._history.ended(pod.uid)
 
 
 def _named(subject: Subject) -> str:
     """A subject on one line of a log."""
     words = (subject.namespace, subject.name, subject.container) if subject.namespace else (subject.key,)
-    return plain("/".join(each for each in words if each), _MOST_TEXT)
+    return plain("/".join(word for word in words if word), _MAX_TEXT)
 
 
 def subject_of(context: Context) -> Subject:
-    """The subject of a context, by which its records are found."""
-    if isinstance(context, PodContext):
+    """The subject of a context: the key of its records."""
+    if isinstance(context, Pod):
         return Subject(context.uid, context.namespace, context.name)
-    if isinstance(context, ContainerContext):
+    if isinstance(context, Container):
         return Subject(context.pod.uid, context.pod.namespace, context.pod.name, context.name)
-    if isinstance(context, KubeQosContext):
+    if isinstance(context, KubeQosFolder):
         return Subject(f"kube-qos/{context.kube_class}", name=context.kube_class)
     return Subject(f"host-application/{context.name}", name=context.name)
 
 
 def class_of(profile: Profile, context: Context) -> str:
-    """The QoS class by which rules are chosen, or the Kubernetes class of what has none."""
-    if isinstance(context, KubeQosContext):
+    """The QoS class that rules are selected by; the Kubernetes class for a pod without one."""
+    if isinstance(context, KubeQosFolder):
         return context.kube_class
-    if isinstance(context, HostApplicationContext):
+    if isinstance(context, HostApplication):
         return ""
-    pod = context.pod if isinstance(context, ContainerContext) else context
-    return profile.class_of(pod) or kube_class_of(pod.cgroup_parent)
+    pod = context.pod if isinstance(context, Container) else context
+    return profile.class_of(pod) or kube_class_of(pod.folder)
 
 
 def _keys_of(context: Context) -> tuple[str, ...]:
     """The labels and annotations that a pod has."""
-    if isinstance(context, (KubeQosContext, HostApplicationContext)):
+    if isinstance(context, (KubeQosFolder, HostApplication)):
         return ()
-    pod = context.pod if isinstance(context, ContainerContext) else context
+    pod = context.pod if isinstance(context, Container) else context
     return (*pod.labels, *pod.annotations)
 
 
 def reason_of(outcome: Outcome) -> str:
     """The reasons of an outcome on one line."""
-    return "; ".join(f"{each.hook}: {each.reason}" for each in outcome.because)
+    return "; ".join(f"{row.hook}: {row.reason}" for row in outcome.because)
 
 
 def _one_by_one(hooks: Sequence[Hook], stage: str, context: Context, node: Switches) -> Outcome:
-    """Ask each hook alone, so that the one that breaks breaks nothing else."""
+    """Run each hook alone, so that an exception costs only the hook that raised it."""
     outcome = Outcome()
     for row in hooks:
         if not row.on(node):
             continue
         try:
-            found = decide((row,), stage, context, node)
+            hook_outcome = decide((row,), stage, context, node)
         except Exception as error:  # noqa: BLE001 - see `decide`
-            found = Outcome(asked=[row.name], errors=[HookError(row.name, plain(f"{type(error).__name__}: {error}"))])
-            found.failed = found.errors[0] if node.fail else None
-        outcome.changes |= found.changes
-        outcome.because += found.because
-        outcome.errors += found.errors
-        outcome.asked += found.asked
-        if found.failed is not None:
-            outcome.failed = found.failed
+            hook_outcome = Outcome(
+                hooks=[row.name], errors=[HookError(row.name, plain(f"{type(error).__name__}: {error}"))]
+            )
+            hook_outcome.failed = hook_outcome.errors[0] if node.fail else None
+        outcome.changes |= hook_outcome.changes
+        outcome.because += hook_outcome.because
+        outcome.errors += hook_outcome.errors
+        outcome.hooks += hook_outcome.hooks
+        if hook_outcome.failed is not None:
+            outcome.failed = hook_outcome.failed
             break
     return outcome
 
 
-def values_of(because: Sequence[ExplainedDecision]) -> Iterator[tuple[str, Any, str, str]]:
+def values_of(rows: Sequence[ExplainedDecision]) -> Iterator[tuple[str, Any, str, str]]:
     """The single values of decisions: field, value, hook, reason."""
-    for each in because:
+    for row in rows:
         for name in _FIELDS:
-            value = getattr(each.changes, name)
+            value = getattr(row.changes, name)
             if value is None or value in ((), {}):
                 continue
             if name in _BY_NAME:
-                yield from ((f"{_BY_NAME[name]}{key}", text, each.hook, each.reason) for key, text in value.items())
+                yield from ((f"{_BY_NAME[name]}{key}", text, row.hook, row.reason) for key, text in value.items())
             elif isinstance(value, tuple):
-                yield from ((f"{name}.{_path(entry)}", entry, each.hook, each.reason) for entry in value)
+                yield from ((f"{name}.{_path(entry)}", entry, row.hook, row.reason) for entry in value)
             else:
-                yield name, value, each.hook, each.reason
+                yield name, value, row.hook, row.reason
 
 
 def _path(entry: Any) -> str:

@@ -1,8 +1,7 @@
-"""Executor: what no message of a runtime can say, done on the machine, and of each write the truth.
+"""Write values that no message of a runtime can express, and report the outcome of each write.
 
-Rules: nothing decides here, and nothing raises for one bad write: it comes back as refused, and the others go on.
-Writes to a cgroup that is not there yet wait (`nri.agent.writing`) until `retry`, or until the next changes of its pod.
-Any thread may call it. Next: `nri.agent.decisions`.
+A failed write is returned as refused and does not stop the others. Writes to a cgroup that does not exist yet wait
+until `retry`, or until the next changes of its pod. Thread-safe.
 """
 
 from __future__ import annotations
@@ -13,30 +12,41 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from nri import host
-from nri.agent.observe import Observer
+from nri.agent.cgroup_paths import MANY_PODS, of_many_pods
+from nri.agent.model import (
+    AT_CREATION,
+    OOM_SCORE,
+    UNIFIED,
+    Changes,
+    Container,
+    HostApplication,
+    KubeQosFolder,
+    Pod,
+    Resctrl,
+    Write,
+    pod_writes,
+    writes,
+)
+from nri.agent.observer import Observer
+from nri.agent.writing.cookie_groups import Membership
 from nri.agent.writing.cookies import CoreScheduling
 from nri.agent.writing.cpus import value_of
-from nri.agent.writing.pending import Pending
+from nri.agent.writing.pending_writes import Pending
 from nri.host import Outcome, Result
 from nri.host import process as processes
 from nri.host.cgroups import expand, expand_slice
+from nri.host.cgroups.fields import knob_of_file
 from nri.host.resctrl import parse_schemata
-from nri.policies.changes import UNIFIED, Changes, Resctrl
-from nri.policies.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
-from nri.policies.cookie_groups import Membership
-from nri.policies.messages import AT_CREATION, knob_of_file
-from nri.policies.paths import MANY_PODS, of_many_pods
-from nri.policies.writes import OOM_SCORE, Write, pod_writes, writes
 
 __all__ = ["Context", "Executor", "RuntimeView", "ValueWriter", "Written", "tidy"]
 
-Context = PodContext | ContainerContext | KubeQosContext | HostApplicationContext
+Context = Pod | Container | KubeQosFolder | HostApplication
 
-_MOST_PROCESSES: Final = 4096
-_DEEPEST: Final = 4
-#: Processes are looked for again while there are new ones, because a fork takes over what its parent had before.
+_MAX_PROCESSES: Final = 4096
+_MAX_DEPTH: Final = 4
+#: Processes are listed again while new ones appear, because a fork inherits the score that its parent had before.
 _ROUNDS: Final = 3
-_NO_KNOB: Final = "there is no knob of this name"
+_NO_KNOB: Final = "unknown knob"
 _RUNTIMES: Final = "only a runtime sets it"
 
 
@@ -48,24 +58,24 @@ class Written(NamedTuple):
 
 
 class ValueWriter(Protocol):
-    """Has values of containers that run set by their runtime, and all others by the executor.
+    """Sets values of running containers through their runtime, and all others through the executor.
 
     Attributes:
-        name: its word in records.
+        name: its name in records.
     """
 
     name: str
 
-    def write(self, wanted: Sequence[Write]) -> list[Written]:
-        """Have values set; one result for each, in the order of `wanted`."""
+    def write(self, requests: Sequence[Write]) -> list[Written]:
+        """Have values set; one result for each, in the order of `requests`."""
         ...
 
 
 class RuntimeView(Protocol):
-    """Hears what was written, so that another view of it stays true."""
+    """Receives written values, so that the runtime's view stays correct."""
 
     def tell(self, in_force: Iterable[Write]) -> None:
-        """Tell of values that are in force."""
+        """Send values that are in force."""
         ...
 
     def forget(self, folder: str) -> None:
@@ -78,12 +88,12 @@ class Executor:
 
     Args:
         root: the machine.
-        refresh_s: for how many seconds a value that was written is believed.
-        observer: counts what is written.
+        refresh_s: seconds for which a written value is not compared again.
+        observer: counts the writes.
         clock: monotonic seconds.
         scheduler: core scheduling; None for this machine's.
         hierarchies: the cgroups; None for those of the machine.
-        runtime: hears of what is written and lasts; None for nobody.
+        runtime: receives lasting values; None if there is no receiver.
 
     Attributes:
         hierarchies: the cgroups.
@@ -119,21 +129,21 @@ class Executor:
 
         Args:
             writes: knobs of cgroups, and `oom_score_adj` of all processes of a folder.
-            force: look also at files that are believed to be right.
-            keep: whether a write to a cgroup that is not there waits for it.
-            lasting: whether it holds for more than a moment.
+            force: compare also files that are believed to be correct.
+            keep: whether a write to a missing cgroup waits for it.
+            lasting: whether the value stays for longer than one round.
         """
         results = self._write(writes, force)
         if self._runtime is not None and lasting:
             for write, result in zip(writes, results, strict=True):
                 if result.outcome is Outcome.APPLIED and write.knob != OOM_SCORE:
-                    self._runtime.forget(tidy(write.folder))  # somebody else may have set it there as well
+                    self._runtime.forget(tidy(write.folder))  # another program may have set it at the runtime as well
             self._runtime.tell(write for write, result in zip(writes, results, strict=True) if result.in_force)
         with self._lock:
             self._pending.drop(writes)
             if keep:
-                gone = [write for write, result in zip(writes, results, strict=True) if _is_gone(write, result)]
-                left_out = sum(map(self._pending.keep, gone))
+                pending = [write for write, result in zip(writes, results, strict=True) if _is_gone(write, result)]
+                left_out = sum(map(self._pending.keep, pending))
                 if left_out:
                     self._observer.left_out("pending", left_out)
         self._observer.wrote(results)
@@ -152,26 +162,26 @@ class Executor:
         return self.write(waiting) if waiting else []
 
     def changes(self, context: Context, changes: Changes, reason: str = "") -> list[Result]:
-        """Do what was decided for a context, with nothing else to carry it; and what waits for its pod.
+        """Write the changes decided for a context, and the waiting writes of its pod.
 
-        A container's environment, mounts and devices are no business of cgroups, and left out.
+        A container's environment, mounts and devices are left out.
         """
         results: list[Result] = []
-        if isinstance(context, PodContext):
-            if of_many_pods(context.cgroup_parent):
-                return [Result(context.cgroup_parent, "pod", "", Outcome.REFUSED, MANY_PODS)] if changes else []
-            results += self.retry(context.cgroup_parent)
-            wanted = pod_writes(context.cgroup_parent, changes, reason)
+        if isinstance(context, Pod):
+            if of_many_pods(context.folder):
+                return [Result(context.folder, "pod", "", Outcome.REFUSED, MANY_PODS)] if changes else []
+            results += self.retry(context.folder)
+            requests = pod_writes(context.folder, changes, reason)
         else:
-            wanted = writes(context.cgroup_parent, changes, reason)
-        results += self.write(wanted) if wanted else []
+            requests = writes(context.folder, changes, reason)
+        results += self.write(requests) if requests else []
         if changes.resctrl is not None:
-            folder = context.cgroup_parent if isinstance(context, ContainerContext) else ""
+            folder = context.folder if isinstance(context, Container) else ""
             results += self.resctrl(changes.resctrl, folder)
         return results
 
     def forget(self, folder: str) -> None:
-        """Drop all that is remembered of a removed pod's or container's cgroup."""
+        """Forget the cgroup of a removed pod or container."""
         path = tidy(folder)
         if path:
             self._writer.forget(path)
@@ -183,11 +193,11 @@ class Executor:
     # -- what is no knob of a cgroup ----------------------------------------------------------------------------------
 
     def resctrl(self, change: Resctrl, folder: str = "") -> list[Result]:
-        """Make, fill or remove a resctrl group.
+        """Create, fill or remove a resctrl group.
 
         Args:
             change: the group, its schemata and tasks.
-            folder: the cgroup of a container, whose threads are put into the group as well.
+            folder: the cgroup of a container whose threads join the group.
         """
         results = self._resctrl_group(change, tidy(folder))
         self._observer.wrote(results)
@@ -202,55 +212,55 @@ class Executor:
     def core_sched(
         self, membership: Membership, container: str, folder: str, *, forget_moved: bool = True
     ) -> list[Result]:
-        """Give a container's processes the cookie of its group, or take it from them; see `CoreScheduling`."""
+        """Give a container's processes the cookie of its group, or remove it; see `CoreScheduling`."""
         results = self.cookies.apply(membership, container, self.processes(folder), forget_moved=forget_moved)
         self._observer.wrote(results)
         return results
 
     def processes(self, folder: str) -> list[int]:
-        """The processes of a cgroup and of those below it, ascending; none if it is not there."""
-        return sorted({pid for each in self._below(tidy(folder)) for pid in self._listed(each)})[:_MOST_PROCESSES]
+        """The processes of a cgroup and of those below it, ascending; empty if it does not exist."""
+        return sorted({pid for cgroup in self._below(tidy(folder)) for pid in self._listed(cgroup)})[:_MAX_PROCESSES]
 
-    def held(self) -> dict[str, float]:
+    def counts(self) -> dict[str, float]:
         """The number of values that are remembered, for the gauge `held`."""
-        with self._lock:  # it goes through them, and they come and go
+        with self._lock:  # other threads add and remove cookies
             waiting = len(self._pending)
         return {"waiting writes": waiting, "written values": len(self._writer)}
 
     # -- how ----------------------------------------------------------------------------------------------------------
 
     def _write(self, writes: Sequence[Write], force: bool) -> list[Result]:
-        found: dict[int, Result] = {}
+        result_by_number: dict[int, Result] = {}
         batch: list[host.Write] = []
         numbers: list[int] = []
         for number, write in enumerate(writes):
             folder = tidy(write.folder)
             if write.knob == OOM_SCORE:
-                found[number] = self._one_oom_score(folder, write)
+                result_by_number[number] = self._one_oom_score(folder, write)
                 continue
-            made = _host_write(folder, write)
-            if isinstance(made, Result):
-                found[number] = made
+            host_write = _host_write(folder, write)
+            if isinstance(host_write, Result):
+                result_by_number[number] = host_write
             else:
-                batch.append(made)
+                batch.append(host_write)
                 numbers.append(number)
         if batch:
-            found.update(zip(numbers, self._writer.write_all(batch, force=force), strict=True))
-        return [found[number] for number in range(len(writes))]
+            result_by_number.update(zip(numbers, self._writer.write_all(batch, force=force), strict=True))
+        return [result_by_number[number] for number in range(len(writes))]
 
     def _one_oom_score(self, folder: str, write: Write) -> Result:
-        """The scores of a folder's processes as one result: the first that is not in force, if there is one."""
+        """The scores of a folder's processes as one result: the first failure, if there is one."""
         try:
             results = self._oom_scores(folder, int(write.value))
         except ValueError:
             return Result(folder, OOM_SCORE, write.value, Outcome.REFUSED, f"{write.value[:40]!r} is not a number")
-        bad = [each for each in results if not each.in_force and each.outcome is not Outcome.GONE]
+        bad = [result for result in results if not result.in_force and result.outcome is not Outcome.GONE]
         if bad:
             reason = f"{bad[0].target}: {bad[0].reason}"
             return Result(folder, OOM_SCORE, write.value, bad[0].outcome, reason)
-        if not any(each.in_force for each in results):
+        if not any(result.in_force for result in results):
             return Result(folder, OOM_SCORE, write.value, Outcome.GONE, "it has no process")
-        changed = any(each.outcome is Outcome.APPLIED for each in results)
+        changed = any(result.outcome is Outcome.APPLIED for result in results)
         return Result(folder, OOM_SCORE, write.value, Outcome.APPLIED if changed else Outcome.UNCHANGED)
 
     def _oom_scores(self, folder: str, score: int) -> list[Result]:
@@ -259,10 +269,12 @@ class Executor:
             new = [pid for pid in self.processes(folder) if pid not in results]
             if not new:
                 break
-            alive = [found for pid in new if (found := processes.find(self.root, pid)) is not None]
+            alive = [process for pid in new if (process := processes.find(self.root, pid)) is not None]
             results.update((pid, _vanished(pid, score)) for pid in new)
             results.update(
-                zip((each.pid for each in alive), processes.set_oom_scores(self.root, alive, score), strict=True)
+                zip(
+                    (process_.pid for process_ in alive), processes.set_oom_scores(self.root, alive, score), strict=True
+                )
             )
         return [results[pid] for pid in sorted(results)]
 
@@ -279,15 +291,15 @@ class Executor:
                 results.append(Result(change.group, "schemata", change.schemata, Outcome.REFUSED, str(error)))
         tasks = (*change.tasks, *(self._threads(folder) if folder else ()))
         if tasks:
-            results += self._resctrl.add_tasks(change.group, tasks[:_MOST_PROCESSES])
+            results += self._resctrl.add_tasks(change.group, tasks[:_MAX_PROCESSES])
         return results
 
     def _below(self, folder: str) -> Iterable[str]:
         """A cgroup and those below it, to a bounded depth."""
         level = [folder] if folder else []
-        for _ in range(_DEEPEST):
+        for _ in range(_MAX_DEPTH):
             yield from level
-            level = [f"{each}/{name}" for each in level for name in self._names(each)][:_MOST_PROCESSES]
+            level = [f"{cgroup}/{name}" for cgroup in level for name in self._names(cgroup)][:_MAX_PROCESSES]
 
     def _names(self, folder: str) -> list[str]:
         try:
@@ -302,29 +314,29 @@ class Executor:
             return []
 
     def threads(self, folder: str) -> list[int]:
-        """The threads of a cgroup and of those below it, ascending; none if it is not there."""
-        return self._threads(tidy(folder))[:_MOST_PROCESSES]
+        """The threads of a cgroup and of those below it, ascending; empty if it does not exist."""
+        return self._threads(tidy(folder))[:_MAX_PROCESSES]
 
     def _threads(self, folder: str) -> list[int]:
-        found: set[int] = set()
-        for each in self._below(folder):
+        threads: set[int] = set()
+        for cgroup in self._below(folder):
             try:
-                found.update(self.hierarchies.threads(each))
+                threads.update(self.hierarchies.threads(cgroup))
             except (OSError, ValueError):
                 continue
-        return sorted(found)
+        return sorted(threads)
 
 
 def tidy(folder: str) -> str:
     """The path of a cgroup below its hierarchy, from a runtime's path: systemd's short forms are expanded."""
     try:
         return expand(folder) if ":" in folder else expand_slice(folder.strip("/"))
-    except ValueError:  # it is taken as it is, and the write says what is wrong with it
+    except ValueError:  # the write then reports what is wrong with it
         return folder.strip("/")
 
 
 def _host_write(folder: str, write: Write) -> host.Write | Result:
-    """A write in the words of `nri.host`, or why it cannot be one."""
+    """A write of `nri.host`, or the reason why it cannot be one."""
     name = write.knob
     if name.startswith(UNIFIED):
         name = knob_of_file(name.removeprefix(UNIFIED)) or name

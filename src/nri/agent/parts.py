@@ -1,24 +1,20 @@
-"""Parts: all that the agent's transports and loops share, handed to each when it is made.
-
-A transport is made with the whole of the settings and these, and has the form of `nri.agent.transports.Transport`.
-Next: `nri.agent.transports` and `nri.agent.loops`, beside each other.
-"""
+"""The parts that all transports and loops of the agent share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from nri import host
+from nri.agent import cgroup_paths as paths
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
-from nri.agent.explain import History
-from nri.agent.observe import Observer
+from nri.agent.history import History
+from nri.agent.observer import Observer
 from nri.agent.pods import PodSource
 from nri.agent.profile import Profile
 from nri.agent.rules.store import RuleStore
 from nri.host.cgroups.drivers import driver_in_use
 from nri.interfaces import Reporter
-from nri.policies import paths
 
 __all__ = ["Parts"]
 
@@ -30,14 +26,14 @@ class Parts:
     Attributes:
         profile: whose rules are enforced.
         root: the machine.
-        store: the rules of now, and a word when one has changed.
+        store: the current rules, with notifications of changes.
         pods: this node's pods as API objects.
-        decisions: asks the hooks, and keeps the records.
+        decisions: runs the hooks and records their decisions.
         executor: writes to the machine.
         history: the records, for `explain`.
         observer: the counts.
-        reporter: told every step of every event that comes over NRI; a recorder.
-        chosen_driver: the kubelet's cgroup driver, `paths.SYSTEMD` or `paths.CGROUPFS`; empty: that of the machine.
+        reporter: receives every step of every NRI event; a recorder.
+        chosen_driver: the kubelet's cgroup driver, `paths.SYSTEMD` or `paths.CGROUPFS`; "" to detect it.
     """
 
     profile: Profile
@@ -53,8 +49,8 @@ class Parts:
 
     @property
     def driver(self) -> str:
-        """The kubelet's cgroup driver; where no pod was ever made and none is chosen, systemd."""
+        """The kubelet's cgroup driver; systemd if none is chosen and no pod was ever created."""
         if self.chosen_driver:
             return self.chosen_driver
-        found = driver_in_use(self.executor.hierarchies)
-        return paths.SYSTEMD if found is None else found.value
+        driver = driver_in_use(self.executor.hierarchies)
+        return paths.SYSTEMD if driver is None else driver.value

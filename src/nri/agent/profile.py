@@ -1,8 +1,7 @@
-"""A profile: whose rules an agent enforces, as one frozen value; all else in the agent knows no profile by its name.
+"""Profiles: the hooks, strategies, documents and settings that an agent enforces, as one frozen value.
 
-Rules: neutral. A profile is found by its name when settings choose it, and its larger parts (strategies, what it does
-in standalone mode) are names of classes that are loaded when an agent is made, so that settings cost nothing. A profile
-is a package in `nri.agent`; a strategy of it is one module and one row. Next: `nri.agent.settings`.
+Nothing outside the profile's package names a profile. Classes of strategies and transports are given by dotted name and
+imported when an agent is built, so that reading the settings stays cheap.
 """
 
 from __future__ import annotations
@@ -12,24 +11,23 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
+from nri.agent.hooks import Hook
+from nri.agent.model import Changes, ExtendedResources, HostApplication, Pod
+from nri.agent.ownership import Owner, Owns
 from nri.config import Source
 from nri.config.settings import FileLayer
 from nri.host import Result, Root
-from nri.policies.changes import Changes
-from nri.policies.contexts import ExtendedResources, HostApplicationContext, PodContext
-from nri.policies.hooks import Hook
-from nri.policies.ownership import Owner, Owns
 
 __all__ = ["PROFILES", "Documents", "ForeignAgent", "Kind", "Profile", "StrategyRow", "UnreadKey", "load", "profile_of"]
 
-#: The profiles that there are.
+#: The existing profiles.
 PROFILES: Final[Mapping[str, str]] = {
     "koordinator": "nri.agent.koordinator.profile:PROFILE",
     "rubik": "nri.agent.rubik:PROFILE",
 }
 
 Document = Mapping[str, Any]
-#: The last good document of a kind, None while there is none.
+#: The last good document of a kind; None before the first one.
 Documents = Callable[[str], Document | None]
 
 
@@ -43,20 +41,20 @@ class UnreadKey(Protocol):
 
     @property
     def why(self) -> str:
-        """The reason, and behind "; " what was meant, if that is known."""
+        """The reason, followed by "; " and the suggestion, if there is one."""
         ...
 
 
 class Kind(NamedTuple):
-    """One kind of object that rules come from.
+    """A kind of object that rules come from.
 
     Attributes:
-        parse: what it means; ValueError if it cannot be read.
-        absent: what holds after it was deleted.
-        same: whether two rules are so near to each other that nothing needs to be written again.
-        into: the rules of the node with this one in place.
-        unread: the keys of a document without effect.
-        key: the key by which a document is known that says no kind; "" if there is no such document.
+        parse: converts a document to its rule. Raises ValueError.
+        absent: the rule without a document.
+        same: whether two rules are so similar that nothing has to be written again.
+        into: returns the rules of the node with this rule replaced.
+        unread: returns the keys of a document without effect.
+        key: a key that identifies a document without a kind; "" if there is no such key.
     """
 
     parse: Callable[[Document], Any]
@@ -71,27 +69,27 @@ class Kind(NamedTuple):
         try:
             return self.parse(document)
         except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
-            raise ValueError(f"it cannot be read: {type(error).__name__}: {error}") from None
+            raise ValueError(f"cannot be read: {type(error).__name__}: {error}") from None
 
 
 class StrategyRow(NamedTuple):
-    """One strategy.
+    """A strategy, as the profile declares it.
 
     Attributes:
         name: by which it is switched on and off.
         default: whether it is on.
         what: what it does, for people.
-        made: its class, a `nri.agent.loops.strategy.Strategy`, made with the settings and the names that are on; rows
-            with one class are one strategy.
+        strategy_class: the dotted name of its `nri.agent.loops.strategy.Strategy`, called with the settings and the
+            enabled names; rows with the same class are one strategy.
         owns: the knobs that are its own.
-        key: the annotation by which a pod asks for it; "" if there is none.
-        document_keys: as of a hook.
+        key: the annotation by which a pod requests it; "" if there is none.
+        document_keys: as for a hook.
     """
 
     name: str
     default: bool
     what: str
-    made: str
+    strategy_class: str
     owns: tuple[Owns, ...] = ()
     key: str = ""
     document_keys: tuple[tuple[str, str], ...] = ()
@@ -111,35 +109,35 @@ class ForeignAgent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """All that an agent needs to know of its profile.
+    """The hooks, strategies, documents and settings of an agent.
 
     Attributes:
-        name: as the settings have it.
+        name: its name in the settings.
         hooks: in the order in which they decide.
         strategies: in the order in which they decide.
-        switches: further gates, each with its default and what it is.
+        switches: further gates, each with its default and meaning.
         kinds: the kinds of documents that rules come from.
-        node: the rules before any document was read, made with the settings and the machine.
-        strategy_rules: makes the reader of what documents ask of strategies, a `nri.agent.loops.strategy.Rules`.
+        node: returns the rules before any document was read, from the settings and the machine.
+        strategy_rules: returns a new `nri.agent.loops.strategy.Rules`.
         class_label: the label of a pod's class, which every hook may read.
-        programs: the host's programs that documents list, made with these and the cgroup driver. Raises ValueError.
-        prepare: makes what changes of a container need on the host before it is created, by the rules of now.
-        reconciler: the class of what standalone mode does beside asking hooks, made with the parts; "" for none.
-        network: the class of what standalone mode does with the network, made with the settings and the parts; "" for
+        programs: returns the host programs of documents, from a reader and the cgroup driver. Raises ValueError.
+        prepare: creates what changes of a container need on the host before its creation, by the current rules.
+        reconciler: the class of further work in standalone mode, called with the parts; "" for none.
+        network: the class of network work in standalone mode, called with the settings and the parts; "" for
             none.
-        transports: the transports that only this profile has, by mode.
-        foreign: agents beside which this one does not start.
-        unreadable: what is wrong with a pod's annotations that no hook's stage reads, by hook or strategy; made with
+        transports: additional transports of this profile, by mode.
+        foreign: agents that this one does not start next to.
+        unreadable: returns the errors of annotations that no hook's stage reads, by hook or strategy; gets
             the pod, the rules and the strategies that are on.
-        unread: a line for each label, annotation or key in one that nothing reads, and for each such resource.
-        absent_containers: a line for annotations that name containers which the pod does not have.
-        class_of: a pod's QoS class; "" for none.
-        own_file: the agent's settings out of a configuration file of the profile's own, None for a file that is none.
-            Raises ConfigError for one with mistakes.
-        asked: the gates that the strategies' document asks for, each with its key.
-        origins: the kinds and keys of documents by which a hook or strategy decides for pods of a class.
-        off: how a hook or strategy is switched off, with its name in braces.
-        on: the key of the settings by which they are switched on.
+        unread: returns a line for each label, annotation, key or resource that nothing reads.
+        absent_containers: returns a line for each annotation that names containers that the pod does not have.
+        class_of: returns a pod's QoS class; "" for none.
+        own_file: returns the agent's settings from a file in the profile's format; None for another.
+            Raises ConfigError for a file with mistakes.
+        requested_gates: returns the gates that the strategies' document requests, with the key of each.
+        origins: returns the kinds and keys of documents that a hook or strategy decides by for pods of a class.
+        off: how to switch off a hook or strategy, with its name in braces.
+        on: the key of the settings that switches them on.
     """
 
     name: str
@@ -151,13 +149,13 @@ class Profile:
     strategy_rules: Callable[[], Any]
     class_label: str
     foreign: tuple[ForeignAgent, ...]
-    unreadable: Callable[[PodContext, Any, Collection[str]], dict[str, str]]
+    unreadable: Callable[[Pod, Any, Collection[str]], dict[str, str]]
     unread: Callable[[Mapping[str, str], Mapping[str, str], Mapping[str, ExtendedResources] | None], list[str]]
-    asked: Callable[[Document | None], Mapping[str, str]]
+    requested_gates: Callable[[Document | None], Mapping[str, str]]
     origins: Callable[[str, str], Iterable[tuple[str, str]]]
-    class_of: Callable[[PodContext], str]
+    class_of: Callable[[Pod], str]
     absent_containers: Callable[[Mapping[str, str], Collection[str]], list[str]] = lambda _annotations, _names: []
-    programs: Callable[[Documents, str], Iterable[HostApplicationContext]] = lambda _documents, _driver: ()
+    programs: Callable[[Documents, str], Iterable[HostApplication]] = lambda _documents, _driver: ()
     prepare: Callable[[Root, Changes, Any], list[Result]] = lambda _root, _changes, _node: []
     reconciler: str = ""
     network: str = ""
@@ -168,7 +166,7 @@ class Profile:
 
     @property
     def gates(self) -> dict[str, bool]:
-        """All that can be switched on and off, with whether it is on."""
+        """All gates, with their defaults."""
         rows = {row.name: row.default for row in self.hooks} | {row.name: row.default for row in self.strategies}
         return rows | {name: default for name, (default, _) in self.switches.items()}
 
@@ -183,8 +181,8 @@ class Profile:
     @property
     def keys(self) -> frozenset[str]:
         """All labels and annotations that a hook or a strategy reads."""
-        own = frozenset(row.key for row in self.strategies if row.key)
-        return own.union(*(row.keys for row in self.hooks))
+        strategy_keys = frozenset(row.key for row in self.strategies if row.key)
+        return strategy_keys.union(*(row.keys for row in self.hooks))
 
     def owners(self) -> Iterator[Owner]:
         """The table of who owns which knob: hooks first."""
@@ -204,11 +202,11 @@ class Profile:
 
 
 def profile_of(name: str) -> Profile:
-    """Return the profile of a name. Raises ValueError for one that is none."""
+    """Return the profile of a name. Raises ValueError for an unknown name."""
     if name not in PROFILES:
-        raise ValueError(f'there is no profile "{name}"; there is {", ".join(PROFILES)}')
-    found: Profile = load(PROFILES[name])
-    return found
+        raise ValueError(f'unknown profile "{name}"; use {", ".join(PROFILES)}')
+    profile: Profile = load(PROFILES[name])
+    return profile
 
 
 def load(name: str) -> Any:

@@ -37,7 +37,7 @@ def run(every: Sequence[Loaded[AgentSettings]], reporter: Reporter | None = None
             "the agent needs root, to write cgroups. Run it with sudo, or with --root DIR, on a tree of files"
         )
     if not config.root.is_dir():
-        raise ConfigError("root", "", f"there is no folder {config.root}")
+        raise ConfigError("root", "", f"folder {config.root} not found")
     for loaded in every:
         _log_settings(loaded, several=len(every) > 1)
     try:
@@ -57,18 +57,18 @@ def run(every: Sequence[Loaded[AgentSettings]], reporter: Reporter | None = None
 def _log_settings(loaded: Loaded[AgentSettings], *, several: bool) -> None:
     """Log which settings an agent has, and what of them has no effect."""
     config = loaded.settings
-    files = ", ".join(loaded.files) or "defaults and flags, for there is no /etc/nri/agent.toml"
+    files = ", ".join(loaded.files) or "defaults and flags; /etc/nri/agent.toml does not exist"
     whose = f" of profile {config.profile} at {config.socket}" if several else ""
     _log.info("settings%s: %s", whose, files)
     for note in loaded.notes:
         _log.warning("%s", note)
     for kind, source in (("rules", config.rules), ("pods", config.pods)):
         if source.source == "files" and not source.path.exists():
-            _log.warning("there are no %s until there is %s (%s.path)", kind, source.path, kind)
+            _log.warning("no %s until %s exists (%s.path)", kind, source.path, kind)
 
 
 def log_pending_parts(agent: Agent | Agents) -> None:
-    """Say in the log which parts of an agent do not do their work yet, and what each one waits for."""
+    """Log which parts of an agent are not ready yet, and what each waits for."""
     for row in agent.health().rows:
         if not row.ready:
-            _log.warning("%s is not ready yet: %s. It goes on trying; try: nri doctor", row.part, row.state)
+            _log.warning("%s is not ready yet: %s. It keeps trying; run nri doctor", row.part, row.state)

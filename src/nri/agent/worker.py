@@ -1,8 +1,6 @@
-"""One thread that works on request, and at least every so often; and the shape of all that runs beside others.
+"""A thread that runs a function on request and at least once per interval.
 
-Rules: requests while it works become one more round, not one for each (ten pods that start are one look at all
-pods); an error ends the round, never the thread; `stop` ends it within the round that runs. Next: what has rounds,
-such as :mod:`nri.agent.transports.standalone`.
+Requests during a run are merged into one more run. An exception ends the run, never the thread.
 """
 
 from __future__ import annotations
@@ -17,15 +15,15 @@ from nri.text import plain
 
 __all__ = ["TIMER", "Component", "Worker"]
 
-#: The reason of a round that nothing but the clock asked for.
+#: The reason of a run that was started by the clock.
 TIMER = "timer"
 #: Characters of an error that are kept for health; texts of pods may be in it.
-_MOST_TEXT = 300
+_MAX_TEXT = 300
 _log = logging.getLogger("nri.agent")
 
 
 class Component(Protocol):
-    """A part of the agent that runs beside the others: a timer, a source; a transport is one as well."""
+    """A part of the agent with its own thread: a timer, a source, a transport."""
 
     def start(self) -> None:
         """Begin; a second call does nothing. It never waits for a peer that is not there."""
@@ -41,16 +39,16 @@ class Component(Protocol):
 
 
 class Worker:
-    """Calls `work` with the reasons of each round.
+    """A thread that calls `work` with the reasons of each run.
 
     Args:
         name: of the thread.
-        work: one round; told why: reasons given to `poke`, and `timer`.
-        interval_s: the longest pause between two rounds begun by the clock.
+        work: the function; gets the reasons passed to `poke`, and `timer`.
+        interval_s: the longest pause between two runs, in seconds.
         now: monotonic seconds.
 
     Attributes:
-        interval_s: that pause; another one holds from the next round on.
+        interval_s: that pause; a new value applies to the next run.
     """
 
     def __init__(
@@ -101,23 +99,23 @@ class Worker:
             try:
                 self._work(reasons)
             except Exception as error:  # noqa: BLE001  a round must not take the thread with it
-                known, self.error = self.error, plain(f"{type(error).__name__}: {error}", _MOST_TEXT)
-                if self.error != known:  # the same each round would fill a log
+                last_error, self.error = self.error, plain(f"{type(error).__name__}: {error}", _MAX_TEXT)
+                if self.error != last_error:  # a repeated error would fill the log
                     _log.exception("%s: a round has failed", self._name)
             else:
                 self.error = ""
             self.rounds += 1
 
     def _wait(self) -> frozenset[str] | None:
-        """The reasons of the next round; None at the end."""
+        """Wait for the next run; return its reasons, None at the end."""
         with self._changed:
             while not self._stopping:
-                left = self._due - self._now()
-                if left <= 0:
+                remaining_s = self._due - self._now()
+                if remaining_s <= 0:
                     self._due = self._now() + self.interval_s
                     self._reasons.add(TIMER)
                 if self._reasons:
                     reasons, self._reasons = frozenset(self._reasons), set()
                     return reasons
-                self._changed.wait(left)
+                self._changed.wait(remaining_s)
         return None

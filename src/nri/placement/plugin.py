@@ -30,11 +30,11 @@ from nri.placement.answers import adjustment_of, differing, free_of, freed, requ
 from nri.placement.checkpoint import Checkpoint
 from nri.placement.containers import Container, NoPlace, Pins, always, container_of
 from nri.placement.devices import HostDevices, hints_of
+from nri.placement.ignored_keys import MAX_WARNINGS, unread_annotations, unread_keys
 from nri.placement.machine import Machine
 from nri.placement.policy import Policy, document, explanation_document, exposition, find_container, machine_gauges
 from nri.placement.state import ContainerState
 from nri.placement.tuner import Tuner
-from nri.placement.unread import MAX_WARNINGS, unread_annotations, unread_keys
 from nri.stub.program.options import Flag
 from nri.text import count
 

@@ -16,10 +16,10 @@ from nri.kube.manifest import Workload
 from nri.placement import masks
 from nri.placement.choices import Choices
 from nri.placement.containers import Container, NoPlace, container_of
+from nri.placement.ignored_keys import unread_annotations, unread_keys
 from nri.placement.machine import Machine
 from nri.placement.policy import Devices, Policy
 from nri.placement.registry import DEFAULT_POLICY, POLICIES, RESOURCE_KINDS, PolicyRow
-from nri.placement.unread import unread_annotations, unread_keys
 
 _NODE = re.compile("/sys/devices/system/node/node([0-9]{1,5})")
 _CACHE = re.compile("/sys/devices/system/cpu/cpu([0-9]{1,5})/cache/index([0-9]{1,2})")

@@ -7,7 +7,7 @@ from time import monotonic
 from nri.errors import ConfigError
 from nri.stub.support import context
 from nri.stub.support.checks import check_class, kebab_case, note_if_not_run
-from nri.stub.support.initial import DefaultConfig, EmptyState
+from nri.stub.support.default_attributes import DefaultConfig, EmptyState
 from nri.stub.support.runtime_handle import RuntimeHandle
 
 TYPE_CHECKING = False

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from nri.adaptation import Adaptation, PluginHealth
 from nri.errors import LocalProtocolError
 from nri.stub.plugin import Plugin
-from nri.testing.attached import PATIENCE_S, Attached
 from nri.testing.events import Events
+from nri.testing.plugin_connection import PATIENCE_S, Attached
 
 if TYPE_CHECKING:
     import socket

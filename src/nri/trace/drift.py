@@ -20,8 +20,8 @@ from nri.api.cpuset import to_text
 from nri.errors import ConfigError
 from nri.host import Unsupported
 from nri.host.cgroups import expand, knob
+from nri.host.cgroups.fields import FIELDS
 from nri.host.cgroups.support import locate
-from nri.policies.messages import FIELDS
 from nri.text import plain
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from nri.adaptation.merge import CreateMerge
 from nri.adaptation.peers.event_request import CreateRequest
 from nri.api import messages as m
+from nri.api.default_validator import DefaultValidator, ValidatorConfig
 from nri.api.events import BY_METHOD
 from nri.api.fields import Kind, Row
 from nri.errors import NriError
-from nri.policies.default_validator import DefaultValidator, ValidatorConfig
 from tests.support.growing import big
 from tests.support.growing.big import POD, Case, names
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from nri.placement.containers import NoPlace
 from nri.placement.hints import sources_of
-from nri.placement.unread import unread_annotations, unread_keys
+from nri.placement.ignored_keys import unread_annotations, unread_keys
 from tests.support.growing.big import Case, names
 from tests.support.placement import balloons, container, topology_aware
 

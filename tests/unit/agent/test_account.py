@@ -23,24 +23,24 @@ def printed(capsys: pytest.CaptureFixture[str], *, quiet: bool = False, **more: 
 
 def test_each_value_and_error_names_the_rules_and_keys_of_its_hook() -> None:
     error = {"hook": "BatchResource", "reason": "no JSON"}
-    found = enriched({**FOUND, "errors": [error, {"hook": "somebody's"}]}, PROFILE)
-    assert found["values"][0]["rules"] == ["NodeResourceTopology"]
-    assert found["errors"][0]["rules"] == ["NodeSLO", "Node"]
-    assert "node.koordinator.sh/extended-resource-spec" in found["errors"][0]["reads"]
-    assert (found["errors"][1]["rules"], found["errors"][1]["reads"]) == ([], [])
+    actual = enriched({**FOUND, "errors": [error, {"hook": "somebody's"}]}, PROFILE)
+    assert actual["values"][0]["rules"] == ["NodeResourceTopology"]
+    assert actual["errors"][0]["rules"] == ["NodeSLO", "Node"]
+    assert "node.koordinator.sh/extended-resource-spec" in actual["errors"][0]["reads"]
+    assert (actual["errors"][1]["rules"], actual["errors"][1]["reads"]) == ([], [])
 
 
 def test_of_the_keys_of_a_hook_those_are_named_that_the_pod_has() -> None:
-    found = enriched(
+    actual = enriched(
         {**FOUND, "keys": ["koordinator.sh/qosClass"], "values": [{**VALUE, "hook": "GroupIdentity"}, VALUE]}, PROFILE
     )
-    assert [row["reads"] for row in found["values"]] == [["koordinator.sh/qosClass"], ["koordinator.sh/qosClass"]]
+    assert [row["reads"] for row in actual["values"]] == [["koordinator.sh/qosClass"], ["koordinator.sh/qosClass"]]
     assert enriched({**FOUND, "keys": []}, PROFILE)["values"][0]["reads"] == []
 
 
 def test_keys_that_are_known_to_be_there_stay() -> None:
-    found = enriched({**FOUND, "values": [{**VALUE, "reads": ["koordinator.sh/qosClass"]}]}, PROFILE)
-    assert found["values"][0]["reads"] == ["koordinator.sh/qosClass"]
+    actual = enriched({**FOUND, "values": [{**VALUE, "reads": ["koordinator.sh/qosClass"]}]}, PROFILE)
+    assert actual["values"][0]["reads"] == ["koordinator.sh/qosClass"]
 
 
 def test_a_clear_is_shown_as_one_and_columns_without_a_value_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,14 +19,13 @@ import pytest
 
 from nri.agent import agent as module
 from nri.agent.agent import Agent, Agents
-from nri.agent.explain import Subject
-from nri.agent.foreign import ForeignAgentError
+from nri.agent.model import Container, Pod, Subject
+from nri.agent.other_agents import ForeignAgentError
+from nri.agent.ownership import KnobConflict
 from nri.agent.parts import Parts
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import HttpSettings, PodSettings, RuleSettings, StandaloneSettings
 from nri.errors import NriError
-from nri.policies.contexts import ContainerContext, PodContext
-from nri.policies.ownership import KnobConflict
 from tests.support.agents import TOPOLOGY, UID, Pods
 from tests.support.host_trees import v1, write_files
 from tests.support.ports import HeldPort
@@ -40,8 +39,8 @@ RECORDED: list[Recorded] = []
 class Recorded:
     """A transport, or the loops, that notes what is done with it."""
 
-    def __init__(self, settings: AgentSettings, parts: Parts, name: str = "", given: tuple[object, ...] = ()) -> None:
-        self.name, self.parts, self.given = name, parts, given
+    def __init__(self, settings: AgentSettings, parts: Parts, name: str = "", source: tuple[object, ...] = ()) -> None:
+        self.name, self.parts, self.given = name, parts, source
         self.values = self if name == "NriTransport" else None
         self.state: tuple[bool, str] = (True, "connected")
         self.kinds: list[frozenset[str]] = []
@@ -100,9 +99,9 @@ class Rules:
 
 def classes(name: str) -> Any:
     last = name.rpartition(":")[2]
-    known: dict[str, Any] = {"FileRules": Rules, "ProxyTransport": Breaks}
-    made: Callable[..., Any] = lambda settings, parts, *given: Recorded(settings, parts, last, given)  # noqa: E731
-    return known.get(last, made)
+    known_entry: dict[str, Any] = {"FileRules": Rules, "ProxyTransport": Breaks}
+    created: Callable[..., Any] = lambda settings, parts, *source: Recorded(settings, parts, last, source)  # noqa: E731
+    return known_entry.get(last, created)
 
 
 @pytest.fixture
@@ -111,14 +110,14 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Agent
     STEPS.clear()
     RECORDED.clear()
 
-    def made(**given: Any) -> Agent:
+    def make_agent(**source: Any) -> Agent:
         root = v1(tmp_path / "root", "kubepods")
         pods = Pods()
         pods.replace([])
-        given = {"socket": str(tmp_path / "run/agent.sock"), "modes": ("nri",), **given}
-        return Agent(AgentSettings(**given), root=root, pods=pods, tell=STEPS.append)
+        source = {"socket": str(tmp_path / "run/agent.sock"), "modes": ("nri",), **source}
+        return Agent(AgentSettings(**source), root=root, pods=pods, tell=STEPS.append)
 
-    return made
+    return make_agent
 
 
 def ask(path: str, target: str) -> tuple[int, str]:
@@ -149,7 +148,7 @@ def make_two(tmp_path: Path) -> Callable[..., Agents]:
     STEPS.clear()
     v1(tmp_path / "root", "kubepods")
 
-    def made(*services: str, modes: tuple[str, ...] = ("standalone",), **koordinator: Any) -> Agents:
+    def make_agents(*services: str, modes: tuple[str, ...] = ("standalone",), **koordinator: Any) -> Agents:
         pods, rules = PodSettings(source="files", path=tmp_path / "pods"), RuleSettings(path=tmp_path / "rules")
         common: Any = {"root": tmp_path / "root", "modes": modes, "pods": pods, "rules": rules}
         one = AgentSettings(socket=str(tmp_path / "a.sock"), **common, **koordinator)
@@ -157,7 +156,7 @@ def make_two(tmp_path: Path) -> Callable[..., Agents]:
         two = AgentSettings(profile="rubik", gates=gates, socket=str(tmp_path / "b.sock"), **common)
         return Agents([one, two], tell=STEPS.append)
 
-    return made
+    return make_agents
 
 
 def test_two_profiles_run_in_one_process_each_with_its_own_socket_and_history(
@@ -168,7 +167,7 @@ def test_two_profiles_run_in_one_process_each_with_its_own_socket_and_history(
     try:
         assert STEPS == ["READY=1"]
         assert {row.part.partition(":")[0] for row in agents.health().rows} == {"koordinator", "rubik"}
-        one, two = (each.parts for each in agents.agents)
+        one, two = (agent.parts for agent in agents.agents)
         two.history.decided(Subject("u", "shop", "web"), "loop", "loops", [("cpu.cfs_quota", 1, "quotaTurbo", "")])
         assert [ask(str(tmp_path / name), "/explain?pod=shop/web")[0] for name in ("a.sock", "b.sock")] == [404, 200]
         assert one.history is not two.history
@@ -185,7 +184,7 @@ def test_two_profiles_that_set_one_knob_are_refused_with_both_names_and_keys(mak
 
 
 def test_two_profiles_are_no_proxy(make_two: Callable[..., Agents]) -> None:
-    with pytest.raises(NriError, match="modes nri and standalone alone"):
+    with pytest.raises(NriError, match="modes nri and standalone"):
         make_two("psi", modes=("nri", "proxy"))
 
 
@@ -213,16 +212,16 @@ def test_it_does_not_start_beside_a_koordlet_unless_told(make: Callable[..., Age
     with pytest.raises(ForeignAgentError, match="pid 77"):
         agent.start()
     assert STEPS == []
-    told = make(beside_koordlet=True)
-    told.start()
-    told.stop()
+    message = make(beside_koordlet=True)
+    message.start()
+    message.stop()
 
 
 def test_a_changed_rule_is_told_to_every_transport(make: Callable[..., Agent]) -> None:
     agent = make(modes=("proxy", "nri", "standalone"))
     agent.parts.store.put("NodeResourceTopology", TOPOLOGY, "a test")
-    assert {each.name for each in RECORDED} == {"NriTransport", "Standalone", "Loops"}
-    assert [each.kinds for each in RECORDED] == [[frozenset({"NodeResourceTopology"})]] * 3
+    assert {entry.name for entry in RECORDED} == {"NriTransport", "Standalone", "Loops"}
+    assert [entry.kinds for entry in RECORDED] == [[frozenset({"NodeResourceTopology"})]] * 3
 
 
 def test_health_is_that_of_all_parts(make: Callable[..., Agent]) -> None:
@@ -254,7 +253,7 @@ def test_a_bad_rule_is_told_and_the_last_good_one_serves(make: Callable[..., Age
 
 def test_what_nothing_reads_of_pods_that_run_is_a_metric_that_names_them(make: Callable[..., Agent]) -> None:
     agent = make()
-    pod = PodContext("shop", "web", UID, {"koordinator.sh/qosclass": "LS"})
+    pod = Pod("shop", "web", UID, {"koordinator.sh/qosclass": "LS"})
     agent.parts.decisions.decide("PreRunPodSandbox", pod, "nri")
     metric = 'nri_agent_pod_keys_unread{key="shop/web: koordinator.sh/qosclass: nothing reads it; did you mean '
     assert metric in scrape(agent.parts.observer)
@@ -265,8 +264,8 @@ def test_what_nothing_reads_of_pods_that_run_is_a_metric_that_names_them(make: C
 def test_it_answers_on_its_socket(make: Callable[..., Agent]) -> None:
     agent = make()
     agent.parts.store.put("NodeResourceTopology", TOPOLOGY, "a test")
-    pod = PodContext("shop", "web", UID, {"koordinator.sh/qosClass": "LS"})
-    agent.parts.decisions.decide("PreCreateContainer", ContainerContext(pod, name="app"), "nri")
+    pod = Pod("shop", "web", UID, {"koordinator.sh/qosClass": "LS"})
+    agent.parts.decisions.decide("PreCreateContainer", Container(pod, name="app"), "nri")
     agent.start()
     try:
         path = agent.settings.socket
@@ -280,11 +279,11 @@ def test_it_answers_on_its_socket(make: Callable[..., Agent]) -> None:
             in text
         )
         assert json.loads(ask(path, "/explain")[1])["pods"][0]["name"] == "web"
-        told = json.loads(ask(path, "/explain?pod=shop/web")[1])
-        assert told["rules"] == {"NodeSLO": "", "NodeResourceTopology": "a test", "Node": ""}
-        (value,) = told["values"]
+        document = json.loads(ask(path, "/explain?pod=shop/web")[1])
+        assert document["rules"] == {"NodeSLO": "", "NodeResourceTopology": "a test", "Node": ""}
+        (value,) = document["values"]
         assert (value["field"], value["value"], value["hook"]) == ("cpuset.cpus", "0-3", "CPUSetAllocator")
-        assert told["rule_problems"] == []
+        assert document["rule_problems"] == []
         agent.parts.store.put("NodeSLO", {"spec": 5}, "a.yaml")
         (problem,) = json.loads(ask(path, "/explain?pod=shop/web")[1])["rule_problems"]
         assert (problem["kind"], problem["source"]) == ("NodeSLO", "a.yaml")
@@ -299,8 +298,8 @@ def test_it_answers_on_its_socket(make: Callable[..., Agent]) -> None:
             assert (status, account["key"], account["name"], account["values"]) == (200, "an-idle-uid", "idle", [])
             assert account["strategies"] and account["unchanged"][0]["reason"] == "nothing changes for an-idle-uid"
         assert "is unknown" in ask(path, "/explain?pod=bank/idle")[1]
-        other = PodContext("other", "web", "another-uid", {"koordinator.sh/qosClass": "LS"})
-        agent.parts.decisions.decide("PreCreateContainer", ContainerContext(other, name="app"), "nri")
+        other = Pod("other", "web", "another-uid", {"koordinator.sh/qosClass": "LS"})
+        agent.parts.decisions.decide("PreCreateContainer", Container(other, name="app"), "nri")
         status, text = ask(path, "/explain?pod=web")
         assert (status, json.loads(text)["error"]) == (404, "pod 'web' is one of other/web, shop/web")
         rows = json.loads(ask(path, "/capabilities")[1])
@@ -327,8 +326,10 @@ def test_strategies_have_their_values_set_by_the_transport_that_can(
     make: Callable[..., Agent], modes: tuple[str, ...]
 ) -> None:
     agent = make(modes=modes)
-    (loops,) = (each for each in RECORDED if each.name == "Loops")
-    assert loops.given == (next((each for each in agent.transports if each.name == "NriTransport"), None),)
+    (loops,) = (entry for entry in RECORDED if entry.name == "Loops")
+    assert loops.given == (
+        next((transport for transport in agent.transports if transport.name == "NriTransport"), None),
+    )
 
 
 def test_without_strategies_there_are_no_loops(make: Callable[..., Agent]) -> None:
@@ -370,9 +371,9 @@ sys.exit(made.run())
 def test_a_signal_ends_it_cleanly_and_systemd_is_told(number: int, code: int, tmp_path: Path) -> None:
     v1(tmp_path / "root", "kubepods")
     path = str(tmp_path / "a.sock")
-    told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    told.bind(str(tmp_path / "notify"))
-    told.settimeout(60)
+    message = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    message.bind(str(tmp_path / "notify"))
+    message.settimeout(60)
     program = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(tmp_path / "root"), path],
         env={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify")},
@@ -380,18 +381,18 @@ def test_a_signal_ends_it_cleanly_and_systemd_is_told(number: int, code: int, tm
         text=True,
     )
     try:
-        assert told.recv(100) == b"READY=1"
+        assert message.recv(100) == b"READY=1"
         assert ask(path, "/healthz")[0] == 200
         program.send_signal(number)
-        assert told.recv(100) == b"STOPPING=1"
-        said = program.communicate(timeout=60)[1]
+        assert message.recv(100) == b"STOPPING=1"
+        output = program.communicate(timeout=60)[1]
         assert program.returncode == code
-        assert f"stopping after {signal.Signals(number).name}; what was set stays" in said
+        assert f"stopping after {signal.Signals(number).name}; applied values stay" in output
         assert not os.path.exists(path)
     finally:
         program.kill()
         program.wait()
-        told.close()
+        message.close()
 
 
 def test_a_signal_in_the_instant_before_the_wait_is_not_lost(make: Callable[..., Agent]) -> None:
@@ -401,9 +402,9 @@ def test_a_signal_in_the_instant_before_the_wait_is_not_lost(make: Callable[...,
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    held = HeldPort()
-    yield held.number
-    held.close()
+    held_port = HeldPort()
+    yield held_port.number
+    held_port.close()
 
 
 def test_over_tcp_it_says_which_parts_are_ready_and_neither_why_nor_words_of_pods_and_rules(
@@ -411,7 +412,7 @@ def test_over_tcp_it_says_which_parts_are_ready_and_neither_why_nor_words_of_pod
 ) -> None:
     agent = make(http=HttpSettings(f"127.0.0.1:{port}"))
     agent.parts.store.put("NodeResourceTopology", {"metadata": {"annotations": "SECRET" * 9}}, "a test")
-    pod = PodContext("shop", "web", UID, {"koordinator.sh/qosClass": "SECRET"})
+    pod = Pod("shop", "web", UID, {"koordinator.sh/qosClass": "SECRET"})
     agent.parts.decisions.decide("PreRunPodSandbox", pod, "nri")
     agent.parts.store.put("NodeSLO", {"spec": {"cpuBurstStrategy": {"SECRET": "auto"}}}, "shop.yaml")
     agent.parts.store.remark("shop.yaml", ["shop.yaml: no rules"])

@@ -69,8 +69,10 @@ def test_what_is_there_is_found_below_the_root(tmp_path: Path) -> None:
         },
     )
     rows = table(root)
-    found = {name: rows[name].found for name in ("traffic control", "RDMA devices", "pressure (PSI)", "resctrl caches")}
-    assert found == {
+    actual = {
+        name: rows[name].found for name in ("traffic control", "RDMA devices", "pressure (PSI)", "resctrl caches")
+    }
+    assert actual == {
         "traffic control": "tc, iptables, ipset",
         "RDMA devices": "mlx5_0",
         "pressure (PSI)": "/proc/pressure",
@@ -91,7 +93,7 @@ def test_a_file_that_cannot_be_understood_is_a_reason_and_no_error(tmp_path: Pat
 
 def test_knobs_that_rules_set_come_first_and_name_their_hooks() -> None:
     owned = {owner.owns.knob for owner in PROFILE.owners()}
-    assert {"cpu.cfs_quota", "cpu.bvt", *block_io.wanted([], [])} <= owned
+    assert {"cpu.cfs_quota", "cpu.bvt", *block_io.limits_by_knob([], [])} <= owned
     rows = [row for row in capabilities(host.Root("/"), PROFILE) if row.what in host.KNOBS]
     assert [bool(row.needed_by) for row in rows] == sorted((bool(row.needed_by) for row in rows), reverse=True)
 

@@ -43,9 +43,9 @@ spec: {containers: [{name: app}]}
 """
 
 
-def code(done: Checked) -> int:
+def code(outcome: Checked) -> int:
     """The exit code that `nri agent check` ends with."""
-    return 2 if done.wrong_settings else 1 if done.findings else 0
+    return 2 if outcome.wrong_settings else 1 if outcome.findings else 0
 
 
 @pytest.fixture
@@ -67,10 +67,10 @@ def test_without_rules_and_pods_the_settings_alone_are_looked_at(settings: Agent
 def test_all_mistakes_of_settings_are_findings_and_give_2_also_with_others(settings: AgentSettings) -> None:
     (settings.rules.path / "a.yaml").write_text("kind: NodeSLO\nspec: 5\n")
     errors = together([ConfigError("f:1", "a", "wrong", "b"), ConfigError("f:2", "c", "worse")])
-    done = check(errors, settings, rules=True, pods="")
-    assert done.findings[:2] == [Finding("f:1", "a", "wrong", "b"), Finding("f:2", "c", "worse")]
-    assert done.findings[2].where.startswith(f"{settings.rules.path}/a.yaml")
-    assert code(done) == 2
+    outcome = check(errors, settings, rules=True, pods="")
+    assert outcome.findings[:2] == [Finding("f:1", "a", "wrong", "b"), Finding("f:2", "c", "worse")]
+    assert outcome.findings[2].where.startswith(f"{settings.rules.path}/a.yaml")
+    assert code(outcome) == 2
 
 
 def test_an_object_of_kubernetes_in_place_of_settings_is_one_finding_that_says_where_it_goes(
@@ -80,7 +80,7 @@ def test_an_object_of_kubernetes_in_place_of_settings_is_one_finding_that_says_w
     errors = together([ConfigError(where, key, "unknown key") for where, key in rows])
     first, second = check(errors, settings, rules=False, pods="").findings
     assert (first.where, first.what, first.next) == (
-        "f:2", "kind", "a file of rules is given by --rules, one of pods by --pods",
+        "f:2", "kind", "use --rules for a file of rules, --pods for a file of pods",
     )  # fmt: skip
     assert second.where == "g:1"
 
@@ -90,21 +90,24 @@ def test_an_annotation_that_a_hook_cannot_read_names_pod_container_and_hook(
 ) -> None:
     path = tmp_path / "pod.yaml"
     path.write_text(BAD_POD)
-    done = check([loaded(settings)], settings, rules=False, pods=str(path))
-    assert code(done) == 1
-    assert {(each.where, each.what) for each in done.findings} == {(f"{path}:5", "web"), (f"{path}:5", "web/app")}
-    assert all(each.problem.startswith("CPUSetAllocator: ") for each in done.findings)
+    outcome = check([loaded(settings)], settings, rules=False, pods=str(path))
+    assert code(outcome) == 1
+    assert {(finding.where, finding.what) for finding in outcome.findings} == {
+        (f"{path}:5", "web"),
+        (f"{path}:5", "web/app"),
+    }
+    assert all(finding.problem.startswith("CPUSetAllocator: ") for finding in outcome.findings)
 
 
 def test_what_strategies_cannot_read_of_a_nodeslo_is_a_finding(settings: AgentSettings) -> None:
     path = settings.rules.path / "slo.yaml"
     path.write_text(WRONG_SLO)
-    done = check([loaded(settings)], settings, rules=True, pods="")
-    assert code(done) == 1
+    outcome = check([loaded(settings)], settings, rules=True, pods="")
+    assert code(outcome) == 1
     strategy = "resourceQOSStrategy"
-    assert [(each.where, each.problem) for each in done.findings] == [
+    assert [(finding.where, finding.problem) for finding in outcome.findings] == [
         (f"{path}:3", "resourceUsedThresholdWithBE.cpuSuppressThresholdPercent: 165 is not from 0 to 100"),
-        (f"{path}:4", f"cpuBurstStrategy.policy: there is no policy 'atuo'; there are {POLICIES}"),
+        (f"{path}:4", f"cpuBurstStrategy.policy: unknown policy 'atuo'; there are {POLICIES}"),
         (f"{path}:7", f'{strategy}.lsClass.memoryQOS.wmarkRatio: "x" is not a whole number'),
         (f"{path}:8", f'{strategy}.lsClass.resctrlQOS.mbaPercent: "x" is not a whole number'),
         (f"{path}:14", f"{strategy}.beClass.blkioQOS.blocks[1].ioCfg.readBPS: -1 is below 0"),
@@ -124,31 +127,31 @@ def test_annotations_of_strategies_that_are_on_are_read_too(settings: AgentSetti
 
 def test_rules_that_are_not_there_are_a_finding(settings: AgentSettings) -> None:
     settings.rules.path.rmdir()
-    done = check([loaded(settings)], settings, rules=True, pods="")
-    assert done.findings == [Finding("--rules", "rules.path", f"there is no {settings.rules.path}")]
-    assert code(done) == 1
+    outcome = check([loaded(settings)], settings, rules=True, pods="")
+    assert outcome.findings == [Finding("--rules", "rules.path", f"there is no {settings.rules.path}")]
+    assert code(outcome) == 1
     assert check([Loaded(settings, {}, ())], settings, rules=True, pods="").findings == []  # a default may be absent
 
 
 def test_a_file_of_pods_that_cannot_be_read_is_a_finding(settings: AgentSettings, tmp_path: Path) -> None:
-    done = check([loaded(settings)], settings, rules=True, pods=str(tmp_path / "none.yaml"))
-    assert done.findings == [Finding(str(tmp_path / "none.yaml"), "", "there is no such file")]
-    assert (done.looked_at, code(done)) == (f"settings, rules (none in {settings.rules.path})", 1)
+    outcome = check([loaded(settings)], settings, rules=True, pods=str(tmp_path / "none.yaml"))
+    assert outcome.findings == [Finding(str(tmp_path / "none.yaml"), "", "file not found")]
+    assert (outcome.looked_at, code(outcome)) == (f"settings, rules (none in {settings.rules.path})", 1)
 
 
 def test_a_file_without_a_pod_is_a_finding(settings: AgentSettings, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text("kind: NodeSLO\nspec: {}\n")
-    done = check([loaded(settings)], settings, rules=False, pods=str(tmp_path / "rules.yaml"))
-    (finding,) = done.findings
-    assert (finding.where, finding.problem, code(done)) == (str(tmp_path / "rules.yaml"), "there is no pod in it", 1)
+    outcome = check([loaded(settings)], settings, rules=False, pods=str(tmp_path / "rules.yaml"))
+    (finding,) = outcome.findings
+    assert (finding.where, finding.problem, code(outcome)) == (str(tmp_path / "rules.yaml"), "no pod found", 1)
 
 
 def test_an_annotation_without_effect_is_a_note(settings: AgentSettings, tmp_path: Path) -> None:
     (tmp_path / "pod.yaml").write_text("kind: Pod\nmetadata: {name: web, labels: {koordinator.sh/qosclass: LS}}\n")
-    done = check([loaded(settings)], settings, rules=False, pods=str(tmp_path / "pod.yaml"))
-    (note,) = done.notes
+    outcome = check([loaded(settings)], settings, rules=False, pods=str(tmp_path / "pod.yaml"))
+    (note,) = outcome.notes
     assert note.startswith(f"{tmp_path}/pod.yaml:2: web: koordinator.sh/qosclass: nothing reads it; did you mean ")
-    assert code(done) == 0
+    assert code(outcome) == 0
 
 
 def test_notes_on_pods_name_the_line_of_what_they_are_about(settings: AgentSettings, tmp_path: Path) -> None:
@@ -172,8 +175,8 @@ metadata:
     path.write_text(f"kind: Pod\nmetadata: {{name: fine}}\n---\n{pod}")
     by_mode = {}
     for compat in ("default", "reference"):
-        given = loaded(replace(settings, compat=compat))
-        notes = check([given], settings, rules=False, pods=str(path.parent)).notes
+        source = loaded(replace(settings, compat=compat))
+        notes = check([source], settings, rules=False, pods=str(path.parent)).notes
         by_mode[compat] = {note.partition(": web: ")[0]: note.partition(": web: ")[2] for note in notes}
     places = [f"{path}:{line}" for line in (11, 10, 13)]
     assert sorted(by_mode["default"]) == sorted(places)
@@ -181,7 +184,7 @@ metadata:
         "annotation node.koordinator.sh/extended-resource-spec: it names no"
     )
     nothing = by_mode["reference"][places[1]]
-    assert nothing.startswith("memory.limit: BatchResource makes it 0, with which nothing runs: annotation node.koord")
+    assert nothing.startswith("memory.limit: BatchResource sets it to 0, with which nothing can run: annotation node.k")
 
 
 def test_what_has_no_effect_of_rules_is_a_note_with_file_and_line(settings: AgentSettings) -> None:
@@ -190,14 +193,16 @@ def test_what_has_no_effect_of_rules_is_a_note_with_file_and_line(settings: Agen
         "kind: NodeSLO\nspec:\n  resourceQOSStrategy:\n    lsClass:\n      cpuQOS: {enabel: true}\n    beClass:\n"
         "      memoryQOS: {enable: true}\n---\nkind: NodeResourceTopologie\n---\nkind: Node\nmetadata: {name: far}\n"
     )
-    done = check([loaded(settings)], settings, rules=True, pods="")
-    assert (code(done), done.findings) == (0, [])
-    assert [note.split(": ", 1)[0] for note in done.notes] == [f"{path}:{n}" if n else f"{path}" for n in (9, 0, 5, 7)]
-    odd, foreign, unread, gate = done.notes
+    outcome = check([loaded(settings)], settings, rules=True, pods="")
+    assert (code(outcome), outcome.findings) == (0, [])
+    assert [note.split(": ", 1)[0] for note in outcome.notes] == [
+        f"{path}:{n}" if n else f"{path}" for n in (9, 0, 5, 7)
+    ]
+    odd, foreign, unread, gate = outcome.notes
     assert odd.endswith("NodeResourceTopologie: nothing reads it; did you mean NodeResourceTopology?")
     assert "Node is of node far, and this is " in foreign
     assert unread.endswith("cpuQOS.enabel: nothing reads it; did you mean enable?")
-    assert gate.endswith("for CgroupReconcile is off (gates.CgroupReconcile = true switches it on)")
+    assert gate.endswith("because CgroupReconcile is off (gates.CgroupReconcile = true switches it on)")
 
 
 def test_each_profile_is_checked_with_its_pods_and_whether_both_go_together(
@@ -205,13 +210,13 @@ def test_each_profile_is_checked_with_its_pods_and_whether_both_go_together(
 ) -> None:
     rubik = replace(settings, profile="rubik", gates={"quotaTurbo": True})
     (tmp_path / "pod.yaml").write_text(BAD_POD)
-    done = check([loaded(settings), loaded(rubik)], settings, rules=False, pods=str(tmp_path / "pod.yaml"))
-    conflict, *others = done.findings
+    outcome = check([loaded(settings), loaded(rubik)], settings, rules=False, pods=str(tmp_path / "pod.yaml"))
+    conflict, *other_entries = outcome.findings
     assert "BatchResource and quotaTurbo both set cpu.cfs_quota" in conflict.problem
     assert "gates.BatchResource = false" in conflict.problem
-    assert {each.what for each in others} == {"web", "web/app"}
+    assert {other.what for other in other_entries} == {"web", "web/app"}
     looked_at = f"settings, rules (none in {settings.rules.path}), 1 pod"
-    assert (code(done), done.looked_at) == (2, f"koordinator: {looked_at}; rubik: {looked_at}")
+    assert (code(outcome), outcome.looked_at) == (2, f"koordinator: {looked_at}; rubik: {looked_at}")
     apart = replace(rubik, gates={"ioLimit": True})
     assert code(check([loaded(settings), loaded(apart)], settings, rules=False, pods="")) == 0
 
@@ -235,8 +240,8 @@ WRONG_FILES = {
     '"x"': ': expected a table of keys, not "x"',
     "{": ": not valid JSON: expecting property name",
     '{"agent": {}} more': ": not valid JSON: extra data in column 15",
-    '{"agent": {"logSize": NaN}}': ": holds NaN, which JSON does not have",
-    features("psi", psi={"resource": ["cpu"], "avg10threshold": float("inf")}): ": holds Infinity, which JSON",
+    '{"agent": {"logSize": NaN}}': ": holds NaN, which is not valid JSON",
+    features("psi", psi={"resource": ["cpu"], "avg10threshold": float("inf")}): ": holds Infinity, which is not",
     "[" * 100_000: ": nested deeper than 100 levels",
     '{"agent": ' * 20_000: ": nested deeper than 100 levels",
     "\udcff": ": not UTF-8 text",
@@ -255,11 +260,11 @@ WRONG_FILES = {
     features(1): "agent.enabledFeatures[0]: expected text, not 1",
     features(None): "agent.enabledFeatures[0]: expected text, not null",
     features(["psi"]): 'agent.enabledFeatures[0]: expected text, not ["psi"]',
-    features("cpi", "cpi"): 'agent.enabledFeatures[1]: "cpi" is there twice; say it once',
+    features("cpi", "cpi"): 'agent.enabledFeatures[1]: "cpi" is listed twice; list it once',
     features("quotaTrubo"): 'agent.enabledFeatures[0]: "quotaTrubo" is no service; did you mean "quotaTurbo"?',
     '{"agent": {"logSize": 1%s}}' % ("0" * 400): "agent.logSize: expected a whole number from -9223372036854775808 to",
-    '{"agent": {"logLevel": "loud"}}': 'agent.logLevel: "loud" is none of debug, info, warn, error, stack; say one',
-    features("psi"): "psi: is switched on and has no block",
+    '{"agent": {"logLevel": "loud"}}': 'agent.logLevel: "loud" is not one of debug, info, warn, error, stack; use one',
+    features("psi"): "psi: is switched on but has no block",
     features("psi", psi=[]): "psi: expected a table of keys, not []",
     features("psi", psi={"resource": []}): "psi.resource: is empty; name some of cpu, memory, io",
     features(
@@ -292,25 +297,25 @@ def checked(folder: Path, text: str, **flags: Any) -> Checked:
     """The check of a file of rubik's, as `nri agent check --profile rubik FILE` has it."""
     path = folder / "config.json"
     path.write_bytes(text.encode(errors="surrogateescape"))
-    found: Any
+    actual: Any
     try:
-        found = [AGENT_SETTINGS.load(path, flags={"profile": ("--profile", "rubik")}, environment={})]
+        actual = [AGENT_SETTINGS.load(path, flags={"profile": ("--profile", "rubik")}, environment={})]
     except ConfigError as error:
-        found = error
-    return check(found, AgentSettings(rules=RuleSettings(source="apiserver")), rules=False, pods="")
+        actual = error
+    return check(actual, AgentSettings(rules=RuleSettings(source="apiserver")), rules=False, pods="")
 
 
-@pytest.mark.parametrize(("text", "told"), WRONG_FILES.items(), ids=range(len(WRONG_FILES)))
+@pytest.mark.parametrize(("text", "message"), WRONG_FILES.items(), ids=range(len(WRONG_FILES)))
 def test_a_file_of_rubiks_with_a_mistake_is_told_with_its_key_and_the_next_step(
-    text: str, told: str, tmp_path: Path
+    text: str, message: str, tmp_path: Path
 ) -> None:
-    done = checked(tmp_path, text)
-    first = done.findings[0]
+    outcome = checked(tmp_path, text)
+    first = outcome.findings[0]
     advice = f"; {first.next}" if first.next else ""
-    assert f"{first.what}: {first.problem}{advice}".startswith(told)
-    assert all(each.where.startswith(f"{tmp_path}/config.json") for each in done.findings)
-    assert code(done) == (1 if "twice" in told and not first.what else 2)
-    assert len(done.findings) == (6 if "rbps" in told else 1)
+    assert f"{first.what}: {first.problem}{advice}".startswith(message)
+    assert all(finding.where.startswith(f"{tmp_path}/config.json") for finding in outcome.findings)
+    assert code(outcome) == (1 if "twice" in message and not first.what else 2)
+    assert len(outcome.findings) == (6 if "rbps" in message else 1)
 
 
 #: Rubik's own documented example: what it switches on includes both services of quotas, and a key that nothing reads.
@@ -332,9 +337,9 @@ DOCUMENTED = {
 
 def test_the_example_of_rubiks_documentation_is_accepted_and_what_rubik_ignores_is_a_note(tmp_path: Path) -> None:
     text = features("preemption", "dynCache", "ioLimit", "ioCost", "quotaBurst", "quotaTurbo", **DOCUMENTED)
-    done = checked(tmp_path, text)
-    assert (done.findings, code(done)) == ([], 0)
-    assert [note.partition(": RubikConfiguration: ")[2] for note in done.notes] == [
+    outcome = checked(tmp_path, text)
+    assert (outcome.findings, code(outcome)) == ([], 0)
+    assert [note.partition(": RubikConfiguration: ")[2] for note in outcome.notes] == [
         "ioCost[0].config[0].enable: nothing reads it"
     ]
 
@@ -347,20 +352,20 @@ def test_the_example_of_rubiks_documentation_is_accepted_and_what_rubik_ignores_
     ],
 )
 def test_a_key_that_nothing_reads_is_a_note_as_it_is_where_the_agent_runs(tmp_path: Path, text: str, note: str) -> None:
-    done = checked(tmp_path, text)
-    assert (done.findings, code(done), len(done.notes)) == ([], 0, 1)
-    assert note in done.notes[0]
+    outcome = checked(tmp_path, text)
+    assert (outcome.findings, code(outcome), len(outcome.notes)) == ([], 0, 1)
+    assert note in outcome.notes[0]
 
 
 def test_no_more_keys_that_nothing_reads_are_told_than_a_person_reads(tmp_path: Path) -> None:
-    many = {"agent": {"enabledFeatures": ["cpi"], **{f"k{number}": 1 for number in range(5000)}}}
-    assert len(checked(tmp_path, json.dumps(many)).notes) == 100
+    large = {"agent": {"enabledFeatures": ["cpi"], **{f"k{number}": 1 for number in range(5000)}}}
+    assert len(checked(tmp_path, json.dumps(large)).notes) == 100
 
 
 @pytest.mark.parametrize("text", ["", "null", "{}", '{"agent": null}', '{"agent": {}}', features()])
 def test_a_file_that_switches_no_service_on_is_told_with_those_that_there_are(text: str, tmp_path: Path) -> None:
-    done = checked(tmp_path, text)
-    (note,) = done.notes
-    assert note.startswith("agent.enabledFeatures: nothing is switched on, so that nothing would be done; it takes pre")
-    assert (done.findings, code(done), note.count("quotaBurst")) == ([], 0, 1)
+    outcome = checked(tmp_path, text)
+    (note,) = outcome.notes
+    assert note.startswith("agent.enabledFeatures: nothing is switched on, so the agent would do nothing; use pre")
+    assert (outcome.findings, code(outcome), note.count("quotaBurst")) == ([], 0, 1)
     assert checked(tmp_path, features("cpi")).notes == []

@@ -11,10 +11,8 @@ import pytest
 from nri.agent.decisions import Decisions, subject_of
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.profile import HOOKS
+from nri.agent.model import Container, Decision, HostApplication, KubeQosFolder, Pod, Write
 from nri.agent.parts import Parts
-from nri.policies.changes import Decision
-from nri.policies.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
-from nri.policies.writes import Write
 from tests.support.agents import POD, TOPOLOGY, UID, parts, text
 from tests.support.host_trees import v1
 from tests.support.scrape import scrape
@@ -22,163 +20,166 @@ from tests.support.scrape import scrape
 EXTENDED = "node.koordinator.sh/extended-resource-spec"
 STATUS = "scheduling.koordinator.sh/resource-status"
 SPEC = {"containers": {"app": {"limits": {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "1Gi"}}}}
-LS = PodContext(UID and "shop", "web", UID, {"koordinator.sh/qosClass": "LS"}, cgroup_parent=POD)
+LS = Pod(UID and "shop", "web", UID, {"koordinator.sh/qosClass": "LS"}, folder=POD)
 BAD = {EXTENDED: "{", STATUS: "{"}
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Parts:
+def agent_parts(tmp_path: Path) -> Parts:
     return parts(v1(tmp_path, "kubepods", POD), rules={"NodeResourceTopology": TOPOLOGY})
 
 
-def test_a_decision_is_made_by_the_rules_of_now_and_explained(made: Parts) -> None:
-    outcome = made.decisions.decide("PreCreateContainer", ContainerContext(LS, name="app"), "nri")
+def test_a_decision_is_made_by_the_rules_of_now_and_explained(agent_parts: Parts) -> None:
+    outcome = agent_parts.decisions.decide("PreCreateContainer", Container(LS, name="app"), "nri")
     assert outcome.changes.knobs.get("cpuset.cpus") == "0-3"
-    found = made.history.of("shop/web")
-    assert found is not None
-    (value,) = found["values"]
+    account = agent_parts.history.of("shop/web")
+    assert account is not None
+    (value,) = account["values"]
     assert (value["container"], value["field"], value["value"]) == ("app", "cpuset.cpus", "0-3")
     assert (value["hook"], value["transport"], value["stage"]) == ("CPUSetAllocator", "nri", "PreCreateContainer")
     assert value["reason"] == "all share pools, for LS pods"
     counted = 'nri_agent_hook_changes_total{hook="CPUSetAllocator",stage="PreCreateContainer",transport="nri"} 1.0\n'
-    assert counted in scrape(made.observer)
+    assert counted in scrape(agent_parts.observer)
     other = {
         "metadata": {"annotations": {"node.koordinator.sh/cpu-shared-pools": '[{"socket":0,"node":0,"cpuset":"1"}]'}}
     }
-    made.store.put("NodeResourceTopology", other, "a test")
+    agent_parts.store.put("NodeResourceTopology", other, "a test")
     assert (
-        made.decisions.decide("PreCreateContainer", ContainerContext(LS, name="app"), "nri").changes.knobs.get(
+        agent_parts.decisions.decide("PreCreateContainer", Container(LS, name="app"), "nri").changes.knobs.get(
             "cpuset.cpus"
         )
         == "1"
     )
 
 
-def test_a_previewed_hook_says_what_it_would_set_and_the_others_set_theirs(made: Parts) -> None:
+def test_a_previewed_hook_says_what_it_would_set_and_the_others_set_theirs(agent_parts: Parts) -> None:
     pod = replace(LS, annotations={EXTENDED: json.dumps(SPEC)})
-    plain = made.decisions.decide("PreCreateContainer", ContainerContext(pod, name="app"), "nri")
+    plain = agent_parts.decisions.decide("PreCreateContainer", Container(pod, name="app"), "nri")
     decisions = Decisions(
-        made.profile, made.store, made.executor, made.history, made.observer, preview=["CPUSetAllocator"]
+        agent_parts.profile,
+        agent_parts.store,
+        agent_parts.executor,
+        agent_parts.history,
+        agent_parts.observer,
+        preview=["CPUSetAllocator"],
     )
-    outcome = decisions.decide("PreCreateContainer", ContainerContext(pod, name="app"), "nri")
+    outcome = decisions.decide("PreCreateContainer", Container(pod, name="app"), "nri")
     assert outcome.changes == plain.changes.without(["cpuset.cpus"]) != plain.changes
-    told = made.history.of("shop/web")
-    assert told is not None
-    assert [row["stage"] for row in told["values"] if row["field"] == "cpuset.cpus"] == ["preview"]
-    assert 'nri_agent_events_total{event="previewed value",transport="nri"} 1.0' in scrape(made.observer)
+    account = agent_parts.history.of("shop/web")
+    assert account is not None
+    assert [row["stage"] for row in account["values"] if row["field"] == "cpuset.cpus"] == ["preview"]
+    assert 'nri_agent_events_total{event="previewed value",transport="nri"} 1.0' in scrape(agent_parts.observer)
 
 
-def test_of_labels_and_annotations_it_is_kept_which_ones_the_pod_has_that_a_hook_reads(made: Parts) -> None:
+def test_of_labels_and_annotations_it_is_kept_which_ones_the_pod_has_that_a_hook_reads(agent_parts: Parts) -> None:
     def keys(key: str) -> list[str]:
-        found = made.history.of(key)
-        assert found is not None
-        return list(found["keys"])
+        account = agent_parts.history.of(key)
+        assert account is not None
+        return list(account["keys"])
 
-    made.decisions.decide("PreCreateContainer", ContainerContext(LS, name="app"), "nri")
+    agent_parts.decisions.decide("PreCreateContainer", Container(LS, name="app"), "nri")
     assert keys(UID) == ["koordinator.sh/qosClass"]
-    pod = PodContext("shop", "web", UID, {**LS.labels, "app": "x"}, {EXTENDED: "{", "other": "1"}, POD)
-    made.decisions.decide("PreRunPodSandbox", pod, "nri")
+    pod = Pod("shop", "web", UID, {**LS.labels, "app": "x"}, {EXTENDED: "{", "other": "1"}, POD)
+    agent_parts.decisions.decide("PreRunPodSandbox", pod, "nri")
     assert keys(UID) == ["koordinator.sh/qosClass", EXTENDED]
-    made.decisions.decide("PreRunPodSandbox", PodContext("shop", "other", "nothing-known"), "nri")
-    assert made.history.of("nothing-known") is None
-    made.decisions.record(
-        KubeQosContext("Burstable"), "standalone", made.executor.write([Write(POD, "cpu.shares", "2", "")])
+    agent_parts.decisions.decide("PreRunPodSandbox", Pod("shop", "other", "nothing-known"), "nri")
+    assert agent_parts.history.of("nothing-known") is None
+    agent_parts.decisions.record(
+        KubeQosFolder("Burstable"), "standalone", agent_parts.executor.write([Write(POD, "cpu.shares", "2", "")])
     )
     assert keys("kube-qos/Burstable") == []
 
 
 def test_what_nothing_reads_of_a_pod_is_noted_logged_once_and_counted_until_it_is_mended(
-    made: Parts, caplog: pytest.LogCaptureFixture
+    agent_parts: Parts, caplog: pytest.LogCaptureFixture
 ) -> None:
     spec = {"containers": {"app": {"requests": {"kubernetes.io/batch-cpuu": "500"}}}}
-    pod = PodContext("shop", "web", UID, {"koordinator.sh/qosClass": "BE"}, {EXTENDED: json.dumps(spec)}, POD)
+    pod = Pod("shop", "web", UID, {"koordinator.sh/qosClass": "BE"}, {EXTENDED: json.dumps(spec)}, POD)
     for stage in ("PreRunPodSandbox", "ReconcilePod"):
-        made.decisions.decide(stage, pod, "nri")
-    found = made.history.of(UID)
-    assert found is not None and found["of"] == "BE"
-    (note,) = found["notes"]
+        agent_parts.decisions.decide(stage, pod, "nri")
+    account = agent_parts.history.of(UID)
+    assert account is not None and account["of"] == "BE"
+    (note,) = account["notes"]
     assert note.endswith("batch-cpuu: nothing reads it; did you mean kubernetes.io/batch-cpu?")
-    assert [each.getMessage() for each in caplog.records] == [f"shop/web: {note}"]
-    assert 'nri_agent_pod_slips_total{transport="nri"} 1.0' in scrape(made.observer)
-    assert made.history.slips() == [f"shop/web: {note}"]
-    made.decisions.decide("ReconcilePod", replace(pod, annotations={}), "nri")
-    mended = made.history.of(UID)
-    assert mended is not None and mended["notes"] == made.history.slips() == []
+    assert [record.getMessage() for record in caplog.records] == [f"shop/web: {note}"]
+    assert 'nri_agent_pod_slips_total{transport="nri"} 1.0' in scrape(agent_parts.observer)
+    assert agent_parts.history.slips() == [f"shop/web: {note}"]
+    agent_parts.decisions.decide("ReconcilePod", replace(pod, annotations={}), "nri")
+    mended = agent_parts.history.of(UID)
+    assert mended is not None and mended["notes"] == agent_parts.history.slips() == []
 
 
-def test_a_bad_annotation_is_an_error_of_its_hook_alone(made: Parts) -> None:
-    pod = PodContext("shop", "web", UID, {"koordinator.sh/qosClass": "BE"}, BAD, POD)
-    outcome = made.decisions.decide("PreRunPodSandbox", pod, "nri")
+def test_a_bad_annotation_is_an_error_of_its_hook_alone(agent_parts: Parts) -> None:
+    pod = Pod("shop", "web", UID, {"koordinator.sh/qosClass": "BE"}, BAD, POD)
+    outcome = agent_parts.decisions.decide("PreRunPodSandbox", pod, "nri")
     assert {error.hook for error in outcome.errors} >= {"CPUSetAllocator"}
     assert outcome.failed is None
-    found = made.history.of(UID)
-    assert found is not None
-    assert found["errors"]
+    account = agent_parts.history.of(UID)
+    assert account is not None
+    assert account["errors"]
     counted = 'nri_agent_hook_errors_total{hook="CPUSetAllocator",stage="PreRunPodSandbox",transport="nri"} 1.0\n'
-    assert counted in scrape(made.observer)
+    assert counted in scrape(agent_parts.observer)
     assert {error.hook for error in outcome.errors} == {"BatchResource", "CPUSetAllocator"}
 
 
 def test_the_error_of_a_bad_annotation_is_logged_once_until_it_is_over(
-    made: Parts, caplog: pytest.LogCaptureFixture
+    agent_parts: Parts, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bad = PodContext("shop", "web", UID, {}, {STATUS: "{"}, POD)
+    bad = Pod("shop", "web", UID, {}, {STATUS: "{"}, POD)
     for stage in ("PreRunPodSandbox", "ReconcilePod", "ReconcilePod"):
-        made.decisions.decide(stage, bad, "nri")
-    (line,) = [each.getMessage() for each in caplog.records]
+        agent_parts.decisions.decide(stage, bad, "nri")
+    (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith(f'shop/web: CPUSetAllocator: annotation {STATUS}: "{{" is not JSON: ')
-    made.decisions.decide("ReconcilePod", PodContext("shop", "web", UID, {}, {}, POD), "nri")
-    made.decisions.decide("ReconcilePod", bad, "nri")
-    made.decisions.decide("PreCreateContainer", ContainerContext(bad, name="app\n"), "nri")
-    assert [each.getMessage()[:25] for each in caplog.records[1:]] == [
+    agent_parts.decisions.decide("ReconcilePod", Pod("shop", "web", UID, {}, {}, POD), "nri")
+    agent_parts.decisions.decide("ReconcilePod", bad, "nri")
+    agent_parts.decisions.decide("PreCreateContainer", Container(bad, name="app\n"), "nri")
+    assert [record.getMessage()[:25] for record in caplog.records[1:]] == [
         "shop/web: CPUSetAllocator",
         "shop/web/app\\n: CPUSetAll",
     ]
 
 
-def test_the_error_of_a_bad_annotation_is_over_when_it_was_mended(made: Parts) -> None:
-    bad = PodContext("shop", "web", UID, {"koordinator.sh/qosClass": "BE"}, BAD, POD)
-    made.decisions.decide("PreRunPodSandbox", bad, "nri")
-    mended = PodContext("shop", "web", UID, bad.labels, {STATUS: "{"}, POD)
-    made.decisions.decide("ReconcilePod", mended, "standalone")
-    found = made.history.of(UID)
-    assert found is not None
-    assert [(row["hook"], row["transport"]) for row in found["errors"]] == [("CPUSetAllocator", "standalone")]
+def test_the_error_of_a_bad_annotation_is_over_when_it_was_mended(agent_parts: Parts) -> None:
+    bad = Pod("shop", "web", UID, {"koordinator.sh/qosClass": "BE"}, BAD, POD)
+    agent_parts.decisions.decide("PreRunPodSandbox", bad, "nri")
+    mended = Pod("shop", "web", UID, bad.labels, {STATUS: "{"}, POD)
+    agent_parts.decisions.decide("ReconcilePod", mended, "standalone")
+    account = agent_parts.history.of(UID)
+    assert account is not None
+    assert [(row["hook"], row["transport"]) for row in account["errors"]] == [("CPUSetAllocator", "standalone")]
 
 
-def test_a_bad_annotation_never_clears_what_was_applied(made: Parts) -> None:
-    good = PodContext(
+def test_a_bad_annotation_never_clears_what_was_applied(agent_parts: Parts) -> None:
+    good = Pod(
         "shop", "web", UID, {"koordinator.sh/qosClass": "BE"}, {EXTENDED: json.dumps(SPEC)}, POD,
         extended=None,
     )  # fmt: skip
     from nri.agent.koordinator.batch_resource import annotated
 
-    good = PodContext(
-        good.namespace, good.name, UID, good.labels, good.annotations, POD, extended=annotated(good.annotations)
-    )
-    made.decisions.carry_out(good, made.decisions.decide("PreRunPodSandbox", good, "nri"), "nri")
-    assert text(made.root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "50000"
-    bad = PodContext("shop", "web", UID, good.labels, BAD, POD)
-    made.decisions.carry_out(bad, made.decisions.decide("PreRunPodSandbox", bad, "nri"), "nri")
-    assert text(made.root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "50000"
+    good = Pod(good.namespace, good.name, UID, good.labels, good.annotations, POD, extended=annotated(good.annotations))
+    agent_parts.decisions.carry_out(good, agent_parts.decisions.decide("PreRunPodSandbox", good, "nri"), "nri")
+    assert text(agent_parts.root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "50000"
+    bad = Pod("shop", "web", UID, good.labels, BAD, POD)
+    agent_parts.decisions.carry_out(bad, agent_parts.decisions.decide("PreRunPodSandbox", bad, "nri"), "nri")
+    assert text(agent_parts.root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "50000"
 
 
-def test_what_came_of_a_decision_is_recorded(made: Parts) -> None:
-    pod = PodContext("shop", "web", UID, cgroup_parent=POD, annotations={STATUS: '{"cpuset": "0-1"}'})
-    results = made.decisions.carry_out(pod, made.decisions.decide("PreRunPodSandbox", pod, "nri"), "nri")
+def test_what_came_of_a_decision_is_recorded(agent_parts: Parts) -> None:
+    pod = Pod("shop", "web", UID, folder=POD, annotations={STATUS: '{"cpuset": "0-1"}'})
+    results = agent_parts.decisions.carry_out(pod, agent_parts.decisions.decide("PreRunPodSandbox", pod, "nri"), "nri")
     assert [result.name for result in results] == ["cpu.cfs_quota"]
-    found = made.history.of(UID)
-    assert found is not None
-    assert [(row["name"], row["outcome"]) for row in found["writes"]] == [("cpu.cfs_quota", "unchanged")]
+    account = agent_parts.history.of(UID)
+    assert account is not None
+    assert [(row["name"], row["outcome"]) for row in account["writes"]] == [("cpu.cfs_quota", "unchanged")]
 
 
-def test_a_hook_that_breaks_stops_no_other_and_is_named(made: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hook_that_breaks_stops_no_other_and_is_named(agent_parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(*_: object) -> Decision:
         raise RecursionError("deep\nannotation")
 
     (row,) = (row for row in HOOKS if row.name == "BatchResource")
     monkeypatch.setitem(row.stages, "PreCreateContainer", breaks)
-    outcome = made.decisions.decide("PreCreateContainer", ContainerContext(LS, name="app"), "nri")
+    outcome = agent_parts.decisions.decide("PreCreateContainer", Container(LS, name="app"), "nri")
     assert outcome.changes.knobs.get("cpuset.cpus") == "0-3"
     assert [(error.hook, error.reason) for error in outcome.errors] == [
         ("BatchResource", "RecursionError: deep\\nannotation")
@@ -190,48 +191,48 @@ def test_a_hook_that_breaks_fails_the_request_where_errors_do(tmp_path: Path, mo
     def breaks(*_: object) -> Decision:
         raise TypeError("no")
 
-    made = parts(v1(tmp_path, POD), node=Node(fail=True), rules={"NodeResourceTopology": TOPOLOGY})
+    created = parts(v1(tmp_path, POD), node=Node(fail=True), rules={"NodeResourceTopology": TOPOLOGY})
     (row,) = (row for row in HOOKS if row.name == "BatchResource")
     monkeypatch.setitem(row.stages, "PreCreateContainer", breaks)
-    outcome = made.decisions.decide("PreCreateContainer", ContainerContext(LS, name="app"), "nri")
+    outcome = created.decisions.decide("PreCreateContainer", Container(LS, name="app"), "nri")
     assert outcome.failed is not None
     assert outcome.failed.hook == "BatchResource"
     assert not outcome.changes
 
 
-def test_a_stage_that_is_none_is_a_mistake_of_the_caller(made: Parts) -> None:
+def test_a_stage_that_is_none_is_a_mistake_of_the_caller(agent_parts: Parts) -> None:
     with pytest.raises(KeyError):
-        made.decisions.decide("PreLunch", LS, "nri")
+        agent_parts.decisions.decide("PreLunch", LS, "nri")
 
 
 def test_every_kind_of_value_has_its_name(tmp_path: Path) -> None:
-    made = parts(v1(tmp_path, POD), node=Node(gates=frozenset({"GPUEnvInject"})))
+    created = parts(v1(tmp_path, POD), node=Node(gates=frozenset({"GPUEnvInject"})))
     words = {"gpu-memory-ratio": "50", "gpu-core": "50", "gpu-memory": "8Gi"}
     devices = {"gpu": [{"minor": 0, "resources": {f"koordinator.sh/{name}": text for name, text in words.items()}}]}
-    pod = PodContext(
+    pod = Pod(
         "shop", "gpu", UID, {"koordinator.sh/gpu-isolation-provider": "HAMi-core"},
         {"scheduling.koordinator.sh/device-allocated": json.dumps(devices)}, POD,
     )  # fmt: skip
-    made.decisions.decide("PreCreateContainer", ContainerContext(pod, name="app"), "nri")
-    found = made.history.of(UID)
-    assert found is not None
-    fields = {row["field"] for row in found["values"]}
+    created.decisions.decide("PreCreateContainer", Container(pod, name="app"), "nri")
+    account = created.history.of(UID)
+    assert account is not None
+    fields = {row["field"] for row in account["values"]}
     assert "env.NVIDIA_VISIBLE_DEVICES" in fields
     assert any(field.startswith("mounts./") for field in fields)
 
 
 def test_subjects_are_named_by_what_they_are() -> None:
-    assert subject_of(ContainerContext(LS, name="app")).container == "app"
-    assert subject_of(KubeQosContext("besteffort")).key == "kube-qos/besteffort"
-    assert subject_of(HostApplicationContext("db")).key == "host-application/db"
+    assert subject_of(Container(LS, name="app")).container == "app"
+    assert subject_of(KubeQosFolder("besteffort")).key == "kube-qos/besteffort"
+    assert subject_of(HostApplication("db")).key == "host-application/db"
 
 
-def test_a_removed_pod_is_forgotten_but_for_its_history(made: Parts) -> None:
-    pod = PodContext("shop", "web", UID, cgroup_parent=POD, annotations={STATUS: '{"cpuset": "0-1"}'})
-    made.decisions.carry_out(pod, made.decisions.decide("PreRunPodSandbox", pod, "nri"), "nri")
-    made.decisions.removed(pod)
-    assert made.executor.held() == {"waiting writes": 0, "written values": 0}
-    found = made.history.of(UID)
-    assert found is not None
-    assert found["ended"]
-    assert made.decisions.node.cpus is not None
+def test_a_removed_pod_is_forgotten_but_for_its_history(agent_parts: Parts) -> None:
+    pod = Pod("shop", "web", UID, folder=POD, annotations={STATUS: '{"cpuset": "0-1"}'})
+    agent_parts.decisions.carry_out(pod, agent_parts.decisions.decide("PreRunPodSandbox", pod, "nri"), "nri")
+    agent_parts.decisions.removed(pod)
+    assert agent_parts.executor.counts() == {"waiting writes": 0, "written values": 0}
+    account = agent_parts.history.of(UID)
+    assert account is not None
+    assert account["ended"]
+    assert agent_parts.decisions.node.cpus is not None

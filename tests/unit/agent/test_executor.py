@@ -9,19 +9,26 @@ from pathlib import Path
 import pytest
 
 from nri.agent.executor import OOM_SCORE, Executor, tidy
+from nri.agent.model import (
+    Changes,
+    Container,
+    HostApplication,
+    KubeQosFolder,
+    Mount,
+    Pod,
+    Resctrl,
+    Write,
+)
+from nri.agent.writing.cookie_groups import Membership
 from nri.api import cpuset
 from nri.host import Outcome, Root
-from nri.policies.changes import Changes, Mount, Resctrl
-from nri.policies.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
-from nri.policies.cookie_groups import Membership
-from nri.policies.writes import Write
 from tests.support.agents import POD, UID, Clock, parts, text
 from tests.support.host_trees import FILES_V1, TOP, V1, v1, v2, write_files
 from tests.support.scrape import scrape
 
 APP = f"{POD}/app"
 STAT = "{} (sh) S 7 8 9 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 {} 0 0\n"
-BATCH = PodContext(uid=UID, namespace="shop", name="batch", cgroup_parent=POD)
+BATCH = Pod(uid=UID, namespace="shop", name="batch", folder=POD)
 
 
 def add(root: Root, cgroup: str) -> None:
@@ -49,8 +56,8 @@ def root(tmp_path: Path) -> Root:
 
 
 def test_values_of_a_pod_are_written_with_what_came_of_each(root: Root) -> None:
-    made = parts(root)
-    results = made.executor.changes(
+    created = parts(root)
+    results = created.executor.changes(
         BATCH, Changes({"cpu.shares": 512, "cpu.cfs_quota": 50_000, "memory.limit": 1 << 30, "cpu.bvt": -1})
     )
     assert {result.name: result.outcome for result in results} == {
@@ -61,7 +68,7 @@ def test_values_of_a_pod_are_written_with_what_came_of_each(root: Root) -> None:
     }
     assert text(root, "cpu,cpuacct", POD, "cpu.shares") == "512"
     assert text(root, "memory", POD, "memory.limit_in_bytes") == str(1 << 30)
-    assert 'nri_agent_writes_total{knob="cpu.shares",outcome="applied"} 1.0\n' in scrape(made.observer)
+    assert 'nri_agent_writes_total{knob="cpu.shares",outcome="applied"} 1.0\n' in scrape(created.observer)
     assert next(result.reason for result in results if result.name == "cpu.bvt")
 
 
@@ -74,11 +81,11 @@ def test_the_same_values_go_into_the_files_of_version_2(tmp_path: Path) -> None:
 
 
 def test_a_pod_without_a_cgroup_of_its_own_is_refused_and_the_others_keep_their_class_folder(root: Root) -> None:
-    made = parts(root)
-    context = PodContext(uid="other", namespace="shop", name="crictl", cgroup_parent="/kubepods/besteffort")
-    (result,) = made.executor.changes(context, Changes({"cpu.cfs_quota": 50_000, "memory.limit": 1 << 30}))
+    created = parts(root)
+    context = Pod(uid="other", namespace="shop", name="crictl", folder="/kubepods/besteffort")
+    (result,) = created.executor.changes(context, Changes({"cpu.cfs_quota": 50_000, "memory.limit": 1 << 30}))
     assert (result.outcome, result.reason) == (
-        Outcome.REFUSED, "it is the cgroup of many pods, and none of this pod's own",
+        Outcome.REFUSED, "it is a cgroup of many pods, not of this pod alone",
     )  # fmt: skip
     assert text(root, "cpu,cpuacct", "kubepods/besteffort", "cpu.cfs_quota_us") == "-1"
 
@@ -90,8 +97,8 @@ def test_the_class_of_traffic_of_a_pod_is_written(root: Root) -> None:
 
 def test_a_kube_qos_folder_and_a_host_application_are_written(root: Root) -> None:
     executor = parts(root).executor
-    folder = executor.changes(KubeQosContext("besteffort", "kubepods/besteffort"), Changes({"cpuset.cpus": "0-3"}))
-    program = executor.changes(HostApplicationContext("db", "LS", "host/db"), Changes({"cpuset.cpus": "0-1"}))
+    folder = executor.changes(KubeQosFolder("besteffort", "kubepods/besteffort"), Changes({"cpuset.cpus": "0-3"}))
+    program = executor.changes(HostApplication("db", "LS", "host/db"), Changes({"cpuset.cpus": "0-1"}))
     assert [result.outcome for result in folder] == [Outcome.UNCHANGED]
     assert [result.outcome for result in program] == [Outcome.GONE]
 
@@ -124,7 +131,7 @@ def test_a_cgroup_that_comes_later_gets_its_values_at_the_pods_next_event(tmp_pa
     executor = parts(root).executor
     assert [result.outcome for result in executor.changes(BATCH, Changes({"cpu.shares": 512}))] == [Outcome.GONE]
     executor.write([Write(APP, "memory.limit", "1048576")])
-    assert executor.held()["waiting writes"] == 2
+    assert executor.counts()["waiting writes"] == 2
     add(root, POD)
     add(root, APP)
     results = executor.changes(BATCH, Changes({"cpu.cfs_quota": 50_000}))
@@ -133,7 +140,7 @@ def test_a_cgroup_that_comes_later_gets_its_values_at_the_pods_next_event(tmp_pa
         ("memory.limit", Outcome.APPLIED),
         ("cpu.cfs_quota", Outcome.APPLIED),
     }
-    assert executor.held()["waiting writes"] == 0
+    assert executor.counts()["waiting writes"] == 0
 
 
 def test_what_waits_is_done_when_it_is_asked_for(tmp_path: Path) -> None:
@@ -159,15 +166,15 @@ def test_a_newer_value_takes_the_place_of_one_that_waits(tmp_path: Path) -> None
 def test_what_is_not_to_wait_does_not(tmp_path: Path) -> None:
     executor = parts(v1(tmp_path, "kubepods")).executor
     executor.write([Write(POD, "cpu.shares", "512")], keep=False)
-    assert executor.held()["waiting writes"] == 0
+    assert executor.counts()["waiting writes"] == 0
 
 
 def test_writes_that_wait_are_bounded_and_counted(tmp_path: Path) -> None:
-    made = parts(v1(tmp_path, "kubepods"))
+    created = parts(v1(tmp_path, "kubepods"))
     for number in range(2100):
-        made.executor.write([Write(f"kubepods/pod{number}", "cpu.shares", "512")])
-    assert made.executor.held()["waiting writes"] == 2048
-    assert 'nri_agent_left_out_total{reason="pending"} 52.0\n' in scrape(made.observer)
+        created.executor.write([Write(f"kubepods/pod{number}", "cpu.shares", "512")])
+    assert created.executor.counts()["waiting writes"] == 2048
+    assert 'nri_agent_left_out_total{reason="pending"} 52.0\n' in scrape(created.observer)
 
 
 def test_a_removed_pod_leaves_nothing(root: Root) -> None:
@@ -176,7 +183,7 @@ def test_a_removed_pod_leaves_nothing(root: Root) -> None:
     executor.write([Write(f"{POD}/later", "cpu.shares", "2")])
     executor.forget(POD)
     executor.forget("")
-    assert executor.held() == {"waiting writes": 0, "written values": 0}
+    assert executor.counts() == {"waiting writes": 0, "written values": 0}
 
 
 def test_a_value_that_somebody_overwrote_is_found_by_force(root: Root) -> None:
@@ -195,13 +202,13 @@ def test_all_processes_of_a_container_get_its_oom_score(root: Root) -> None:
     add(root, f"{APP}/nested")
     run(root, APP, 11, 12)
     run(root, f"{APP}/nested", 13)
-    container = ContainerContext(pod=BATCH, name="app", cgroup_parent=APP)
+    container = Container(pod=BATCH, name="app", folder=APP)
     (result,) = parts(root).executor.changes(container, Changes({"oom_score_adj": -998}))
     assert (result.name, result.outcome) == (OOM_SCORE, Outcome.APPLIED)
     scores = {pid: (Path(root.path) / f"proc/{pid}/oom_score_adj").read_text().strip() for pid in (11, 12, 13)}
     assert scores == {11: "-998", 12: "-998", 13: "-998"}
-    (again,) = parts(root).executor.changes(container, Changes({"oom_score_adj": -998}))
-    assert again.outcome is Outcome.UNCHANGED
+    (second_round,) = parts(root).executor.changes(container, Changes({"oom_score_adj": -998}))
+    assert second_round.outcome is Outcome.UNCHANGED
 
 
 def test_of_very_many_processes_a_bounded_number_is_taken(root: Root) -> None:
@@ -220,9 +227,9 @@ def test_a_score_out_of_range_is_refused_and_one_of_no_process_waits(root: Root)
     assert "5000" in refused.reason
     (wrong,) = executor.write([Write(APP, OOM_SCORE, "much")])
     assert wrong.outcome is Outcome.REFUSED
-    (gone,) = executor.write([Write(f"{POD}/no", OOM_SCORE, "5")])
-    assert gone.outcome is Outcome.GONE
-    assert executor.held()["waiting writes"] == 1
+    (removed,) = executor.write([Write(f"{POD}/no", OOM_SCORE, "5")])
+    assert removed.outcome is Outcome.GONE
+    assert executor.counts()["waiting writes"] == 1
 
 
 def test_a_process_that_ends_meanwhile_is_gone_and_stops_no_other(root: Root) -> None:
@@ -275,7 +282,7 @@ def test_the_threads_of_a_container_are_moved_into_its_group(root: Root) -> None
     group = f"{RESCTRL}/koordlet-{UID}"
     write_files(Path(root.path), {f"{group}/schemata": "L3:0=fff;1=fff\n", f"{group}/tasks": ""})
     run(root, APP, 11)
-    container = ContainerContext(pod=BATCH, name="app", cgroup_parent=APP)
+    container = Container(pod=BATCH, name="app", folder=APP)
     results = parts(root).executor.changes(container, Changes(resctrl=Resctrl(f"koordlet-{UID}")))
     assert [(result.name, result.wanted) for result in results] == [("group", "there"), ("tasks", 11)]
 
@@ -302,13 +309,13 @@ def test_a_group_is_removed_and_a_machine_without_says_so(root: Root) -> None:
 
 
 def test_what_only_a_runtime_can_do_is_left_to_it(root: Root) -> None:
-    container = ContainerContext(pod=BATCH, name="app", cgroup_parent=APP)
+    container = Container(pod=BATCH, name="app", folder=APP)
     changes = Changes({"cpuset.cpus": ""}, env={"A": "b"}, mounts=(Mount("/a", "bind", "/b"),))
     assert parts(root).executor.changes(container, changes) == []
 
 
 @pytest.mark.parametrize(
-    ("told", "path"),
+    ("message", "path"),
     [
         ("/kubepods/pod1/", "kubepods/pod1"),
         ("kubepods-besteffort-pod1.slice", "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice"),
@@ -317,8 +324,8 @@ def test_what_only_a_runtime_can_do_is_left_to_it(root: Root) -> None:
         ("", ""),
     ],
 )
-def test_folders_come_in_every_form_that_runtimes_are_told(told: str, path: str) -> None:
-    assert tidy(told) == path
+def test_folders_come_in_every_form_that_runtimes_are_told(message: str, path: str) -> None:
+    assert tidy(message) == path
 
 
 def test_the_clock_of_the_writer_is_the_one_that_is_given(root: Root) -> None:
@@ -337,7 +344,7 @@ def test_a_value_for_each_device_is_written(root: Root) -> None:
     good, bad = executor.write([Write(POD, "io.read_bps", "", "", limits), Write(POD, "no.knob", "", "", limits)])
     assert good.outcome in (Outcome.APPLIED, Outcome.UNCHANGED)
     assert text(root, "blkio", POD, "blkio.throttle.read_bps_device") == f"8:0 {1 << 20}"
-    assert (bad.outcome, bad.reason) == (Outcome.UNSUPPORTED, "there is no knob of this name")
+    assert (bad.outcome, bad.reason) == (Outcome.UNSUPPORTED, "unknown knob")
 
 
 @pytest.mark.parametrize("knob", ["rdt_class", "cpu.realtime_period", "unified.memory.reclaim"])
@@ -375,11 +382,11 @@ def test_what_is_remembered_is_counted_while_others_come_and_go(root: Root) -> N
     try:
         thread.start()
         while thread.is_alive():
-            assert executor.held()["waiting writes"] in (500, 501)
+            assert executor.counts()["waiting writes"] in (500, 501)
     finally:
         sys.setswitchinterval(often)
         thread.join()
-    assert executor.held()["waiting writes"] == 500
+    assert executor.counts()["waiting writes"] == 500
 
 
 def test_cpus_that_no_machine_has_are_refused_at_no_cost_for_each_container(
@@ -396,6 +403,6 @@ def test_cpus_that_no_machine_has_are_refused_at_no_cost_for_each_container(
     executor = Executor(v1(tmp_path, *(f"pod/{number}" for number in range(20))))
     cpus = "0-65535:1/1,0-65535"
     results = executor.write([Write(f"pod/{number}", "cpuset.cpus", cpus) for number in range(20)])
-    assert {each.outcome for each in results} == {Outcome.REFUSED}
+    assert {result.outcome for result in results} == {Outcome.REFUSED}
     assert "65536 CPUs" in results[0].reason
     assert parsed == [cpus]

@@ -43,29 +43,30 @@ def settings(tmp_path: Path) -> AgentSettings:
 
 
 def test_every_container_of_the_spec_is_decided_for_with_what_its_hook_read() -> None:
-    found = offline.explained(POD, AgentSettings(), NODE, {})
-    values = [(row["container"], row["field"], row["value"], row["reads"]) for row in found["values"]]
+    actual = offline.explained(POD, AgentSettings(), NODE, {})
+    values = [(row["container"], row["field"], row["value"], row["reads"]) for row in actual["values"]]
     assert values == [(name, "cpuset.cpus", "2", ["koordinator.sh/qosClass"]) for name in ("first", "app")]
-    assert (found["namespace"], found["name"], found["writes"], found["errors"]) == ("shop", "web", [], [])
+    assert (actual["namespace"], actual["name"], actual["writes"], actual["errors"]) == ("shop", "web", [], [])
 
 
 def test_what_no_hook_reads_is_told_and_what_one_that_is_on_reads_is_not() -> None:
-    told = ["node.koordinator.sh/resctrl: without effect, for Resctrl is off (gates.Resctrl = true switches it on)"]
-    assert offline.explained(POD, AgentSettings(), NODE, {})["notes"] == told
+    reason = "without effect, because Resctrl is off (gates.Resctrl = true switches it on)"
+    message = [f"node.koordinator.sh/resctrl: {reason}"]
+    assert offline.explained(POD, AgentSettings(), NODE, {})["notes"] == message
     both = replace(NODE, gates=frozenset({"CPUSetAllocator", "Resctrl"}))
     assert offline.explained(POD, AgentSettings(), both, {})["notes"] == []
     asks = {**POD, "metadata": {"name": "web", "annotations": {"koordinator.sh/memoryQOS": "{}"}}}
-    (told,) = offline.explained(asks, AgentSettings(), both, {})["notes"]
-    assert told.startswith("koordinator.sh/memoryQOS: without effect, for CgroupReconcile is off")
+    (message,) = offline.explained(asks, AgentSettings(), both, {})["notes"]
+    assert message.startswith("koordinator.sh/memoryQOS: without effect, because CgroupReconcile is off")
     on = AgentSettings(gates={"CgroupReconcile": True})
     assert offline.explained(asks, on, both, {})["notes"] == []
 
 
 def test_a_knob_that_the_machine_lacks_is_told_once_with_what_does_the_same() -> None:
     table = {"cpuset.cpus": Capability("cpuset.cpus", False, "", "no such file", "taskset", ())}
-    found = offline.explained(POD, AgentSettings(), NODE, table)
-    assert found["notes"][1:] == ["cpuset.cpus: not supported on this machine: no such file; instead: taskset"]
-    assert [row["supported_here"] for row in found["values"]] == [False, False]
+    actual = offline.explained(POD, AgentSettings(), NODE, table)
+    assert actual["notes"][1:] == ["cpuset.cpus: not supported on this machine: no such file; instead: taskset"]
+    assert [row["supported_here"] for row in actual["values"]] == [False, False]
 
 
 def test_all_files_that_cannot_be_read_are_told_together(tmp_path: Path) -> None:
@@ -77,7 +78,7 @@ def test_all_files_that_cannot_be_read_are_told_together(tmp_path: Path) -> None
         str(tmp_path / "a.yaml"),
         str(tmp_path / "b.json"),
     ]
-    with pytest.raises(ConfigError, match="there is no such file"):
+    with pytest.raises(ConfigError, match="file not found"):
         offline.pods_of(str(tmp_path / "none.yaml"))
 
 
@@ -95,7 +96,7 @@ def test_rules_that_were_named_and_are_not_there_are_an_error(settings: AgentSet
 def test_only_pods_are_taken_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
     path.write_text("kind: Service\n---\nkind: Pod\nmetadata: {name: a}\n---\nkind: List\nitems: [{kind: Pod}]\n")
-    assert [each.pod.get("metadata", {}).get("name") for each in offline.pods_of(str(path))] == ["a", None]
+    assert [pod.pod.get("metadata", {}).get("name") for pod in offline.pods_of(str(path))] == ["a", None]
 
 
 def test_a_bad_rule_is_a_problem_of_the_store_and_not_also_a_line_of_a_log(
@@ -108,7 +109,7 @@ def test_a_bad_rule_is_a_problem_of_the_store_and_not_also_a_line_of_a_log(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("metadata: 5", "p.yaml:2: metadata: expected a table"),
         ("metadata: {labels: 5}", "p.yaml:2: metadata.labels: expected a table"),
@@ -123,9 +124,9 @@ def test_a_bad_rule_is_a_problem_of_the_store_and_not_also_a_line_of_a_log(
         ),
     ],
 )
-def test_a_pod_that_the_api_would_refuse_is_told_with_its_place(tmp_path: Path, text: str, told: str) -> None:
+def test_a_pod_that_the_api_would_refuse_is_told_with_its_place(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "p.yaml"
     path.write_text(f"kind: Pod\n{text}\n")
     with pytest.raises(ConfigError) as caught:
         offline.pods_of(str(path))
-    assert str(caught.value).startswith(f"{tmp_path}/{told}")
+    assert str(caught.value).startswith(f"{tmp_path}/{message}")

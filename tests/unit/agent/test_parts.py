@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from nri.policies import paths
+from nri.agent import cgroup_paths as paths
 from tests.support.agents import parts
 from tests.support.host_trees import v1
 
@@ -13,6 +13,6 @@ from tests.support.host_trees import v1
 def test_the_driver_is_what_is_there(tmp_path: Path) -> None:
     assert parts(v1(tmp_path / "a", "kubepods")).driver == paths.CGROUPFS
     assert parts(v1(tmp_path / "b", "kubepods.slice")).driver == paths.SYSTEMD
-    none = parts(v1(tmp_path / "c"))
-    assert none.driver == paths.SYSTEMD
-    assert replace(none, chosen_driver=paths.CGROUPFS).driver == paths.CGROUPFS
+    nothing_set = parts(v1(tmp_path / "c"))
+    assert nothing_set.driver == paths.SYSTEMD
+    assert replace(nothing_set, chosen_driver=paths.CGROUPFS).driver == paths.CGROUPFS

@@ -18,7 +18,7 @@ def test_a_profile_is_found_by_the_name_that_it_has(name: str) -> None:
 
 
 def test_a_profile_that_is_none_is_an_error_that_names_those_that_are(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="there is koordinator, rubik"):
+    with pytest.raises(ValueError, match="use koordinator, rubik"):
         profile_of("kordinator")
     file = tmp_path / "agent.toml"
     file.write_text('profile = "kordinator"\n')

@@ -22,19 +22,19 @@ from nri.service.daemon import needs_extra
 def quiet_root() -> Iterator[None]:
     """The root logger as a new process has it; that and the handlers of signals as they were, afterwards."""
     root = logging.getLogger()
-    kept, level = root.handlers[:], root.level
+    kept_part, level = root.handlers[:], root.level
     root.handlers.clear()
-    signals = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    signals = {entry: signal.getsignal(entry) for entry in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     yield
-    for each, handler in signals.items():
-        signal.signal(each, handler)
-    root.handlers[:] = kept
+    for entry, handler in signals.items():
+        signal.signal(entry, handler)
+    root.handlers[:] = kept_part
     root.setLevel(level)
 
 
 def loaded(folder: Path, **more: object) -> list[Loaded[AgentSettings]]:
-    given = {"root": str(folder), "socket": str(folder / "agent.sock"), "pods.source": "files", **more}
-    flags = {key: ("--set", value) for key, value in given.items()}
+    source = {"root": str(folder), "socket": str(folder / "agent.sock"), "pods.source": "files", **more}
+    flags = {key: ("--set", value) for key, value in source.items()}
     return [AGENT_SETTINGS.load("/dev/null", flags=flags, environment={})]
 
 
@@ -61,8 +61,8 @@ def test_a_file_that_is_not_there_is_told_at_the_start(
     paths["rules" if absent == "pods" else "pods"].touch()
     with pytest.raises(NriError):
         program.run(loaded(tmp_path, **{f"{kind}.path": str(path) for kind, path in paths.items()}))
-    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert told == [f"there are no {absent} until there is {paths[absent]} ({absent}.path)"]
+    messages = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert messages == [f"no {absent} until {paths[absent]} exists ({absent}.path)"]
 
 
 def test_beside_a_koordlet_it_does_not_start_and_says_what_to_do(tmp_path: Path) -> None:
@@ -80,8 +80,8 @@ def test_what_is_still_waited_for_is_told_part_by_part(tmp_path: Path, caplog: p
         program.log_pending_parts(agent)
     finally:
         agent.stop()
-    told = f"nri is not ready yet: waiting for {tmp_path}/none/nri.sock. It goes on trying; try: nri doctor"
-    assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [told]
+    message = f"nri is not ready yet: waiting for {tmp_path}/none/nri.sock. It keeps trying; run nri doctor"
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [message]
 
 
 def test_a_socket_that_cannot_be_had_is_told(tmp_path: Path) -> None:
@@ -94,5 +94,5 @@ def test_a_socket_that_cannot_be_had_is_told(tmp_path: Path) -> None:
 
 
 def test_a_root_that_is_not_there_is_a_mistake_in_the_settings(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=f"root: there is no folder {tmp_path}/none"):
+    with pytest.raises(ConfigError, match=f"root: folder {tmp_path}/none not found"):
         program.run(loaded(tmp_path, root=str(tmp_path / "none")))

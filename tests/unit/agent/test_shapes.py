@@ -16,7 +16,7 @@ from nri.agent.transports.standalone.transport import NetworkRound
 from nri.agent.worker import Component
 
 
-def missing(shape: type, made: type) -> list[str]:
+def missing(shape: type, created: type) -> list[str]:
     """The methods of a shape that a class has not, or has with other arguments."""
     methods = {
         name: value
@@ -27,16 +27,16 @@ def missing(shape: type, made: type) -> list[str]:
     return [
         name
         for name, value in methods.items()
-        if not callable(getattr(made, name, None))
-        or list(inspect.signature(value).parameters) != list(inspect.signature(getattr(made, name)).parameters)
+        if not callable(getattr(created, name, None))
+        or list(inspect.signature(value).parameters) != list(inspect.signature(getattr(created, name)).parameters)
     ]
 
 
 @pytest.mark.parametrize("name", [*TRANSPORTS.values(), *PROFILE.transports.values(), "nri.agent.loops:Loops"])
 def test_a_transport_has_its_shape(name: str) -> None:
-    made = load(name)
-    assert missing(Transport, made) == []
-    assert list(inspect.signature(made).parameters)[:2] == ["settings", "parts"]
+    created = load(name)
+    assert missing(Transport, created) == []
+    assert list(inspect.signature(created).parameters)[:2] == ["settings", "parts"]
 
 
 @pytest.mark.parametrize("name", POD_SOURCES.values())
@@ -46,9 +46,9 @@ def test_a_source_of_pods_has_its_shape(name: str) -> None:
 
 @pytest.mark.parametrize("name", RULE_SOURCES.values())
 def test_a_source_of_rules_has_the_shape_of_a_part(name: str) -> None:
-    made = load(name)
-    assert missing(Component, made) == []
-    assert list(inspect.signature(made).parameters)[:2] == ["settings", "store"]
+    created = load(name)
+    assert missing(Component, created) == []
+    assert list(inspect.signature(created).parameters)[:2] == ["settings", "store"]
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,6 @@ def test_a_source_of_rules_has_the_shape_of_a_part(name: str) -> None:
     [(Reconciler, PROFILE.reconciler, ["parts"]), (NetworkRound, PROFILE.network, ["settings", "parts"])],
 )
 def test_a_profiles_part_of_standalone_mode_has_its_shape(shape: type, name: str, arguments: list[str]) -> None:
-    made = load(name)
-    assert missing(shape, made) == []
-    assert list(inspect.signature(made).parameters)[: len(arguments)] == arguments
+    created = load(name)
+    assert missing(shape, created) == []
+    assert list(inspect.signature(created).parameters)[: len(arguments)] == arguments

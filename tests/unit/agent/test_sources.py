@@ -30,4 +30,4 @@ def test_a_name_is_loaded() -> None:
 def test_the_settings_choose(tmp_path: Path) -> None:
     settings = AgentSettings(rules=RuleSettings(path=tmp_path), pods=PodSettings(source="files", path=tmp_path))
     assert isinstance(pod_source(settings), FilePods)
-    assert [type(each) for each in rule_sources(settings, RuleStore(Node(), KINDS))] == [FileRules]
+    assert [type(rule_source) for rule_source in rule_sources(settings, RuleStore(Node(), KINDS))] == [FileRules]

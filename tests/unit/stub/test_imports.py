@@ -21,14 +21,15 @@ NRI = """
 nri nri.lazy nri.api nri.api.builders nri.api.builders.adjustment nri.api.builders.builder nri.api.builders.checks
 nri.api.builders.resources nri.api.builders.update nri.api.builders.view nri.api.cpuset
 nri.api.events nri.api.loader nri.api.messages nri.api.naming nri.api.optional nri.api.pb nri.api.pb.descriptor
-nri.api.removal nri.api.versions nri.errors nri.mux nri.mux.demux nri.mux.frames nri.mux.trunk nri.signals nri.stream
+nri.api.removal nri.versions nri.errors nri.mux nri.mux.demux nri.mux.frames nri.mux.trunk nri.signals nri.stream
 nri.stub nri.stub.base nri.stub.handler nri.stub.handler.answers nri.stub.handler.call nri.stub.handler.coroutines
 nri.stub.plugin nri.stub.program nri.stub.program.options nri.stub.program.process nri.stub.program.reconnect
 nri.stub.program.start nri.stub.session nri.stub.session.background nri.stub.session.service
 nri.stub.session.session nri.stub.session.settings nri.stub.session.subscription
-nri.stub.session.synchronize nri.stub.support nri.stub.support.initial nri.stub.support.checks nri.stub.support.context
+nri.stub.session.synchronize nri.stub.support nri.stub.support.default_attributes nri.stub.support.checks
+nri.stub.support.context
 nri.stub.support.log_destination nri.stub.support.mirror nri.stub.support.pending
-nri.stub.support.runtime_handle nri.stub.support.unreadable nri.text
+nri.stub.support.runtime_handle nri.stub.support.decode_errors nri.text
 nri.ttrpc nri.ttrpc.answerer nri.ttrpc.codes nri.ttrpc.connection nri.ttrpc.endpoint nri.ttrpc.envelope
 nri.ttrpc.frames nri.ttrpc.halves nri.ttrpc.interceptors nri.ttrpc.link nri.ttrpc.outbox
 nri.ttrpc.waiters nri.ttrpc.slow_path nri.wire nri.text

@@ -3,7 +3,8 @@
 The request shows the container before any plugin changed it, the merged result, and the owner of each field. Each
 validator is asked under its own lock and with its own timeout, in a separate thread if there are several. The first
 refusal in order of completion counts. A validator that was connected when the event passed the sync gate is asked, or
-the event is refused: one that has left in the meantime has agreed to nothing.
+the event is refused: one that has left in the meantime has agreed to nothing. The
+default validator is a built-in plugin; its decision is `nri.api.default_validator`.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from nri.adaptation.peers.event_request import EventRequest
 from nri.adaptation.peers.state import State
 from nri.adaptation.time_budget import SilenceBudget, turn_deadline, turn_limit_s
 from nri.api import messages as m
+from nri.api.default_validator import INDEX, NAME, UNKNOWN_REASON, DefaultValidator, failure
 from nri.api.events import BY_METHOD
 from nri.errors import DeadlineExceeded, NriError, PluginClosed, PluginError, ValidationRejected
-from nri.policies.default_validator import INDEX, NAME, UNKNOWN_REASON, DefaultValidator, failure
 from nri.text import plain
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from nri.adaptation.dispatch.invoker import Invoker
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
+    from nri.api.default_validator import ValidatorConfig
     from nri.api.validation import ValidationRequest
-    from nri.policies.default_validator import ValidatorConfig
     from nri.rules import Rules
 
 __all__ = ["default_validators", "present", "validate"]

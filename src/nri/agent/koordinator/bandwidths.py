@@ -1,8 +1,7 @@
-"""Bandwidths of the node and of its QoS classes from NodeSLO's spec, and of a pod from its annotation.
+"""Bandwidths of the node and its QoS classes from NodeSLO's spec, and of a pod from its annotation.
 
-A class's share is a percentage of the node's (a whole number) or a quantity of bits per second (a text). TCNetworkQoS
-counts in bits, TerwayQoS in bytes, and they do not agree on what is wrong: the first takes a value that it cannot read
-for none, the other refuses it.
+A class's share is a percentage of the node's bandwidth (an integer) or a quantity of bits per second (a text).
+TCNetworkQoS counts bits and treats an unreadable value as none; TerwayQoS counts bytes and refuses it.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from nri.agent.koordinator.documents import SLO
 from nri.agent.koordinator.pod_annotations import read
 from nri.agent.koordinator.quirks import Quirks
 from nri.kube import quantity
-from nri.policies.shapes import Record
+from nri.kube.shapes import Record
 
 _PARTS = {"rx_bps_min": "ingressRequest", "rx_bps_max": "ingressLimit"}
 _PARTS |= {"tx_bps_min": "egressRequest", "tx_bps_max": "egressLimit"}
 _CLASSES = {"l1": "lsClass", "l2": "beClass"}
 UINT64 = 1 << 64
-#: The keys of NodeSLO that say the bandwidths of a class.
+#: The keys of NodeSLO with the bandwidths of a class.
 DOCUMENT_KEYS: Final = (
     (SLO, "resourceQOSStrategy.{}.networkQOS"),
     (SLO, "systemStrategy.totalNetworkBandwidth"),
@@ -47,11 +46,11 @@ class Bandwidths:
 
     def items(self) -> list[tuple[str, int]]:
         """Return names and values in the order of terway's file."""
-        return [(each.name, getattr(self, each.name)) for each in fields(self)]
+        return [(field.name, getattr(self, field.name)) for field in fields(self)]
 
 
 def class_shares(network: Mapping[str, Any], share: Callable[[int | str | None], int]) -> dict[str, int]:
-    """Return the four parts of one class's network QoS as `share` reads them; none counts unless it is switched on."""
+    """Return the four shares of a class's network QoS, converted by `share`; all are 0 while it is switched off."""
     shares = dict.fromkeys(_PARTS, 0)
     for part, key in _PARTS.items() if network.get("enable", False) else ():
         try:
@@ -61,11 +60,11 @@ def class_shares(network: Mapping[str, Any], share: Callable[[int | str | None],
     return shares
 
 
-def shared_out(found: Mapping[str, Any], node: int, share: Callable[[int | str | None], int]) -> Bandwidths:
+def shared_out(spec: Mapping[str, Any], node: int, share: Callable[[int | str | None], int]) -> Bandwidths:
     """Return the bandwidths of the node and of its classes, each class by `share`. Raises ValueError."""
     values = {"hw_tx_bps_max": node, "hw_rx_bps_max": node}
     for level, name in _CLASSES.items():
-        network = found.get("resourceQOSStrategy", {}).get(name, {}).get("networkQOS", {})
+        network = spec.get("resourceQOSStrategy", {}).get(name, {}).get("networkQOS", {})
         try:
             shares = class_shares(network, share)
         except ValueError as error:
@@ -74,9 +73,9 @@ def shared_out(found: Mapping[str, Any], node: int, share: Callable[[int | str |
     return Bandwidths(**values)
 
 
-def node_total(found: Mapping[str, Any]) -> int:
+def node_total(spec: Mapping[str, Any]) -> int:
     """Return the bandwidth of the node in bits per second."""
-    return quantity.ceil(found.get("systemStrategy", {}).get("totalNetworkBandwidth", quantity.parse(0)))
+    return quantity.ceil(spec.get("systemStrategy", {}).get("totalNetworkBandwidth", quantity.parse(0)))
 
 
 def unsigned(number: int, quirks: Quirks) -> int:
@@ -87,11 +86,11 @@ def unsigned(number: int, quirks: Quirks) -> int:
 
 
 def pod_bandwidths(annotations: Mapping[str, str]) -> dict[str, int]:
-    """The limits of a pod's own traffic in bits per second, `ingressLimit` and `egressLimit`; none is left out."""
+    """The limits of a pod's traffic in bits per second, `ingressLimit` and `egressLimit`; an absent one is left out."""
     key = ANNOTATION_NETWORK_QOS
-    found: dict[str, str] = read(annotations, key, _LIMITS) or {} if annotations.get(key) else {}
+    rates: dict[str, str] = read(annotations, key, _LIMITS) or {} if annotations.get(key) else {}
     limits: dict[str, int] = {}
-    for way, text in found.items():
+    for way, text in rates.items():
         try:
             limits |= {way: quantity.ceil(quantity.capped(text))} if text else {}
         except ValueError as error:

@@ -1,7 +1,7 @@
-"""BatchResource: CPU weight, CPU quota and memory limit of batch (BE) pods, from what they ask of batch resources.
+"""BatchResource: CPU weight, CPU quota and memory limit of batch (BE) pods, from the batch resources that they request.
 
 Kubernetes does not enforce `kubernetes.io/batch-cpu` (thousandths of a CPU) and `kubernetes.io/batch-memory`, so the
-pod's annotation or its spec says them again. A pod without them is left alone.
+pod's annotation or its spec repeats them. A pod without them is left alone.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
+from nri.agent.hooks import CREATE, RUN_POD, UPDATE, Hook
 from nri.agent.koordinator import names
 from nri.agent.koordinator.cpu_normalization import ANNOTATION_RATIO, scaled
 from nri.agent.koordinator.documents import NODE, SLO, read_spec
@@ -16,40 +17,38 @@ from nri.agent.koordinator.names import BATCH_CPU, BATCH_MEMORY, BE, LABEL_QOS, 
 from nri.agent.koordinator.node import BatchRule, Node
 from nri.agent.koordinator.pod_annotations import AMOUNTS, remembered
 from nri.agent.koordinator.quirks import Quirks
-from nri.policies import formulas
-from nri.policies.changes import Changes, Decision, HookError
-from nri.policies.contexts import ContainerContext, ExtendedResources, PodContext
-from nri.policies.formulas import UNLIMITED
-from nri.policies.hooks import CREATE, RUN_POD, UPDATE, Hook
-from nri.policies.ownership import Level, Owns
-from nri.policies.shapes import Record, Table, decode
+from nri.agent.model import Changes, Container, Decision, ExtendedResources, HookError, Pod
+from nri.agent.ownership import Level, Owns
+from nri.kube import cgroup_limits as formulas
+from nri.kube.cgroup_limits import UNLIMITED
+from nri.kube.shapes import Record, Table, decode
 
 NAME: Final = "BatchResource"
-_NOTHING: Final = Decision()
+_NO_DECISION: Final = Decision()
 ANNOTATION_EXTENDED: Final = "node.koordinator.sh/extended-resource-spec"
 SHAPE = Record({"containers": Table(Record({"requests": AMOUNTS, "limits": AMOUNTS}))})
 
 
 def extended_resources(annotations: Mapping[str, str]) -> dict[str, ExtendedResources] | None:
-    """Return what each container asks of batch resources; None without the annotation, or if it names no containers."""
+    """Return the batch resources of each container; None without the annotation, or if it names no containers."""
     text = annotations.get(ANNOTATION_EXTENDED)
-    found: dict[str, ExtendedResources] | None = None
+    resources: dict[str, ExtendedResources] | None = None
     if text is not None:
-        found = remembered(ANNOTATION_EXTENDED, text, "extended", _extended)
-    return found
+        resources = remembered(ANNOTATION_EXTENDED, text, "extended", _extended)
+    return resources
 
 
-def annotated(given: Mapping[str, str]) -> dict[str, ExtendedResources] | None:
+def annotated(annotations: Mapping[str, str]) -> dict[str, ExtendedResources] | None:
     """Return batch resources by container from a pod's annotation; None if it cannot be read."""
     try:
-        return extended_resources(given)
+        return extended_resources(annotations)
     except ValueError:
         return None
 
 
 def batch_request(containers: Iterable[ExtendedResources]) -> int:
     """Return how many thousandths of a CPU the containers of an annotation request of batch resources."""
-    return sum(max(formulas.amount(each.requests, names.BATCH_CPU), 0) for each in containers)
+    return sum(max(formulas.amount(container.requests, names.BATCH_CPU), 0) for container in containers)
 
 
 def _extended(text: str) -> dict[str, ExtendedResources] | None:
@@ -57,8 +56,8 @@ def _extended(text: str) -> dict[str, ExtendedResources] | None:
     if spec is None:
         return None
     return {
-        name: ExtendedResources(requests=each.get("requests", {}), limits=each.get("limits", {}))
-        for name, each in spec.items()
+        name: ExtendedResources(requests=amounts.get("requests", {}), limits=amounts.get("limits", {}))
+        for name, amounts in spec.items()
     }
 
 
@@ -68,18 +67,18 @@ def has_cfs_quota(spec: Any) -> bool:
     return not (threshold.get("enable", False) and threshold.get("cpuSuppressPolicy", "") == "cfsQuota")
 
 
-def pod(context: PodContext, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -> Decision:
-    """Decide for a batch pod: the sum of its containers, unlimited as soon as one of them is.
+def pod(context: Pod, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -> Decision:
+    """Decide for a batch pod: the sum of its containers, unlimited if one of them is.
 
-    Raises HookError for an annotation that cannot be read, where nothing else says what the pod asks for.
+    Raises HookError for an unreadable annotation, if the spec has no batch resources.
     """
     if qos_class(context.labels) != BE:
-        return _NOTHING
+        return _NO_DECISION
     spec = _spec(context, quirks)
     if spec is None:
-        return _NOTHING
+        return _NO_DECISION
     if quirks.empty_batch_spec_ignored and not spec:
-        return _NOTHING
+        return _NO_DECISION
     requested = batch_request(spec.values())
     changes = Changes(
         {
@@ -89,20 +88,20 @@ def pod(context: PodContext, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -
         }
     )
     if not spec:
-        none = f'annotation {ANNOTATION_EXTENDED} names no container, which compat = "reference" takes for 0'
-        return Decision(changes, none)
+        reason = f'annotation {ANNOTATION_EXTENDED} names no container, which compat = "reference" takes for 0'
+        return Decision(changes, reason)
     return Decision(changes, "batch resources of the pod's containers")
 
 
-def container(context: ContainerContext, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -> Decision:
+def container(context: Container, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -> Decision:
     """Decide for a container of a batch pod. Raises HookError as `pod` does."""
     if qos_class(context.pod.labels) != BE:
-        return _NOTHING
+        return _NO_DECISION
     spec = context.extended
     if spec is None or not _is_batch(spec):
         spec = (_annotated(context.pod.annotations, quirks) or {}).get(context.name)
     if spec is None:
-        return _NOTHING
+        return _NO_DECISION
     memory = formulas.amount(spec.limits, BATCH_MEMORY)
     changes = Changes(
         {
@@ -114,19 +113,19 @@ def container(context: ContainerContext, rule: BatchRule, quirks: Quirks = Quirk
     return Decision(changes, "batch resources of the container")
 
 
-def _spec(context: PodContext, quirks: Quirks) -> Mapping[str, ExtendedResources] | None:
+def _spec(context: Pod, quirks: Quirks) -> Mapping[str, ExtendedResources] | None:
     """The batch resources that a pod's containers request: by its spec, else by its annotation; None for nothing."""
     if context.extended is not None:
-        batch = {name: each for name, each in context.extended.items() if _is_batch(each)}
+        batch = {name: resources for name, resources in context.extended.items() if _is_batch(resources)}
         if batch or not context.extended:
             return batch
     return _annotated(context.annotations, quirks)
 
 
-def _is_batch(asked: ExtendedResources) -> bool:
+def _is_batch(resources: ExtendedResources) -> bool:
     """Whether it is about batch resources, and not about others that Kubernetes does not know."""
-    return not (asked.requests or asked.limits) or any(
-        name in part for name in (BATCH_CPU, BATCH_MEMORY) for part in (asked.requests, asked.limits)
+    return not (resources.requests or resources.limits) or any(
+        name in part for name in (BATCH_CPU, BATCH_MEMORY) for part in (resources.requests, resources.limits)
     )
 
 
@@ -147,11 +146,11 @@ def _quota(rule: BatchRule, milli_cpu: int, quirks: Quirks) -> int:
 
 
 def _limit(containers: Collection[ExtendedResources], name: str) -> int:
-    limits = [formulas.amount(each.limits, name) for each in containers]
+    limits = [formulas.amount(container.limits, name) for container in containers]
     return UNLIMITED if any(limit <= 0 for limit in limits) else sum(limits)
 
 
-def _decide_container(context: ContainerContext, node: Node) -> Decision:
+def _decide_container(context: Container, node: Node) -> Decision:
     return container(context, node.batch, node.quirks)
 
 

@@ -1,11 +1,10 @@
 """BlkIOReconcile: limits of operations and bytes per second for each disk, and its weight.
 
-For best-effort pods together, and for pods that ask for their own. Values are by device (`8:0`); 0 in NodeSLO takes a
-limit away. Limits hold for whole disks, whatever names one: a device, a partition, a volume or a volume group of LVM.
-One that the machine does not have, and volumes on several disks, are reported and limit nothing. A limit or weight that
-is no longer asked for is taken away, also one that an agent which was killed has left. The kubelet mounts a pod's
-volumes by their names in the pod, and a claim's by the name of the persistent volume, which only an apiserver connects
-with the claim: so the claim's disk is the one that is left over.
+Limits apply to best-effort pods together, and to pods that request their own. Values are by device (`8:0`); 0 in
+NodeSLO removes a limit. A limit applies to the whole disk, whether its name is that of a device, a partition, a volume
+or an LVM volume group. A missing disk, or a volume on several disks, is reported and limits nothing. The kubelet mounts
+a claim under the name of its persistent volume, and only an apiserver knows which claim that is: so a claim's disk is
+found by exclusion.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from nri.agent.explain import Subject
+from nri.agent.cgroup_paths import BEST_EFFORT
 from nri.agent.koordinator.documents import SLO, NodeSlo, Part, PodAnnotation, class_part, json_object
 from nri.agent.koordinator.names import NONE, qos_class
 from nri.agent.loops.round import KnobValue, Round, folder_subject
 from nri.agent.loops.strategy import Strategy
+from nri.agent.model import Subject
+from nri.agent.ownership import Level, Owns
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
 from nri.host import Root
 from nri.host.cgroups.hierarchies import mounts as machine_mounts
-from nri.policies.formulas import UNLIMITED
-from nri.policies.ownership import Level, Owns
-from nri.policies.paths import BEST_EFFORT
-from nri.policies.shapes import Items, Record, Word, fit
+from nri.kube.cgroup_limits import UNLIMITED
+from nri.kube.shapes import Items, Record, Word, fit
 
 ANNOTATION_BLOCK_IO: Final = "koordinator.sh/blkioQOS"
 _KIND: Final = Word(("device", "volumegroup", "podvolume"))
@@ -40,7 +39,7 @@ _KNOBS: Final = {
     "write_bps": "io.write_bps",
     "weight": "io.device_weight",
 }
-#: The line of `io.cost.qos` for a disk that is no longer asked for.
+#: The line of `io.cost.qos` for a disk that is no longer requested.
 ROOT_OFF: Final = "enable=0"
 _LATENCIES: Final = {
     "rpct": ("readLatencyPercent", 95),
@@ -68,14 +67,14 @@ NAME: Final = "BlkIOReconcile"
 #: A mount of the kubelet's for a pod: the pod's uid and the volume's name.
 _VOLUME: Final = re.compile(r"/var/lib/kubelet/pods/([^/]+)/volumes/kubernetes\.io~[^/]+/([^/]+)(?:/mount)?")
 #: The values of a disk for which nothing is set, by knob.
-_NONE: Final = {**dict.fromkeys(("io.read_iops", "io.write_iops", "io.read_bps", "io.write_bps"), UNLIMITED)}
+_NO_LIMIT: Final = {**dict.fromkeys(("io.read_iops", "io.write_iops", "io.read_bps", "io.write_bps"), UNLIMITED)}
 _WEIGHT: Final = "io.device_weight"
-_NONE[_WEIGHT] = UNLIMITED
-#: The weight of a disk of which nothing is said.
+_NO_LIMIT[_WEIGHT] = UNLIMITED
+#: The weight of a disk that NodeSLO does not name.
 _USUAL: Final = 100
-#: Devices that are looked at, and how many layers of LVM below one.
-_MOST_DEVICES: Final = 4096
-_DEEPEST: Final = 8
+#: The maximum number of devices, and of LVM layers below one.
+_MAX_DEVICES: Final = 4096
+_MAX_DEPTH: Final = 8
 #: The name that LVM gives a volume's device: group-volume, and a dash of either twice.
 _LVM_NAME: Final = re.compile(r"((?:[^-]|--)+)-(?!-)")
 _ROOT_QOS: Final = "io.cost_qos"
@@ -94,21 +93,21 @@ class DiskLimits(NamedTuple):
     weight: int = 100
 
 
-def parse(given: Any, where: str = "blkioQOS") -> list[DiskLimits]:
+def parse(document: Any, where: str = "blkioQOS") -> list[DiskLimits]:
     """Read a class's `blkioQOS`; nothing of it while it is off.
 
     Raises ValueError for what cannot be, with its place, which begins with `where`.
     """
-    found = fit({} if given is None else given, SHAPE, where)
-    if not found.get("enable", False):
+    section = fit({} if document is None else document, SHAPE, where)
+    if not section.get("enable", False):
         return []
     disks = []
-    for number, block in enumerate(found.get("blocks", ())):
+    for number, block in enumerate(section.get("blocks", ())):
         limits = block.get("ioCfg", {})
         for key, value in limits.items():
-            least, most = (1, 100) if key == "ioWeightPercent" else (0, None)
-            if value < least or (most is not None and value > most):
-                bound = f"not from {least} to {most}" if most is not None else f"below {least}"
+            minimum, maximum = (1, 100) if key == "ioWeightPercent" else (0, None)
+            if value < minimum or (maximum is not None and value > maximum):
+                bound = f"not from {minimum} to {maximum}" if maximum is not None else f"below {minimum}"
                 raise ValueError(f"{where}.blocks[{number}].ioCfg.{key}: {value} is {bound}")
         disks.append(
             DiskLimits(
@@ -124,24 +123,24 @@ def parse(given: Any, where: str = "blkioQOS") -> list[DiskLimits]:
     return disks
 
 
-def wanted(disks: Iterable[tuple[str, DiskLimits]], present: Iterable[str]) -> dict[str, dict[str, int]]:
-    """Return what each knob is set to, by device (`8:0`); -1 is no limit.
+def limits_by_knob(disks: Iterable[tuple[str, DiskLimits]], present: Iterable[str]) -> dict[str, dict[str, int]]:
+    """Return the limits of each knob by device (`8:0`); -1 is no limit.
 
     Args:
-        disks: those that have limits, by device; of one that is named twice the last word counts.
-        present: devices that have any limit or weight in force, which goes where none is asked for.
+        disks: the disks with limits, by device; of two for one device the last wins.
+        present: devices with a limit or weight in force, which is removed unless requested.
     """
     limits = {**{device: DiskLimits("", "device") for device in present}, **dict(disks)}
     return {
-        knob: {device: getattr(each, name) or UNLIMITED for device, each in limits.items()}
+        knob: {device: getattr(limit, name) or UNLIMITED for device, limit in limits.items()}
         for name, knob in _KNOBS.items()
     }
 
 
 class RootDisk(NamedTuple):
-    """Latencies of one disk for the whole machine, and its model: `words` are those of io.cost.qos and .model.
+    """Latencies of one disk for the whole machine, and its cost model, as lines of io.cost.qos and io.cost.model.
 
-    A model of the user's own counts only if it is whole; without one the kernel has its own.
+    A model counts only if it is complete; without one the kernel uses its default.
     """
 
     name: str
@@ -150,34 +149,34 @@ class RootDisk(NamedTuple):
     model: str
 
 
-def parse_root(given: Any, where: str = "cgroupRoot.blkioQOS") -> list[RootDisk]:
+def parse_root(document: Any, where: str = "cgroupRoot.blkioQOS") -> list[RootDisk]:
     """Read `blkioQOS` of `cgroupRoot`; nothing of it while it is off. Raises ValueError for what cannot be."""
-    found = fit({} if given is None else given, ROOT_SHAPE, where)
-    if not found.get("enable", False):
+    section = fit({} if document is None else document, ROOT_SHAPE, where)
+    if not section.get("enable", False):
         return []
     disks = []
-    for block in found.get("blocks", ()):
+    for block in section.get("blocks", ()):
         io = block.get("ioCfg", {})
         latency = {key: io.get(name, default) for key, (name, default) in _LATENCIES.items()}
         qos = "enable=1 ctrl=user " + " ".join(f"{key}={value}" for key, value in latency.items())
         numbers = {key: io.get(name, 0) for key, name in _MODEL.items()}
         model = "ctrl=auto"
         if io.get("enableUserModel", False):
-            whole = all(value > 0 for value in numbers.values())
+            is_complete = all(value > 0 for value in numbers.values())
             model = "ctrl=user model=linear " + " ".join(f"{key}={value}" for key, value in numbers.items())
-            model = model if whole else ""
+            model = model if is_complete else ""
         disks.append(RootDisk(block.get("name", ""), block.get("type", "device"), qos, model))
     return disks
 
 
 #: Disks that a pod may name.
-_MOST_DISKS: Final = 64
+_MAX_DISKS: Final = 64
 
 
 def _pod_disks(text: str) -> tuple[DiskLimits, ...]:
     disks = tuple(parse({**json_object(text), "enable": True}))
-    if len(disks) > _MOST_DISKS:
-        raise ValueError(f"it names {len(disks)} disks, and no machine has more than {_MOST_DISKS}")
+    if len(disks) > _MAX_DISKS:
+        raise ValueError(f"{len(disks)} disks; the limit is {_MAX_DISKS}")
     return disks
 
 
@@ -187,27 +186,27 @@ class PodVolumes(NamedTuple):
     Attributes:
         mounted: the numbers of devices that the kubelet has mounted for it, by the volume's name.
         claims: the claims' names, by those that they have as volumes of the pod.
-        own: the names of its other volumes.
+        other_names: the names of its other volumes.
     """
 
     mounted: Mapping[str, str]
     claims: Mapping[str, str] = {}
-    own: frozenset[str] = frozenset()
+    other_names: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, manifest: Mapping[str, Any], mounted: Mapping[str, str]) -> PodVolumes:
-        """Read them off a pod; sources that do not know its volumes have none."""
-        claims, own = dict[str, str](), set[str]()
+        """Read the volumes of a pod; empty if the source does not know them."""
+        claims, other_names = dict[str, str](), set[str]()
         volumes = (manifest.get("spec") or {}).get("volumes") or ()
-        for each in (volume for volume in volumes if isinstance(volume, Mapping)):
-            name, claim = str(each.get("name")), each.get("persistentVolumeClaim")
+        for volume_ in (volume for volume in volumes if isinstance(volume, Mapping)):
+            name, claim = str(volume_.get("name")), volume_.get("persistentVolumeClaim")
             if isinstance(claim, Mapping):
                 claims[name] = str(claim.get("claimName"))
-            elif "ephemeral" in each:
+            elif "ephemeral" in volume_:
                 claims[name] = f"{name}, made for the pod"
             else:
-                own.add(name)
-        return cls(mounted, claims, frozenset(own))
+                other_names.add(name)
+        return cls(mounted, claims, frozenset(other_names))
 
 
 class BlockIo(Strategy):
@@ -229,7 +228,7 @@ class BlockIo(Strategy):
         return len(self._set)
 
     def wants(self, rules: NodeSlo) -> bool:
-        """Whether there is work: limits that are asked for, or that were set."""
+        """Whether there is work: limits are requested, or were set."""
         return bool(rules[DISKS] or rules[ROOT_DISKS] or self._set or self._root_set)
 
     def round(self, round_: Round[NodeSlo]) -> None:
@@ -258,23 +257,23 @@ class BlockIo(Strategy):
     def _release(
         self, round_: Round[NodeSlo], fresh: Mapping[tuple[str, str], tuple[Subject, Mapping[str, int]]]
     ) -> None:
-        """Take away limits that are no longer asked for, together with those of the same file that are."""
+        """Remove limits that are no longer requested, together with requested ones of the same file."""
         for (path, knob), (subject, limits) in fresh.items():
             _, before = self._set.get((path, knob), (subject, {}))
-            free = dict.fromkeys(sorted(before.keys() - limits.keys()), _NONE[knob])
+            free = dict.fromkeys(sorted(before.keys() - limits.keys()), _NO_LIMIT[knob])
             reason = "blkioQOS, and no limit any more of the others" if free else "blkioQOS"
             round_.values.append(KnobValue(subject, path, knob, "", NAME, reason, {**limits, **free}))
         for (path, knob), (subject, before) in self._set.items():
             if (path, knob) not in fresh and before and round_.parts.executor.hierarchies.exists(path):
-                free = dict.fromkeys(sorted(before), _NONE[knob])
+                free = dict.fromkeys(sorted(before), _NO_LIMIT[knob])
                 round_.values.append(KnobValue(subject, path, knob, "", NAME, "no limit any more", free))
 
     def _take_over(self, round_: Round[NodeSlo], subject: Subject, folder: str) -> None:
         """Note the limits of a folder that are there at the start: nobody else sets any there."""
-        for knob, none in _NONE.items():
-            found = round_.read(folder, knob)
-            if isinstance(found, Mapping):
-                limits = {key: value for key, value in found.items() if isinstance(value, int) and value != none}
+        for knob, no_limit in _NO_LIMIT.items():
+            current = round_.read(folder, knob)
+            if isinstance(current, Mapping):
+                limits = {key: value for key, value in current.items() if isinstance(value, int) and value != no_limit}
                 if limits:
                     self._set[folder, knob] = subject, limits
 
@@ -287,25 +286,25 @@ class BlockIo(Strategy):
         volumes: PodVolumes | None,
         fresh: dict[tuple[str, str], tuple[Subject, Mapping[str, int]]],
     ) -> None:
-        found: list[tuple[str, DiskLimits]] = []
+        limits_by_disk: list[tuple[str, DiskLimits]] = []
         for disk in disks:
             try:
-                found.append((disk_of(round_.parts.root, disk, volumes), disk))
+                limits_by_disk.append((disk_of(round_.parts.root, disk, volumes), disk))
             except ValueError as error:
                 whose = "beClass" if volumes is None else f"pod {subject.namespace}/{subject.name}"
                 round_.errors.append(f"{NAME}: {whose}: {error}")
-        if not found:
+        if not limits_by_disk:
             return
-        for knob, by_device in wanted(found, ()).items():
-            usual = _USUAL if knob == _WEIGHT else _NONE[knob]
+        for knob, by_device in limits_by_knob(limits_by_disk, ()).items():
+            usual = _USUAL if knob == _WEIGHT else _NO_LIMIT[knob]
             limits = {device: value for device, value in by_device.items() if value != usual}
             if limits:
                 fresh[folder, knob] = subject, limits
 
     def _root(self, round_: Round[NodeSlo]) -> None:
-        """Latencies and models of disks for the whole machine, in the root cgroup; one value for all disks of a file.
+        """Set latencies and models of disks in the root cgroup, one value for all disks of a file.
 
-        Where NodeSLO names disks, those that had latencies before lose them, also those of an agent that was killed.
+        If NodeSLO names disks, all others lose their latencies, also those of a killed agent.
         """
         latencies: dict[str, str] = {}
         models: dict[str, str] = {}
@@ -332,31 +331,31 @@ class BlockIo(Strategy):
         if self._mounts is None:
             self._mounts = {}
             for mount in machine_mounts(root):
-                if found := _VOLUME.fullmatch(mount.path):
-                    self._mounts.setdefault(found[1], {})[found[2]] = mount.device
+                if match := _VOLUME.fullmatch(mount.path):
+                    self._mounts.setdefault(match[1], {})[match[2]] = mount.device
         return self._mounts
 
 
 def disk_of(root: Root, disk: DiskLimits, volumes: PodVolumes | None = None) -> str:
-    """Return the numbers of a disk, `8:0`. Raises ValueError naming what cannot be found.
+    """Return the numbers of a disk, `8:0`. Raises ValueError if it cannot be found.
 
     Args:
         root: the machine.
-        disk: how it is called.
-        volumes: those of the pod that calls it so; None if it is not a pod.
+        disk: its name and kind.
+        volumes: those of the pod that requests the limit; None for NodeSLO.
     """
     if disk.kind == "device":
         name = posixpath.basename(disk.name)
         if not name or name in (".", ".."):
             raise ValueError(f"{disk.name[:60]!r} is not a device")
-        return _whole(root, root.find(f"/sys/class/block/{name}/dev"), disk.name)
+        return _whole_disk(root, root.find(f"/sys/class/block/{name}/dev"), disk.name)
     if disk.kind == "podvolume":
         if volumes is None:
             raise ValueError(f"volume {disk.name[:60]!r}: podvolume is for the annotation of a pod")
         return _volume(root, disk.name, volumes)
     if disk.kind == "volumegroup":
         return _group(root, disk.name)
-    raise ValueError(f"disk {disk.name[:60]!r}: there is no kind {disk.kind[:20]!r}")
+    raise ValueError(f"disk {disk.name[:60]!r}: unknown kind {disk.kind[:20]!r}")
 
 
 def _volume(root: Root, name: str, volumes: PodVolumes) -> str:
@@ -364,49 +363,49 @@ def _volume(root: Root, name: str, volumes: PodVolumes) -> str:
     if name not in volumes.claims:
         if name not in volumes.mounted:
             raise ValueError(f"the kubelet has mounted no volume {name[:60]!r} for the pod")
-        return _whole(root, volumes.mounted[name], name)
-    left = sorted(volumes.mounted.keys() - volumes.own)
+        return _whole_disk(root, volumes.mounted[name], name)
+    candidates = sorted(volumes.mounted.keys() - volumes.other_names)
     claims = len(set(volumes.claims.values()))
-    if len(left) == claims and len({volumes.mounted[each] for each in left}) == 1:
-        return _whole(root, volumes.mounted[left[0]], name)
-    disks = {_whole(root, volumes.mounted[each], each) for each in left}
-    if len(left) != claims or len(disks) != 1:
+    if len(candidates) == claims and len({volumes.mounted[candidate] for candidate in candidates}) == 1:
+        return _whole_disk(root, volumes.mounted[candidates[0]], name)
+    disks = {_whole_disk(root, volumes.mounted[candidate], candidate) for candidate in candidates}
+    if len(candidates) != claims or len(disks) != 1:
         raise ValueError(
-            f"{name[:60]!r} is one of {claims} claims, and the kubelet has mounted {len(left)} of claims for the pod, "
+            f"{name[:60]!r} is one of {claims} claims; the kubelet has mounted {len(candidates)} of them, "
             f"on {len(disks)} disks: only an apiserver knows which it is. Name its persistent volume instead"
-            + (f", such as {left[0]}" if left else "")
+            + (f", such as {candidates[0]}" if candidates else "")
         )
     return disks.pop()
 
 
 def _group(root: Root, name: str) -> str:
     """The numbers of the disk that a volume group of LVM is on, by a volume of it that is in use."""
-    mapped = (each for each in sorted(root.names("/sys/class/block"))[:_MOST_DEVICES] if each.startswith("dm-"))
-    for each in mapped:
-        found = _LVM_NAME.match((root.find(f"/sys/class/block/{each}/dm/name") or "").strip())
-        numbers = root.find(f"/sys/class/block/{each}/dev")
-        if found and found[1].replace("--", "-") == name and numbers is not None and _is_lvm(root, numbers.strip()):
-            return _whole(root, numbers, name)
-    raise ValueError(f"the machine has no volume in use of the volume group {name[:60]!r}")
+    mapped = (name for name in sorted(root.names("/sys/class/block"))[:_MAX_DEVICES] if name.startswith("dm-"))
+    for device in mapped:
+        match = _LVM_NAME.match((root.find(f"/sys/class/block/{device}/dm/name") or "").strip())
+        numbers = root.find(f"/sys/class/block/{device}/dev")
+        if match and match[1].replace("--", "-") == name and numbers is not None and _is_lvm(root, numbers.strip()):
+            return _whole_disk(root, numbers, name)
+    raise ValueError(f"no volume in use belongs to the volume group {name[:60]!r}")
 
 
-def _whole(root: Root, numbers: str | None, name: str) -> str:
+def _whole_disk(root: Root, numbers: str | None, name: str) -> str:
     """The numbers of the whole disk that a device is, or is on; limits hold for those alone."""
     if numbers is None:
-        raise ValueError(f"the machine has no disk {name[:60]!r}")
+        raise ValueError(f"this machine has no disk {name[:60]!r}")
     if numbers.startswith("0:"):  # memory, a network's file system, btrfs
-        raise ValueError(f"{name[:60]!r} is not on a disk that the machine shows")
+        raise ValueError(f"{name[:60]!r} is not on a disk that is visible here")
     level, disks = [numbers.strip()], set[str]()
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         below: list[str] = []
-        for each in level[:_MOST_DEVICES]:
-            if _is_lvm(root, each):
-                slaves = f"/sys/dev/block/{each}/slaves"
+        for device in level[:_MAX_DEVICES]:
+            if _is_lvm(root, device):
+                slaves = f"/sys/dev/block/{device}/slaves"
                 below += [(root.find(f"{slaves}/{slave}/dev") or "").strip() for slave in root.names(slaves)]
-            elif root.find(f"/sys/dev/block/{each}/partition") is not None:
-                disks.add((root.find(f"/sys/dev/block/{each}/../dev") or each).strip())
+            elif root.find(f"/sys/dev/block/{device}/partition") is not None:
+                disks.add((root.find(f"/sys/dev/block/{device}/../dev") or device).strip())
             else:
-                disks.add(each)
+                disks.add(device)
         level = below
     if len(disks) != 1 or level:
         raise ValueError(f"{name[:60]!r} is on {len(disks)} disks; limits hold for one")

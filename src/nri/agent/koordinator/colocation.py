@@ -1,7 +1,7 @@
-"""The strategy by which Koordinator's manager gives a node batch and mid resources, and the numbers that it refuses.
+"""The strategy by which Koordinator's manager computes batch and mid resources, and the numbers that it refuses.
 
-This agent computes no such resources: it takes them from Node. It reads the strategy to say what of a node's own words
-the manager leaves out. Rules: pure; nothing given is changed.
+This agent reads those resources from Node. It reads the strategy only to report which of a node's own values the
+manager ignores.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from nri.agent.koordinator.documents import over
 from nri.config.syntax import parse_json
-from nri.policies.shapes import Unread
+from nri.kube.shapes import Unread
 from nri.text import plain
 
 __all__ = ["ANNOTATION_STRATEGY", "DEFAULTS", "RATIOS", "left_out", "of_node", "wrong"]
@@ -56,59 +56,62 @@ _AT_LEAST_0: Final = (*RATIOS.values(), "batchCPUThresholdPercent", "batchMemory
 def wrong(strategy: Mapping[str, Any]) -> list[str]:
     """Return the keys of a strategy whose numbers the manager refuses, with the rule of each."""
     numbers = {key: value for key, value in strategy.items() if isinstance(value, (int, float))}
-    found = [f"{key} {numbers[key]} is not above 0" for key in _POSITIVE if numbers.get(key, 1) <= 0]
-    found += [f"{key} {numbers[key]} is below 0" for key in _AT_LEAST_0 if numbers.get(key, 0) < 0]
-    found += [f"{key} {numbers[key]} is above 100" for key in _UP_TO_100 if numbers.get(key, 0) > 100]
-    return found + ["metricMemoryCollectPolicy is empty"] * (strategy.get("metricMemoryCollectPolicy") == "")
+    problems = [f"{key} {numbers[key]} is not above 0" for key in _POSITIVE if numbers.get(key, 1) <= 0]
+    problems += [f"{key} {numbers[key]} is below 0" for key in _AT_LEAST_0 if numbers.get(key, 0) < 0]
+    problems += [f"{key} {numbers[key]} is above 100" for key in _UP_TO_100 if numbers.get(key, 0) > 100]
+    return problems + ["metricMemoryCollectPolicy is empty"] * (strategy.get("metricMemoryCollectPolicy") == "")
 
 
 def of_node(config: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a node's strategy: of the cluster, with the first node configuration that fits, and the node's own words.
+    """Return a node's strategy: the cluster's, over it the first matching node configuration and the node's annotation.
 
     Args:
         config: the JSON of the ConfigMap's key `colocation-config`.
-        node: the Node, of which labels and annotations count. Those that cannot be read are left out.
+        node: the Node; labels and annotations are read, and unreadable ones left out.
     """
     labels = _texts(node, "labels")
-    found = {key: value for key, value in config.items() if key != "nodeConfigs"}
-    for each in config.get("nodeConfigs") or ():
-        if _selects(each.get("nodeSelector"), labels):
-            found = over(found, {key: value for key, value in each.items() if key not in ("name", "nodeSelector")})
+    strategy = {key: value for key, value in config.items() if key != "nodeConfigs"}
+    for node_config in config.get("nodeConfigs") or ():
+        if _selects(node_config.get("nodeSelector"), labels):
+            strategy = over(
+                strategy, {key: value for key, value in node_config.items() if key not in ("name", "nodeSelector")}
+            )
             break
-    found = over(found, _own(node) or {})
+    strategy = over(strategy, _node_strategy(node) or {})
     ratios = {key: _percent(labels[label]) for label, key in RATIOS.items() if label in labels}
-    return over(found, ratios)
+    return over(strategy, ratios)
 
 
 def left_out(node: Mapping[str, Any]) -> Iterator[Unread]:
-    """Yield what of a node's own strategy the manager leaves out or refuses."""
+    """Yield the parts of a node's annotated strategy that the manager ignores or refuses."""
     for label in RATIOS:
         text = _texts(node, "labels").get(label)
         if text is not None and _percent(text) is None:
             yield Unread(
-                f"label {label}", f"{plain(text, 80)!r} is no ratio such as 0.7: Koordinator's manager leaves it out"
+                f"label {label}",
+                f"{plain(text, 80)!r} is not a ratio (example: 0.7): Koordinator's manager ignores it",
             )
-    if _own(node) is None:
-        yield Unread(f"annotation {ANNOTATION_STRATEGY}", "it is no JSON object: Koordinator's manager leaves it out")
-    for each in wrong(of_node({}, node)):
-        yield Unread(f"annotation {ANNOTATION_STRATEGY}", f"{each}: Koordinator's manager refuses such a strategy")
+    if _node_strategy(node) is None:
+        yield Unread(f"annotation {ANNOTATION_STRATEGY}", "not a JSON object: Koordinator's manager ignores it")
+    for problem in wrong(of_node({}, node)):
+        yield Unread(f"annotation {ANNOTATION_STRATEGY}", f"{problem}: Koordinator's manager refuses such a strategy")
 
 
-def _own(node: Mapping[str, Any]) -> dict[str, Any] | None:
+def _node_strategy(node: Mapping[str, Any]) -> dict[str, Any] | None:
     """The strategy of a node's annotation; None if it cannot be read."""
     try:
-        found = parse_json(_texts(node, "annotations").get(ANNOTATION_STRATEGY, "{}"))
+        strategy = parse_json(_texts(node, "annotations").get(ANNOTATION_STRATEGY, "{}"))
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return strategy if isinstance(strategy, dict) else None
 
 
 def _texts(node: Mapping[str, Any], part: str) -> dict[str, str]:
     meta = node.get("metadata")
-    found = meta.get(part) if isinstance(meta, Mapping) else None
-    if not isinstance(found, Mapping):
+    entries = meta.get(part) if isinstance(meta, Mapping) else None
+    if not isinstance(entries, Mapping):
         return {}
-    return {key: text for key, text in found.items() if isinstance(text, str)}
+    return {key: text for key, text in entries.items() if isinstance(text, str)}
 
 
 def _percent(text: str) -> int | None:
@@ -120,12 +123,12 @@ def _percent(text: str) -> int | None:
 
 
 def _selects(selector: Any, labels: Mapping[str, str]) -> bool:
-    """Whether a label selector fits; none, and one with an operator that there is not, fit nothing."""
+    """Whether a label selector matches; an absent one, or one with an unknown operator, matches nothing."""
     if not isinstance(selector, Mapping):
         return False
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
-    return all(_holds(each, labels) for each in selector.get("matchExpressions") or ())
+    return all(_holds(match_expression, labels) for match_expression in selector.get("matchExpressions") or ())
 
 
 def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:

@@ -1,9 +1,8 @@
-"""CoreSched: which pods share a core's threads, by core-scheduling cookies, and `cpu.idle` of the kube-QoS folders.
+"""CoreSched: core-scheduling cookies, by which pods share the threads of a core, and `cpu.idle` of kube-QoS folders.
 
-A pod belongs to the group of its label, or alone to itself (policy `exclusive`); classes that expel others have the
-group's name with `-expeller` behind it. No label can name the group of an exclusive pod or of an expelling class, for
-`/` is in both. A group's cookie is made on the first process and then shared with its
-siblings, which `nri.policies.cookie_groups` remembers. Core scheduling excludes group identities.
+A pod belongs to the group of its label, or to a group by itself (policy `exclusive`); classes that expel others append
+`-expeller` to the group's name. Both kinds of names contain `/`, which no label can. Core scheduling excludes group
+identities.
 """
 
 from __future__ import annotations
@@ -11,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from nri.agent.cgroup_paths import BEST_EFFORT, BURSTABLE, GUARANTEED
+from nri.agent.hooks import FOLDER, Hook
 from nri.agent.koordinator.documents import SLO, cpu_of, read_spec
 from nri.agent.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, qos_class
 from nri.agent.koordinator.node import CoreSchedClass, CoreSchedRule
 from nri.agent.koordinator.quirks import Quirks
-from nri.policies.changes import Changes, Decision
-from nri.policies.contexts import KubeQosContext
-from nri.policies.cookie_groups import Membership
-from nri.policies.hooks import FOLDER, Hook
-from nri.policies.ownership import Level, Owns
-from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED
+from nri.agent.model import Changes, Decision, KubeQosFolder
+from nri.agent.ownership import Level, Owns
+from nri.agent.writing.cookie_groups import Membership
 
 NAME: Final = "CoreSched"
 EXPELLER: Final = "-expeller"
@@ -41,7 +39,7 @@ def rule_of(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> CoreSchedRule:
         classes[name] = CoreSchedClass(enabled, chosen and expels, chosen and cpu.get("schedIdle", 0) == 1)
     lsr, ls, be = classes["lsrClass"], classes["lsClass"], classes["beClass"]
     return CoreSchedRule(
-        enabled=any(each.enabled for each in classes.values()),
+        enabled=any(qos_class.enabled for qos_class in classes.values()),
         pods={LSE: lsr, LSR: lsr, LS: ls, BE: be},
         kube_pods={GUARANTEED: lsr if lsr.enabled else ls, BURSTABLE: ls, BEST_EFFORT: be},
     )
@@ -51,23 +49,23 @@ def membership(
     labels: Mapping[str, str], kube_class: str, uid: str, rule: CoreSchedRule, quirks: Quirks = Quirks.DEFAULT
 ) -> Membership:
     """Decide a pod's group; policy `none` keeps it out."""
-    own = rule.of_pod(qos_class(labels), kube_class)
+    class_rule = rule.of_pod(qos_class(labels), kube_class)
     policy = labels.get(LABEL_CORE_POLICY, "")
     group = labels.get(LABEL_CORE_GROUP, "")
-    mark = "/" if quirks.groups_of_labels_apart else ""  # which no value of a label has
+    mark = "/" if quirks.groups_of_labels_apart else ""  # a label value cannot contain it
     if policy == "exclusive":
         group = f"pod{mark}{uid}" if mark else uid
     elif mark:
-        group = group.replace(mark, "_")  # of a source that does not check labels
-    return Membership(own.enabled and policy != "none", group + (mark + EXPELLER if own.expeller else ""))
+        group = group.replace(mark, "_")  # for a source that does not check labels
+    return Membership(class_rule.enabled and policy != "none", group + (mark + EXPELLER if class_rule.expeller else ""))
 
 
-def kube_class(context: KubeQosContext, rule: CoreSchedRule) -> Decision:
+def kube_class(context: KubeQosFolder, rule: CoreSchedRule) -> Decision:
     """Decide `cpu.idle` of a kube-QoS folder; nothing while no NodeSLO has been read."""
-    if not rule.known:
+    if not rule.is_configured:
         return Decision()
-    own = rule.kube_pods.get(context.kube_class)
-    idle = own is not None and own.cpu_idle
+    class_rule = rule.kube_pods.get(context.kube_class)
+    idle = class_rule is not None and class_rule.cpu_idle
     return Decision(Changes({"cpu.idle": int(idle)}), f"NodeSLO, for the {context.kube_class} folder")
 
 

@@ -1,9 +1,10 @@
-"""CPUBurst: containers that are throttled may borrow CPU, by `cpu.cfs_burst_us` and by a quota that grows in steps.
+"""CPUBurst: throttled containers may borrow CPU, by `cpu.cfs_burst_us` and by a quota that grows in steps.
 
 For pods that share CPUs: all but LSE, LSR and BE. The burst is static. The quota is scaled in steps between the limit
-and three times that: up while the container is throttled, down while its token bucket is empty or the shared CPUs are
-overloaded. Mainline kernels refuse a burst above the quota, so there it is cut to that. A quota that CPUNormalization
-repairs is not scaled, because each would undo the other. Scaled values are put back when it is switched off.
+and three times the limit: up while the container is throttled, down while its token bucket is empty or the shared CPUs
+are overloaded. Mainline kernels refuse a burst above the quota, so there it is cut to the quota. A quota that
+CPUNormalization repairs is not scaled, because each would undo the other. Scaled quotas are restored when the strategy
+is switched off.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from nri.agent.koordinator import cpu_normalization, pod_class
 from nri.agent.koordinator.documents import SLO, NodeSlo, Part, PodAnnotation
 from nri.agent.koordinator.names import BE, LS, LSE, LSR, NONE, SYSTEM, qos_class
 from nri.agent.koordinator.node import NO_RATIO
-from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.loops.round import Round
 from nri.agent.loops.samples import Sample
 from nri.agent.loops.strategy import Sampled, Strategy
+from nri.agent.model import BVT, QUOTA, Pod
+from nri.agent.ownership import Level, Owns
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
 from nri.host import Unsupported, probe
+from nri.kube import cgroup_limits as formulas
 from nri.kube.pod_resources import container_amounts
 from nri.kube.quantity import CPU_PERIOD_US
-from nri.policies import formulas
-from nri.policies.ownership import Level, Owns
-from nri.policies.shapes import Record, decode, fit
-from nri.policies.writes import BVT, QUOTA
+from nri.kube.shapes import Record, decode, fit
 
 ANNOTATION_BURST: Final = "koordinator.sh/cpuBurst"
 #: NodeSLO's keys, which are also those of the annotation, by field of `BurstConfig`.
@@ -78,16 +79,16 @@ class BurstConfig(NamedTuple):
 
 
 def burst_of(annotation: str | None, node: BurstConfig) -> BurstConfig:
-    """Return what holds for a pod: its annotation over the node's word, field by field. Raises ValueError."""
+    """Return the configuration of a pod: its annotation over the node's, field by field. Raises ValueError."""
     if not annotation:
         return node
     return burst_from(decode(annotation, SHAPE), node, "")
 
 
-def burst_from(given: Any, base: BurstConfig, where: str) -> BurstConfig:
-    """Return what is written of bursts over what holds without it. Raises ValueError naming the place, `where`."""
-    found = fit(given, SHAPE, where)
-    return base._replace(**{BURST_FIELDS[name]: value for name, value in found.items() if value != ""})
+def burst_from(document: Any, base: BurstConfig, where: str) -> BurstConfig:
+    """Return `base` with the fields of a document. Raises ValueError that starts with the place, `where`."""
+    fields = fit(document, SHAPE, where)
+    return base._replace(**{BURST_FIELDS[name]: value for name, value in fields.items() if value != ""})
 
 
 class Pool(Enum):
@@ -115,8 +116,8 @@ class Bucket:
     start, or when the agent starts again, keeps its burst for a while.
 
     Attributes:
-        capacity: the most, and below 0 the least, that it holds.
-        tokens: what it holds.
+        capacity: the maximum of tokens; the minimum is its negative.
+        tokens: the current number.
     """
 
     def __init__(self, config: BurstConfig, now: float) -> None:
@@ -125,7 +126,7 @@ class Bucket:
         self._seen = now
 
     def allows(self, usage_percent: int, now: float) -> bool:
-        """Spend or save for the time since the last call; return whether any tokens are left."""
+        """Spend or save tokens for the time since the last call; return whether any are left."""
         passed = int(now - self._seen)
         if usage_percent >= _SPEND_FROM or usage_percent < _SAVE_BELOW:
             self.tokens -= (usage_percent - 100) * passed
@@ -135,7 +136,7 @@ class Bucket:
 
 
 def burst_us(limit_milli: int, config: BurstConfig) -> int:
-    """Return `cpu.cfs_burst_us` for a CPU limit; 0 for none, or while bursts are off."""
+    """Return `cpu.cfs_burst_us` for a CPU limit; 0 without a limit, or while bursts are off."""
     if not config.bursts or limit_milli <= 0:
         return 0
     return int(limit_milli / 1000 * (config.burst_percent / 100) * CPU_PERIOD_US)  # floating point, as in Koordinator
@@ -152,7 +153,7 @@ def pool_state(used: float | None, total: float, percent: int = 50) -> Pool:
 
 
 def wanted_step(config: BurstConfig, allowed: bool, throttled: bool | None) -> Step:
-    """Return what a container wants. `throttled` is None if that is not known."""
+    """Return the step that a container needs. `throttled` is None if unknown."""
     if not config.scales:
         return Step.RESET
     if not allowed:
@@ -160,34 +161,34 @@ def wanted_step(config: BurstConfig, allowed: bool, throttled: bool | None) -> S
     return Step.UP if throttled else Step.KEEP
 
 
-def final_step(wanted: Step, pool: Pool) -> Step:
-    """Return what is done: an overloaded pool scales down, and one that is cooling or not known does not scale up."""
-    if pool is Pool.OVERLOADED and wanted in (Step.UP, Step.KEEP):
+def final_step(requested: Step, pool: Pool) -> Step:
+    """Return the step that is taken: an overloaded pool scales down, a cooling or unknown one does not scale up."""
+    if pool is Pool.OVERLOADED and requested in (Step.UP, Step.KEEP):
         return Step.DOWN
-    if pool in (Pool.COOLING, Pool.UNKNOWN) and wanted is Step.UP:
+    if pool in (Pool.COOLING, Pool.UNKNOWN) and requested is Step.UP:
         return Step.KEEP
-    return wanted
+    return requested
 
 
 def next_quota_us(current: int, base: int, step: Step, percent: int = 300) -> int:
-    """Return a container's next quota, between what was asked for and `percent` of that."""
-    most: Final = max(base, base * percent // 100)
+    """Return a container's next quota, between the requested quota and `percent` of it."""
+    maximum: Final = max(base, base * percent // 100)
     target = {Step.UP: int(current * _UP), Step.DOWN: int(current * _DOWN), Step.RESET: base}.get(step, current)
-    return max(base, min(target, most))
+    return max(base, min(target, maximum))
 
 
-class Container(NamedTuple):
+class BurstContainer(NamedTuple):
     """A container of a pod that shares CPUs.
 
     Attributes:
         name: its id.
         folder: of its cgroup.
         limit: thousandths of a CPU; 0 is none.
-        quota: in force, in microseconds; -1 is none, None cannot be set.
-        burst: in force; None cannot be set.
-        used: thousandths of a CPU; None is not known.
-        throttled: whether its quota was used up; None is not known.
-        running: whether it runs; quotas of others are left as they are.
+        quota: in force, in microseconds; -1 is unlimited, None if it cannot be set.
+        burst: in force; None if it cannot be set.
+        used: thousandths of a CPU; None if unknown.
+        throttled: whether its quota was used up; None if unknown.
+        running: whether it runs; the quota of a container that does not run stays unchanged.
     """
 
     name: str
@@ -200,18 +201,18 @@ class Container(NamedTuple):
     running: bool = True
 
 
-class Pod(NamedTuple):
-    """A pod that shares CPUs: its folder, what holds for it, and quota and burst in force as of a container."""
+class BurstPod(NamedTuple):
+    """A pod that shares CPUs: its folder and configuration, and quota and burst in force as for a container."""
 
     folder: str
     config: BurstConfig
-    containers: Sequence[Container]
+    containers: Sequence[BurstContainer]
     quota: int | None
     burst: int | None
 
 
 class Write(NamedTuple):
-    """A value that is to be written, and why; `name` is the container's id, "" for the pod itself."""
+    """A value to write, with its reason; `name` is the container's id, "" for the pod itself."""
 
     name: str
     folder: str
@@ -236,7 +237,7 @@ class Bursts:
         self.buckets: dict[str, Bucket] = {}
         self.unchanged: dict[str, str] = {}
 
-    def decide(self, pods: Iterable[Pod], pool: Pool, now: float, *, scale: bool = True) -> list[Write]:
+    def decide(self, pods: Iterable[BurstPod], pool: Pool, now: float, *, scale: bool = True) -> list[Write]:
         """Return what is to be written, in order.
 
         Args:
@@ -246,21 +247,21 @@ class Bursts:
             scale: whether quotas are this strategy's at all.
         """
         listed = list(pods)
-        seen = {each.name for pod in listed for each in pod.containers}
-        self.buckets = {name: bucket for name, bucket in self.buckets.items() if name in seen}
-        self.unchanged = {} if scale else dict.fromkeys(seen, "CPUNormalization sets its quota")
+        names = {container.name for pod in listed for container in pod.containers}
+        self.buckets = {name: bucket for name, bucket in self.buckets.items() if name in names}
+        self.unchanged = {} if scale else dict.fromkeys(names, "CPUNormalization sets its quota")
         return [
             write for pod in listed for write in (*self._bursts(pod), *(self._quotas(pod, pool, now) if scale else ()))
         ]
 
-    def _bursts(self, pod: Pod) -> list[Write]:
+    def _bursts(self, pod: BurstPod) -> list[Write]:
         reason = "cpuBurstStrategy" if pod.config.bursts else "cpuBurstStrategy has it off"
         writes, total = [], 0
-        for each in pod.containers:
-            wanted = self._cut(burst_us(each.limit, pod.config), each.quota)
-            total += wanted
-            if each.burst is not None and each.burst != wanted:
-                writes.append(Write(each.name, each.folder, "cpu.cfs_burst", wanted, reason))
+        for container in pod.containers:
+            burst = self._cut(burst_us(container.limit, pod.config), container.quota)
+            total += burst
+            if container.burst is not None and container.burst != burst:
+                writes.append(Write(container.name, container.folder, "cpu.cfs_burst", burst, reason))
         total = self._cut(total, pod.quota)
         if pod.burst is not None and pod.burst != total:
             writes.append(Write("", pod.folder, "cpu.cfs_burst", total, reason))
@@ -269,37 +270,45 @@ class Bursts:
     def _cut(self, burst: int, quota: int | None) -> int:
         return burst if self.above_quota else min(burst, max(quota or 0, 0))
 
-    def _quotas(self, pod: Pod, pool: Pool, now: float) -> list[Write]:
+    def _quotas(self, pod: BurstPod, pool: Pool, now: float) -> list[Write]:
         """Quotas of the containers; the pod's grows before them, and shrinks after them."""
         writes: list[Write] = []
         of_pod = pod.quota
-        if of_pod is None:  # it is not known whether a container's quota would be above the pod's
-            self.unchanged |= dict.fromkeys((each.name for each in pod.containers), "the pod's quota cannot be read")
+        if of_pod is None:  # the container's quota might exceed the pod's
+            self.unchanged |= dict.fromkeys(
+                (container.name for container in pod.containers), "the pod's quota cannot be read"
+            )
             return []
-        for each in pod.containers:
-            base = formulas.quota_us(each.limit)
-            if (reason := _no_quota(each, base)) or each.quota is None:
-                self.unchanged[each.name] = reason
+        for scaled in pod.containers:
+            base = formulas.quota_us(scaled.limit)
+            if (reason := _no_quota(scaled, base)) or scaled.quota is None:
+                self.unchanged[scaled.name] = reason
                 continue
-            wanted = wanted_step(pod.config, self._allows(pod.config, each, now), each.throttled)
-            step = final_step(wanted, pool)
-            target = next_quota_us(each.quota, base, step, pod.config.quota_percent)
-            if target == each.quota:
-                self.unchanged[each.name] = _same_quota(pod.config, wanted, step, pool)
+            requested = wanted_step(pod.config, self._allows(pod.config, scaled, now), scaled.throttled)
+            step = final_step(requested, pool)
+            target = next_quota_us(scaled.quota, base, step, pod.config.quota_percent)
+            if target == scaled.quota:
+                self.unchanged[scaled.name] = _same_quota(pod.config, requested, step, pool)
                 continue
-            found = [
+            quota_writes = [
                 Write(
-                    each.name, each.folder, "cpu.cfs_quota", target, f"{step.value}: the shared CPUs are {pool.value}"
+                    scaled.name,
+                    scaled.folder,
+                    "cpu.cfs_quota",
+                    target,
+                    f"{step.value}: the shared CPUs are {pool.value}",
                 )
             ]
             if of_pod > 0:
-                of_pod += target - each.quota
+                of_pod += target - scaled.quota
                 why = "its containers' quotas have changed by as much"
-                found.insert(0 if target > each.quota else 1, Write("", pod.folder, "cpu.cfs_quota", of_pod, why))
-            writes += found
+                quota_writes.insert(
+                    0 if target > scaled.quota else 1, Write("", pod.folder, "cpu.cfs_quota", of_pod, why)
+                )
+            writes += quota_writes
         return writes
 
-    def _allows(self, config: BurstConfig, container: Container, now: float) -> bool:
+    def _allows(self, config: BurstConfig, container: BurstContainer, now: float) -> bool:
         if not config.scales or config.quota_seconds < 0:
             return True
         if config.quota_percent < 100:
@@ -311,7 +320,7 @@ class Bursts:
         return bucket.allows(int(used / container.limit * 100), now)
 
 
-def _no_quota(container: Container, base: int) -> str:
+def _no_quota(container: BurstContainer, base: int) -> str:
     """Return why a container has no quota to scale; "" if it has one."""
     if not container.running:
         return "the container does not run"
@@ -322,13 +331,13 @@ def _no_quota(container: Container, base: int) -> str:
     return "" if container.quota > 0 else "its quota is unlimited"
 
 
-def _same_quota(config: BurstConfig, wanted: Step, step: Step, pool: Pool) -> str:
+def _same_quota(config: BurstConfig, requested: Step, step: Step, pool: Pool) -> str:
     """Return why a container's next quota is the present one."""
-    if wanted is Step.RESET:
+    if requested is Step.RESET:
         return f"policy {config.policy} does not raise quotas"
-    if wanted is Step.DOWN:
+    if requested is Step.DOWN:
         return "its token bucket is empty"
-    if wanted is Step.KEEP:
+    if requested is Step.KEEP:
         return "it was not throttled in the last round"
     if step is Step.UP:
         return f"its quota is the highest, {config.quota_percent} % of its limit"
@@ -339,18 +348,18 @@ def _same_quota(config: BurstConfig, wanted: Step, step: Step, pool: Pool) -> st
 _POLICIES = ("none", "cpuBurstOnly", "cfsQuotaBurstOnly", "auto")
 
 
-def _burst(given: Any) -> BurstConfig:
-    found = burst_from({} if given is None else given, BurstConfig(), "cpuBurstStrategy")
-    return _checked_burst(found, "cpuBurstStrategy")
+def _burst(document: Any) -> BurstConfig:
+    config = burst_from({} if document is None else document, BurstConfig(), "cpuBurstStrategy")
+    return _checked_burst(config, "cpuBurstStrategy")
 
 
 def _checked_burst(config: BurstConfig, where: str = "") -> BurstConfig:
     place = f"{where}." if where else ""
     if config.policy not in _POLICIES:
-        raise ValueError(f"{place}policy: there is no policy {config.policy[:40]!r}; there are {', '.join(_POLICIES)}")
-    for key, (least, most) in BURST_RANGES.items():
-        if not least <= (value := getattr(config, BURST_FIELDS[key])) <= most:
-            raise ValueError(f"{place}{key}: {value} is not from {least} to {most}")
+        raise ValueError(f"{place}policy: unknown policy {config.policy[:40]!r}; there are {', '.join(_POLICIES)}")
+    for key, (minimum, maximum) in BURST_RANGES.items():
+        if not minimum <= (value := getattr(config, BURST_FIELDS[key])) <= maximum:
+            raise ValueError(f"{place}{key}: {value} is not from {minimum} to {maximum}")
     return config
 
 
@@ -373,7 +382,7 @@ class CpuBurst(Strategy):
         self._pool = Pool.UNKNOWN
         #: The samples of the last seconds.
         self.recent: deque[Sample] = deque(maxlen=_MAX_SAMPLES)
-        #: Containers that are to be put back when it is switched off.
+        #: Containers whose quotas are restored when the strategy is switched off.
         self._touched: set[str] = set()
 
     def __len__(self) -> int:
@@ -381,11 +390,11 @@ class CpuBurst(Strategy):
         return len(self.bursts.buckets) + len(self._touched)
 
     def wants(self, rules: NodeSlo) -> bool:
-        """Whether there is work: bursts that are asked for, or quotas that were scaled."""
+        """Whether there is work: bursts are requested, or quotas were scaled."""
         return rules[BURST].policy != "none" or bool(self._touched)
 
     def state(self, now: float) -> str:  # noqa: ARG002  no time in it
-        """Say how loaded the CPUs are that pods share."""
+        """Return the load of the CPUs that pods share."""
         return f"the use of the shared CPUs is {'not known' if self._pool is Pool.UNKNOWN else self._pool.value}"
 
     def unchanged(self, uid: str) -> Mapping[str, str]:
@@ -396,33 +405,37 @@ class CpuBurst(Strategy):
         """Decide for the pods that share CPUs."""
         hierarchies = round_.parts.executor.hierarchies
         self.bursts.above_quota = not isinstance(probe(hierarchies, BVT), Unsupported)
-        looked: dict[str, StrategyPod] = {}
-        decided: list[Pod] = []
+        pod_by_folder: dict[str, Pod] = {}
+        decided: list[BurstPod] = []
         unchanged: dict[str, dict[str, str]] = {}
         self._pool = self.pool(round_)
         for pod in round_.pods:
             if not pod_class.cpu_burstable(pod.manifest):
-                unchanged[pod.uid] = {"": f"pods of class {qos_class(pod.labels)} share no CPUs, and so have no burst"}
+                unchanged[pod.uid] = {
+                    "": f"pods of class {qos_class(pod.labels)} have no burst: they do not share CPUs"
+                }
                 continue
             config = POD_BURST.in_round(round_, pod)
-            ids = {each.id for each in pod.containers}
+            ids = {container.id for container in pod.containers}
             if config.policy == "none" and self._looked_once and not self._touched & ids:
                 continue
             self._touched = self._touched | ids if config.scales else self._touched - ids
             if config.scales:
                 round_.cannot(NAME, "no quota grows", round_.sample.no_cpu)
-            looked[pod.folder] = pod
-            looked.update((each.cgroup_parent, pod) for each in pod.containers)
+            pod_by_folder[pod.folder] = pod
+            pod_by_folder.update((container.folder, pod) for container in pod.containers)
             decided.append(self._pod(round_, pod, config))
         self._looked_once = True
-        self._touched &= {each.name for pod in decided for each in pod.containers}
+        self._touched &= {container.name for pod in decided for container in pod.containers}
         scale = not _normalized(round_)
         for write in self.bursts.decide(decided, self._pool, round_.sample.at, scale=scale):
-            one = looked[write.folder]
-            name = next((each.name for each in one.containers if write.name and each.id == write.name), "")
+            one = pod_by_folder[write.folder]
+            name = next(
+                (container.name for container in one.containers if write.name and container.id == write.name), ""
+            )
             round_.set(one.subject(name), write.folder, write.knob, write.value, NAME, write.reason)
-        for pod in looked.values():
-            reasons = {each.name: self.bursts.unchanged.get(each.id, "") for each in pod.containers}
+        for pod in pod_by_folder.values():
+            reasons = {container.name: self.bursts.unchanged.get(container.id, "") for container in pod.containers}
             unchanged[pod.uid] = {name: reason for name, reason in reasons.items() if reason}
         self._unchanged = unchanged
 
@@ -446,27 +459,27 @@ class CpuBurst(Strategy):
                 used -= _mean_cores(sample.of(pod.folder).milli for sample in self.recent) or 0
         return pool_state(max(used, 0), total, round_.rules[BURST].pool_percent)
 
-    def _pod(self, round_: Round[NodeSlo], pod: StrategyPod, config: BurstConfig) -> Pod:
-        running, specs = _running(pod), {each.get("name", ""): each for each in pod.specs}
+    def _pod(self, round_: Round[NodeSlo], pod: Pod, config: BurstConfig) -> BurstPod:
+        running, specs = _running(pod), {spec.get("name", ""): spec for spec in pod.specs}
         containers = []
-        for each in pod.containers:
-            used = round_.sample.of(each.cgroup_parent)
-            limit, quota, burst = _limit_milli(specs.get(each.name, {})), *_knobs(round_, each.cgroup_parent)
-            one = Container(each.id, each.cgroup_parent, limit, quota, burst, used.milli, used.throttled)
-            containers.append(one._replace(running=each.name in running))
-        return Pod(pod.folder, config, containers, *_knobs(round_, pod.folder))
+        for container in pod.containers:
+            used = round_.sample.of(container.folder)
+            limit, quota, burst = _limit_milli(specs.get(container.name, {})), *_knobs(round_, container.folder)
+            one = BurstContainer(container.id, container.folder, limit, quota, burst, used.milli, used.throttled)
+            containers.append(one._replace(running=container.name in running))
+        return BurstPod(pod.folder, config, containers, *_knobs(round_, pod.folder))
 
 
 def _knobs(round_: Round[NodeSlo], folder: str) -> tuple[int | None, int | None]:
-    """Quota and burst of a folder, as far as they can be known."""
+    """Quota and burst of a folder; None if unknown."""
     quota, burst = round_.read(folder, QUOTA), round_.read(folder, _BURST)
     return (quota if isinstance(quota, int) else None), (burst if isinstance(burst, int) else None)
 
 
-def _running(pod: StrategyPod) -> frozenset[str]:
-    """The containers that are not known to wait."""
+def _running(pod: Pod) -> frozenset[str]:
+    """The names of containers that are not waiting, as far as known."""
     statuses = (pod.manifest.get("status") or {}).get("containerStatuses") or ()
-    return frozenset(each.get("name", "") for each in statuses if "waiting" not in (each.get("state") or {}))
+    return frozenset(status.get("name", "") for status in statuses if "waiting" not in (status.get("state") or {}))
 
 
 def _normalized(round_: Round[NodeSlo]) -> bool:
@@ -476,13 +489,13 @@ def _normalized(round_: Round[NodeSlo]) -> bool:
 
 
 def _mean_cores(milli: Iterable[float | None]) -> float | None:
-    """Return the mean of the known values in CPUs, from thousandths of CPUs; None if none is known."""
+    """Return the mean of the known values in CPUs, from thousandths of CPUs; None without any."""
     cores = [value / 1000 for value in milli if value is not None]
     return sum(cores) / len(cores) if cores else None
 
 
 def _limit_milli(container: Mapping[str, Any]) -> int:
-    """The CPU limit of a container in thousandths of a CPU; 0 for none."""
+    """The CPU limit of a container in thousandths of a CPU; 0 for no limit."""
     return max(formulas.milli(container_amounts(container, "limits"), "cpu"), 0)
 
 

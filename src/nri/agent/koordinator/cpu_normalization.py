@@ -1,7 +1,7 @@
 """CPUNormalization: a smaller CPU quota where CPUs are faster, so that a limit means the same on every node.
 
-For pods that share CPUs (LS, or no class and no CPUs of their own), by the ratio in the node's annotation. It needs the
-quota that was asked for. A ratio of at most 1 writes that quota, so that one which falls back undoes itself.
+For pods that share CPUs (LS, or no class and no exclusive CPUs), by the ratio in the node's annotation. A ratio of 1 or
+less writes the requested quota, so that a ratio that falls back undoes itself.
 """
 
 from __future__ import annotations
@@ -10,37 +10,36 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+from nri.agent.hooks import CREATE, RUN_POD, UPDATE, Hook
 from nri.agent.koordinator import cpuset
 from nri.agent.koordinator.documents import NODE
 from nri.agent.koordinator.names import LABEL_QOS, LS, NONE, qos_class
 from nri.agent.koordinator.node import NO_RATIO, Node
 from nri.agent.koordinator.quirks import Quirks
-from nri.policies.changes import Changes, Decision
-from nri.policies.contexts import ContainerContext, PodContext, Resources
-from nri.policies.formulas import MIN_QUOTA_US
-from nri.policies.hooks import CREATE, RUN_POD, UPDATE, Hook
-from nri.policies.ownership import Level, Owns
+from nri.agent.model import Changes, Container, Decision, Pod, Resources
+from nri.agent.ownership import Level, Owns
+from nri.kube.cgroup_limits import MIN_QUOTA_US
 
 NAME: Final = "CPUNormalization"
 ANNOTATION_RATIO: Final = "node.koordinator.sh/cpu-normalization-ratio"
-#: A smaller change is none.
+#: Smaller changes are ignored.
 _EPSILON: Final = 0.01
 
 
 def ratio_of(node: Any) -> float:
-    """Read the ratio of a node; -1 if it has none. Raises ValueError for one that is no positive number."""
+    """Read the ratio of a node; -1 without one. Raises ValueError unless it is a positive number."""
     if not isinstance(node, dict) or not node:
-        raise ValueError("there is no node")
+        raise ValueError("no Node document")
     text = ((node.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION_RATIO)
     if text is None:
         return NO_RATIO
     try:
-        found = float(text) if text.isascii() and text == text.strip() and "_" not in text else math.nan
+        ratio = float(text) if text.isascii() and text == text.strip() and "_" not in text else math.nan
     except ValueError:
-        found = math.nan
-    if not found > 0 or math.isinf(found):
+        ratio = math.nan
+    if not ratio > 0 or math.isinf(ratio):
         raise ValueError(f"annotation {ANNOTATION_RATIO}: {text!r} is not a number above 0")
-    return found
+    return ratio
 
 
 def same_ratio(old: float | None, new: float | None) -> bool:
@@ -51,44 +50,44 @@ def same_ratio(old: float | None, new: float | None) -> bool:
 
 
 def scaled(quota: int, ratio: float, quirks: Quirks = Quirks.DEFAULT) -> int:
-    """Return a quota for a CPU that is so many times as fast as the one it was made for; slower ones change nothing."""
+    """Return a quota for a CPU that is `ratio` times as fast; unchanged for a slower one."""
     if quota <= 0 or ratio <= 1:
         return quota
     least = MIN_QUOTA_US if quirks.scaled_quota_is_possible else 1
     return max(math.ceil(quota / ratio), min(quota, least))
 
 
-def pod(context: PodContext, ratio: float = NO_RATIO, quirks: Quirks = Quirks.DEFAULT) -> Decision:
-    """Decide a pod's quota; it is known in standalone mode alone."""
+def pod(context: Pod, ratio: float = NO_RATIO, quirks: Quirks = Quirks.DEFAULT) -> Decision:
+    """Decide a pod's quota, which is known only in standalone mode."""
     return _decision(context.resources, context.labels, context.annotations, ratio, quirks)
 
 
-def container(context: ContainerContext, ratio: float = NO_RATIO, quirks: Quirks = Quirks.DEFAULT) -> Decision:
+def container(context: Container, ratio: float = NO_RATIO, quirks: Quirks = Quirks.DEFAULT) -> Decision:
     """Decide a container's quota."""
     return _decision(context.resources, context.pod.labels, context.pod.annotations, ratio, quirks)
 
 
-def shares_cpus(labels: Mapping[str, str], given: Mapping[str, str]) -> bool:
-    """Whether a pod's CPUs are shared ones. An annotation that cannot be read gives it none of its own."""
+def shares_cpus(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
+    """Whether a pod shares its CPUs. An unreadable annotation assigns no exclusive CPUs."""
     qos = qos_class(labels)
     if qos != NONE:
         return qos == LS
     try:
-        return not cpuset.own_cpuset(given)
+        return not cpuset.own_cpuset(annotations)
     except ValueError:
         return True
 
 
 def _decision(
-    resources: Resources | None, labels: Mapping[str, str], given: Mapping[str, str], ratio: float, quirks: Quirks
+    resources: Resources | None, labels: Mapping[str, str], annotations: Mapping[str, str], ratio: float, quirks: Quirks
 ) -> Decision:
     quota = None if resources is None else resources.cfs_quota
-    if ratio == NO_RATIO or quota is None or quota <= 0 or not shares_cpus(labels, given):
+    if ratio == NO_RATIO or quota is None or quota <= 0 or not shares_cpus(labels, annotations):
         return Decision()
     return Decision(Changes({"cpu.cfs_quota": scaled(quota, ratio, quirks)}), f"the node's CPUs count {ratio:g} times")
 
 
-def _decide_container(context: ContainerContext, node: Node) -> Decision:
+def _decide_container(context: Container, node: Node) -> Decision:
     return container(context, node.ratio, node.quirks)
 
 

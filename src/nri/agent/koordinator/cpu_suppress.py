@@ -1,13 +1,13 @@
-"""BECPUSuppress: best-effort pods get the CPU that the others leave, by a quota of their folder or by its CPUs.
+"""BECPUSuppress: best-effort pods get the CPU that the other pods leave, by a quota of their folder or by its CPU set.
 
-The budget is a share of the node (65 % by default) less what all others use. It grows by a tenth of the node per round
-at most, shrinks at once, and small changes of a quota are not worth a write. Units: thousandths of a CPU, and
-microseconds per period.
+The budget is a share of the node (65 % by default) less the use of all others. It grows by at most a tenth of the node
+per round and shrinks at once. Small changes of a quota are not written. Units: thousandths of a CPU, and microseconds
+per period.
 
-What was set is taken back once when NodeSLO switches it off or chooses the other way; a node without a first sample is
-left as it is. Neither way do batch pods get the CPUs of LSE pods, those that node or kubelet reserve, or those that
-SYSTEM pods have alone; while these are not known, the CPUs of batch pods stay as they are. With batch share pools (gate
-BECPUManager) it holds nothing back, and leaves containers that have some to the hook that gives them.
+Values are reset once when NodeSLO switches the strategy off or chooses the other policy. Batch pods never get the CPUs
+of LSE pods, CPUs that node or kubelet reserve, or exclusive CPUs of SYSTEM pods; while these are unknown, the CPUs of
+batch pods stay unchanged. With batch share pools (gate BECPUManager) nothing is withheld, and containers in a pool are
+left to the hook that assigns it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from nri.agent.cgroup_paths import BEST_EFFORT
 from nri.agent.koordinator import host_application, pod_class
 from nri.agent.koordinator.cpuset import NAME as CPUSET_HOOK
 from nri.agent.koordinator.cpuset import in_batch_pools, own_cpuset, reserved_milli
@@ -22,20 +23,19 @@ from nri.agent.koordinator.documents import SLO, NodeSlo
 from nri.agent.koordinator.host_application import context_of
 from nri.agent.koordinator.names import BE, LSE, LSR, qos_class
 from nri.agent.koordinator.thresholds import DEFAULT_PERCENT, THRESHOLD
-from nri.agent.loops.round import Round, StrategyPod, folder_subject
+from nri.agent.loops.round import Round, folder_subject
 from nri.agent.loops.strategy import Sampled, Strategy
+from nri.agent.model import CPUS, QUOTA, Pod
+from nri.agent.ownership import Level, Owns
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
 from nri.api import cpuset
+from nri.kube.cgroup_limits import UNLIMITED
 from nri.kube.quantity import CPU_PERIOD_US, capped, ceil
-from nri.policies.formulas import UNLIMITED
-from nri.policies.ownership import Level, Owns
-from nri.policies.paths import BEST_EFFORT
-from nri.policies.writes import CPUS, QUOTA
 
-_LEAST_CPUS, _LEAST_QUOTA_US = 2, 2000
-#: The part of the node's CPU by which a quota has to change.
-_WORTH: Final = 0.01
+_MIN_CPUS, _MIN_QUOTA_US = 2, 2000
+#: The fraction of the node's CPU by which a quota has to change to be written.
+_MIN_QUOTA_CHANGE: Final = 0.01
 NAME: Final = "BECPUSuppress"
 
 
@@ -49,11 +49,11 @@ class Cpu(NamedTuple):
 
 
 class Used(NamedTuple):
-    """The CPU that is used now, in thousandths of one. `others` are pods and host programs that are not best effort."""
+    """CPU use in thousandths of a CPU; `other_pods` and `other_programs` are those that are not best effort."""
 
     node: float
     pods: float
-    others: float
+    other_pods: float
     programs: float = 0
     other_programs: float = 0
     reserved: float = 0
@@ -63,7 +63,7 @@ def budget_milli(capacity: int, used: Used, percent: int = DEFAULT_PERCENT, leas
     """Return what best-effort pods may use, in thousandths of a CPU; it may be below 0 without a least."""
     system = max(used.node - used.pods - used.programs, used.reserved, 0)
     # Each amount is cut to whole thousandths by itself, as in Koordinator.
-    budget = capacity * percent // 100 - int(used.others) - int(used.other_programs) - int(system)
+    budget = capacity * percent // 100 - int(used.other_pods) - int(used.other_programs) - int(system)
     return budget if least_percent is None else max(budget, capacity * least_percent // 100)
 
 
@@ -73,42 +73,44 @@ def offline_program(application: Mapping[str, Any]) -> bool:
     return application.get("qos") == BE and place.get("base") == "KubepodsBesteffort"
 
 
-def pools(cpus: Iterable[Cpu], taken: Mapping[int, str], withheld: Collection[int]) -> tuple[list[Cpu], list[Cpu]]:
+def pools(
+    cpus: Iterable[Cpu], class_by_cpu: Mapping[int, str], withheld: Collection[int]
+) -> tuple[list[Cpu], list[Cpu]]:
     """Return the CPUs that are free or shared by pods, and those of LSR pods, which lend them; without all others.
 
     Args:
         cpus: of the machine.
-        taken: the QoS class of the pod that has a CPU for itself, by the CPU's number.
+        class_by_cpu: the QoS class of the pod that has a CPU for itself, by the CPU's number.
         withheld: CPUs that no batch pod gets.
     """
     shared: list[Cpu] = []
     lent: list[Cpu] = []
     for cpu in sorted(cpus):
-        if cpu.number not in withheld and taken.get(cpu.number) != LSE:
-            (lent if taken.get(cpu.number) == LSR else shared).append(cpu)
+        if cpu.number not in withheld and class_by_cpu.get(cpu.number) != LSE:
+            (lent if class_by_cpu.get(cpu.number) == LSR else shared).append(cpu)
     return shared, lent
 
 
 def quota_us(budget: int, current_us: int, cpus: int) -> int | None:
-    """Return the new quota of the best-effort folder; None if the change is not worth a write.
+    """Return the new quota of the best-effort folder; None if the change is too small.
 
     Args:
-        budget: what is left, in thousandths of a CPU.
-        current_us: the folder's quota now, -1 for none.
-        cpus: how many CPUs the node has.
+        budget: the CPU for best-effort pods, in thousandths of a CPU.
+        current_us: the folder's current quota, -1 for unlimited.
+        cpus: the number of CPUs of the node.
     """
-    wanted = max(budget * CPU_PERIOD_US // 1000, _LEAST_QUOTA_US)
-    if current_us == UNLIMITED:  # -1 is no quota that the wanted one could be near to
-        return wanted
-    if abs(wanted - current_us) < cpus * float(CPU_PERIOD_US) * _WORTH and wanted != _LEAST_QUOTA_US:
+    target_us = max(budget * CPU_PERIOD_US // 1000, _MIN_QUOTA_US)
+    if current_us == UNLIMITED:  # unlimited is not near any quota
+        return target_us
+    if abs(target_us - current_us) < cpus * float(CPU_PERIOD_US) * _MIN_QUOTA_CHANGE and target_us != _MIN_QUOTA_US:
         return None
     step = cpus * CPU_PERIOD_US // 10
-    return current_us + step if wanted - current_us > step else wanted
+    return current_us + step if target_us - current_us > step else target_us
 
 
 def cpu_count(budget: int, current: int, cpus: int) -> int:
     """Return how many CPUs the best-effort folder is to have: two at least, a tenth of the node more at most."""
-    return min(max(-(-budget // 1000), _LEAST_CPUS), current + -(-cpus // 10))
+    return min(max(-(-budget // 1000), _MIN_CPUS), current + -(-cpus // 10))
 
 
 def chosen_cpus(count: int, shared: Sequence[Cpu], reserved: Sequence[Cpu] = ()) -> list[int]:
@@ -134,19 +136,19 @@ class Folder(NamedTuple):
 
 
 class Situation(NamedTuple):
-    """All that suppression may look at.
+    """The inputs of a decision on suppression.
 
     Attributes:
-        enabled: what NodeSLO says; None is nothing.
-        by_quota: whether it is by a quota, and not by CPUs.
-        budget: thousandths of a CPU that are left; None while that is not known.
-        cpus: how many CPUs the node has.
-        quota: of the top folder, in microseconds; None if it has none to set.
-        present: the CPUs that the top folder has in force; None if it has none to set.
-        shared: CPUs of no pod alone.
+        enabled: the value in NodeSLO; None without one.
+        by_quota: whether to use a quota instead of CPU sets.
+        budget: thousandths of a CPU for best-effort pods; None while unknown.
+        cpus: the number of CPUs of the node.
+        quota: of the top folder, in microseconds; None if it has no such file.
+        present: the CPUs in force in the top folder; None if it has no such file.
+        shared: CPUs that are not exclusive to a pod.
         lent: CPUs of LSR pods.
         folders: the top folder and those below it.
-        static: whether the kubelet gives CPUs to containers by itself.
+        static: whether the kubelet assigns CPUs to containers (static policy).
     """
 
     enabled: bool | None
@@ -162,11 +164,11 @@ class Situation(NamedTuple):
 
 
 class Suppression:
-    """Suppression over time: what was set is taken back when it is switched off, or done the other way.
+    """Suppression over time; values are reset when it is switched off or the policy changes.
 
     Attributes:
-        in_force: whether pods are held back by `cpuset` and by `cfsQuota`, Koordinator's names of the two ways; False
-            after it was taken back, absent before either.
+        in_force: whether the policies `cpuset` and `cfsQuota` are in force; False
+            after a reset, absent before the first use.
     """
 
     def __init__(self) -> None:
@@ -187,8 +189,8 @@ class Suppression:
         self.in_force["cfsQuota"] = True
         if now.quota is None:
             return []
-        wanted = quota_us(budget, now.quota, now.cpus)
-        return [] if wanted is None else [(now.folders[0].path, "cpu.cfs_quota", str(wanted))]
+        quota = quota_us(budget, now.quota, now.cpus)
+        return [] if quota is None else [(now.folders[0].path, "cpu.cfs_quota", str(quota))]
 
     def _free_quota(self, now: Situation) -> list[tuple[str, str, str]]:
         if self.in_force.get("cfsQuota") is False or now.quota is None:
@@ -206,43 +208,43 @@ class Suppression:
             return []
         if not now.static:
             return _to(now.folders, chosen)
-        # The kubelet gives all that a folder has to containers that it makes, so only these are narrowed.
-        every = [each.number for each in (*now.shared, *now.lent)]
+        # The kubelet gives new containers all CPUs of the folder, so only existing containers are narrowed.
+        numbers = [cpu.number for cpu in (*now.shared, *now.lent)]
         return [
-            *_to([each for each in now.folders if each.depth < 2], every),
-            *_to([each for each in now.folders if each.depth == 2], chosen),
+            *_to([folder for folder in now.folders if folder.depth < 2], numbers),
+            *_to([folder for folder in now.folders if folder.depth == 2], chosen),
         ]
 
     def _recovered(self, now: Situation) -> list[tuple[str, str, str]]:
         """All CPUs that they may have, also where others were set: a pool may have changed."""
-        every = [each.number for each in (*now.shared, *now.lent)]
-        if not every or now.present is None:
+        numbers = [cpu.number for cpu in (*now.shared, *now.lent)]
+        if not numbers or now.present is None:
             return []
         self.in_force["cpuset"] = False
-        return _to(now.folders, every)
+        return _to(now.folders, numbers)
 
 
 def _to(folders: Iterable[Folder], cpus: Iterable[int]) -> list[tuple[str, str, str]]:
     text = cpuset.to_text(frozenset(cpus))
-    return [(each.path, "cpuset.cpus", text) for each in folders if not each.own_cpus]
+    return [(folder.path, "cpuset.cpus", text) for folder in folders if not folder.own_cpus]
 
 
 def _spread(count: int, cpus: Sequence[Cpu]) -> list[int]:
     if not 0 < count <= len(cpus):
         return []
     groups: dict[tuple[int, int], list[Cpu]] = {}
-    for cpu in sorted(cpus, key=lambda each: (each.core, each.number)):
+    for cpu in sorted(cpus, key=lambda cpu_: (cpu_.core, cpu_.number)):
         groups.setdefault((cpu.socket, cpu.node), []).append(cpu)
     nodes = sorted(groups.values(), key=lambda group: (-len(group), group[0].number))
     pairs = _in_turn([_pairs(node) for node in nodes])[: count // 2]
-    taken = [cpu for pair in pairs for cpu in pair]
-    used, enough = set(taken), len(pairs) == count // 2
-    # Single ones go on in the group after that of the last pair; in the first one if there were too few pairs.
-    turn = next((place + 1 for place, node in enumerate(nodes) if enough and taken and taken[-1] in node), 0)
+    chosen = [cpu for pair in pairs for cpu in pair]
+    used, enough = set(chosen), len(pairs) == count // 2
+    # Single CPUs continue with the node after that of the last pair, or with the first node without enough pairs.
+    turn = next((place + 1 for place, node in enumerate(nodes) if enough and chosen and chosen[-1] in node), 0)
     turn %= len(nodes)
-    rest = [[(cpu,) for cpu in node if cpu not in used] for node in (*nodes[turn:], *nodes[:turn])]
-    singles = [cpu for (cpu,) in _in_turn(rest)]
-    return [cpu.number for cpu in (*taken, *singles[: count - len(taken)])]
+    remaining = [[(cpu,) for cpu in node if cpu not in used] for node in (*nodes[turn:], *nodes[:turn])]
+    singles = [cpu for (cpu,) in _in_turn(remaining)]
+    return [cpu.number for cpu in (*chosen, *singles[: count - len(chosen)])]
 
 
 def _pairs(node: Sequence[Cpu]) -> list[tuple[Cpu, ...]]:
@@ -259,36 +261,36 @@ def _pairs(node: Sequence[Cpu]) -> list[tuple[Cpu, ...]]:
 
 def _in_turn(lists: Iterable[Sequence[tuple[Cpu, ...]]]) -> list[tuple[Cpu, ...]]:
     """One of each list, then the next of each."""
-    queues = [list(each) for each in lists]
+    queues = [list(list_) for list_ in lists]
     longest = max(map(len, queues), default=0)
     return [queue[place] for place in range(longest) for queue in queues if place < len(queue)]
 
 
 class CpuSuppress(Strategy):
-    """Holds back best-effort pods."""
+    """The strategy that suppresses best-effort pods."""
 
     name = NAME
     samples = Sampled.PODS | Sampled.PROGRAMS
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self._suppression = Suppression()
-        #: The CPUs of pods that have some for themselves, as their annotations said when they could be read last.
+        #: The exclusive CPUs of pods, by the last readable annotation.
         self._own: dict[str, frozenset[int]] = {}
 
     def wants(self, rules: NodeSlo) -> bool:
-        """Whether there is work: NodeSLO asks for it."""
+        """Whether there is work: NodeSLO requests it."""
         return rules[THRESHOLD].enabled
 
     def round(self, round_: Round[NodeSlo]) -> None:
         """Decide for the folder of best-effort pods."""
         rule, node = round_.rules[THRESHOLD], round_.parts.decisions.node
-        self._own = {pod.uid: _own(pod, self._own.get(pod.uid, frozenset())) for pod in round_.pods}
+        self._own = {pod.uid: _exclusive_cpus(pod, self._own.get(pod.uid, frozenset())) for pod in round_.pods}
         enabled, budget, reason = rule.keys.get("enable"), None, "not held back: NodeSLO has it off"
         if node.batch_pools:
             enabled, reason = False, "not held back: batch pods have share pools of their own"
         elif enabled and round_.sample.milli is None:
             round_.cannot(NAME, "best-effort pods are not held back", round_.sample.no_cpu)
-        elif enabled and round_.pods:  # a list without pods is more likely one that is not complete yet
+        elif enabled and round_.pods:  # an empty list of pods is probably incomplete
             budget, reason = self.budget(round_)
         subject = folder_subject(BEST_EFFORT)
         for folder, knob, value in self._suppression.decide(self._situation(round_, enabled, budget)):
@@ -296,18 +298,18 @@ class CpuSuppress(Strategy):
 
     @staticmethod
     def budget(round_: Round[NodeSlo]) -> tuple[int, str]:
-        """Return the thousandths of a CPU that are left for best-effort pods, and how they were computed."""
+        """Return the thousandths of a CPU for best-effort pods, and how they were computed."""
         rule, capacity, used = round_.rules[THRESHOLD], round_.sample.cpus * 1000, _used(round_)
         budget = budget_milli(capacity, used, rule.suppress_percent, rule.suppress_least)
         reason = f"{budget} thousandths of a CPU are left: {rule.suppress_percent} % of {capacity}, "
-        return budget, f"{reason}less {used.others:.0f}"
+        return budget, f"{reason}less {used.other_pods:.0f}"
 
     def _situation(self, round_: Round[NodeSlo], enabled: bool | None, budget: int | None) -> Situation:
         top, node = round_.best_effort_folder, round_.parts.decisions.node
         rule, apart = node.cpus, node.batch_pools and node.quirks.best_effort_cpus_left
         quota, present = round_.read(top, QUOTA), round_.read(top, CPUS)
         shared, lent = self._pools(round_)
-        own = {
+        pod_folders = {
             pod.folder
             for pod in round_.pods
             if self._own[pod.uid] or (apart and in_batch_pools(pod.labels, pod.annotations))
@@ -321,21 +323,23 @@ class CpuSuppress(Strategy):
             present=(present or frozenset(round_.topology.cpus)) if isinstance(present, frozenset) else None,
             shared=shared,
             lent=lent,
-            folders=[Folder(path, depth, depth == 2 and above in own) for path, depth, above in _below(round_, top)],
+            folders=[
+                Folder(path, depth, depth == 2 and above in pod_folders) for path, depth, above in _below(round_, top)
+            ],
             static=rule is not None and rule.kubelet_policy == "static",
         )
 
     def _pools(self, round_: Round[NodeSlo]) -> tuple[list[Cpu], list[Cpu]]:
-        """CPUs that are free or shared by pods, and those of LSR pods; none at all while some may not be given."""
+        """Shared CPUs and those of LSR pods; empty while reserved CPUs are unknown."""
         rule = round_.parts.decisions.node.cpus
-        if rule is None and any(each.kind == "NodeResourceTopology" for each in round_.parts.store.problems()):
+        if rule is None and any(problem.kind == "NodeResourceTopology" for problem in round_.parts.store.problems()):
             round_.errors.append(
                 f"{NAME}: the CPUs of batch pods stay as they are: NodeResourceTopology cannot be read"
             )
             return [], []
-        taken = {number: qos_class(pod.labels) for pod in round_.pods for number in self._own[pod.uid]}
-        cpus = [Cpu(each.number, each.core, each.node, each.package) for each in round_.topology.cpus.values()]
-        return pools(cpus, taken, frozenset() if rule is None else rule.withheld)
+        class_by_cpu = {number: qos_class(pod.labels) for pod in round_.pods for number in self._own[pod.uid]}
+        cpus = [Cpu(cpu.number, cpu.core, cpu.node, cpu.package) for cpu in round_.topology.cpus.values()]
+        return pools(cpus, class_by_cpu, frozenset() if rule is None else rule.withheld)
 
 
 def _program_folders(round_: Round[NodeSlo]) -> Iterator[tuple[str, bool]]:
@@ -347,37 +351,37 @@ def _program_folders(round_: Round[NodeSlo]) -> Iterator[tuple[str, bool]]:
         return
     for application in listed.values():
         context = context_of(application, round_.parts.driver)
-        if context.cgroup_parent:
-            yield context.cgroup_parent.strip("/"), offline_program(application)
+        if context.folder:
+            yield context.folder.strip("/"), offline_program(application)
 
 
 def _used(round_: Round[NodeSlo]) -> Used:
-    """The CPU that is used now; what is not known yet of a pod counts as the system's, which is the careful side."""
-    pods = others = programs = other_programs = 0.0
+    """Current CPU use; unknown use of a pod counts as the system's, the conservative choice."""
+    pods = other_pods = programs = other_programs = 0.0
     for pod in round_.pods:
         milli = round_.sample.of(pod.folder).milli or 0
         pods += milli
-        others += 0 if pod_class.offline(pod.manifest) else milli
+        other_pods += 0 if pod_class.offline(pod.manifest) else milli
     for folder, offline in _program_folders(round_):
         milli = round_.sample.of(folder).milli or 0
         programs += milli
         other_programs += 0 if offline else milli
-    return Used(round_.sample.milli or 0, pods, others, programs, other_programs, _reserved(round_))
+    return Used(round_.sample.milli or 0, pods, other_pods, programs, other_programs, _reserved(round_))
 
 
 def _reserved(round_: Round[NodeSlo]) -> int:
-    """Thousandths of CPUs that the node keeps from pods, as its status tells, or its annotation if that is more."""
+    """Thousandths of CPUs that the node reserves, by its status, or its annotation if that is more."""
     document = round_.parts.store.document("Node") or {}
     status = document.get("status") or {}
-    kept = reserved_milli((document.get("metadata") or {}).get("annotations") or {})
+    reserved = reserved_milli((document.get("metadata") or {}).get("annotations") or {})
     try:
         amounts = [ceil(capped((status.get(part) or {})["cpu"]) * 1000) for part in ("capacity", "allocatable")]
     except (KeyError, TypeError, ValueError):
-        return kept
-    return max(amounts[0] - amounts[1], kept)
+        return reserved
+    return max(amounts[0] - amounts[1], reserved)
 
 
-def _own(pod: StrategyPod, before: frozenset[int]) -> frozenset[int]:
+def _exclusive_cpus(pod: Pod, before: frozenset[int]) -> frozenset[int]:
     """The CPUs that the scheduler gave a pod alone; those of before if that cannot be read."""
     try:
         return cpuset.parse(own_cpuset(pod.annotations))

@@ -1,8 +1,8 @@
-"""CPUSetAllocator: the CPUs of containers and host applications, and no CPU quota for pods that have CPUs of their own.
+"""CPUSetAllocator: CPU sets of containers and host applications, and no CPU quota for pods with exclusive CPUs.
 
-Order: the CPUs that the scheduler gave the pod; batch pools of the memory nodes it gave; a clear for all pods in the
-best-effort folder, whatever their class, because a loop sets their CPUs; the share pools of those memory nodes; the
-system's CPUs for SYSTEM; all share pools for LS; what the kubelet's static policy gave; all share pools.
+The first of these applies: the CPUs that the scheduler assigned to the pod; the batch pools of its memory nodes; an
+explicit clear for all pods in the best-effort folder, because a strategy sets their CPUs; the share pools of its memory
+nodes; the system's CPUs for SYSTEM; all share pools for LS; the CPUs of the kubelet's static policy; all share pools.
 """
 
 from __future__ import annotations
@@ -11,23 +11,30 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
+from nri.agent.cgroup_paths import BEST_EFFORT, kube_class_of
+from nri.agent.hooks import CREATE, PROGRAM, RUN_POD, UPDATE, Hook
 from nri.agent.koordinator.documents import TOPOLOGY
 from nri.agent.koordinator.names import BATCH_CPU, BE, LABEL_QOS, LS, SYSTEM, qos_class
 from nri.agent.koordinator.node import CpusetRule, Node, SharePool
 from nri.agent.koordinator.pod_annotations import AMOUNTS, read
 from nri.agent.koordinator.quirks import Quirks
+from nri.agent.model import (
+    NO_CHANGES,
+    Changes,
+    Container,
+    Decision,
+    HookError,
+    HostApplication,
+    Pod,
+)
+from nri.agent.ownership import Level, Owns
 from nri.api.cpuset import parse as parse_cpus
+from nri.kube.cgroup_limits import UNLIMITED, amount, milli
 from nri.kube.quantity import ceil
-from nri.policies.changes import NO_CHANGES, Changes, Decision, HookError
-from nri.policies.contexts import ContainerContext, HostApplicationContext, PodContext
-from nri.policies.formulas import UNLIMITED, amount, milli
-from nri.policies.hooks import CREATE, PROGRAM, RUN_POD, UPDATE, Hook
-from nri.policies.ownership import Level, Owns
-from nri.policies.paths import BEST_EFFORT, kube_class_of
-from nri.policies.shapes import INT32, QUANTITY, Items, Record, Table
+from nri.kube.shapes import INT32, QUANTITY, Items, Record, Table
 
 NAME: Final = "CPUSetAllocator"
-_NOTHING: Final = Decision()
+_NO_DECISION: Final = Decision()
 _LEFT: Final = Decision(Changes({"cpuset.cpus": ""}), "cleared: the CPUs of best-effort pods are limited elsewhere")
 ANNOTATION_STATUS: Final = "scheduling.koordinator.sh/resource-status"
 ANNOTATION_RESERVATION: Final = "node.koordinator.sh/reservation"
@@ -38,7 +45,7 @@ ANNOTATION_CPU_MANAGER: Final = "kubelet.koordinator.sh/cpu-manager-policy"
 _POOLS = Items(Record({"socket": INT32, "node": INT32, "cpuset": str}))
 _POLICY = Record({"policy": str, "options": Table(str), "reservedCPUs": str})
 _SYSTEM = Record({"cpuset": str, "cpusetExclusive": bool})
-#: Resources that a node keeps from pods, by an annotation of its own or of its topology.
+#: Resources that a node reserves, by its annotation or its topology's.
 _RESERVATION = Record({"resources": Table(QUANTITY), "reservedCPUs": str, "applyPolicy": str})
 #: The keys that are read of each annotation.
 TOPOLOGY_SHAPES = {
@@ -54,11 +61,11 @@ _STATUS = Record({"cpuset": str, "numaNodeResources": Items(Record({"node": INT3
 def rule_of(topology: Any, quirks: Quirks = Quirks.DEFAULT) -> CpusetRule:
     """Read a NodeResourceTopology. Raises ValueError naming the annotation that cannot be read."""
     if not isinstance(topology, dict):
-        raise ValueError("there is no NodeResourceTopology")  # noqa: TRY004  (a bad source, not a bad call)
+        raise ValueError("no NodeResourceTopology document")  # noqa: TRY004  (a bad source, not a bad call)
     annotations: Mapping[str, str] = (topology.get("metadata") or {}).get("annotations") or {}
     system = read(annotations, ANNOTATION_SYSTEM_QOS, _SYSTEM) or {}
     system_cpus = system.get("cpuset", "")
-    own = _checked(system_cpus, ANNOTATION_SYSTEM_QOS)
+    system_set = _checked(system_cpus, ANNOTATION_SYSTEM_QOS)
     kubelet = read(annotations, ANNOTATION_CPU_MANAGER, _POLICY) or {}
     reservation = read(annotations, ANNOTATION_RESERVATION, _RESERVATION) or {}
     reserved = _checked(reservation.get("reservedCPUs", ""), ANNOTATION_RESERVATION)
@@ -67,7 +74,7 @@ def rule_of(topology: Any, quirks: Quirks = Quirks.DEFAULT) -> CpusetRule:
         batch_pools=_share_pools(annotations, ANNOTATION_BE_SHARE_POOLS, quirks),
         kubelet_policy=kubelet.get("policy", ""),
         system_cpus=system_cpus,
-        withheld=(own if system.get("cpusetExclusive", True) else frozenset())
+        withheld=(system_set if system.get("cpusetExclusive", True) else frozenset())
         | reserved
         | _checked(kubelet.get("reservedCPUs", ""), ANNOTATION_CPU_MANAGER),
     )
@@ -76,18 +83,18 @@ def rule_of(topology: Any, quirks: Quirks = Quirks.DEFAULT) -> CpusetRule:
 def reserved_milli(annotations: Mapping[str, str]) -> int:
     """Return the thousandths of CPUs that a node keeps from pods by its annotation; 0 if that cannot be read."""
     try:
-        found = read(annotations, ANNOTATION_RESERVATION, _RESERVATION) or {}
-        if found.get("reservedCPUs"):
-            return 1000 * len(parse_cpus(found["reservedCPUs"]))
-        return ceil(found.get("resources", {}).get("cpu", Fraction(0)) * 1000)
+        reservation = read(annotations, ANNOTATION_RESERVATION, _RESERVATION) or {}
+        if reservation.get("reservedCPUs"):
+            return 1000 * len(parse_cpus(reservation["reservedCPUs"]))
+        return ceil(reservation.get("resources", {}).get("cpu", Fraction(0)) * 1000)
     except ValueError:
         return 0
 
 
 def _share_pools(annotations: Mapping[str, str], key: str, quirks: Quirks) -> tuple[SharePool, ...]:
     pools = tuple(
-        SharePool(each.get("socket", 0), each.get("node", 0), each.get("cpuset", ""))
-        for each in read(annotations, key, _POOLS) or ()
+        SharePool(entry.get("socket", 0), entry.get("node", 0), entry.get("cpuset", ""))
+        for entry in read(annotations, key, _POOLS) or ()
     )
     if quirks.bad_share_pool_refused:
         for pool in pools:
@@ -108,27 +115,27 @@ def resource_status(annotations: Mapping[str, str]) -> dict[str, Any]:
 
 
 def own_cpuset(annotations: Mapping[str, str]) -> str:
-    """The CPUs that the scheduler gave to this pod alone; "" if none."""
+    """The exclusive CPUs that the scheduler assigned to a pod; "" for none."""
     cpuset: str = resource_status(annotations).get("cpuset", "")
     return cpuset
 
 
 def container(
-    context: ContainerContext,
+    context: Container,
     rule: CpusetRule | None,
     quirks: Quirks = Quirks.DEFAULT,
     *,
     batch_pools: bool = False,
     keep_quota: bool = False,
 ) -> Decision:
-    """Decide a container's CPUs and whether its quota goes. Raises HookError for an annotation that cannot be read.
+    """Decide a container's CPUs and whether its quota is removed. Raises HookError for an unreadable annotation.
 
     Args:
         context: the container.
-        rule: the node's topology, None while it has not been read.
-        quirks: where to decide as the original.
-        batch_pools: whether batch pods may be given share pools of their own (gate BECPUManager).
-        keep_quota: whether pods with CPUs of their own keep their quota (--disable-unset-cpu-quota).
+        rule: the node's topology, None before it was read.
+        quirks: the differences from Koordinator.
+        batch_pools: whether batch pods may get separate share pools (gate BECPUManager).
+        keep_quota: whether pods with exclusive CPUs keep their quota (--disable-unset-cpu-quota).
     """
     cpus = container_cpus(context, rule, quirks, batch_pools=batch_pools)
     quota = container_quota(context, keep_quota=keep_quota)
@@ -136,23 +143,23 @@ def container(
 
 
 def container_cpus(
-    context: ContainerContext, rule: CpusetRule | None, quirks: Quirks = Quirks.DEFAULT, *, batch_pools: bool = False
+    context: Container, rule: CpusetRule | None, quirks: Quirks = Quirks.DEFAULT, *, batch_pools: bool = False
 ) -> Decision:
     """Decide a container's CPUs."""
     status = _status(context.pod.annotations)
     if status.get("cpuset"):
         return Decision(Changes({"cpuset.cpus": status["cpuset"]}), "the scheduler gave the pod these CPUs")
     if rule is None:
-        return _NOTHING
+        return _NO_DECISION
     qos = qos_class(context.pod.labels)
-    best_effort = kube_class_of(context.cgroup_parent or context.pod.cgroup_parent) == BEST_EFFORT
+    best_effort = kube_class_of(context.folder or context.pod.folder) == BEST_EFFORT
     zones = status.get("numaNodeResources", [])
-    given = any(map(_has_cpu, zones))
-    if given and qos == BE and batch_pools:
+    has_cpus = any(map(_has_cpu, zones))
+    if has_cpus and qos == BE and batch_pools:
         return Decision(_pools(rule.batch_pools, zones), "batch pools of the memory nodes the scheduler gave")
     if best_effort and quirks.best_effort_cpus_left:
         return _LEFT
-    if given and qos != BE:
+    if has_cpus and qos != BE:
         return Decision(_pools(rule.share_pools, zones), "share pools of the memory nodes the scheduler gave")
     if qos == SYSTEM and rule.system_cpus:
         return Decision(Changes({"cpuset.cpus": rule.system_cpus}), "the node's CPUs for SYSTEM pods")
@@ -166,27 +173,27 @@ def container_cpus(
 
 
 def in_batch_pools(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
-    """Whether a pod gets batch pools where there are some; not while its annotation cannot be read."""
+    """Whether a pod gets batch pools if there are some; False while its annotation cannot be read."""
     try:
         return qos_class(labels) == BE and any(map(_has_cpu, _status(annotations).get("numaNodeResources", [])))
     except HookError:
         return False
 
 
-def container_quota(context: ContainerContext, *, keep_quota: bool = False) -> Decision:
-    """Take a container's quota away if its pod has CPUs of its own: it would only throttle them."""
+def container_quota(context: Container, *, keep_quota: bool = False) -> Decision:
+    """Remove a container's quota if its pod has exclusive CPUs, which it would only throttle."""
     return _quota(context.pod.annotations, keep_quota)
 
 
-def pod_quota(context: PodContext, *, keep_quota: bool = False) -> Decision:
-    """Take a pod's quota away if it has CPUs of its own."""
+def pod_quota(context: Pod, *, keep_quota: bool = False) -> Decision:
+    """Remove a pod's quota if it has exclusive CPUs."""
     return _quota(context.annotations, keep_quota)
 
 
-def host_application(context: HostApplicationContext, rule: CpusetRule | None) -> Decision:
+def host_application(context: HostApplication, rule: CpusetRule | None) -> Decision:
     """Give all share pools to an LS program of the host; raises HookError for one of another class."""
     if rule is None:
-        return _NOTHING
+        return _NO_DECISION
     if context.qos != LS:
         raise HookError(
             NAME, f"host application {context.name}: CPUs are given to LS only, not to {context.qos or 'none'}"
@@ -194,15 +201,15 @@ def host_application(context: HostApplicationContext, rule: CpusetRule | None) -
     return Decision(Changes({"cpuset.cpus": rule.shared()}), "all share pools, for LS programs")
 
 
-def _quota(given: Mapping[str, str], keep_quota: bool) -> Decision:
-    if keep_quota or not _status(given).get("cpuset"):
-        return _NOTHING
-    return Decision(Changes({"cpu.cfs_quota": UNLIMITED}), "no quota beside CPUs of its own")
+def _quota(annotations: Mapping[str, str], keep_quota: bool) -> Decision:
+    if keep_quota or not _status(annotations).get("cpuset"):
+        return _NO_DECISION
+    return Decision(Changes({"cpu.cfs_quota": UNLIMITED}), "no quota with exclusive CPUs")
 
 
-def _status(given: Mapping[str, str]) -> dict[str, Any]:
+def _status(annotations: Mapping[str, str]) -> dict[str, Any]:
     try:
-        return resource_status(given)
+        return resource_status(annotations)
     except ValueError as error:
         raise HookError(NAME, str(error)) from None
 
@@ -219,7 +226,7 @@ def _pools(pools: Iterable[SharePool], zones: Iterable[Mapping[str, Any]]) -> Ch
     return Changes({"cpuset.cpus": ",".join(cpus)})
 
 
-def _decide_container(context: ContainerContext, node: Node) -> Decision:
+def _decide_container(context: Container, node: Node) -> Decision:
     return container(context, node.cpus, node.quirks, batch_pools=node.batch_pools, keep_quota=node.keep_quota)
 
 

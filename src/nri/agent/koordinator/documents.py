@@ -1,8 +1,8 @@
-"""NodeSLO: its keys, its defaults, the numbers that its admission refuses, and its parts as strategies read them.
+"""NodeSLO: its keys and defaults, the numbers that its admission refuses, and its parts as strategies read them.
 
-The spec is the API's JSON, as a dict. Parts of a class (CPU, memory, cache) that are not switched on have the values of
-`OFF`, whatever else is written, so that earlier settings are taken back; `systemClass` stays as it is written. A part
-that cannot be read is reported, and its last valid form stays in force.
+The spec is the API's JSON. Parts of a class (CPU, memory, cache) that are switched off have the values of `OFF`, so
+that earlier settings are reset; `systemClass` stays as written. A part that cannot be read is reported, and its last
+valid form stays in force.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from nri.agent.koordinator import pod_class
 from nri.agent.koordinator.quirks import Quirks
-from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.last_good import LastGood
+from nri.agent.loops.round import Round
+from nri.agent.model import Pod
 from nri.config.syntax import parse_json
-from nri.policies.last_good import LastGood
-from nri.policies.shapes import INT_OR_TEXT, QUANTITY, Record, Word, fit
+from nri.kube.shapes import INT_OR_TEXT, QUANTITY, Record, Word, fit
 
 SLO: Final = "NodeSLO"
 TOPOLOGY: Final = "NodeResourceTopology"
@@ -71,8 +72,8 @@ OFF: Final[Mapping[str, Mapping[str, Any]]] = {
 
 def read_spec(spec: Any) -> dict[str, Any]:
     """Read NodeSLO's spec. Raises ValueError naming what cannot be read."""
-    found: dict[str, Any] = fit({} if spec is None else spec, SPEC, "spec")
-    return found
+    fields: dict[str, Any] = fit({} if spec is None else spec, SPEC, "spec")
+    return fields
 
 
 def cpu_of(strategy: Mapping[str, Any], name: str, quirks: Quirks) -> dict[str, Any]:
@@ -100,7 +101,7 @@ _CLASSES: Final = {
     "beClass": _class(-1, False, 50, 30),
     "systemClass": {name: dict(part) for name, part in OFF.items()},
 }
-#: Memory QoS of pods whose annotation says `auto`, by the key of their class.
+#: Memory QoS of pods with the annotated policy `auto`, by the key of their class.
 AUTO: Final[Mapping[str, Mapping[str, Any]]] = {name: parts["memoryQOS"] for name, parts in _CLASSES.items()}
 #: A whole NodeSLO's spec in which nothing is written.
 DEFAULTS: Final[Mapping[str, Any]] = {
@@ -125,27 +126,27 @@ _GIVEN_BACK: Final = ("cpuQOS", "memoryQOS", "resctrlQOS")
 
 
 def merged(spec: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a spec with its defaults in it. Empty texts are as good as none; what has another form stays as it is."""
-    found = over(DEFAULTS, {key: part for key, part in (spec or {}).items() if key != "extensions"})
-    strategy = found["resourceQOSStrategy"]
+    """Return a spec with defaults filled in. Empty texts count as absent; malformed parts stay unchanged."""
+    merged_spec = over(DEFAULTS, {key: part for key, part in (spec or {}).items() if key != "extensions"})
+    strategy = merged_spec["resourceQOSStrategy"]
     for name in _SWITCHED if isinstance(strategy, dict) else ():
         parts = strategy[name]
         for part in _GIVEN_BACK if isinstance(parts, dict) else ():
             if isinstance(parts[part], dict) and parts[part].get("enable") in (None, False):
                 parts[part] = dict(OFF[part])
-    return found
+    return merged_spec
 
 
-def over(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return JSON with other JSON over it, key by key; null and what is empty is none, lists are replaced."""
-    found = copy.deepcopy(dict(base))
-    for key, value in given.items():
-        below = found.get(key)
+def over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge JSON key by key; null and empty values are ignored, lists are replaced."""
+    result = copy.deepcopy(dict(base))
+    for key, value in changes.items():
+        below = result.get(key)
         if isinstance(value, Mapping) and isinstance(below, Mapping):
-            found[key] = over(below, value)
+            result[key] = over(below, value)
         elif value is not None and value not in ("", []):
-            found[key] = copy.deepcopy(value)
-    return found
+            result[key] = copy.deepcopy(value)
+    return result
 
 
 class Violation(NamedTuple):
@@ -211,26 +212,26 @@ _PAIRS: Final = {
 PARTS: Final = ("resourceUsedThresholdWithBE", "resourceQOSStrategy", "cpuBurstStrategy", "systemStrategy")
 
 
-def violations(part: str, given: Mapping[str, Any] | None) -> list[Violation]:
-    """Return what the admission refuses of one part of a spec; its texts and disks are not looked at."""
-    written = given or {}
+def violations(part: str, document: Mapping[str, Any] | None) -> list[Violation]:
+    """Return the numbers of a part of a spec that the admission refuses; texts and disks are not checked."""
+    written = document or {}
     if part != "resourceQOSStrategy":
         return sorted(_wrong(part, written, ""))
-    found: list[Violation] = []
+    problems: list[Violation] = []
     for name, parts in written.items():
         if isinstance(parts, Mapping):
             for key, values in parts.items():
                 if isinstance(values, Mapping):
-                    found += _wrong(key, values, f"{name}.{key}.")
-    return sorted(found)
+                    problems += _wrong(key, values, f"{name}.{key}.")
+    return sorted(problems)
 
 
 def refused(part: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield each key of a part whose number the admission refuses, with the number and what it would take."""
+    """Yield each key of a part whose number the admission refuses, with the number and the valid range."""
     for key, rule in violations(part, values):
-        least, most = _RANGES.get(part, {}).get(key, (None, None))
+        minimum, maximum = _RANGES.get(part, {}).get(key, (None, None))
         if rule in ("min", "max"):
-            yield key, f"{values[key]} is not from {least} to {most}"
+            yield key, f"{values[key]} is not from {minimum} to {maximum}"
         elif rule == "ltfield" and (partner := values.get(_PAIRS[key])) is not None:
             yield key, f"{values[key]} is not below {_PAIRS[key]} {partner}"
 
@@ -240,13 +241,13 @@ def _wrong(part: str, values: Mapping[str, Any], place: str) -> Iterator[Violati
     for key, number in values.items():
         if not isinstance(number, int) or isinstance(number, bool):
             continue
-        least, most = ranges.get(key, (None, None))
+        minimum, maximum = ranges.get(key, (None, None))
         partner = values.get(_PAIRS.get(key, "")), values.get(bigger.get(key, ""))
         if key in _POSITIVE and number <= 0:
             yield Violation(place + key, "gt")
-        elif least is not None and number < least:
+        elif minimum is not None and number < minimum:
             yield Violation(place + key, "min")
-        elif most is not None and number > most:
+        elif maximum is not None and number > maximum:
             yield Violation(place + key, "max")
         elif key in _PAIRS and (partner[0] is None or number >= partner[0]):
             yield Violation(place + key, "ltfield")
@@ -274,18 +275,18 @@ class NodeSlo:
     """The parts of NodeSLO that strategies read, each in its last valid form.
 
     Args:
-        parts: all that are read.
+        parts: the parts that are read.
 
     Attributes:
-        kind: of the document.
-        known: whether there was one.
+        kind: the kind of the document.
+        has_document: whether a document was ever read.
     """
 
     kind = SLO
 
     def __init__(self, parts: Iterable[Part[Any]]) -> None:
         self._parts: dict[Part[Any], LastGood[Any]] = {part: LastGood(part.default) for part in parts}
-        self.known = False
+        self.has_document = False
 
     def __getitem__(self, part: Part[_Value_co]) -> _Value_co:
         """Return the value in force of a part."""
@@ -300,7 +301,7 @@ class NodeSlo:
     def take(self, document: Mapping[str, Any] | None) -> None:
         """Read a NodeSLO; None switches everything off."""
         spec = (document or {}).get("spec")
-        self.known = self.known or document is not None
+        self.has_document = self.has_document or document is not None
         self.read(merged(spec if isinstance(spec, dict) else {}))
 
     def read(self, spec: Mapping[str, Any]) -> None:
@@ -310,7 +311,7 @@ class NodeSlo:
 
 
 def class_part(spec: Mapping[str, Any], name: str, part: str) -> tuple[Any, str]:
-    """Return a part of a class, None if it is absent, and its place for errors."""
+    """Return a part of a class, None if absent, and its place for errors."""
     strategy = spec.get("resourceQOSStrategy")
     values = strategy.get(name) if isinstance(strategy, dict) else None
     return values.get(part) if isinstance(values, dict) else None, f"resourceQOSStrategy.{name}.{part}"
@@ -336,9 +337,9 @@ class PodAnnotation(Generic[_Value_co]):
         """Return the value of a pod. Raises ValueError that begins with the annotation's key.
 
         Args:
-            rules: what NodeSLO asks for.
-            qos: the pod's class, or that which goes with its Kubernetes class.
-            annotations: the pod's.
+            rules: the parts of NodeSLO.
+            qos: the pod's class, or the default of its Kubernetes class.
+            annotations: the pod's annotations.
         """
         text = annotations.get(self.key)
         if not text:
@@ -348,7 +349,7 @@ class PodAnnotation(Generic[_Value_co]):
         except ValueError as error:
             raise ValueError(f"annotation {self.key}: {error}") from None
 
-    def in_round(self, round_: Round[NodeSlo], pod: StrategyPod) -> _Value_co:
+    def in_round(self, round_: Round[NodeSlo], pod: Pod) -> _Value_co:
         """Return the value of a pod in a round.
 
         An annotation that cannot be read is an error of the round; the last valid one stays in force, else NodeSLO's.
@@ -370,7 +371,7 @@ class PodAnnotation(Generic[_Value_co]):
 
 def json_object(text: str) -> dict[str, Any]:
     """Return the object that a JSON text is. Raises ValueError."""
-    given = parse_json(text)
-    if not isinstance(given, dict):
-        raise ValueError("it is not an object")  # noqa: TRY004  (a bad annotation, not a bad call)
-    return given
+    document = parse_json(text)
+    if not isinstance(document, dict):
+        raise ValueError("not an object")  # noqa: TRY004  (a bad annotation, not a bad call)
+    return document

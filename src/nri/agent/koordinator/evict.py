@@ -1,18 +1,17 @@
-"""Evictions for CPU or memory: when, how much they have to free, in which order pods go, and the requests.
+"""Evictions for CPU or memory: when they start, how much they have to free, in which order pods go, and the requests.
 
-| feature | fires when | who may go | counts |
+| feature | starts when | candidates | frees |
 |---|---|---|---|
-| BECPUEvict | batch pods get too little of the CPU that they ask for | labelled BE | batch CPU asked for |
-| BEMemoryEvict | the node uses too much memory | labelled BE | memory used |
-| CPUAllocatableEvict, MemoryAllocatableEvict | batch or mid pods ask for more than there is | see below | asked for |
-| CPUEvict, MemoryEvict | the node uses too much | see below | used |
+| BECPUEvict | batch pods get too little of the CPU that they request | labelled BE | requested batch CPU |
+| BEMemoryEvict | the node uses too much memory | labelled BE | used memory |
+| CPUAllocatableEvict, MemoryAllocatableEvict | batch or mid pods request too much | see below | requests |
+| CPUEvict, MemoryEvict | the node uses too much | see below | use |
 
-The last two rows take pods whose label allows it, up to a priority that NodeSLO names. All features of one resource
-decide in one round, as what one frees counts for others. `pod_class.never_evicted` spares static pods, the system's
-pods and those whose priority is unknown; the log names them. After an eviction there is none for the time of a
-cooldown; for CPU none either for that long after the start, while there are few samples. A pod whose eviction was
-accepted is not asked again for a while, and counts as gone. A refused eviction frees nothing: the next pod is asked,
-and the next round asks again. Pods are the API's JSON. Units: thousandths of CPUs and bytes.
+The candidates of the last two rows are pods whose label allows it, up to a priority that NodeSLO names. All features of
+one resource decide in one round, because an eviction by one counts for the others. `pod_class.never_evicted` spares
+static pods, system pods and pods of unknown priority; the log names them. A cooldown follows each eviction; for CPU it
+also follows the start, while there are few samples. An accepted eviction counts as freed; a refused one frees nothing:
+the next pod is tried, and the next round tries again. Units: thousandths of CPUs and bytes.
 """
 
 from __future__ import annotations
@@ -26,24 +25,24 @@ from nri.agent.koordinator import batch_resource, pod_class
 from nri.agent.koordinator.documents import SLO, NodeSlo
 from nri.agent.koordinator.names import BATCH_CPU
 from nri.agent.koordinator.thresholds import THRESHOLD
-from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.loops.round import Round
 from nri.agent.loops.strategy import Sampled, Strategy
+from nri.agent.model import CPUS, QUOTA, Pod
+from nri.agent.pods.manifest import active, from_runtime
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
 from nri.kube.quantity import capped, ceil
-from nri.policies.manifest import active, from_runtime
-from nri.policies.writes import CPUS, QUOTA
 
-#: Percent below the threshold down to which is freed, unless NodeSLO says.
+#: Percent below the threshold down to which memory is freed, unless NodeSLO has a value.
 _BUFFER: Final = 2
 _USAGE_PERCENT: Final = 90
 #: Above it no pod is evicted for what is allocatable: from there on they are production.
-MOST_PRIORITY: Final = 7999
+MAX_PRIORITY: Final = 7999
 Thresholds = Mapping[str, Any]
 _PERIOD_US = 100_000
 _WINDOW_S: Final = 60
 #: Samples of a window that are kept at most.
-_MOST_SAMPLES: Final = 4096
+_MAX_SAMPLES: Final = 4096
 #: For how many seconds a pod whose eviction was accepted counts as gone while it is still listed.
 _ENDING_S: Final = 600.0
 #: Refused evictions of one round: each may take the timeout of a request to the API server.
@@ -84,7 +83,7 @@ FEATURES: Final = (
 
 
 class BatchCpu(NamedTuple):
-    """CPU of all batch pods together, in thousandths: used, asked for, and what their folder allows."""
+    """CPU of all batch pods together, in thousandths: used, requested, and the limit of their folder."""
 
     used: float
     request: float
@@ -92,7 +91,7 @@ class BatchCpu(NamedTuple):
 
 
 class Victim(NamedTuple):
-    """A pod that may be evicted, and what it asks for and uses of the feature's resource; use None is not known."""
+    """A pod that may be evicted, with its request and use of the feature's resource; use is None if unknown."""
 
     pod: Mapping[str, Any]
     request: int
@@ -100,42 +99,44 @@ class Victim(NamedTuple):
 
 
 def valid(feature: Feature, thresholds: Thresholds) -> bool:
-    """Whether NodeSLO says of a feature all that it needs, and that makes sense; else it does nothing."""
+    """Whether NodeSLO has valid thresholds for a feature; without them it does nothing."""
     threshold, lower = thresholds.get(feature.threshold), thresholds.get(feature.lower)
     if feature.how == "satisfaction":
         return threshold is not None and lower is not None and 0 < lower <= 60 and lower <= threshold < 100
     if threshold is None or threshold < 0:
         return False
-    most = thresholds.get(feature.most_priority)
+    maximum = thresholds.get(feature.most_priority)
     if feature.how == "allocatable":
-        return lower is not None and lower < threshold and most is not None and most <= MOST_PRIORITY
+        return lower is not None and lower < threshold and maximum is not None and maximum <= MAX_PRIORITY
     if (threshold - _BUFFER if lower is None else lower) >= threshold:
         return False
-    return not feature.most_priority or most is not None
+    return not feature.most_priority or maximum is not None
 
 
 def idle(feature: Feature, thresholds: Thresholds) -> str:
     """Return why a feature whose threshold NodeSLO names does nothing; "" if that is not by its numbers."""
     if valid(feature, thresholds):
         return ""
-    threshold, lower, most = (thresholds.get(key) for key in (feature.threshold, feature.lower, feature.most_priority))
-    if feature.most_priority and most is None:
+    threshold, lower, maximum = (
+        thresholds.get(key) for key in (feature.threshold, feature.lower, feature.most_priority)
+    )
+    if feature.most_priority and maximum is None:
         return f"nothing is evicted without {feature.most_priority}"
     if feature.how in ("allocatable", "satisfaction") and lower is None:
         return f"nothing is evicted without {feature.lower}"
-    if feature.how == "allocatable" and most is not None and most > MOST_PRIORITY:
-        return f"{feature.most_priority} {most} is above {MOST_PRIORITY}: pods from there on are production"
+    if feature.how == "allocatable" and maximum is not None and maximum > MAX_PRIORITY:
+        return f"{feature.most_priority} {maximum} is above {MAX_PRIORITY}: pods from there on are production"
     accepted = "from the lower one to 99, and the lower one from 1 to 60"
     if feature.how != "satisfaction":
         accepted = "0 or more, and the lower one below it"
-    return f"{feature.threshold} {threshold} with {feature.lower} {lower} makes no sense: it is {accepted}"
+    return f"{feature.threshold} {threshold} with {feature.lower} {lower} is not valid: it must be {accepted}"
 
 
 def satisfaction_release(average: BatchCpu, now: BatchCpu, thresholds: Thresholds) -> int:
     """Return how many thousandths of a CPU of requests are to be freed; 0 for none.
 
     Args:
-        average: over the window; too few samples are the caller's business.
+        average: over the window; the caller checks the number of samples.
         now: the last sample.
         thresholds: `resourceUsedThresholdWithBE` of NodeSLO.
     """
@@ -165,39 +166,39 @@ def usage_release(feature: Feature, used: float, capacity: int, thresholds: Thre
 
 
 def asked_for(feature: Feature, pod: Mapping[str, Any], thresholds: Thresholds) -> tuple[str, int]:
-    """Return which resource of a feature a pod asks for, and how much; "" if it is above the priority that counts."""
-    most = thresholds.get(feature.most_priority)
-    if most is None or pod_class.priority(pod) > most:
+    """Return the resource of a feature that a pod requests, and the amount; "" if its priority is too high."""
+    maximum = thresholds.get(feature.most_priority)
+    if maximum is None or pod_class.priority(pod) > maximum:
         return "", 0
     name = pod_class.resource_name(pod, feature.kind)
     return name, pod_class.request(pod, name)
 
 
 def allocatable_release(
-    feature: Feature, asked: Mapping[str, int], allocatable: Mapping[str, int], thresholds: Thresholds
+    feature: Feature, requests: Mapping[str, int], allocatable: Mapping[str, int], thresholds: Thresholds
 ) -> dict[str, int]:
-    """Return how much is to be freed of each resource of batch and mid pods: all of what the node does not have.
+    """Return the amounts of batch and mid resources to free: everything for a resource that the node lacks.
 
     Args:
         feature: which one.
-        asked: the sums of what pods ask for, by resource; see `asked_for`.
-        allocatable: what the node has, by resource; what is not there is none.
+        requests: the sums of pods' requests by resource; see `asked_for`.
+        allocatable: the node's amounts by resource; an absent one is 0.
         thresholds: `resourceUsedThresholdWithBE` of NodeSLO.
     """
     threshold, down_to = thresholds[feature.threshold], thresholds[feature.lower]
-    found = {}
-    for name, amount in asked.items():
+    release = {}
+    for name, amount in requests.items():
         has = allocatable.get(name, 0)
         if has <= 0:
-            found[name] = amount
-        elif amount / has > threshold / 100:  # floating point, as Koordinator has it: a unit more or less
-            kept = amount - down_to / 100 * has if feature.kind == "cpu" else (amount / has - down_to / 100) * has
-            found[name] = int(kept)
-    return found
+            release[name] = amount
+        elif amount / has > threshold / 100:  # floating point, as in Koordinator: one unit more or less
+            excess = amount - down_to / 100 * has if feature.kind == "cpu" else (amount / has - down_to / 100) * has
+            release[name] = int(excess)
+    return release
 
 
 def frees(feature: Feature, victim: Victim) -> tuple[str, int]:
-    """Return what the eviction of a pod frees, as `..._release` counts it; "" if nothing that counts."""
+    """Return the resource and amount that the eviction of a pod frees; "" for nothing."""
     if feature.how == "satisfaction":
         return BATCH_CPU, victim.request
     if feature.how == "used":
@@ -213,41 +214,43 @@ def ranked(
     thresholds: Thresholds,
     requests: Mapping[str, int] | None = None,
 ) -> Sequence[Victim]:
-    """Return the pods that a feature may evict, in the order in which they go.
+    """Return the pods that a feature may evict, in order.
 
     Args:
         feature: which one.
-        pods: those of the node.
-        used: CPU or memory that pods use, by uid; a pod that is absent was not measured.
+        pods: the pods of the node.
+        used: CPU or memory use of pods by uid; without pods that were not measured.
         thresholds: `resourceUsedThresholdWithBE` of NodeSLO.
-        requests: batch CPU that pods ask for, by uid, where that is known better than their spec says it.
+        requests: batch CPU requests by uid, where they are more accurate than the spec.
     """
-    known = requests or {}
+    requests_by_uid = requests or {}
     allowed = [pod for pod in pods if pod_class.policy_allows(pod, feature.name)]
     if not feature.most_priority:
-        found = [_victim(feature, pod, used, known) for pod in allowed if pod_class.labelled_be(_labels(pod))]
-        # Of two that use no memory the one whose name is later goes first; the sorts after the first keep that.
+        victims = [
+            _victim(feature, pod, used, requests_by_uid) for pod in allowed if pod_class.labelled_be(_labels(pod))
+        ]
+        # Of two pods without memory use the later name goes first; the following stable sorts keep that order.
         if feature.kind == "memory":
-            found.sort(key=lambda each: "" if each.used else str(_meta(each.pod).get("name", "")), reverse=True)
-        return sorted(found, key=lambda each: (_batch_priority(each.pod), -_weight(feature, each)))
-    most = thresholds.get(feature.most_priority)
-    found = [
-        _victim(feature, pod, used, known)
+            victims.sort(key=lambda victim: "" if victim.used else str(_meta(victim.pod).get("name", "")), reverse=True)
+        return sorted(victims, key=lambda victim: (_batch_priority(victim.pod), -_weight(feature, victim)))
+    maximum = thresholds.get(feature.most_priority)
+    victims = [
+        _victim(feature, pod, used, requests_by_uid)
         for pod in allowed
-        if most is not None
+        if maximum is not None
         and pod_class.evictable_label(pod)
-        and pod_class.priority(pod) <= most
+        and pod_class.priority(pod) <= maximum
         and active(pod)
         and _uid(pod) in used
     ]
-    return sorted(found, key=lambda each: _order(feature, each))
+    return sorted(victims, key=lambda victim: _order(feature, victim))
 
 
 class Evicts(Protocol):
-    """Makes pods go, one at a time."""
+    """Evicts pods, one at a time."""
 
     def evict(self, feature: Feature, victim: Victim) -> bool:
-        """Return whether a pod is under way; if it is not, the next one is tried."""
+        """Return whether the eviction was accepted; otherwise the next pod is tried."""
         ...
 
 
@@ -259,53 +262,53 @@ class Task(NamedTuple):
     victims: Sequence[Victim]
 
 
-def evict_round(tasks: Iterable[Task], gone: Collection[str], evictor: Evicts) -> int:
-    """Evict until each task has what it needs; return how many pods were.
+def evict_round(tasks: Iterable[Task], evicted_uids: Collection[str], evictor: Evicts) -> int:
+    """Evict until each task has enough; return the number of evicted pods.
 
     Args:
-        tasks: in the order in which they decide.
-        gone: uids of pods that were evicted before, and still are listed; they count as freed.
-        evictor: makes pods go.
+        tasks: in order of their decisions.
+        evicted_uids: pods that were evicted before and are still listed; they count as freed.
+        evictor: evicts pods.
     """
     every = list(tasks)
     evicted, counted = 0, set()
-    freed: Counter[tuple[bool, str]] = Counter()  # of what is used, and of what is asked for, by all tasks
+    freed: Counter[tuple[bool, str]] = Counter()  # by all tasks: (is request, resource) -> amount
     for feature, release, victims in every:
         used = feature.how == "used"
         for victim in victims:
             uid = _uid(victim.pod)
             if all(freed[used, name] >= amount for name, amount in release.items()):
                 break
-            if uid in counted or (uid not in gone and not evictor.evict(feature, victim)):
+            if uid in counted or (uid not in evicted_uids and not evictor.evict(feature, victim)):
                 continue
             counted.add(uid)
-            evicted += uid not in gone
+            evicted += uid not in evicted_uids
             freed.update(_freed(every, feature, victim))
     return evicted
 
 
 def _freed(tasks: Iterable[Task], chooser: Feature, victim: Victim) -> dict[tuple[bool, str], int]:
-    """The amount that a pod's end frees for each task that wants some of it, whichever of them chose it."""
-    found: dict[tuple[bool, str], int] = {}
+    """The amount that the eviction of a pod frees for each task, whichever task chose it."""
+    freed: dict[tuple[bool, str], int] = {}
     for feature, release, _ in tasks:
-        seen = victim
+        with_request = victim
         if feature is not chooser and feature.how == "satisfaction":
-            seen = victim._replace(request=pod_class.request(victim.pod, BATCH_CPU))
-        name, amount = frees(feature, seen)
+            with_request = victim._replace(request=pod_class.request(victim.pod, BATCH_CPU))
+        name, amount = frees(feature, with_request)
         if name in release:
             place = feature.how == "used", name
-            found[place] = max(found.get(place, 0), amount)
-    return found
+            freed[place] = max(freed.get(place, 0), amount)
+    return freed
 
 
 def _batch_priority(pod: Mapping[str, Any]) -> int:
-    """The priority by which batch pods are sorted: of their spec, 0 too."""
-    found = pod_class.spec_priority(pod)
-    return pod_class.priority(pod) if found is None else found
+    """The priority that batch pods are sorted by: that of their spec, also 0."""
+    priority = pod_class.spec_priority(pod)
+    return pod_class.priority(pod) if priority is None else priority
 
 
 def _weight(feature: Feature, victim: Victim) -> float:
-    """The use by which batch pods of one priority are sorted: of CPU in proportion to what they ask for."""
+    """The use that batch pods of one priority are sorted by; CPU in proportion to the request."""
     if feature.how != "satisfaction":
         return float(victim.used or 0)
     return (victim.used or 0) / victim.request if victim.request else 0.0
@@ -320,18 +323,18 @@ def _order(feature: Feature, victim: Victim) -> tuple[int, int, int, int]:
 def _victim(feature: Feature, pod: Mapping[str, Any], used: Mapping[str, int], requests: Mapping[str, int]) -> Victim:
     uid = _uid(pod)
     name = BATCH_CPU if feature.how == "satisfaction" else pod_class.resource_name(pod, feature.kind)
-    asked = requests[uid] if name == BATCH_CPU and uid in requests else pod_class.request(pod, name)
-    return Victim(pod, asked, used.get(uid))
+    request = requests[uid] if name == BATCH_CPU and uid in requests else pod_class.request(pod, name)
+    return Victim(pod, request, used.get(uid))
 
 
 def _meta(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = pod.get("metadata") or {}
-    return found
+    meta: Mapping[str, Any] = pod.get("metadata") or {}
+    return meta
 
 
 def _labels(pod: Mapping[str, Any]) -> Mapping[str, str]:
-    found: Mapping[str, str] = _meta(pod).get("labels") or {}
-    return found
+    labels: Mapping[str, str] = _meta(pod).get("labels") or {}
+    return labels
 
 
 def _uid(pod: Mapping[str, Any]) -> str:
@@ -339,7 +342,7 @@ def _uid(pod: Mapping[str, Any]) -> str:
 
 
 def _busy(sample: BatchCpu, percent: int) -> bool:
-    """Whether the pods use what they are allowed; less than one CPU always counts as used up."""
+    """Whether the pods use up their limit; a limit below one CPU always counts as used up."""
     return 0 < sample.limit < 1000 or (sample.limit > 0 and sample.used / sample.limit >= percent / 100)
 
 
@@ -359,15 +362,15 @@ class Evict(Strategy):
     samples = Sampled.PODS | Sampled.BEST_EFFORT
 
     def __init__(self, kind: str, on: Collection[str], cooldown_s: float, interval_s: float) -> None:
-        self.features = [each for each in FEATURES if each.kind == kind and each.name in on]
-        self.name = ", ".join(each.name for each in self.features)
+        self.features = [feature for feature in FEATURES if feature.kind == kind and feature.name in on]
+        self.name = ", ".join(feature.name for feature in self.features)
         self._kind, self._cooldown_s, self._pause_s = kind, cooldown_s, interval_s
         self._again: float | None = None
         self.accepted: dict[str, float] = {}
-        #: Pods that refused in earlier rounds, while there are more pods to ask than one round may.
+        #: Pods whose eviction was refused in earlier rounds, while there are more candidates than one round may try.
         self._refused: frozenset[str] = frozenset()
-        self._window: deque[tuple[float, BatchCpu]] = deque(maxlen=_MOST_SAMPLES)
-        self._node: deque[tuple[float, float]] = deque(maxlen=_MOST_SAMPLES)
+        self._window: deque[tuple[float, BatchCpu]] = deque(maxlen=_MAX_SAMPLES)
+        self._node: deque[tuple[float, float]] = deque(maxlen=_MAX_SAMPLES)
 
     def __len__(self) -> int:
         """The number of pods that are remembered."""
@@ -378,7 +381,7 @@ class Evict(Strategy):
         return rules[THRESHOLD].enabled
 
     def round(self, round_: Round[NodeSlo]) -> None:
-        """Decide whether pods have to go."""
+        """Decide on evictions and request them."""
         rule, now = round_.rules[THRESHOLD], round_.sample.at
         if not rule.enabled:
             self._window.clear()
@@ -429,7 +432,7 @@ class Evict(Strategy):
         self._node.append((now, used))
         while now - self._node[0][0] > max(window_s, 0):
             self._node.popleft()
-        return sum(each for _, each in self._node) / len(self._node)
+        return sum(milli for _, milli in self._node) / len(self._node)
 
     def _satisfaction(self, round_: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
         rule, now = round_.rules[THRESHOLD], round_.sample.at
@@ -445,14 +448,14 @@ class Evict(Strategy):
             self._window.popleft()
         if len(self._window) * self._pause_s < window_s // 3:
             return {}, ""
-        seen = [each for _, each in self._window]
-        average = BatchCpu(*(sum(values) / len(seen) for values in zip(*seen, strict=True)))
+        samples = [usage for _, usage in self._window]
+        average = BatchCpu(*(sum(values) / len(samples) for values in zip(*samples, strict=True)))
         need = satisfaction_release(average, sample, rule.keys)
         share = int(100 * sample.limit / sample.request) if sample.request else 100
-        return {BATCH_CPU: need} if need else {}, f"batch pods get {share} % of the CPU that they ask for"
+        return {BATCH_CPU: need} if need else {}, f"batch pods get {share} % of the CPU that they request"
 
     def batch_cpu(self, round_: Round[NodeSlo]) -> BatchCpu | None:
-        """Return the CPU of all batch pods together, by the policy of the node; None while it is not known."""
+        """Return the CPU of all batch pods together, by the node's policy; None while unknown."""
         measured = self.measured_batch_cpu(round_)
         if measured is None or round_.rules[THRESHOLD].keys.get("cpuEvictPolicy") != "evictByAllocatable":
             return measured
@@ -463,43 +466,43 @@ class Evict(Strategy):
             return None
 
     def measured_batch_cpu(self, round_: Round[NodeSlo]) -> BatchCpu | None:
-        """Return what all batch pods use and ask for, and what their folder allows; None while it is not known."""
+        """Return use, requests and limit of all batch pods together; None while unknown."""
         folder = round_.best_effort_folder
         used = round_.sample.of(folder).milli
         if used is None:
             return None
-        most = limit = round_.sample.cpus * 1000
+        node_milli = limit = round_.sample.cpus * 1000
         quota, cpus = round_.read(folder, QUOTA), round_.read(folder, CPUS)
         if isinstance(quota, int) and quota > 0:
             limit = min(limit, quota * 1000 // _PERIOD_US)
         if isinstance(cpus, frozenset) and cpus:
             limit = min(limit, len(cpus) * 1000)
-        asked = sum(_batch_milli(pod, most) for pod in round_.pods if pod_class.labelled_be(pod.labels))
-        return BatchCpu(used, asked, limit)
+        requested = sum(_batch_milli(pod, node_milli) for pod in round_.pods if pod_class.labelled_be(pod.labels))
+        return BatchCpu(used, requested, limit)
 
     def victims(self, round_: Round[NodeSlo], feature: Feature) -> list[Victim]:
-        """The pods that may go, in order; why others may not is noted."""
+        """Return the pods that may be evicted, in order; the reasons for sparing others are recorded."""
         pods = {pod.uid: pod for pod in round_.pods}
         cpu = feature.kind == "cpu"
         used = {uid: round_.sample.of(pod.folder) for uid, pod in pods.items()}
-        sizes = {uid: each.milli if cpu else each.memory for uid, each in used.items()}
-        known = {uid: int(size) for uid, size in sizes.items() if size is not None}
-        found = []
+        sizes = {uid: usage.milli if cpu else usage.memory for uid, usage in used.items()}
+        size_by_uid = {uid: int(size) for uid, size in sizes.items() if size is not None}
+        victims = []
         keys = round_.rules[THRESHOLD].keys
         for pod in round_.pods:
             if pod_class.labelled_be(pod.labels) and not pod_class.policy_allows(pod.manifest, feature.name):
                 why = f"its annotation {pod_class.ANNOTATION_EVICTION_POLICY} does not allow {feature.name}"
                 round_.spared[pod.subject(), feature.name] = why
         batch = feature.how == "satisfaction"
-        asked = {uid: _batch_milli(pod, round_.sample.cpus * 1000) for uid, pod in pods.items()} if batch else None
-        for victim in ranked(feature, [pod.manifest for pod in round_.pods], known, keys, asked):
+        requests = {uid: _batch_milli(pod, round_.sample.cpus * 1000) for uid, pod in pods.items()} if batch else None
+        for victim in ranked(feature, [pod.manifest for pod in round_.pods], size_by_uid, keys, requests):
             one = pods[_uid(victim.pod)]
             why = pod_class.never_evicted(victim.pod)
             if not why and frees(feature, victim)[1] > 0:
-                found.append(victim)
+                victims.append(victim)
             elif why:
                 round_.spared[one.subject(), feature.name] = why
-        return found
+        return victims
 
 
 class CpuEvict(Evict):
@@ -521,13 +524,13 @@ class _Requests:
 
     Args:
         round_: the round.
-        reasons: why pods have to go, by feature.
-        passed_over: uids of pods that are not asked in this round.
+        reasons: the reason of evictions by feature.
+        passed_over: uids of pods that are not tried in this round.
 
     Attributes:
-        accepted: uids of pods whose eviction is under way.
-        refused: uids of pods that stay.
-        exhausted: whether a pod was not asked, because a round has a limited number of refusals and limited time.
+        accepted: uids of pods whose eviction was accepted.
+        refused: uids of pods whose eviction was refused.
+        exhausted: whether candidates were left, because a round has limited refusals and time.
     """
 
     def __init__(self, round_: Round[NodeSlo], reasons: Mapping[Feature, str], passed_over: Collection[str]) -> None:
@@ -552,38 +555,38 @@ class _Requests:
 
 
 def _allocatable(round_: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
-    """The requests of batch and mid pods above the node's resources for them; nothing while that is not known."""
+    """The requests of batch and mid pods above the node's resources; empty while unknown."""
     status = (round_.parts.store.document("Node") or {}).get("status") or {}
-    given, keys = status.get("allocatable"), round_.rules[THRESHOLD].keys
-    if not isinstance(given, dict):
+    amounts, keys = status.get("allocatable"), round_.rules[THRESHOLD].keys
+    if not isinstance(amounts, dict):
         round_.cannot(feature.name, "no pod is evicted", "no Node with allocatable resources is known")
         return {}, ""
     try:
-        allocatable = {name: ceil(capped(value) * (1000 if name == "cpu" else 1)) for name, value in given.items()}
+        allocatable = {name: ceil(capped(value) * (1000 if name == "cpu" else 1)) for name, value in amounts.items()}
     except ValueError as error:
         round_.errors.append(f"{feature.name}: allocatable of the Node: {error}")
         return {}, ""
-    asked: Counter[str] = Counter()
+    requests: Counter[str] = Counter()
     for pod in round_.pods:
         name, amount = asked_for(feature, pod.manifest, keys)
-        if name != feature.kind:  # of plain CPU and memory no eviction of these pods frees any
-            asked[name] += amount
-    del asked[""]
-    need = allocatable_release(feature, asked, allocatable, keys)
-    told = ", ".join(f"{asked[name]} of {allocatable.get(name, 0)} {name}" for name in need)
-    return need, f"pods ask for {told}"
+        if name != feature.kind:  # these evictions free no plain CPU or memory
+            requests[name] += amount
+    del requests[""]
+    need = allocatable_release(feature, requests, allocatable, keys)
+    shown = ", ".join(f"{requests[name]} of {allocatable.get(name, 0)} {name}" for name in need)
+    return need, f"pods request {shown}"
 
 
-def _batch_milli(pod: StrategyPod, most: int) -> int:
-    """Thousandths of a CPU that a pod asks for as batch resources, not more than the machine has.
+def _batch_milli(pod: Pod, maximum: int) -> int:
+    """The batch CPU request of a pod in thousandths, at most that of the machine.
 
-    By its spec, which the scheduler has counted. An annotation says so of pods of a runtime, which has no word for it;
-    else it could have all others evicted, for all may write one.
+    It comes from the spec, which the scheduler counted. For pods of a runtime, without extended resources, it comes
+    from the annotation; it is not trusted otherwise, because a large value would evict all other pods.
     """
     request = pod_class.request(pod.manifest, BATCH_CPU)
     if not request and from_runtime(pod.manifest):
         request = batch_resource.batch_request((batch_resource.annotated(pod.annotations) or {}).values())
-    return min(request, most)
+    return min(request, maximum)
 
 
 _CPU: Final = "nri.agent.koordinator.evict:CpuEvict"
@@ -604,12 +607,12 @@ def _row(name: str, what: str, strategy: str) -> StrategyRow:
 STRATEGIES: Final = (
     _row("BECPUEvict", "batch pods that get too little CPU are evicted", _CPU),
     _row("CPUEvict", "pods that allow it are evicted when the node uses too much CPU", _CPU),
-    _row("CPUAllocatableEvict", "batch and mid pods that ask for more CPU than there is for them are evicted", _CPU),
+    _row("CPUAllocatableEvict", "batch and mid pods that request more CPU than is allocatable are evicted", _CPU),
     _row("BEMemoryEvict", "batch pods are evicted when memory runs short", _MEMORY),
     _row("MemoryEvict", "pods that allow it are evicted when the node uses too much memory", _MEMORY),
     _row(
         "MemoryAllocatableEvict",
-        "batch and mid pods that ask for more memory than there is for them are evicted",
+        "batch and mid pods that request more memory than is allocatable are evicted",
         _MEMORY,
     ),
 )

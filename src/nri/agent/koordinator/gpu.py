@@ -1,7 +1,7 @@
-"""GPUEnvInject: which GPUs a container sees, and with HAMi-core the limits and the library that enforce a share of one.
+"""GPUEnvInject: the GPUs that a container sees; with HAMi-core also the limits and the library for a share of one.
 
-From the annotation that the scheduler leaves. The folder that HAMi's monitor shares with a container has to exist
-before the mount: `monitor_folder` names it for its maker.
+The values come from the scheduler's annotation. HAMi's monitor shares a folder with the container, which must exist
+before it is mounted: `monitor_folder` returns its path.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final
 
+from nri.agent.hooks import CREATE, Hook
 from nri.agent.koordinator import pod_annotations
 from nri.agent.koordinator.names import ANNOTATION_DEVICES
+from nri.agent.model import Changes, Container, Decision, HookError, Mount
+from nri.agent.ownership import Level, Owns
 from nri.kube.quantity import ceil
-from nri.policies.changes import Changes, Decision, HookError, Mount
-from nri.policies.contexts import ContainerContext
-from nri.policies.hooks import CREATE, Hook
-from nri.policies.ownership import Level, Owns
 
 NAME: Final = "GPUEnvInject"
 _HAMI: Final = "HAMi-core"
@@ -27,9 +26,7 @@ LOCKS: Final = "/tmp/vgpulock"  # noqa: S108  (a path inside HAMi's contract, no
 LABEL_GPU_ISOLATION: Final = "koordinator.sh/gpu-isolation-provider"
 
 
-def container(
-    context: ContainerContext, *, library: str = "/usr/local/vgpu/libvgpu.so", monitor: bool = False
-) -> Decision:
+def container(context: Container, *, library: str = "/usr/local/vgpu/libvgpu.so", monitor: bool = False) -> Decision:
     """Decide a container's environment and mounts. Raises HookError if the annotation cannot be read or lacks a share.
 
     Args:
@@ -43,13 +40,13 @@ def container(
         raise HookError(NAME, str(error)) from None
     if not devices:
         return Decision()
-    seen = Changes(env={"NVIDIA_VISIBLE_DEVICES": ",".join(str(device.get("minor", 0)) for device in devices)})
+    gpus = Changes(env={"NVIDIA_VISIBLE_DEVICES": ",".join(str(device.get("minor", 0)) for device in devices)})
     if context.pod.labels.get(LABEL_GPU_ISOLATION) != _HAMI:
-        return Decision(seen, "GPUs that the scheduler gave")
+        return Decision(gpus, "GPUs that the scheduler gave")
     share = devices[0].get("resources", {})
-    if _amount(share, _RATIO, seen) >= 100:
-        return Decision(seen, "whole GPUs that the scheduler gave")
-    limits = {"CUDA_DEVICE_MEMORY_LIMIT": str(_amount(share, _MEMORY, seen)), "LD_PRELOAD": library}
+    if _amount(share, _RATIO, gpus) >= 100:
+        return Decision(gpus, "whole GPUs that the scheduler gave")
+    limits = {"CUDA_DEVICE_MEMORY_LIMIT": str(_amount(share, _MEMORY, gpus)), "LD_PRELOAD": library}
     if _CORE in share:
         limits["CUDA_DEVICE_SM_LIMIT"] = str(ceil(share[_CORE]))
     mounts = [_bind(library, library), _bind(LOCKS, LOCKS)]
@@ -58,17 +55,17 @@ def container(
         name = f"{context.pod.uid}_{context.name}"
         limits["CUDA_DEVICE_MEMORY_SHARED_CACHE"] = f"{folder}/{name}.cache"
         mounts.append(_bind(folder, monitor_folder(context, library)))
-    return Decision(seen | Changes(env=limits, mounts=tuple(mounts)), "a share of a GPU, enforced by HAMi-core")
+    return Decision(gpus | Changes(env=limits, mounts=tuple(mounts)), "a share of a GPU, enforced by HAMi-core")
 
 
-def monitor_folder(context: ContainerContext, library: str) -> str:
-    """The host's folder for one container's usage, to be made empty before the container is."""
+def monitor_folder(context: Container, library: str) -> str:
+    """The host's folder for one container's usage, which must be created empty before the container."""
     return f"{posixpath.dirname(library)}/containers/{context.pod.uid}_{context.name}"
 
 
-def _amount(share: Mapping[str, Fraction], name: str, seen: Changes) -> int:
+def _amount(share: Mapping[str, Fraction], name: str, partial: Changes) -> int:
     if name not in share:
-        raise HookError(NAME, f"the GPU's allocation has no {name}", seen)
+        raise HookError(NAME, f"the GPU's allocation has no {name}", partial)
     return ceil(share[name])
 
 

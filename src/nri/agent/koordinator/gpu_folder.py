@@ -1,9 +1,8 @@
-"""The folders of the host that a container with a share of a GPU mounts, made before the container is created.
+"""Create the folders of the host that a container with a share of a GPU mounts.
 
-That of HAMi's locks is for all containers, and made if it is missing; the one that HAMi's monitor shares with one
-container is made empty. Rules: one name below the folder of all containers, never a path that an id leads elsewhere;
-what an earlier container of the name has left is moved aside at once and removed by a thread, because a container can
-fill it as it likes.
+The folder of HAMi's locks is shared by all containers. The folder of HAMi's monitor is created empty for one container;
+its name must be a single path component, because it contains an id. Leftovers of an earlier container are moved aside
+at once and removed by a thread, because a container can fill the folder with any number of files.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from typing import Final
 
 from nri.agent.koordinator.gpu import LOCKS
 from nri.agent.koordinator.node import Node
+from nri.agent.model import Changes
 from nri.host import Outcome, Result, Root
 from nri.host.outcome import explain
-from nri.policies.changes import Changes
 
 __all__ = ["make_folder"]
 
@@ -29,18 +28,18 @@ _NAME: Final = "monitor folder"
 
 
 def make_folder(root: Root, changes: Changes, node: Node) -> list[Result]:
-    """Make the folders that changes want mounted; nothing if they want none.
+    """Create the folders that changes mount.
 
     Args:
         root: the machine.
-        changes: what was decided for the container.
-        node: with HAMi-core's library, beside which the folder is.
+        changes: the changes of the container.
+        node: with HAMi-core's library; the folder is next to it.
     """
     beside = posixpath.dirname(node.gpu_library)
-    wanted = [each.source for each in changes.mounts if each.destination == beside and each.source != beside]
-    results = [_made(root, f"{beside}/containers", source) for source in wanted]
+    sources = [mount.source for mount in changes.mounts if mount.destination == beside and mount.source != beside]
+    results = [_make(root, f"{beside}/containers", source) for source in sources]
     # A mount of a folder that is not there would refuse the container.
-    locks = any(each.source == LOCKS for each in changes.mounts) and not root.exists(LOCKS)
+    locks = any(mount.source == LOCKS for mount in changes.mounts) and not root.exists(LOCKS)
     return [*results, _shared(root, LOCKS)] if locks else results
 
 
@@ -57,7 +56,7 @@ def _shared(root: Root, path: str) -> Result:
     return Result(path, "folder", "there", Outcome.APPLIED)
 
 
-def _made(root: Root, folder: str, path: str) -> Result:
+def _make(root: Root, folder: str, path: str) -> Result:
     above, _, name = path.rpartition("/")
     if above != folder or name in ("", ".", ".."):
         return Result(path, _NAME, "empty", Outcome.REFUSED, f"it is not a folder of {folder}")
@@ -83,28 +82,28 @@ def _empty(folder: int, name: str) -> None:
         os.mkdir(name, _MODE, dir_fd=folder)
         copy = os.dup(folder)
         threading.Thread(target=_remove, args=(copy, aside), name="nri-agent-remove", daemon=True).start()
-    made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
     try:
-        os.fchmod(made, _MODE)  # whatever the umask is
+        os.fchmod(descriptor, _MODE)  # independent of the umask
     finally:
-        os.close(made)
+        os.close(descriptor)
 
 
 def _remove(folder: int, name: str) -> None:
     """Remove a tree below an open folder; symlinks in it are not followed.
 
-    Each folder in it is first moved to the top: a container can nest them deeper than there are descriptors.
+    Each folder in it is first moved to the top, because a container can nest them deeper than the limit of descriptors.
     """
-    left = [name]
+    folders = [name]
     try:
-        while left:
-            _take_apart(folder, left.pop(), left)
+        while folders:
+            _take_apart(folder, folders.pop(), folders)
     finally:
         os.close(folder)
 
 
-def _take_apart(folder: int, name: str, left: list[str]) -> None:
-    """Remove one folder; those in it are moved beside it, and are left. A file that cannot be removed stays."""
+def _take_apart(folder: int, name: str, folders: list[str]) -> None:
+    """Remove one folder; subfolders are moved next to it and added to `folders`. Irremovable files stay."""
     with contextlib.suppress(OSError):
         opened = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
         try:
@@ -114,7 +113,7 @@ def _take_apart(folder: int, name: str, left: list[str]) -> None:
                         if entry.is_dir(follow_symlinks=False):
                             aside = f".{uuid.uuid4()}"
                             os.rename(entry.name, aside, src_dir_fd=opened, dst_dir_fd=folder)
-                            left.append(aside)
+                            folders.append(aside)
                         else:
                             os.unlink(entry.name, dir_fd=opened)
         finally:

@@ -1,7 +1,7 @@
-"""GroupIdentity: the identity (`cpu.bvt_warp_ns`) by which Anolis' scheduler lets latency-sensitive pods go first.
+"""GroupIdentity: the identity (`cpu.bvt_warp_ns`) by which Anolis' scheduler prefers latency-sensitive pods.
 
-From NodeSLO, and for LS pods from the annotation `koordinator.sh/cpuQOS`, which wins. Identities exclude core
-scheduling. On a kernel without the file the knob is unsupported, or substituted by its writer.
+The value comes from NodeSLO; for LS pods the annotation `koordinator.sh/cpuQOS` overrides it. Identities exclude core
+scheduling. On a kernel without the file the writer substitutes another knob or reports it as unsupported.
 """
 
 from __future__ import annotations
@@ -9,20 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from nri.agent import cgroup_paths as paths
+from nri.agent.cgroup_paths import BEST_EFFORT, BURSTABLE, GUARANTEED, KUBE_CLASSES, kube_class_of
+from nri.agent.hooks import FOLDER, PROGRAM, RUN_POD, Decide, Hook
 from nri.agent.koordinator.documents import SLO, cpu_of, read_spec
 from nri.agent.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, qos_class
 from nri.agent.koordinator.node import GroupIdentityRule
 from nri.agent.koordinator.pod_annotations import read
 from nri.agent.koordinator.quirks import Quirks
-from nri.policies import manifest, paths
-from nri.policies.changes import Changes, Decision, HookError
-from nri.policies.contexts import HostApplicationContext, KubeQosContext, PodContext
-from nri.policies.hooks import FOLDER, PROGRAM, RUN_POD, Decide, Hook
-from nri.policies.ownership import Level, Owns
-from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED, KUBE_CLASSES, kube_class_of
-from nri.policies.running import RunningPod
-from nri.policies.shapes import Record
-from nri.policies.writes import BVT, Write
+from nri.agent.model import BVT, Changes, Decision, HookError, HostApplication, KubeQosFolder, Pod, Write
+from nri.agent.ownership import Level, Owns
+from nri.kube.shapes import Record
 
 NAME: Final = "GroupIdentity"
 ANNOTATION_CPU_QOS: Final = "koordinator.sh/cpuQOS"
@@ -33,7 +30,7 @@ _DEFAULTS = {"lsrClass": 2, "lsClass": 2, "beClass": -1}
 
 
 def rule_of(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> GroupIdentityRule:
-    """Return the identities. Guaranteed pods without a class have those of LSR, else of LS; their folder has none."""
+    """Return the identities. Guaranteed pods without a class have that of LSR, else of LS; their folder has none."""
     strategy = read_spec(spec).get("resourceQOSStrategy", {})
     chosen = strategy.get("policies", {}).get("cpuPolicy", "") in ("", "groupIdentity")
     on, value = {}, {}
@@ -51,51 +48,51 @@ def rule_of(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> GroupIdentityRule:
 
 
 def cpu_qos(annotations: Mapping[str, str]) -> dict[str, Any] | None:
-    """A pod's own word on its group identity: `enable`, `groupIdentity`; None if it has none."""
-    found: dict[str, Any] | None = read(annotations, ANNOTATION_CPU_QOS, SHAPE)
-    identity = (found or {}).get("groupIdentity", 0)
+    """A pod's annotated group identity: `enable`, `groupIdentity`; None without the annotation."""
+    config: dict[str, Any] | None = read(annotations, ANNOTATION_CPU_QOS, SHAPE)
+    identity = (config or {}).get("groupIdentity", 0)
     if identity not in _KERNEL_IDENTITIES:
         raise ValueError(f"annotation {ANNOTATION_CPU_QOS}: a group identity is from -1 to 2, not {identity}")
-    return found
+    return config
 
 
 def in_effect(rule: GroupIdentityRule | None, supported: bool, sysctl: bool | None) -> GroupIdentityRule | None:
-    """Return the rule if there is anything to do under it.
+    """Return the rule if it has any effect on this kernel, else None.
 
     Args:
-        rule: what NodeSLO says, None while it has not been read.
+        rule: of NodeSLO, None before it was read.
         supported: whether the kernel has the cgroup file or the sysctl.
-        sysctl: whether the sysctl is on, None if the kernel has none and identities always hold.
+        sysctl: whether the sysctl is on, None if the kernel has none and identities are always on.
     """
     if not supported or rule is None or not (rule.enabled or sysctl is None or sysctl):
         return None
     return rule
 
 
-def pod(context: PodContext, rule: GroupIdentityRule) -> Decision:
-    """Decide a pod's identity; its annotation counts for LS alone. Raises HookError for one that cannot be read."""
+def pod(context: Pod, rule: GroupIdentityRule) -> Decision:
+    """Decide a pod's identity; its annotation counts only for LS. Raises HookError for an unreadable one."""
     try:
-        own = cpu_qos(context.annotations)
+        config = cpu_qos(context.annotations)
     except ValueError as error:
         raise HookError(NAME, str(error)) from None
     qos = qos_class(context.labels)
-    if own is not None and qos == LS:
-        if not own.get("enable", False):
+    if config is not None and qos == LS:
+        if not config.get("enable", False):
             return Decision(Changes({"cpu.bvt": 0}), "the pod's annotation switches its identity off")
-        if "groupIdentity" in own:
-            return Decision(Changes({"cpu.bvt": own["groupIdentity"]}), "the pod's annotation gives its identity")
-    kube = kube_class_of(context.cgroup_parent)
+        if "groupIdentity" in config:
+            return Decision(Changes({"cpu.bvt": config["groupIdentity"]}), "the pod's annotation gives its identity")
+    kube = kube_class_of(context.folder)
     return Decision(Changes({"cpu.bvt": rule.of_pod(qos, kube)}), f"NodeSLO, for {qos or kube} pods")
 
 
-def kube_class(context: KubeQosContext, rule: GroupIdentityRule) -> Decision:
+def kube_class(context: KubeQosFolder, rule: GroupIdentityRule) -> Decision:
     """Decide the identity of a kube-QoS folder."""
     return Decision(
         Changes({"cpu.bvt": rule.folders.get(context.kube_class, 0)}), f"NodeSLO, for the {context.kube_class} folder"
     )
 
 
-def host_application(context: HostApplicationContext, rule: GroupIdentityRule) -> Decision:
+def host_application(context: HostApplication, rule: GroupIdentityRule) -> Decision:
     """Decide the identity of a host application, by its class."""
     return Decision(
         Changes({"cpu.bvt": rule.pods.get(context.qos, 0)}), f"NodeSLO, for {context.qos or 'classless'} programs"
@@ -105,45 +102,55 @@ def host_application(context: HostApplicationContext, rule: GroupIdentityRule) -
 def folder_identities(rule: GroupIdentityRule, driver: str = paths.SYSTEMD) -> list[Write]:
     """Return the identities of the kube-QoS folder_identities."""
     return [
-        Write(paths.kube_class_path(each, driver), BVT, str(rule.folders.get(each, 0)), f"NodeSLO, {each} folder")
-        for each in KUBE_CLASSES
+        Write(
+            paths.kube_class_path(kube_qos_class, driver),
+            BVT,
+            str(rule.folders.get(kube_qos_class, 0)),
+            f"NodeSLO, {kube_qos_class} folder",
+        )
+        for kube_qos_class in KUBE_CLASSES
     ]
 
 
 def identities(
-    rule: GroupIdentityRule, pods: Iterable[RunningPod], existing: Iterable[str], driver: str = paths.SYSTEMD
+    rule: GroupIdentityRule, pods: Iterable[Pod], existing: Iterable[str], driver: str = paths.SYSTEMD
 ) -> list[Write]:
-    """Return all identities.
+    """Return the writes of all identities.
 
     Args:
-        rule: what NodeSLO says.
-        pods: the pods that are listed.
-        existing: every folder of a cgroup that has the knob.
+        rule: of NodeSLO.
+        pods: the listed pods.
+        existing: all folders with the knob.
         driver: the kubelet's driver.
     """
-    there = sorted({folder.strip("/") for folder in existing})
+    existing_folders = sorted({folder.strip("/") for folder in existing})
     writes = folder_identities(rule, driver)
-    classes = {paths.kube_class_path(each, driver): rule.folders.get(each, 0) for each in KUBE_CLASSES}
+    classes = {
+        paths.kube_class_path(kube_qos_class, driver): rule.folders.get(kube_qos_class, 0)
+        for kube_qos_class in KUBE_CLASSES
+    }
     dangling = {
-        child: value for parent, value in classes.items() for child in _children(parent, there) if child not in classes
+        child: value
+        for parent, value in classes.items()
+        for child in _children(parent, existing_folders)
+        if child not in classes
     }
     for pod in pods:
-        labels = (pod.pod.get("metadata") or {}).get("labels") or {}
-        value = rule.of_pod(qos_class(labels), manifest.kube_class(pod.pod))
+        value = rule.of_pod(qos_class(pod.labels), pod.kube_class)
         folder = pod.folder.strip("/")
         dangling.pop(folder, None)
-        writes += _with_containers(folder, value, there, "NodeSLO, for the pod's class")
+        writes += _with_containers(folder, value, existing_folders, "NodeSLO, for the pod's class")
     for folder, value in dangling.items():
-        writes += _with_containers(folder, value, there, "NodeSLO, for a folder of no listed pod")
+        writes += _with_containers(folder, value, existing_folders, "NodeSLO, for a folder of no listed pod")
     return writes
 
 
-def _with_containers(folder: str, value: int, there: list[str], reason: str) -> list[Write]:
-    return [Write(each, BVT, str(value), reason) for each in (folder, *_children(folder, there))]
+def _with_containers(folder: str, value: int, folders: list[str], reason: str) -> list[Write]:
+    return [Write(path, BVT, str(value), reason) for path in (folder, *_children(folder, folders))]
 
 
-def _children(folder: str, there: list[str]) -> list[str]:
-    return [each for each in there if each.rpartition("/")[0] == folder]
+def _children(folder: str, folders: list[str]) -> list[str]:
+    return [path for path in folders if path.rpartition("/")[0] == folder]
 
 
 def _with_rule(decide: Callable[[Any, GroupIdentityRule], Decision]) -> Decide:

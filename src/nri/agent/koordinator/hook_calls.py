@@ -1,9 +1,9 @@
-"""Answers to the calls of Koordinator's hook protocol: what the agent says to a proxy before and after the CRI's calls.
+"""Answer the calls of Koordinator's hook protocol, which a proxy makes before and after calls of the CRI.
 
-Rules: a request comes as a dict with the protocol's field names, and is given back with the changes in it, because the
-proxy takes a response for the whole. Changes for which the protocol has no words are made by the executor, as soon as
-there is a cgroup to do it to; what cannot be done is reported as unsupported. Of containers it is kept what was asked
-for before our own changes, so that a ratio is not applied twice.
+A request is a dict with the protocol's field names. The answer is the request with the changes applied, because the
+proxy replaces the whole. Changes that the protocol cannot express are written by the executor once the cgroup exists;
+unsupported ones are reported. The originally requested resources of each container are kept, so that a ratio is not
+applied twice.
 """
 
 from __future__ import annotations
@@ -15,21 +15,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeVar
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.decisions import reason_of
 from nri.agent.executor import tidy
+from nri.agent.hooks import CREATE, REMOVE_POD, RUN_POD, UPDATE
+from nri.agent.hooks import Outcome as Decided
 from nri.agent.koordinator import hook_fields as words
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.profile import HOOKS
+from nri.agent.model import QUOTA, Changes, Container, Pod, Resources, Write, pod_writes, writes
 from nri.agent.parts import Parts
-from nri.agent.transports.clear_cpus import clear_cpus, clears_cpus
+from nri.agent.transports.cpu_clearing import clear_cpus, clears_cpus
 from nri.errors import NriError
 from nri.host import Outcome, Result
-from nri.policies import paths
-from nri.policies.changes import Changes
-from nri.policies.contexts import ContainerContext, PodContext, Resources
-from nri.policies.hooks import CREATE, REMOVE_POD, RUN_POD, UPDATE
-from nri.policies.hooks import Outcome as Decided
-from nri.policies.writes import QUOTA, Write, pod_writes, writes
 from nri.text import plain
 
 __all__ = ["HookCalls", "HookRefused", "stages_of"]
@@ -38,8 +36,8 @@ _log = logging.getLogger(__name__)
 TRANSPORT: Final = "hooks"
 STARTED, STOPPED, POD_STOPPED = "PostStartContainer", "PostStopContainer", "PostStopPodSandbox"
 #: Pods and containers that are remembered, many times those of a full node.
-MOST = 4096
-_NO_WORD = "Koordinator's hook protocol has no word for it; NRI has, also behind a proxy"
+MAX_ENTRIES = 4096
+_NO_WORD = "Koordinator's hook protocol cannot express it; use NRI, directly or behind a proxy"
 
 Fields = dict[str, Any]
 _Key = TypeVar("_Key")
@@ -50,29 +48,29 @@ class HookRefused(NriError):
     """A hook failed, and under the failure policy "Fail" the request is to fail with it."""
 
 
-class _Seen(NamedTuple):
-    """A container.
+class _ContainerRecord(NamedTuple):
+    """A container that a proxy reported.
 
     Attributes:
-        asked: what was asked for before our changes.
-        quota: the one that we answered.
-        round: how often rules had changed before that was decided.
+        requested: what was requested before the agent changed it.
+        quota: the quota in the agent's answer.
+        round: the number of rule changes before that decision.
         running: its context once it runs.
     """
 
-    asked: Resources | None
+    requested: Resources | None
     quota: int | None
     round: int
-    running: ContainerContext | None = None
+    running: Container | None = None
 
 
 def stages_of(node: Node) -> list[str]:
     """The stages to register for: those at which a hook decides, and those at which what is kept begins and ends."""
     on = {stage for row in HOOKS if row.on(node) for stage in row.stages} - node.disabled_stages
-    found = [stage for stage in (RUN_POD, CREATE, UPDATE) if stage in on]
-    if found or REMOVE_POD in on:
-        found += [STARTED, STOPPED, POD_STOPPED]
-    return found
+    stages = [stage for stage in (RUN_POD, CREATE, UPDATE) if stage in on]
+    if stages or REMOVE_POD in on:
+        stages += [STARTED, STOPPED, POD_STOPPED]
+    return stages
 
 
 class HookCalls:
@@ -82,8 +80,8 @@ class HookCalls:
         self._parts, self._runtime = parts, runtime
         self._lock = threading.Lock()
         self._round = 0
-        self._pods: OrderedDict[str, PodContext] = OrderedDict()
-        self._containers: OrderedDict[tuple[str, str], _Seen] = OrderedDict()
+        self._pods: OrderedDict[str, Pod] = OrderedDict()
+        self._containers: OrderedDict[tuple[str, str], _ContainerRecord] = OrderedDict()
         self._answers: Mapping[str, Callable[[Fields], Fields]] = {
             RUN_POD: self._run,
             CREATE: self._create,
@@ -94,25 +92,25 @@ class HookCalls:
         }
 
     def answer(self, stage: str, request: Fields) -> Fields:
-        """Answer a call; KeyError for a stage that is none of the protocol's. Raises HookRefused."""
+        """Answer a call. Raises KeyError for an unknown stage, and HookRefused."""
         answer = self._answers.get(stage)
         return _echo(request) if answer is None else answer(request)
 
     def apply_again(self) -> int:
-        """Decide again for all that runs, and write it: rules have changed. Returns how many it was done for.
+        """Decide and write again for everything that runs, after rules changed. Returns the number of objects.
 
-        A pod and its containers are one batch, because no quota of a pod may be below one of its containers'.
+        A pod and its containers are one batch, because a pod's quota must not be below its containers'.
         """
         with self._lock:
             self._round += 1
-            pods, containers = dict(self._pods), [each.running for each in self._containers.values()]
-        running: dict[str, list[PodContext | ContainerContext]] = {uid: [pod] for uid, pod in pods.items()}
-        for each in containers:
-            if each is not None:
-                running.setdefault(each.pod.uid, []).append(each)
+            pods, containers = dict(self._pods), [container.running for container in self._containers.values()]
+        running: dict[str, list[Pod | Container]] = {uid: [pod] for uid, pod in pods.items()}
+        for running_container in containers:
+            if running_container is not None:
+                running.setdefault(running_container.pod.uid, []).append(running_container)
         return sum(map(self._one_again, running.values()))
 
-    def _one_again(self, contexts: Sequence[PodContext | ContainerContext]) -> int:
+    def _one_again(self, contexts: Sequence[Pod | Container]) -> int:
         """Decide again for a pod and its containers; returns how many that are, 0 if it cannot be done."""
         try:
             self._apply_again(contexts)
@@ -121,19 +119,19 @@ class HookCalls:
             return 0
         return len(contexts)
 
-    def _apply_again(self, contexts: Iterable[PodContext | ContainerContext]) -> None:
+    def _apply_again(self, contexts: Iterable[Pod | Container]) -> None:
         decisions, executor = self._parts.decisions, self._parts.executor
-        batch: list[tuple[PodContext | ContainerContext, Write]] = []
+        batch: list[tuple[Pod | Container, Write]] = []
         for context in contexts:
-            outcome = decisions.decide(RUN_POD if isinstance(context, PodContext) else UPDATE, context, TRANSPORT)
+            outcome = decisions.decide(RUN_POD if isinstance(context, Pod) else UPDATE, context, TRANSPORT)
             if outcome.failed is not None:
                 continue
             changes, why = outcome.changes, reason_of(outcome)
-            wanted = pod_writes if isinstance(context, PodContext) else writes
-            batch += [(context, write) for write in wanted(context.cgroup_parent, changes, why)]
+            to_writes = pod_writes if isinstance(context, Pod) else writes
+            batch += [(context, write) for write in to_writes(context.folder, changes, why)]
             if changes.resctrl is not None:
                 decisions.record(context, TRANSPORT, executor.resctrl(changes.resctrl))
-            if isinstance(context, ContainerContext):
+            if isinstance(context, Container):
                 self._tell_clear(context, changes)
         results = executor.write([write for _, write in batch], keep=False)
         for (context, _), result in zip(batch, results, strict=True):
@@ -166,101 +164,107 @@ class HookCalls:
         now, container = self._round, self._context(request)
         outcome = self._decided(CREATE, container)
         changes = outcome.changes
-        self._remember(self._containers, _key(container), _Seen(container.resources, changes.number(QUOTA), now))
+        self._remember(
+            self._containers, _key(container), _ContainerRecord(container.resources, changes.number(QUOTA), now)
+        )
         if results := [*_unsupported(container, changes)]:
             self._parts.decisions.record(container, TRANSPORT, results)
         return words.container_response(changes, _echo(request))
 
     def _update(self, request: Fields) -> Fields:
         now, container = self._round, self._context(request)
-        seen = self._containers.get(_key(container))
-        container = _as_asked(container, seen)
+        record = self._containers.get(_key(container))
+        container = _as_requested(container, record)
         outcome = self._decided(UPDATE, container)
         quota = outcome.changes.number(QUOTA)
         running = container if _has_id(request) else None
-        self._remember(self._containers, _key(container), _Seen(container.resources, quota, now, running))
+        self._remember(self._containers, _key(container), _ContainerRecord(container.resources, quota, now, running))
         if running is not None:
             self._tell_clear(running, outcome.changes)
         return words.container_response(outcome.changes, _echo(request))
 
     def _started(self, request: Fields) -> Fields:
-        """Now there are processes and folders: do what a creation could not say, and what waited for the pod."""
+        """Write what the protocol cannot express and what waited, now that processes and cgroups exist."""
         container = self._context(request)
-        waited = self._parts.executor.retry(container.pod.cgroup_parent)
+        waited = self._parts.executor.retry(container.pod.folder)
         self._parts.decisions.record(container.pod, TRANSPORT, waited)
         if not _has_id(request):
             return _echo(request)
-        seen = self._containers.get(_key(container)) or _Seen(None, None, self._round)
-        container = _as_asked(container, seen)
-        self._remember(self._containers, _key(container), _Seen(container.resources, seen.quota, seen.round, container))
+        record = self._containers.get(_key(container)) or _ContainerRecord(None, None, self._round)
+        container = _as_requested(container, record)
+        self._remember(
+            self._containers,
+            _key(container),
+            _ContainerRecord(container.resources, record.quota, record.round, container),
+        )
         changes = self._parts.decisions.decide(CREATE, container, TRANSPORT).changes
         if changes.resctrl is not None:
             late = Changes(resctrl=changes.resctrl)
             results = self._parts.executor.changes(container, late, "the container's first process runs now")
             self._parts.decisions.record(container, TRANSPORT, results)
-        self._mend(seen.round, self._pods.get(container.pod.uid, container.pod), container)
+        self._mend(record.round, self._pods.get(container.pod.uid, container.pod), container)
         return _echo(request)
 
     def _stopped(self, request: Fields) -> Fields:
         container = self._context(request)
         with self._lock:
-            seen = self._containers.get(_key(container))
-            if seen is not None and (seen.running is None or seen.running.id == container.id):
-                del self._containers[_key(container)]  # else one of the same name runs already
+            record = self._containers.get(_key(container))
+            if record is not None and (record.running is None or record.running.id == container.id):
+                del self._containers[_key(container)]  # else another container of that name runs already
         return _echo(request)
 
     # --- inside ---
 
-    def _context(self, request: Fields) -> ContainerContext:
+    def _context(self, request: Fields) -> Container:
         folder = tidy(request.get("pod_cgroup_parent") or "")
         driver = paths.SYSTEMD if folder.endswith(".slice") else paths.CGROUPFS
         return words.container_context({**request, "pod_cgroup_parent": folder}, self._runtime, driver)
 
-    def _decided(self, stage: str, context: PodContext | ContainerContext) -> Decided:
+    def _decided(self, stage: str, context: Pod | Container) -> Decided:
         outcome = self._parts.decisions.decide(stage, context, TRANSPORT)
         if outcome.failed is not None:
             raise HookRefused(plain(str(outcome.failed)))
         return outcome
 
-    def _mend(self, decided: int, *contexts: PodContext | ContainerContext) -> None:
+    def _mend(self, decided: int, *contexts: Pod | Container) -> None:
         """Decide again for what runs now if rules have changed since: they were applied to what ran before it."""
         if decided != self._round:
             self._one_again(contexts)
 
-    def _tell_clear(self, container: ContainerContext, changes: Changes) -> None:
-        """Clear a running container's CPUs, which an update of the CRI cannot say."""
+    def _tell_clear(self, container: Container, changes: Changes) -> None:
+        """Clear a running container's CPUs, which an update of the CRI cannot express."""
         if clears_cpus(changes):
-            results = clear_cpus(self._parts.executor, container.cgroup_parent)
+            results = clear_cpus(self._parts.executor, container.folder)
             self._parts.decisions.record(container, TRANSPORT, results)
 
     def _remember(self, memory: OrderedDict[_Key, _Kept], key: _Key, value: _Kept) -> None:
         with self._lock:
             memory.pop(key, None)
             memory[key] = value
-            while len(memory) > MOST:
+            while len(memory) > MAX_ENTRIES:
                 memory.popitem(last=False)
 
 
-def _pod(request: Fields) -> PodContext:
+def _pod(request: Fields) -> Pod:
     return words.pod_context({**request, "cgroup_parent": tidy(request.get("cgroup_parent") or "")})
 
 
-def _key(container: ContainerContext) -> tuple[str, str]:
+def _key(container: Container) -> tuple[str, str]:
     return container.pod.uid, container.name
 
 
 def _has_id(request: Fields) -> bool:
-    """Whether there is a container: without an id its folder would be taken for its pod's."""
+    """Whether a container has an id; without one its folder would be the pod's."""
     return bool((request.get("container_meta") or {}).get("id"))
 
 
-def _as_asked(container: ContainerContext, seen: _Seen | None) -> ContainerContext:
-    """The container with the quota that was asked for, where the proxy tells us the one that we had answered."""
-    if seen is None or seen.asked is None or container.resources is None or seen.quota is None:
+def _as_requested(container: Container, record: _ContainerRecord | None) -> Container:
+    """The container with the requested quota, if the proxy reports the agent's answer instead."""
+    if record is None or record.requested is None or container.resources is None or record.quota is None:
         return container
-    if container.resources.cfs_quota != seen.quota:
+    if container.resources.cfs_quota != record.quota:
         return container
-    return replace(container, resources=replace(container.resources, cfs_quota=seen.asked.cfs_quota))
+    return replace(container, resources=replace(container.resources, cfs_quota=record.requested.cfs_quota))
 
 
 def _echo(request: Fields) -> Fields:
@@ -272,7 +276,7 @@ def _echo(request: Fields) -> Fields:
     return {name: request[name] for name in names if name in request}
 
 
-def _unsupported(container: ContainerContext, changes: Changes) -> Iterator[Result]:
+def _unsupported(container: Container, changes: Changes) -> Iterator[Result]:
     target = container.name
     for mount in changes.mounts:
         yield Result(target, f"mount {mount.destination}", mount.source, Outcome.UNSUPPORTED, _NO_WORD)

@@ -1,7 +1,7 @@
-"""Contexts from the requests of Koordinator's hook protocol, and changes in its responses.
+"""Conversion between requests and responses of Koordinator's hook protocol and the agent's contexts and changes.
 
-Requests and responses are dicts with the protocol's field names (`pod_meta`, `container_resources`). The protocol has
-no words for mounts, devices and RDT classes: the proxy of this package adds those to the CRI request itself.
+Requests and responses are dicts with the protocol's field names (`pod_meta`, `container_resources`). The protocol
+cannot express mounts, devices and RDT classes.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator.batch_resource import annotated
-from nri.policies import paths
-from nri.policies.changes import Changes
-from nri.policies.contexts import ContainerContext, PodContext, Resources
-from nri.policies.messages import container_id
+from nri.agent.model import Changes, Container, Pod, Resources
+from nri.agent.transports.messages import container_id
 
 __all__ = ["container_context", "container_response", "pod_context", "pod_response"]
 
@@ -27,24 +26,24 @@ _FIELDS = {
 }
 
 
-def pod_context(request: Mapping[str, Any]) -> PodContext:
+def pod_context(request: Mapping[str, Any]) -> Pod:
     """Return the context of a PodSandboxHookRequest; the pod's resources are not used."""
     return _pod(request, "labels", "annotations", "cgroup_parent")
 
 
 def container_context(
     request: Mapping[str, Any], runtime: str = "containerd", driver: str = paths.SYSTEMD
-) -> ContainerContext:
+) -> Container:
     """Return the context of a ContainerResourceHookRequest."""
     pod = _pod(request, "pod_labels", "pod_annotations", "pod_cgroup_parent")
     meta = request.get("container_meta") or {}
     number = container_id(meta.get("id", ""), pod.annotations, runtime)
     resources = request.get("container_resources")
-    return ContainerContext(
+    return Container(
         pod=pod,
         id=number,
         name=meta.get("name", ""),
-        cgroup_parent=paths.container_path(pod.cgroup_parent, number, driver),
+        folder=paths.container_path(pod.folder, number, driver),
         env=request.get("container_envs") or {},
         resources=None if resources is None else _resources(resources),
         extended=(pod.extended or {}).get(meta.get("name", "")),
@@ -64,28 +63,28 @@ def container_response(changes: Changes, response: Mapping[str, Any]) -> dict[st
     return answer
 
 
-def _pod(request: Mapping[str, Any], labels: str, annotations: str, parent: str) -> PodContext:
-    meta, given = request.get("pod_meta") or {}, request.get(annotations) or {}
-    return PodContext(
+def _pod(request: Mapping[str, Any], labels: str, annotations: str, parent: str) -> Pod:
+    meta, pod_annotations = request.get("pod_meta") or {}, request.get(annotations) or {}
+    return Pod(
         namespace=meta.get("namespace", ""),
         name=meta.get("name", ""),
         uid=meta.get("uid", ""),
         labels=request.get(labels) or {},
-        annotations=given,
-        cgroup_parent=request.get(parent) or "",
-        extended=annotated(given),
+        annotations=pod_annotations,
+        folder=request.get(parent) or "",
+        extended=annotated(pod_annotations),
     )
 
 
-def _resources(given: Mapping[str, Any]) -> Resources:
+def _resources(fields: Mapping[str, Any]) -> Resources:
     return Resources(
-        cpu_shares=given.get("cpu_shares") or None,
-        cfs_quota=given.get("cpu_quota") or None,
-        cpuset=given.get("cpuset_cpus") or None,
-        memory_limit=max(given.get("memory_limit_in_bytes") or 0, -1) or None,
+        cpu_shares=fields.get("cpu_shares") or None,
+        cfs_quota=fields.get("cpu_quota") or None,
+        cpuset=fields.get("cpuset_cpus") or None,
+        memory_limit=max(fields.get("memory_limit_in_bytes") or 0, -1) or None,
     )
 
 
 def _with_resources(changes: Changes, response: Mapping[str, Any], name: str) -> dict[str, Any]:
-    said = {field: changes.knobs[knob] for knob, field in _FIELDS.items() if knob in changes.knobs}
-    return {**response, name: {**(response.get(name) or {}), **said}} if said else dict(response)
+    values = {field: changes.knobs[knob] for knob, field in _FIELDS.items() if knob in changes.knobs}
+    return {**response, name: {**(response.get(name) or {}), **values}} if values else dict(response)

@@ -1,9 +1,9 @@
-"""Mode "hooks": the agent as a hook server of Koordinator's own runtime proxy, which asks it before and after calls.
+"""Mode "hooks": the agent as a hook server of Koordinator's runtime proxy.
 
-Rules: the proxy finds the agent by a file that the agent writes, and writes again when it is gone. Under the failure
-policy "Ignore" the file goes when the agent stops in order; under "Fail" it stays, so that no pod slips through while
-the agent is being replaced. The socket is root's alone, because requests hold the containers' environment. A changed
-rule is applied to what was started since the agent has.
+The proxy finds the agent by a registration file, which the agent writes again when it is missing. Under the failure
+policy "Ignore" the file is removed at an orderly stop; under "Fail" it stays, so that no pod passes undecided while the
+agent is replaced. The socket is for root only, because requests contain the environment of containers. A changed rule
+is applied to what was started since the agent was.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["FILE_NAME", "HooksTransport"]
 FILE_NAME: Final = "nri-agent.json"
 #: Calls at a time; more wait.
 _CALLS = 32
-#: How often the registration is looked at, in seconds.
+#: How often the registration is checked, in seconds.
 LOOK_S = 60.0
 _STOP_S = 2.0
 
@@ -62,7 +62,7 @@ class HooksTransport:
         self._problem = ""
 
     def start(self) -> None:
-        """Serve and register. Raises NriError if the socket cannot be had; a proxy need not be there."""
+        """Serve and register. Raises NriError if the socket cannot be bound. The proxy may start later."""
         if self._running is not None:
             return
         pool = ThreadPool(_CALLS, thread_name_prefix="hooks")
@@ -70,7 +70,7 @@ class HooksTransport:
             server = bind(self._socket, pool, [_handlers(self._calls)])
         except (OSError, RuntimeError) as error:
             pool.shutdown()
-            raise NriError(f"mode hooks cannot serve at {self._socket}: {error}") from None
+            raise NriError(f"mode hooks cannot listen at {self._socket}: {error}") from None
         server.start()
         self._end.clear()
         self._register()
@@ -79,7 +79,7 @@ class HooksTransport:
         self._running = server, pool, worker
 
     def stop(self) -> None:
-        """Take no more calls; a second call does nothing."""
+        """Stop serving; a second call has no effect."""
         running, self._running = self._running, None
         if running is None:
             return
@@ -115,7 +115,7 @@ class HooksTransport:
                     self._register()
                     continue
                 log.info("rules have changed: applied to %d pods and containers", self._calls.apply_again())
-            except Exception:  # the thread also keeps the registration there
+            except Exception:  # the thread also maintains the registration
                 log.exception("changed rules could not be applied to all that runs, or the registration is not written")
 
     def _register(self) -> None:
@@ -144,16 +144,16 @@ class HooksTransport:
                 self._file.unlink()
 
     def _registration(self) -> str:
-        """The registration, "" if no hook has anything to say at any stage."""
+        """The text of the registration, "" if no hook decides at any stage."""
         stages = stages_of(self._parts.decisions.node)
         if not stages:
             return ""
-        found = {
+        document = {
             "remote-endpoint": self._settings.endpoint.removeprefix("unix://") or os.path.abspath(self._socket),
             "failure-policy": self._settings.failure_policy,
             "runtime-hooks": stages,
         }
-        return json.dumps(found, indent="\t") + "\n"
+        return json.dumps(document, indent="\t") + "\n"
 
 
 def _handlers(calls: HookCalls) -> grpc.GenericRpcHandler:
@@ -178,9 +178,9 @@ def _answering(calls: HookCalls, stage: str, method: Method) -> Callable[[Messag
             return method.response(**calls.answer(stage, fields_of(request)))
         except HookRefused as error:
             context.abort(grpc.StatusCode.UNKNOWN, str(error))
-        except Exception:  # a fault of ours: whoever mends it needs the place
+        except Exception:  # a bug of the agent: log the traceback
             log.exception("%s failed", stage)
-            context.abort(grpc.StatusCode.INTERNAL, f"{stage}: the agent failed; its log says how")
+            context.abort(grpc.StatusCode.INTERNAL, f"{stage}: the agent failed; see its log")
         raise AssertionError("abort always raises")
 
     return answer

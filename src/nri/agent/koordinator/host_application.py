@@ -1,6 +1,6 @@
-"""Host applications: the programs of the host that NodeSLO lists, and their folders.
+"""Host applications: programs of the host that NodeSLO lists, and their cgroups.
 
-They are not containers, so no runtime asks about them: a timer and a change of NodeSLO do.
+They are not containers, so no runtime asks about them; they are decided by a timer and when NodeSLO changes.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from nri.agent.cgroup_paths import BEST_EFFORT, BURSTABLE, GUARANTEED, SYSTEMD, joined, kube_class_path
 from nri.agent.koordinator.names import BE, LS, LSE, LSR, SYSTEM
-from nri.policies.contexts import HostApplicationContext
-from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED, SYSTEMD, joined, kube_class_path
-from nri.policies.shapes import Items, Record, Word, fit
+from nri.agent.model import HostApplication
+from nri.kube.shapes import Items, Record, Word, fit
 
-#: Folders of host applications that do not say where they are, by class.
+#: Default folders of host applications by class.
 _HOST_FOLDERS = {"LSE": "host-latency-sensitive", "LSR": "host-latency-sensitive", "LS": "host-latency-sensitive"}
 _HOST_FOLDERS["BE"] = "host-best-effort"
 _HOST_BASES = {"Kubepods": GUARANTEED, "KubepodsBurstable": BURSTABLE, "KubepodsBesteffort": BEST_EFFORT}
@@ -24,15 +24,15 @@ SPEC = Items(Record({"name": str, "priority": str, "qos": _QOS, "cgroupPath": _P
 
 
 def by_name(applications: Iterable[Any] | None) -> dict[str, dict[str, Any]]:
-    """Read `spec.hostApplications`; of two of one name the last one counts. Raises ValueError."""
+    """Read `spec.hostApplications`; of two with one name the last wins. Raises ValueError."""
     listed = fit(list(applications or ()), SPEC, "hostApplications")
-    return {each.get("name", ""): each for each in listed}
+    return {application.get("name", ""): application for application in listed}
 
 
-def context_of(application: Mapping[str, Any], driver: str = SYSTEMD) -> HostApplicationContext:
+def context_of(application: Mapping[str, Any], driver: str = SYSTEMD) -> HostApplication:
     """Return the context of an application of NodeSLO."""
     path = host_application_path(dict(application), driver)
-    return HostApplicationContext(application.get("name", ""), application.get("qos", ""), path)
+    return HostApplication(application.get("name", ""), application.get("qos", ""), path)
 
 
 def host_application_path(application: dict[str, Any] | None, driver: str = SYSTEMD) -> str:

@@ -1,8 +1,4 @@
-"""The gates that keys of NodeSLO ask for.
-
-A gate that only a default asks for is left out, and a part of another form is passed over, because its reader reports
-that.
-"""
+"""The gates that NodeSLO requests. Gates that only a default requests are left out."""
 
 from __future__ import annotations
 
@@ -27,11 +23,11 @@ _BY_POLICY: Final = (
 
 
 def requested_gates(document: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the gates of hooks and strategies that a NodeSLO asks for, each with the first key that does."""
-    found: dict[str, str] = {}
+    """Return the gates of hooks and strategies that a NodeSLO requests, each with the first key that does."""
+    key_by_gate: dict[str, str] = {}
     for gate, key in _requests(_table(document, "spec")):
-        found.setdefault(gate, key)
-    return found
+        key_by_gate.setdefault(gate, key)
+    return key_by_gate
 
 
 def _requests(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -63,5 +59,5 @@ def _valid(feature: evict.Feature, thresholds: Mapping[str, Any]) -> bool:
 
 
 def _table(value: Mapping[str, Any] | None, key: str) -> Mapping[str, Any]:
-    found = value.get(key) if isinstance(value, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    table = value.get(key) if isinstance(value, Mapping) else None
+    return table if isinstance(table, Mapping) else {}

@@ -1,7 +1,6 @@
-"""The node before any rule: set up as the settings say, with the machine's caches and its RDMA devices.
+"""The node before any document is read: settings, the machine's caches and its RDMA devices.
 
-Rules: reads only; what cannot be read is None, and the hook that needs it decides nothing. A PCI address comes from a
-pod's annotation, so it has to look like one before it is a part of a path.
+Values that cannot be read are None; the hook that needs one then decides nothing.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from nri import host
+from nri.agent.hooks import Hook
 from nri.agent.koordinator.node import Cache, Node
 from nri.agent.koordinator.quirks import Quirks
 from nri.agent.settings.values import AgentSettings
-from nri.policies.hooks import Hook
 
 __all__ = ["BATCH_POOLS", "RdmaDevices", "cache_of", "node_of"]
 
@@ -27,15 +26,15 @@ _PCI: Final = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]
 
 
 class RdmaDevices:
-    """The RDMA devices of a machine, as `nri.agent.koordinator.node.Devices` wants them."""
+    """The RDMA devices of a machine (`nri.agent.koordinator.node.Devices`)."""
 
     def __init__(self, root: host.Root) -> None:
         self._root = root
 
     def verbs(self, pci_address: str) -> Sequence[str]:
-        """The names in `infiniband_verbs` of a PCI function. Raises OSError if there is no such folder."""
+        """The names in `infiniband_verbs` of a PCI function. Raises OSError if the folder is missing."""
         if _PCI.fullmatch(pci_address) is None:
-            raise OSError(errno.EINVAL, f"{pci_address[:40]!r} is no PCI address, such as 0000:81:00.1")
+            raise OSError(errno.EINVAL, f"{pci_address[:40]!r} is not a PCI address, for example 0000:81:00.1")
         folder = f"/sys/bus/pci/devices/{pci_address}/infiniband_verbs"
         if not self._root.exists(folder):
             raise OSError(errno.ENOENT, f"PCI function {pci_address} has no verbs")
@@ -52,18 +51,18 @@ class RdmaDevices:
 
 
 def cache_of(root: host.Root) -> Cache | None:
-    """The last cache of a machine, as far as it can be shared out; None if it cannot."""
+    """The last-level cache of a machine; None if it cannot be partitioned."""
     try:
-        found = host.Resctrl(root).capabilities()
+        abilities = host.Resctrl(root).capabilities()
     except ValueError:
         return None
-    if isinstance(found, host.Unsupported) or (cache := found.caches.get("L3")) is None:
+    if isinstance(abilities, host.Unsupported) or (cache := abilities.caches.get("L3")) is None:
         return None
-    return Cache(found.domains.get("L3", ()), cache.mask, _vendor(root))
+    return Cache(abilities.domains.get("L3", ()), cache.mask, _vendor(root))
 
 
 def node_of(settings: AgentSettings, root: host.Root, hooks: Iterable[Hook]) -> Node:
-    """A node without rules, set up as the settings say, with what the machine has."""
+    """A node without rules, by the settings and the abilities of the machine."""
     gates = settings.gates
     return Node(
         gates=frozenset(row.name for row in hooks if gates.get(row.name, row.default)),

@@ -1,7 +1,7 @@
-"""Long texts that were read are not read again for each container: a pod's author writes 256 KiB, and 256 containers.
+"""A cache of parsed texts: a pod's author may write 256 KiB of annotation for 256 containers.
 
-Rules: only long texts are remembered, the newest ones, and never more of them than a bound, because what is read of
-one takes many times its room. The result for a text is shared: do not change it.
+Only long texts are cached, up to a bound, because a parsed text takes many times its size. Results are shared; do not
+change them.
 """
 
 from __future__ import annotations
@@ -15,46 +15,46 @@ __all__ = ["LONG", "Memo"]
 
 #: Characters of a text that is remembered; a shorter one is read as quickly.
 LONG: Final = 1024
-_MOST: Final = 1 << 20
+_MAX_CHARACTERS: Final = 1 << 20
 
 
 class Memo:
-    """A memo of what was made of texts, or the error. Any thread may call.
+    """A cache of parsed texts and parse errors. Thread-safe.
 
     Args:
-        most: characters of all texts that are remembered.
+        max_bytes: total characters of cached texts.
     """
 
-    def __init__(self, most: int = _MOST) -> None:
-        self._most, self._size = most, 0
+    def __init__(self, max_bytes: int = _MAX_CHARACTERS) -> None:
+        self._most, self._size = max_bytes, 0
         self._known: OrderedDict[tuple[str, str], tuple[Any, str]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, reader: str, text: str, read: Callable[[str], Any]) -> Any:
-        """Return what `read` makes of a text, which `reader` names. Raises its ValueError."""
+        """Return `read(text)`, cached under `reader`. Raises the ValueError of `read`."""
         if not LONG <= len(text) <= self._most:
             return read(text)
         with self._lock:
-            found = self._known.get((reader, text))
-            if found is not None:
+            entry = self._known.get((reader, text))
+            if entry is not None:
                 self._known.move_to_end((reader, text))
-        if found is None:
-            found = self._read(reader, text, read)
-        value, error = found
+        if entry is None:
+            entry = self._read(reader, text, read)
+        value, error = entry
         if error:
             raise ValueError(error)
         return value
 
     def _read(self, reader: str, text: str, read: Callable[[str], Any]) -> tuple[Any, str]:
         try:
-            found = (read(text), "")
+            entry = (read(text), "")
         except ValueError as error:
-            found = (None, str(error) or type(error).__name__)
+            entry = (None, str(error) or type(error).__name__)
         with self._lock:
             if (reader, text) not in self._known:
                 self._size += len(text)
-            self._known[reader, text] = found
+            self._known[reader, text] = entry
             while self._size > self._most:
-                (_, gone), _ = self._known.popitem(last=False)
-                self._size -= len(gone)
-        return found
+                (_, dropped_text), _ = self._known.popitem(last=False)
+                self._size -= len(dropped_text)
+        return entry

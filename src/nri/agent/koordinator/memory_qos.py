@@ -1,16 +1,15 @@
-"""CgroupReconcile: what of a pod's and a container's memory is protected, and from which use on it is slowed down.
+"""CgroupReconcile: how much memory of a pod and its containers is protected, and from which use on it is throttled.
 
 | level | cgroup files |
 |---|---|
 | folder of a Kubernetes class | sums of `memory.min` and `memory.low`; the out-of-memory killer's priority and group |
-| pod | these, of what it asks for; Anolis' `memory.wmark_*` and `memory.pagecache_limit.*` |
-| container | these, and `memory.high` |
+| pod | the same, from its request; Anolis' `memory.wmark_*` and `memory.pagecache_limit.*` |
+| container | the same, and `memory.high` |
 
-A class that is off has the values of `OFF`, and those are written: so what was set goes back. Configurations are
-NodeSLO's `memoryQOS` as dicts; a key that is absent sets nothing. cgroup v2 has the first three files and the group (v1
-on Anolis alone). While any class or pod asks for it, all have their values; when none does any more they are written
-once again, and at the start too, where an agent that was killed has left some. That a container dies as a group is not
-a sign of one: the kubelet sets it; that a pod or a folder does is one.
+A class that is off is written with the values of `OFF`, which resets it. Configurations are NodeSLO's `memoryQOS` as
+dicts; an absent key sets nothing. cgroup v2 has the first three files and the group (v1 on Anolis only). When the last
+class or pod is switched off, the values of `OFF` are written once more; also at the start, if a killed agent left
+values. `memory.oom_group` of a container is not a sign of that, because the kubelet sets it.
 """
 
 from __future__ import annotations
@@ -18,21 +17,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from nri.agent.explain import Subject
+from nri.agent import cgroup_paths as paths
+from nri.agent.cgroup_paths import BEST_EFFORT, BURSTABLE, GUARANTEED
 from nri.agent.koordinator import pod_class
 from nri.agent.koordinator.documents import AUTO, OFF, SLO, NodeSlo, Part, PodAnnotation, class_part, json_object
 from nri.agent.koordinator.names import BATCH_MEMORY, BE, LS, LSE, LSR, SYSTEM
-from nri.agent.loops.round import Round, StrategyPod, folder_subject
+from nri.agent.loops.round import Round, folder_subject
 from nri.agent.loops.strategy import Strategy
+from nri.agent.model import Pod, Subject
+from nri.agent.ownership import Level, Owns
+from nri.agent.pods.manifest import from_runtime
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
+from nri.kube.cgroup_limits import UNLIMITED
 from nri.kube.quantity import capped, ceil
-from nri.policies import paths
-from nri.policies.formulas import UNLIMITED
-from nri.policies.manifest import from_runtime
-from nri.policies.ownership import Level, Owns
-from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED
-from nri.policies.shapes import Record, decode, fit
+from nri.kube.shapes import Record, decode, fit
 
 ANNOTATION_MEMORY: Final = "koordinator.sh/memoryQOS"
 #: NodeSLO's key of each QoS class.
@@ -63,22 +62,22 @@ Config = Mapping[str, Any]
 NAME: Final = "CgroupReconcile"
 
 
-class Container(NamedTuple):
-    """A container: its folder, and its request and limit in bytes; 0 is none."""
+class QosContainer(NamedTuple):
+    """A container: its folder, and its request and limit in bytes; 0 for none."""
 
     folder: str
     request: int
     limit: int
 
 
-class Pod(NamedTuple):
-    """A pod: its folder, its Kubernetes class, its request and limit in bytes, 0 for none, and what holds for it."""
+class QosPod(NamedTuple):
+    """A pod: its folder, Kubernetes class and configuration, and its request and limit in bytes, 0 for none."""
 
     folder: str
     kube_class: str
     config: Config
     request: int
-    containers: Sequence[Container]
+    containers: Sequence[QosContainer]
     limit: int = 0
 
 
@@ -91,70 +90,75 @@ class Target(NamedTuple):
     value: int
 
 
-def parse(given: Any, where: str = "memoryQOS") -> Config:
+def parse(document: Any, where: str = "memoryQOS") -> Config:
     """Read a class's `memoryQOS`. Raises ValueError with the place, which begins with `where`."""
-    found: Config = fit({} if given is None else given, SHAPE, where)
-    return found
+    config: Config = fit({} if document is None else document, SHAPE, where)
+    return config
 
 
 def of_pod(annotation: str | None, node: Config | None, class_key: str) -> Config:
-    """Return what holds for a pod: its annotation's policy and fields over the node's word on its class.
+    """Return the configuration of a pod: its annotation's policy and fields over the node's of its class.
 
     Args:
-        annotation: the pod's, if it has one.
-        node: `memoryQOS` of its class; None is none.
+        annotation: the pod's, None without one.
+        node: `memoryQOS` of its class; None without one.
         class_key: NodeSLO's key of its class, "" for none.
 
     Raises:
         ValueError: the annotation cannot be read.
     """
-    found = dict(node or {})
+    config = dict(node or {})
     if not annotation:
-        return found
-    given = decode(annotation, POD_SHAPE)
-    policy = given.pop("policy", "")
+        return config
+    fields = decode(annotation, POD_SHAPE)
+    policy = fields.pop("policy", "")
     if policy == "none":
         return dict(OFF["memoryQOS"])
     if policy == "auto":
-        enable = {"enable": found["enable"]} if "enable" in found else {}
-        found = {**AUTO.get(class_key, OFF["memoryQOS"]), **enable}
+        enable = {"enable": config["enable"]} if "enable" in config else {}
+        config = {**AUTO.get(class_key, OFF["memoryQOS"]), **enable}
         if not enable:
-            del found["enable"]
-    return {**found, **{key: value for key, value in given.items() if key != "enable"}}
+            del config["enable"]
+    return {**config, **{key: value for key, value in fields.items() if key != "enable"}}
 
 
 def targets(
-    pods: Iterable[Pod], classes: Mapping[str, Config | None], allocatable: int | None, folders: Mapping[str, str]
+    pods: Iterable[QosPod], classes: Mapping[str, Config | None], allocatable: int | None, folders: Mapping[str, str]
 ) -> list[Target]:
-    """Return all values.
+    """Return the values of all pods, containers and folders.
 
     Args:
-        pods: those that run.
-        classes: `memoryQOS` by NodeSLO's key of the class; the folder of a class that is not there is left alone.
-        allocatable: bytes that the node has for pods, where a container without a limit is slowed down; None is not
-            known, and then it is not.
-        folders: of the Kubernetes classes; that of guaranteed pods is the one of all.
+        pods: the running pods.
+        classes: `memoryQOS` by NodeSLO's key of the class; the folder of an absent class is left alone.
+        allocatable: bytes of the node for pods, at which a container without a limit is throttled; None if
+            unknown, and then it is not throttled.
+        folders: of the Kubernetes classes; that of guaranteed pods contains all.
     """
-    found: list[Target] = []
+    all_targets: list[Target] = []
     sums: dict[str, dict[str, int]] = {}
     for pod in pods:
-        asked = _asked(pod.config, pod.request)
+        protected = _protected_sums(pod.config, pod.request)
         values = _protected(pod.config, pod.request)
         for name in {GUARANTEED, pod.kube_class}:
-            own = sums.setdefault(name, dict.fromkeys(asked, 0))
-            for knob, value in asked.items():
-                own[knob] = own.get(knob, 0) + value
+            container_values = sums.setdefault(name, dict.fromkeys(protected, 0))
+            for knob, value in protected.items():
+                container_values[knob] = container_values.get(knob, 0) + value
         values |= _cached(pod.config, pod.limit)
-        found += _all("pod", pod.folder, {**values, **_named(pod.config, {**_WATERMARKS, **_KILLER})})
-        for each in pod.containers:
-            own = {**_protected(pod.config, each.request), **_slowed(pod.config, each, allocatable)}
-            found += _all("container", each.folder, {**own, **_named(pod.config, {**_WATERMARKS, **_KILLER})})
+        all_targets += _all("pod", pod.folder, {**values, **_named(pod.config, {**_WATERMARKS, **_KILLER})})
+        for container in pod.containers:
+            container_values = {
+                **_protected(pod.config, container.request),
+                **_slowed(pod.config, container, allocatable),
+            }
+            all_targets += _all(
+                "container", container.folder, {**container_values, **_named(pod.config, {**_WATERMARKS, **_KILLER})}
+            )
     for name, key in _FOLDERS.items():
         if key not in classes:
             continue
         config = classes[key] or {}
-        found += _all("qos", folders[name], {**sums.get(name, {}), **_named(config, _KILLER)})
-    return found
+        all_targets += _all("qos", folders[name], {**sums.get(name, {}), **_named(config, _KILLER)})
+    return all_targets
 
 
 def _all(level: str, folder: str, values: Mapping[str, int]) -> list[Target]:
@@ -168,7 +172,7 @@ def _named(config: Config, knobs: Mapping[str, str]) -> dict[str, int]:
 def _cached(config: Config, limit: int) -> dict[str, int]:
     """The limit of a pod's page cache: a size, or a percentage of its memory's limit; 0 switches it off.
 
-    `pageCacheEnable` has the last word on the switch alone.
+    `pageCacheEnable` overrides only the switch.
     """
     size, percent = config.get("pageCacheLimitSize"), config.get("pageCacheLimitPercent")
     if size is None and percent is not None and limit > 0:
@@ -185,7 +189,7 @@ def _cached(config: Config, limit: int) -> dict[str, int]:
     return values
 
 
-def _asked(config: Config, request: int) -> dict[str, int]:
+def _protected_sums(config: Config, request: int) -> dict[str, int]:
     """`memory.min` and `memory.low`, as the percentages say."""
     keys = {"minLimitPercent": "memory.min", "lowLimitPercent": "memory.low"}
     return {knob: request * config[key] // 100 for key, knob in keys.items() if config.get(key) is not None}
@@ -193,13 +197,13 @@ def _asked(config: Config, request: int) -> dict[str, int]:
 
 def _protected(config: Config, request: int) -> dict[str, int]:
     """`memory.min` and `memory.low`; the second never below the first, if it is set."""
-    values = _asked(config, request)
+    values = _protected_sums(config, request)
     if values.get("memory.low"):
         values["memory.low"] = max(values["memory.low"], values.get("memory.min", 0))
     return values
 
 
-def _slowed(config: Config, container: Container, allocatable: int | None) -> dict[str, int]:
+def _slowed(config: Config, container: QosContainer, allocatable: int | None) -> dict[str, int]:
     """`memory.high`, between request and limit, in whole pages, and never below `memory.min`."""
     percent = config.get("throttlingPercent")
     if percent is None:
@@ -218,7 +222,7 @@ def _slowed(config: Config, container: Container, allocatable: int | None) -> di
 def _pod_memory(text: str, node: Config, class_key: str) -> Config:
     policy = json_object(text).get("policy", "")
     if policy not in ("", "default", "auto", "none"):
-        raise ValueError(f"policy: there is no policy {str(policy)[:40]!r}; there are default, auto, none")
+        raise ValueError(f"policy: unknown policy {str(policy)[:40]!r}; use default, auto or none")
     return of_pod(text, node, class_key)
 
 
@@ -229,18 +233,18 @@ class MemoryQos(Strategy):
     key = ANNOTATION_MEMORY
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
-        #: Whether anything is set; None before it was looked.
+        #: Whether values are set; None before the first check.
         self._active: bool | None = None
         #: The pods whose page cache is limited.
         self._cached: frozenset[str] = frozenset()
 
     def wants(self, rules: NodeSlo) -> bool:
-        """Whether there is work: memory QoS that is asked for, or that was set."""
-        return self._active is not False or any(each.get("enable") for each in rules[MEMORY].values())
+        """Whether there is work: memory QoS is requested, or was set."""
+        return self._active is not False or any(rule.get("enable") for rule in rules[MEMORY].values())
 
     def round(self, round_: Round[NodeSlo]) -> None:
         """Decide for all pods and the folders above them."""
-        before, self._active = self._active, any(each.get("enable") for each in round_.rules[MEMORY].values())
+        before, self._active = self._active, any(rule.get("enable") for rule in round_.rules[MEMORY].values())
         self._active = self._active or any(ANNOTATION_MEMORY in pod.annotations for pod in round_.pods)
         if before is False and not self._active:
             return
@@ -251,55 +255,64 @@ class MemoryQos(Strategy):
         pods = []
         for pod in round_.pods:
             subjects[pod.folder] = pod.subject()
-            subjects |= {each.cgroup_parent: pod.subject(each.name) for each in pod.containers}
+            subjects |= {container.folder: pod.subject(container.name) for container in pod.containers}
             pods.append(_pod(round_, pod))
-        found = targets(pods, round_.rules[MEMORY], _allocatable(round_), folders)
-        if before is None and not self._active and not any(_left(round_, each) for each in found):
+        all_targets = targets(pods, round_.rules[MEMORY], _allocatable(round_), folders)
+        if before is None and not self._active and not any(_is_leftover(round_, target) for target in all_targets):
             return
-        told = {each.folder for each in found if each.knob == CACHE_SWITCH}
-        found += [Target("pod", each, CACHE_SWITCH, 0) for each in self._cached - told if each in subjects]
-        self._cached = frozenset(each.folder for each in found if each.knob == CACHE_SWITCH and each.value)
-        for each in found:
+        switched_folders = {target.folder for target in all_targets if target.knob == CACHE_SWITCH}
+        all_targets += [
+            Target("pod", target, CACHE_SWITCH, 0) for target in self._cached - switched_folders if target in subjects
+        ]
+        self._cached = frozenset(
+            target.folder for target in all_targets if target.knob == CACHE_SWITCH and target.value
+        )
+        for target in all_targets:
             round_.set(
-                subjects[each.folder], each.folder, each.knob, each.value, NAME, "NodeSLO's memoryQOS, or the pod's"
+                subjects[target.folder],
+                target.folder,
+                target.knob,
+                target.value,
+                NAME,
+                "NodeSLO's memoryQOS, or the pod's",
             )
 
 
-def _left(round_: Round[NodeSlo], target: Target) -> bool:
+def _is_leftover(round_: Round[NodeSlo], target: Target) -> bool:
     """Whether a value that is off was set."""
     kubelets = (target.level, target.knob) == ("container", "memory.oom_group")
     return not kubelets and round_.read(target.folder, target.knob) not in (None, target.value)
 
 
-def _pod(round_: Round[NodeSlo], pod: StrategyPod) -> Pod:
+def _pod(round_: Round[NodeSlo], pod: Pod) -> QosPod:
     name = BATCH_MEMORY if pod_class.labelled_be(pod.labels) else "memory"
     names = (name, "memory") if from_runtime(pod.manifest) else (name,)
     containers = [
-        Container(
-            each.cgroup_parent,
-            max(pod.amount(each.name, "requests", *names), 0),
-            max(pod.amount(each.name, "limits", *names), 0),
+        QosContainer(
+            container.folder,
+            max(pod.amount(container.name, "requests", *names), 0),
+            max(pod.amount(container.name, "limits", *names), 0),
         )
-        for each in pod.containers
+        for container in pod.containers
     ]
     config = POD_MEMORY.in_round(round_, pod)
     request, limit = (
-        next((amount for each in names if (amount := read(pod.manifest, each))), 0)
+        next((amount for name in names if (amount := read(pod.manifest, name))), 0)
         for read in (pod_class.request, pod_class.limit)
     )
-    return Pod(pod.folder, pod.kube_class, config, request, containers, limit)
+    return QosPod(pod.folder, pod.kube_class, config, request, containers, limit)
 
 
 def _allocatable(round_: Round[NodeSlo]) -> int | None:
-    """Bytes that the node has for pods, as its status tells, else all that the machine has; None is not known."""
+    """Bytes of the node for pods, by its status, else all memory of the machine; None if unknown."""
     status: Mapping[str, Any] = (round_.parts.store.document("Node") or {}).get("status") or {}
     try:
         return ceil(capped((status.get("allocatable") or {})["memory"]))
     except (KeyError, TypeError, ValueError):
-        found = round_.sample.memory_total
-    if found is None:
+        total = round_.sample.memory_total
+    if total is None:
         round_.cannot(NAME, "no memory.high for containers without a limit", round_.sample.no_memory)
-    return found
+    return total
 
 
 def _of_classes(spec: Mapping[str, Any]) -> Mapping[str, Config]:

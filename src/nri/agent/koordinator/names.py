@@ -22,6 +22,6 @@ BATCH_MEMORY: Final = "kubernetes.io/batch-memory"
 
 
 def qos_class(labels: Mapping[str, str]) -> str:
-    """Return the class that a pod's label gives it; any other word, or no label, is none."""
+    """Return the class in a pod's label; "" for an unknown value, or without the label."""
     name = labels.get(LABEL_QOS, NONE)
     return name if name in _CLASSES else NONE

@@ -14,30 +14,26 @@ from nri.agent.koordinator.names import LABEL_QOS, qos_class
 from nri.agent.koordinator.reconcile import switched_on
 from nri.agent.koordinator.tc import Plan, TcRule, Traffic, TrafficClass, own_minors
 from nri.agent.koordinator.tc_programs import Shaper, default_interface
+from nri.agent.last_good import LastGoodAnnotations
+from nri.agent.model import NET_CLASS, HookError, Pod, Write
 from nri.agent.parts import Parts
-from nri.agent.pods.last_good import LastGoodAnnotations
-from nri.agent.pods.running import key_of, plain_context, uid_of
 from nri.agent.settings.values import AgentSettings
 from nri.agent.transports.standalone.pods import NAME as TRANSPORT
 from nri.agent.transports.standalone.tally import Tally
 from nri.host import ClassId, Outcome, Result
-from nri.policies.changes import HookError
-from nri.policies.contexts import PodContext
-from nri.policies.running import RunningPod
-from nri.policies.writes import NET_CLASS, Write
 
-_MOST_PODS: Final = 4096
-_MOST_ADDRESSES: Final = 8
+_MAX_PODS: Final = 4096
+_MAX_ADDRESSES: Final = 8
 _UNCLASSED: Final = f"annotation {ANNOTATION_NETWORK_QOS} is for pods with a class (label {LABEL_QOS}): it has none"
 
 
 class NetworkShares:
-    """The node's bandwidth, shared out.
+    """Applies shares of the node's bandwidth to pods.
 
     Args:
         parts: of the agent.
         interface: the network interface; "" is that of the default route.
-        shaper: makes it real.
+        shaper: applies the plan.
     """
 
     def __init__(self, parts: Parts, interface: str = "", shaper: Shaper | None = None) -> None:
@@ -46,8 +42,8 @@ class NetworkShares:
         self._cleared = False
         self._good = LastGoodAnnotations()
 
-    def apply(self, pods: Iterable[RunningPod], tally: Tally, *, force: bool) -> list[Result]:
-        """Make the network as NodeSLO wants it; nothing before there is one, or while the hook is off."""
+    def apply(self, pods: Iterable[Pod], tally: Tally, *, force: bool) -> list[Result]:
+        """Apply NodeSLO to the network; no effect before the first NodeSLO, or while the hook is off."""
         node, document = self._parts.decisions.node, self._parts.store.document(SLO)
         if document is None or not switched_on(node, tc.NAME):
             return []
@@ -58,7 +54,7 @@ class NetworkShares:
             results = [] if self._cleared else self._shaper.clear(interface)
             self._cleared = True
         elif not shares:
-            reason = "NodeSLO does not say the node's bandwidth: systemStrategy.totalNetworkBandwidth"
+            reason = "NodeSLO does not have the node's bandwidth: systemStrategy.totalNetworkBandwidth"
             results = [Result("node", "tc", "classes", Outcome.REFUSED, reason)]
         elif not interface:
             results = [Result("node", "tc", "classes", Outcome.REFUSED, "the machine has no default route")]
@@ -70,58 +66,59 @@ class NetworkShares:
         return results
 
     def _shape(
-        self, interface: str, classes: tuple[TrafficClass, ...], pods: list[RunningPod], tally: Tally, force: bool
+        self, interface: str, classes: tuple[TrafficClass, ...], pods: list[Pod], tally: Tally, force: bool
     ) -> list[Result]:
-        if len(pods) > _MOST_PODS:
-            self._parts.observer.left_out("tc pods", len(pods) - _MOST_PODS)
-        shared: list[tuple[PodContext, Traffic]] = []
-        self._good.only({uid_of(pod.pod) for pod in pods})
-        priorities = {each.minor: each.priority for each in classes}
-        for pod in pods[:_MOST_PODS]:
+        if len(pods) > _MAX_PODS:
+            self._parts.observer.left_out("tc pods", len(pods) - _MAX_PODS)
+        shared: list[tuple[Pod, Traffic]] = []
+        self._good.only({pod.uid for pod in pods})
+        priorities = {qos_class.minor: qos_class.priority for qos_class in classes}
+        for pod in pods[:_MAX_PODS]:
             tally.items += 1
             try:
-                context = plain_context(pod)
-                if not tc.minor_of(qos_class(context.labels)):
-                    asks = ANNOTATION_NETWORK_QOS in context.annotations
-                    self._parts.decisions.failed(context, TRANSPORT, tc.NAME, _UNCLASSED if asks else "")
+                if not tc.minor_of(qos_class(pod.labels)):
+                    asks = ANNOTATION_NETWORK_QOS in pod.annotations
+                    self._parts.decisions.failed(pod, TRANSPORT, tc.NAME, _UNCLASSED if asks else "")
                     continue
                 wrong: list[HookError] = []
-                traffic = traffic_of(pod, context, wrong.append)
+                traffic = traffic_of(pod, wrong.append)
             except Exception as error:  # noqa: BLE001  one bad pod never stops the others
-                tally.failed(key_of(pod.pod), [error])
+                tally.failed(pod.key, [error])
                 continue
             if wrong:
-                traffic = self._as_before(pod, context) or traffic
+                traffic = self._as_before(pod) or traffic
             else:
-                self._good.keep(context.uid, ANNOTATION_NETWORK_QOS, context.annotations)
-            tally.failed(key_of(pod.pod), wrong)
-            self._parts.decisions.failed(context, TRANSPORT, tc.NAME, wrong[0].reason if wrong else "")
+                self._good.keep(pod.uid, ANNOTATION_NETWORK_QOS, pod.annotations)
+            tally.failed(pod.key, wrong)
+            self._parts.decisions.failed(pod, TRANSPORT, tc.NAME, wrong[0].reason if wrong else "")
             if traffic.ingress:
-                self._parts.decisions.record(context, TRANSPORT, [_ingress(context, traffic)])
-            shared.append((context, traffic._replace(priority=priorities.get(traffic.minor, 0))))
-        own = own_minors(traffic.uid for _, traffic in shared if traffic.limit)
-        shared = [(context, each._replace(own_minor=own.get(each.uid, 0))) for context, each in shared]
+                self._parts.decisions.record(pod, TRANSPORT, [_ingress(pod, traffic)])
+            shared.append((pod, traffic._replace(priority=priorities.get(traffic.minor, 0))))
+        minor_by_uid = own_minors(traffic.uid for _, traffic in shared if traffic.limit)
+        shared = [
+            (context, traffic_._replace(own_minor=minor_by_uid.get(traffic_.uid, 0))) for context, traffic_ in shared
+        ]
         plan = Plan(
             interface,
             self._rule.bandwidths.hw_tx_bps_max,
             classes,
-            tuple(each for _, each in shared),
+            tuple(traffic_ for _, traffic_ in shared),
             self._shaper.has_sets,
         )
         results = self._shaper.apply(plan)
         self._class_ids(shared, tally, force)
         return results
 
-    def _as_before(self, pod: RunningPod, context: PodContext) -> Traffic | None:
-        """The traffic of a pod by its last good annotation; None if there was none."""
-        instead = self._good.instead(context.uid, ANNOTATION_NETWORK_QOS, context.annotations)
-        return None if instead is None else traffic_of(pod, replace(context, annotations=instead), lambda _: None)
+    def _as_before(self, pod: Pod) -> Traffic | None:
+        """The traffic of a pod by its last readable annotation; None without one."""
+        instead = self._good.instead(pod.uid, ANNOTATION_NETWORK_QOS, pod.annotations)
+        return None if instead is None else traffic_of(replace(pod, annotations=instead), lambda _: None)
 
-    def _class_ids(self, shared: list[tuple[PodContext, Traffic]], tally: Tally, force: bool) -> None:
+    def _class_ids(self, shared: list[tuple[Pod, Traffic]], tally: Tally, force: bool) -> None:
         """Each pod's class into its cgroup."""
         writes = [
-            Write(context.cgroup_parent, NET_CLASS, str(ClassId(1, each.class_minor).number), tc.NAME)
-            for context, each in shared
+            Write(context.folder, NET_CLASS, str(ClassId(1, traffic.class_minor).number), tc.NAME)
+            for context, traffic in shared
         ]
         results = self._parts.executor.write(writes, force=force, keep=False)
         for (context, _), result in zip(shared, results, strict=True):
@@ -129,34 +126,34 @@ class NetworkShares:
         tally.wrote(results)
 
 
-def traffic_of(pod: RunningPod, context: PodContext, failed: Callable[[HookError], None]) -> Traffic:
+def traffic_of(pod: Pod, failed: Callable[[HookError], None]) -> Traffic:
     """The traffic of a pod; an annotation that cannot be read is reported, and limits nothing."""
     limit = ingress = 0
     try:
-        ingress, limit = tc.own_limits(context.annotations)
+        ingress, limit = tc.own_limits(pod.annotations)
     except HookError as error:
         failed(error)
-    minor = tc.minor_of(qos_class(context.labels))
-    return Traffic(context.uid, minor, addresses=_addresses(pod.pod), limit=limit, ingress=ingress)
+    minor = tc.minor_of(qos_class(pod.labels))
+    return Traffic(pod.uid, minor, addresses=_addresses(pod.manifest), limit=limit, ingress=ingress)
 
 
-def _ingress(context: PodContext, traffic: Traffic) -> Result:
-    reason = "what a pod sends is shaped, not what it is sent"
-    return Result(context.cgroup_parent, "tc.ingress", traffic.ingress, Outcome.UNSUPPORTED, reason)
+def _ingress(context: Pod, traffic: Traffic) -> Result:
+    reason = "egress of a pod is shaped, ingress is not"
+    return Result(context.folder, "tc.ingress", traffic.ingress, Outcome.UNSUPPORTED, reason)
 
 
 def _addresses(pod: Mapping[str, Any]) -> tuple[str, ...]:
     if (pod.get("spec") or {}).get("hostNetwork"):
         return ()
     status = pod.get("status") or {}
-    given = [each.get("ip") for each in status.get("podIPs") or ()][:_MOST_ADDRESSES] or [status.get("podIP")]
-    found = []
-    for each in given:
+    texts = [text.get("ip") for text in status.get("podIPs") or ()][:_MAX_ADDRESSES] or [status.get("podIP")]
+    addresses = []
+    for text in texts:
         try:
-            found.append(str(IPv4Address(each or "")))
-        except (AddressValueError, ValueError):  # none yet, or one of IPv6
+            addresses.append(str(IPv4Address(text or "")))
+        except (AddressValueError, ValueError):  # no address yet, or an IPv6 one
             continue
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(addresses))
 
 
 class Network:
@@ -165,7 +162,7 @@ class Network:
     Args:
         settings: of the agent; `terway` and `tc` are read.
         parts: of the agent.
-        shaper: makes the network's classes.
+        shaper: applies the network's classes.
     """
 
     def __init__(self, settings: AgentSettings, parts: Parts, shaper: Shaper | None = None) -> None:
@@ -173,7 +170,7 @@ class Network:
         self._shares = NetworkShares(parts, settings.tc.interface, shaper)
         self._terway, self._good = str(settings.terway.folder), LastGoodAnnotations()
 
-    def apply(self, pods: Iterable[RunningPod], tally: Tally, *, force: bool) -> list[Result]:
+    def apply(self, pods: Iterable[Pod], tally: Tally, *, force: bool) -> list[Result]:
         """Bring classes of the network and terway's files to what NodeSLO and the pods want."""
         listed = list(pods)
         results = self._shares.apply(listed, tally, force=force)

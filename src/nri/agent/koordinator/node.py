@@ -1,6 +1,6 @@
-"""The rules of one node, as its documents and its machine say them: the value by which all hooks decide.
+"""The rules of one node, from its documents and its machine: the value that all hooks decide by.
 
-Each rule is made by the module of its feature, and is None or off until its document has been read.
+Each rule is built by the module of its feature, and is None or off until its document was read.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ class CoreSchedRule:
     kube_pods: Mapping[str, CoreSchedClass] = field(default_factory=dict)
 
     @property
-    def known(self) -> bool:
+    def is_configured(self) -> bool:
         """Whether a NodeSLO has been read at all."""
         return bool(self.pods) and bool(self.kube_pods)
 
     def of_pod(self, qos: str, kube_class: str) -> CoreSchedClass:
-        """Return what holds for a pod; nothing while core scheduling is off on the node."""
+        """Return the rule for a pod; all off while core scheduling is off on the node."""
         if not self.enabled:
             return CoreSchedClass()
         return self.pods.get(qos) or self.kube_pods.get(kube_class) or CoreSchedClass()
 
 
 class SharePool(NamedTuple):
-    """The CPUs of one memory node that pods without CPUs of their own share."""
+    """The CPUs of one memory node that pods without exclusive CPUs share."""
 
     socket: int
     node: int
@@ -67,9 +67,9 @@ class SharePool(NamedTuple):
 
 
 class CpusetRule(NamedTuple):
-    """The owners of CPUs. `kubelet_policy` is `static`, `none` or "" for not known.
+    """The owners of CPUs. `kubelet_policy` is `static`, `none` or "" if unknown.
 
-    `withheld` are the CPUs that no batch pod gets: those reserved by node or kubelet, and those of SYSTEM pods alone.
+    `withheld` are the CPUs that no batch pod gets: reserved by node or kubelet, or exclusive to SYSTEM pods.
     """
 
     share_pools: tuple[SharePool, ...] = ()
@@ -85,7 +85,7 @@ class CpusetRule(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchRule:
-    """Whether batch pods have a quota, and for how much faster CPUs it is scaled; None is not read yet."""
+    """Whether batch pods have a quota, and the ratio that scales it; None before it was read."""
 
     has_quota: bool | None = None
     ratio: float | None = None
@@ -114,24 +114,24 @@ class Devices(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """All rules that are known now, and how this node is set up.
+    """All current rules and settings of a node.
 
     Attributes:
-        identity: None while there is no NodeSLO, or nothing to do under it.
-        cpus: None while there is no NodeResourceTopology.
+        identity: None before the first NodeSLO, or without effect.
+        cpus: None before the first NodeResourceTopology.
         batch: for batch pods.
-        ratio: how fast the node's CPUs are; -1 if that does not matter.
+        ratio: the speed of the node's CPUs; -1 for no normalization.
         core: core scheduling.
-        cache: None on a machine that cannot share out its caches.
-        devices: the machine's RDMA devices, None if they cannot be asked for.
-        gates: the hooks that are switched on; None is Koordinator's defaults.
+        cache: None on a machine that cannot partition its caches.
+        devices: the machine's RDMA devices, None if unavailable.
+        gates: the enabled hooks; None for Koordinator's defaults.
         disabled_stages: stages at which no hook decides anything.
         fail: whether the first hook that fails stops the rest and fails the request (failure policy "Fail").
-        batch_pools: whether batch pods may have share pools of their own.
-        keep_quota: whether pods with CPUs of their own keep their CPU quota.
+        batch_pools: whether batch pods may have separate share pools.
+        keep_quota: whether pods with exclusive CPUs keep their CPU quota.
         gpu_library: HAMi-core's library.
         gpu_monitor: whether HAMi's monitor is used.
-        quirks: where to decide as the original.
+        quirks: the differences from Koordinator.
     """
 
     identity: GroupIdentityRule | None = None
@@ -157,5 +157,5 @@ class Node:
 
     @property
     def keeps_partial(self) -> bool:
-        """Whether what a hook had decided until it failed is applied."""
+        """Whether the changes of a hook before its failure are applied."""
         return not self.quirks.failed_hook_changes_nothing

@@ -1,6 +1,6 @@
 """OOMScoreAdj: how early the kernel kills a container's processes, from the pod's annotations.
 
-A value for the container by name goes before the one for the whole pod. The pause container keeps the runtime's.
+A value for a container's name precedes the value for the whole pod. The pause container keeps the runtime's value.
 """
 
 from __future__ import annotations
@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from nri.agent.hooks import CREATE, MEND_CONTAINER, Hook
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.pod_annotations import read
-from nri.policies.changes import Changes, Decision, HookError
-from nri.policies.contexts import ContainerContext
-from nri.policies.hooks import CREATE, MEND_CONTAINER, Hook
-from nri.policies.ownership import Level, Owns
-from nri.policies.shapes import Table
+from nri.agent.model import Changes, Container, Decision, HookError
+from nri.agent.ownership import Level, Owns
+from nri.kube.shapes import Table
 
 NAME: Final = "OOMScoreAdj"
 _MIN, _MAX = -1000, 1000
@@ -22,11 +21,11 @@ ANNOTATION_OOM_SCORE: Final = "koordinator.sh/oom-score-adj"
 ANNOTATION_OOM_SCORES: Final = "koordinator.sh/oom-score-adj-spec"
 
 
-def container(context: ContainerContext) -> Decision:
+def container(context: Container) -> Decision:
     """Decide a container's value. Raises HookError for one that cannot be read or is out of range."""
     if context.sandbox:
         return Decision()
-    value = wanted(context.pod.annotations, context.name)
+    value = requested_score(context.pod.annotations, context.name)
     if value is None:
         return Decision()
     if not _MIN <= value <= _MAX:
@@ -34,8 +33,8 @@ def container(context: ContainerContext) -> Decision:
     return Decision(Changes({"oom_score_adj": value}), "the pod's annotation")
 
 
-def wanted(annotations: Mapping[str, str], name: str) -> int | None:
-    """Return what the annotations say for a container; None if nothing. Raises HookError if they cannot be read."""
+def requested_score(annotations: Mapping[str, str], name: str) -> int | None:
+    """Return the score of a container in the annotations; None without one. Raises HookError if they cannot be read."""
     try:
         by_name: dict[str, int] = (
             read(annotations, ANNOTATION_OOM_SCORES, Table(int)) or {}
@@ -51,11 +50,11 @@ def wanted(annotations: Mapping[str, str], name: str) -> int | None:
         return None
     digits = text[1:] if text[0] in "+-" else text
     if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
-        raise HookError(NAME, f"annotation {ANNOTATION_OOM_SCORE}: {text[:40]!r} is no whole number")
+        raise HookError(NAME, f"annotation {ANNOTATION_OOM_SCORE}: {text[:40]!r} is not a whole number")
     return int(text)
 
 
-def _at_creation(context: ContainerContext, node: Node) -> Decision:
+def _at_creation(context: Container, node: Node) -> Decision:
     return container(context) if node.quirks.oom_score_at_creation else Decision()
 
 

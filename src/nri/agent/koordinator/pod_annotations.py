@@ -1,7 +1,6 @@
-"""Read what is in a pod's annotations: one function each, which raises ValueError for what cannot be read.
+"""Readers of pod annotations, one function each. They raise ValueError with the annotation's key in front.
 
-The error's text begins with the annotation's key, so that it can be shown as it is. Do not change the result:
-`nri.agent.koordinator.memo` keeps it for the next caller.
+Results are cached and shared; do not change them.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Any
 
 from nri.agent.koordinator import names
 from nri.agent.koordinator.memo import LONG, Memo
-from nri.policies.shapes import INT32, QUANTITY, Items, Record, Table, decode
+from nri.kube.shapes import INT32, QUANTITY, Items, Record, Table, decode
 
 #: Amounts by the name of a resource.
 AMOUNTS = Table(QUANTITY)
@@ -22,7 +21,7 @@ _memo = Memo()
 
 
 def read(annotations: Mapping[str, str], key: str, shape: Any) -> Any | None:
-    """Read one annotation as JSON of a shape; None if it is not there."""
+    """Read an annotation as JSON of a shape; None if absent."""
     text = annotations.get(key)
     if text is None:
         return None
@@ -30,7 +29,7 @@ def read(annotations: Mapping[str, str], key: str, shape: Any) -> Any | None:
 
 
 def remembered(key: str, text: str, reader: str, parse: Callable[[str], Any]) -> Any:
-    """Parse the text of an annotation, or return what the same reader made of it before. Raises ValueError."""
+    """Parse the text of an annotation, cached by reader. Raises ValueError."""
     try:
         return _memo.get(reader, text, parse)
     except ValueError as error:
@@ -39,5 +38,5 @@ def remembered(key: str, text: str, reader: str, parse: Callable[[str], Any]) ->
 
 def device_allocations(annotations: Mapping[str, str], kind: str) -> list[dict[str, Any]]:
     """The devices of a kind (`gpu`, `rdma`) that the scheduler gave a pod."""
-    found: list[dict[str, Any]] = (read(annotations, names.ANNOTATION_DEVICES, _DEVICES) or {}).get(kind, [])
-    return found
+    allocations: list[dict[str, Any]] = (read(annotations, names.ANNOTATION_DEVICES, _DEVICES) or {}).get(kind, [])
+    return allocations

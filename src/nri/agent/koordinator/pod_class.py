@@ -1,13 +1,13 @@
-"""The classes and priorities of pods, and who may be evicted: one set of predicates for all that picks pods by class.
+"""Classes and priorities of pods, and the pods that may be evicted.
 
-| predicate | it is true of |
+| predicate | true for |
 |---|---|
-| `labelled_be` | pods whose label says BE: the batch pods, which alone are evicted as such |
-| `kubernetes_best_effort` | pods in Kubernetes' folder for best-effort pods, whatever their labels say |
-| `offline` | either of them: what yields CPU to all others |
+| `labelled_be` | pods with the label BE: the batch pods |
+| `kubernetes_best_effort` | pods in Kubernetes' folder for best-effort pods, whatever their labels are |
+| `offline` | either of them: pods that yield CPU to all others |
 
-Rules: a pod is the API's JSON. A value that its source does not know is unknown, and no default replaces it where a pod
-could be harmed. The default priority of a class serves to sort pods that may be evicted.
+A value that the pod's source does not know is unknown, and no default replaces it where a pod could be harmed. The
+default priority of a class only sorts pods that may be evicted anyway.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
+from nri.agent.cgroup_paths import BEST_EFFORT, GUARANTEED
 from nri.agent.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, qos_class
+from nri.agent.model import PodManifest
+from nri.agent.pods.manifest import kube_class
 from nri.config.syntax import parse_json
 from nri.kube.pod_resources import Part, concurrent_containers, container_amounts, pod_total
 from nri.kube.quantity import ceil
-from nri.policies.manifest import kube_class
-from nri.policies.paths import BEST_EFFORT, GUARANTEED
 
 __all__ = [
     "ANNOTATION_EVICTION_POLICY",
@@ -45,7 +46,7 @@ __all__ = [
     "request",
     "resource_name",
     "spec_priority",
-    "whole",
+    "whole_number",
 ]
 
 LABEL_PRIORITY_CLASS: Final = "koordinator.sh/priority-class"
@@ -57,7 +58,7 @@ _ANNOTATION_SOURCE: Final = "kubernetes.io/config.source"
 _ANNOTATION_MIRROR: Final = "kubernetes.io/config.mirror"
 
 PROD, MID, BATCH, FREE = "koord-prod", "koord-mid", "koord-batch", "koord-free"
-#: The priorities of each class, and the one of a pod that has none.
+#: The range of priorities of each class, and its default.
 _RANGES: Final = {PROD: (9000, 9999), MID: (7000, 7999), BATCH: (5000, 5999), FREE: (3000, 3999)}
 _DEFAULTS: Final = {PROD: 9500, MID: 7500, BATCH: 5500, FREE: 3500}
 _RESOURCES: Final = {
@@ -74,35 +75,33 @@ _CRITICAL: Final = 2_000_000_000
 _CRITICAL_NAMES: Final = frozenset({"system-cluster-critical", "system-node-critical"})
 _SYSTEM_NAMESPACE: Final = "kube-system"
 
-_Pod = Mapping[str, Any]
-
 
 def labelled_be(labels: Mapping[str, str]) -> bool:
-    """Whether a pod's label says BE."""
+    """Whether a pod's label is BE."""
     return labels.get(LABEL_QOS) == BE
 
 
-def kubernetes_best_effort(pod: _Pod) -> bool:
+def kubernetes_best_effort(pod: PodManifest) -> bool:
     """Whether Kubernetes counts a pod as best-effort."""
     return kube_class(pod) == BEST_EFFORT
 
 
-def offline(pod: _Pod) -> bool:
-    """Whether a pod yields CPU to others: by its label, or because it asked Kubernetes for nothing."""
+def offline(pod: PodManifest) -> bool:
+    """Whether a pod yields CPU to others: by its label, or because it requests nothing of Kubernetes."""
     return labelled_be(_labels(pod)) or kubernetes_best_effort(pod)
 
 
-def cpu_burstable(pod: _Pod) -> bool:
+def cpu_burstable(pod: PodManifest) -> bool:
     """Whether a pod shares its CPUs, and may run ahead of its quota: all but LSE, LSR and BE."""
     return qos_class(_labels(pod)) not in (LSE, LSR, BE)
 
 
-def default_qos(pod: _Pod) -> str:
-    """Return a pod's QoS class: of its label, else the one that goes with its Kubernetes class."""
+def default_qos(pod: PodManifest) -> str:
+    """Return a pod's QoS class: of its label, else the default of its Kubernetes class."""
     return qos_class(_labels(pod)) or {BEST_EFFORT: BE, GUARANTEED: LSR}.get(kube_class(pod), LS)
 
 
-def priority_class(pod: _Pod) -> str:
+def priority_class(pod: PodManifest) -> str:
     """Return a pod's priority class: of its label, else by the range of its priority, else by its QoS class."""
     label = _labels(pod).get(LABEL_PRIORITY_CLASS)
     if label is not None:
@@ -110,35 +109,35 @@ def priority_class(pod: _Pod) -> str:
             return label
     else:
         number = spec_priority(pod)
-        for name, (least, most) in _RANGES.items():
-            if number is not None and least <= number <= most:
+        for name, (lowest, highest) in _RANGES.items():
+            if number is not None and lowest <= number <= highest:
                 return name
     return BATCH if default_qos(pod) == BE else PROD
 
 
-def priority(pod: _Pod) -> int:
-    """Return a pod's priority; that of its class if it has none, or 0."""
+def priority(pod: PodManifest) -> int:
+    """Return a pod's priority; the default of its class without one, or for 0."""
     return spec_priority(pod) or _DEFAULTS[priority_class(pod)]
 
 
-def label_priority(pod: _Pod) -> int:
-    """Return the priority within the class, from the pod's label; `priority` where that says none."""
-    found = whole(_labels(pod).get(LABEL_PRIORITY), INT64)
-    return priority(pod) if found is None else found
+def label_priority(pod: PodManifest) -> int:
+    """Return the priority within the class, from the pod's label; `priority` without one."""
+    number = whole_number(_labels(pod).get(LABEL_PRIORITY), INT64)
+    return priority(pod) if number is None else number
 
 
-def eviction_priority(pod: _Pod) -> int:
-    """Return the order among pods that are evicted, from the pod's annotation; 0 where that says none."""
-    return whole(_annotations(pod).get(ANNOTATION_EVICTION_PRIORITY), INT32) or 0
+def eviction_priority(pod: PodManifest) -> int:
+    """Return the eviction priority in the pod's annotation; 0 without one."""
+    return whole_number(_annotations(pod).get(ANNOTATION_EVICTION_PRIORITY), INT32) or 0
 
 
-def evictable_label(pod: _Pod) -> bool:
+def evictable_label(pod: PodManifest) -> bool:
     """Whether a pod's label allows that it is evicted by the features that ask for that."""
     return _labels(pod).get(LABEL_EVICTABLE) == "true"
 
 
-def policy_allows(pod: _Pod, feature: str) -> bool:
-    """Whether a pod's annotation names a feature among those that may evict it, or there is none."""
+def policy_allows(pod: PodManifest, feature: str) -> bool:
+    """Whether a pod's annotation lists a feature that may evict it; True without the annotation."""
     text = _annotations(pod).get(ANNOTATION_EVICTION_POLICY)
     if text is None:
         return True
@@ -147,35 +146,37 @@ def policy_allows(pod: _Pod, feature: str) -> bool:
     except ValueError:
         return False
     return (
-        isinstance(listed, list) and all(each is None or isinstance(each, str) for each in listed) and feature in listed
+        isinstance(listed, list)
+        and all(entry is None or isinstance(entry, str) for entry in listed)
+        and feature in listed
     )
 
 
-def never_evicted(pod: _Pod) -> str:
+def never_evicted(pod: PodManifest) -> str:
     """Return why nothing may evict a pod, whoever asks; "" if it may be evicted."""
-    meta, spec, given = pod.get("metadata") or {}, pod.get("spec") or {}, _annotations(pod)
+    meta, spec, annotations = pod.get("metadata") or {}, pod.get("spec") or {}, _annotations(pod)
     number = spec_priority(pod)
-    if _ANNOTATION_MIRROR in given or given.get(_ANNOTATION_SOURCE, "api") != "api":
+    if _ANNOTATION_MIRROR in annotations or annotations.get(_ANNOTATION_SOURCE, "api") != "api":
         return "it is a static pod"
     if meta.get("namespace") == _SYSTEM_NAMESPACE:
         return f"it is in the namespace {_SYSTEM_NAMESPACE}"
     if spec.get("priorityClassName") in _CRITICAL_NAMES or (number or 0) >= _CRITICAL:
         return "it is critical to the system"
     if number is None and _labels(pod).get(LABEL_PRIORITY_CLASS) not in _RANGES:
-        return f"its priority is unknown: neither spec.priority nor the label {LABEL_PRIORITY_CLASS} says it"
+        return f"its priority is unknown: neither spec.priority nor the label {LABEL_PRIORITY_CLASS}"
     return ""
 
 
-def resource_name(pod: _Pod, kind: str) -> str:
+def resource_name(pod: PodManifest, kind: str) -> str:
     """Return the name of the resource `cpu` or `memory` that pods of this one's priority class ask for."""
     return _RESOURCES.get((priority_class(pod), kind), kind)
 
 
-def request(pod: _Pod, name: str) -> int:
-    """Return how much a pod requests of a resource: thousandths of `cpu`, else whole units; 0 for none.
+def request(pod: PodManifest, name: str) -> int:
+    """Return a pod's request of a resource: thousandths of `cpu`, else whole units; 0 for none.
 
-    Of CPU and memory the request that the scheduler counts. Of batch and mid resources the sum of what runs at the same
-    time, as Koordinator counts it: neither init containers that end nor overhead.
+    For CPU and memory, the request that the scheduler counts. For batch and mid resources, the sum of containers that
+    run together, as Koordinator counts: without init containers that end, and without overhead.
     """
     spec = pod.get("spec") or {}
     if name in ("cpu", "memory"):
@@ -184,10 +185,10 @@ def request(pod: _Pod, name: str) -> int:
     return sum(max(amount, 0) for amount in _concurrent(spec, "requests", name))
 
 
-def limit(pod: _Pod, name: str) -> int:
+def limit(pod: PodManifest, name: str) -> int:
     """Return the limit of a pod in whole units of a resource, as `request` counts; 0 for none.
 
-    Of batch and mid resources a pod has none as soon as one container has none.
+    For batch and mid resources, a pod has no limit if one of its containers has none.
     """
     spec = pod.get("spec") or {}
     if name in ("cpu", "memory"):
@@ -201,26 +202,26 @@ def _concurrent(spec: Mapping[str, Any], part: Part, name: str) -> Iterator[int]
         yield ceil(container_amounts(container, part).get(name, Fraction(0)))
 
 
-def _labels(pod: _Pod) -> Mapping[str, str]:
+def _labels(pod: PodManifest) -> Mapping[str, str]:
     return _texts(pod, "labels")
 
 
-def _annotations(pod: _Pod) -> Mapping[str, str]:
+def _annotations(pod: PodManifest) -> Mapping[str, str]:
     return _texts(pod, "annotations")
 
 
-def _texts(pod: _Pod, part: str) -> Mapping[str, str]:
-    given = (pod.get("metadata") or {}).get(part)
-    return {key: text for key, text in given.items() if isinstance(text, str)} if isinstance(given, dict) else {}
+def _texts(pod: PodManifest, part: str) -> Mapping[str, str]:
+    entries = (pod.get("metadata") or {}).get(part)
+    return {key: text for key, text in entries.items() if isinstance(text, str)} if isinstance(entries, dict) else {}
 
 
-def spec_priority(pod: _Pod) -> int | None:
-    """Return the priority that a pod's spec says; None if it is not known."""
+def spec_priority(pod: PodManifest) -> int | None:
+    """Return the priority in a pod's spec; None if unknown."""
     number = (pod.get("spec") or {}).get("priority")
     return number if isinstance(number, int) and not isinstance(number, bool) else None
 
 
-def whole(text: str | None, bound: int) -> int | None:
+def whole_number(text: str | None, bound: int) -> int | None:
     """Return a whole number within a bound as Go reads it; None for any other text."""
     if text is None or _WHOLE.fullmatch(text) is None:
         return None

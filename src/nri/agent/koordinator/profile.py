@@ -1,6 +1,6 @@
 """Koordinator's profile: one row for each hook, strategy and part of NodeSLO, and the kinds of documents.
 
-A new hook or strategy is a module of this package and a row here. `nri.agent.profile` says what each field is.
+A new hook or strategy is a module of this package and a row here.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from nri.agent.cgroup_paths import BEST_EFFORT, BURSTABLE, GUARANTEED
 from nri.agent.koordinator import (
     batch_resource,
     block_io,
@@ -38,13 +39,11 @@ from nri.agent.koordinator.keys import requested_gates
 from nri.agent.koordinator.machine import BATCH_POOLS, node_of
 from nri.agent.koordinator.names import LABEL_QOS, qos_class
 from nri.agent.koordinator.node import NO_RATIO, BatchRule, CoreSchedRule, GroupIdentityRule, Node
-from nri.agent.koordinator.pod_unread import absent_containers, pod_unread
-from nri.agent.koordinator.unread import unread, unread_annotations
+from nri.agent.koordinator.unread_keys import unread, unread_annotations
+from nri.agent.koordinator.unread_pod_keys import absent_containers, pod_unread
+from nri.agent.model import HookError, HostApplication, Pod
 from nri.agent.profile import Documents, ForeignAgent, Kind, Profile
-from nri.policies.changes import HookError
-from nri.policies.contexts import HostApplicationContext, PodContext
-from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED
-from nri.policies.shapes import Record, Table, fit
+from nri.kube.shapes import Record, Table, fit
 
 Document = Mapping[str, Any]
 _META: Final = Record({"metadata": Record({"name": str, "annotations": Table(str)})})
@@ -97,7 +96,7 @@ POD_ANNOTATIONS: Final[tuple[PodAnnotation[Any], ...]] = (
 
 
 class SloRule(NamedTuple):
-    """The rules that hooks take from a NodeSLO, and its spec, which the loops and the network hooks read themselves."""
+    """The rules of hooks in a NodeSLO, and its spec, which strategies and network hooks read themselves."""
 
     identity: GroupIdentityRule
     core: CoreSchedRule
@@ -106,7 +105,7 @@ class SloRule(NamedTuple):
 
 
 def _checked(document: Document) -> Document:
-    """The document, if its metadata are what metadata are; what reads annotations counts on that."""
+    """Check that the metadata of a document have the right types, which readers of annotations rely on."""
     if not isinstance(document, dict):
         raise ValueError("the document is not an object")  # noqa: TRY004  (a bad source, not a bad call)
     fit(document, _META, "")
@@ -114,12 +113,12 @@ def _checked(document: Document) -> Document:
 
 
 def _slo(document: Document) -> SloRule:
-    given = _checked(document).get("spec")
-    spec = {} if given is None else given
+    spec_or_none = _checked(document).get("spec")
+    spec = {} if spec_or_none is None else spec_or_none
     rule = SloRule(group_identity.rule_of(spec), core_sched.rule_of(spec), batch_resource.has_cfs_quota(spec), spec)
     applications = spec.get("hostApplications")
     if applications is not None and not isinstance(applications, list):
-        raise ValueError("hostApplications: it is not a list")
+        raise ValueError("hostApplications: not a list")
     host_application.by_name(applications)
     if terway.is_chosen(spec):
         terway.rule_of(spec)
@@ -141,7 +140,7 @@ def _ratio_into(rules: Node, ratio: float | None) -> Node:
     return replace(rules, ratio=ratio, batch=BatchRule(rules.batch.has_quota, ratio))
 
 
-#: Of a NodeSLO that is gone the defaults hold: all is switched off, and what it had switched on is taken back.
+#: The defaults apply without a NodeSLO: everything is switched off, and its values are reset.
 KINDS: Final = {
     SLO: Kind(_slo, _slo({}), None, _slo_into, unread),
     TOPOLOGY: Kind(
@@ -161,7 +160,7 @@ KINDS: Final = {
 }
 
 
-def programs(documents: Documents, driver: str) -> Iterator[HostApplicationContext]:
+def programs(documents: Documents, driver: str) -> Iterator[HostApplication]:
     """Yield the programs of the host that NodeSLO lists. Raises ValueError if the list cannot be read."""
     spec = (documents(SLO) or {}).get("spec") or {}
     try:
@@ -172,13 +171,13 @@ def programs(documents: Documents, driver: str) -> Iterator[HostApplicationConte
         yield context_of(application, driver)
 
 
-def _unreadable(context: PodContext, node: Node, strategies: Collection[str]) -> dict[str, str]:
-    """Say what is wrong with annotations that no stage of a hook would meet on this machine, by their reader.
+def _unreadable(context: Pod, node: Node, strategies: Collection[str]) -> dict[str, str]:
+    """Return the errors of annotations that no stage of a hook reads on this machine, by reader.
 
     Args:
         context: the pod.
-        node: which hooks are on.
-        strategies: those that are on.
+        node: the rules, with the enabled hooks.
+        strategies: the enabled strategies.
     """
     wrong: dict[str, str] = {}
     rules, qos = NodeSlo(PARTS), qos_class(context.labels)
@@ -204,7 +203,7 @@ def _unreadable(context: PodContext, node: Node, strategies: Collection[str]) ->
 
 
 def _origins(name: str, pod_class: str) -> tuple[tuple[str, str], ...]:
-    """Return the kinds and keys of documents by which a hook or strategy decides.
+    """Return the kinds and keys of documents that a hook or strategy decides by.
 
     Args:
         name: of the hook or strategy.
@@ -239,6 +238,6 @@ PROFILE: Final = Profile(
     unread=partial(pod_unread, frozenset().union(*(hook.keys for hook in HOOKS))),
     absent_containers=absent_containers,
     class_of=lambda pod: qos_class(pod.labels),
-    asked=requested_gates,
+    requested_gates=requested_gates,
     origins=_origins,
 )

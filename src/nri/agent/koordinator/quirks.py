@@ -1,7 +1,7 @@
-"""The differences from the original, one named attribute each, in one frozen value.
+"""The differences from Koordinator, one named attribute each, in one frozen value.
 
-The same as `nri.rules.Rules`, for Koordinator: the table "Koordinator" of ``docs/deviations.md`` is generated from the
-docstrings.
+An attribute is False in `Quirks.REFERENCE` and True by default. Code reads the attribute, never the mode. Each
+attribute is a row of the table "Other systems" in ``docs/deviations.md``.
 """
 
 from __future__ import annotations
@@ -118,5 +118,5 @@ class Quirks:
     """
 
 
-Quirks.REFERENCE = Quirks(**dict.fromkeys((each.name for each in fields(Quirks)), False))
+Quirks.REFERENCE = Quirks(**dict.fromkeys((field.name for field in fields(Quirks)), False))
 Quirks.DEFAULT = Quirks()

@@ -1,7 +1,7 @@
-"""RDMADeviceInject: the device nodes of the RDMA functions that the scheduler gave a container.
+"""RDMADeviceInject: the device nodes of the RDMA functions that the scheduler assigned to a container.
 
-The connection manager's node, and the verbs node of each virtual function, or of the physical one if there are none.
-Which verbs a PCI function has, and a node's numbers, are asked of `Devices`, which the machine's side answers.
+They are the connection manager's node, and the verbs node of each virtual function, or of the physical function if
+there are none.
 """
 
 from __future__ import annotations
@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from nri.agent.hooks import CREATE, Hook
 from nri.agent.koordinator import pod_annotations
 from nri.agent.koordinator.names import ANNOTATION_DEVICES
 from nri.agent.koordinator.node import Devices
-from nri.policies.changes import Changes, Decision, Device, HookError
-from nri.policies.contexts import ContainerContext
-from nri.policies.hooks import CREATE, Hook
-from nri.policies.ownership import Level, Owns
+from nri.agent.model import Changes, Container, Decision, Device, HookError
+from nri.agent.ownership import Level, Owns
 
 NAME: Final = "RDMADeviceInject"
 _FOLDER: Final = "/dev/infiniband"
 _MODE: Final = 0o666
 
 
-def container(context: ContainerContext, devices: Devices) -> Decision:
+def container(context: Container, devices: Devices) -> Decision:
     """Decide a container's devices. Raises HookError if the annotation cannot be read or a device is missing."""
     try:
         allocated = pod_annotations.device_allocations(context.pod.annotations, "rdma")
@@ -40,19 +39,19 @@ def container(context: ContainerContext, devices: Devices) -> Decision:
 
 
 def _functions(allocated: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for each in allocated:
-        virtual = each.get("extension", {}).get("vfs", [])
+    for device in allocated:
+        virtual = device.get("extension", {}).get("vfs", [])
         if virtual:
             yield from (function.get("busID", "") for function in virtual)
         else:
-            yield each.get("id", "")
+            yield device.get("id", "")
 
 
 def _verbs(address: str, devices: Devices) -> str:
-    found = sorted(devices.verbs(address))
-    if not found:
+    verbs = sorted(devices.verbs(address))
+    if not verbs:
         raise OSError(f"PCI function {address} has no verbs")
-    return f"{_FOLDER}/{found[0]}"
+    return f"{_FOLDER}/{verbs[0]}"
 
 
 def _node(path: str, devices: Devices) -> Device:

@@ -1,8 +1,7 @@
-"""Koordinator's part of standalone mode: switches of the scheduler, cookies, identities and resctrl groups left behind.
+"""Koordinator's part of standalone mode: scheduler switches, cookies, group identities and leftover resctrl groups.
 
-Rules: a new NodeSLO also reaches what a pod has given its containers, and folders of pods that are listed no more,
-where the kernel knows identities at all. Only resctrl groups of this agent are removed, by their prefix, and never
-before all pods are known, because then none asks for any; the processes of such a group go back to the first one.
+Only resctrl groups with this agent's prefix are removed, and never before all pods are known, because until then every
+group would look unused. Processes of a removed group return to the root group.
 """
 
 from __future__ import annotations
@@ -11,21 +10,18 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator import core_sched, group_identity, resctrl
 from nri.agent.koordinator.documents import SLO
 from nri.agent.koordinator.group_identity import identities
 from nri.agent.koordinator.names import SYSTEM, qos_class
 from nri.agent.koordinator.node import Node
+from nri.agent.model import BVT, Container, Pod
+from nri.agent.model import Resctrl as Change
 from nri.agent.parts import Parts
-from nri.agent.pods.running import key_of, plain_context
 from nri.agent.transports.standalone.tally import Tally
+from nri.agent.writing.cookie_groups import Membership
 from nri.host import Outcome, Resctrl, Result, Unsupported, probe, set_features, set_switch
-from nri.policies import manifest, paths
-from nri.policies.changes import Resctrl as Change
-from nri.policies.contexts import ContainerContext
-from nri.policies.cookie_groups import Membership
-from nri.policies.running import RunningPod
-from nri.policies.writes import BVT
 
 __all__ = ["CORE_SCHED", "GROUP_IDENTITY", "Reconcile", "switched_on"]
 
@@ -33,14 +29,14 @@ __all__ = ["CORE_SCHED", "GROUP_IDENTITY", "Reconcile", "switched_on"]
 CORE_SCHED, GROUP_IDENTITY = "kernel.sched_core", "kernel.sched_group_identity_enabled"
 _CORE_FEATURE: Final = "CORE_SCHED"
 
-#: Folders below that of all pods that are looked at, and how deep: class, pod, container.
-_MOST_FOLDERS: Final = 8192
-_DEEPEST: Final = 3
+#: The maximum number of folders below that of all pods, and their depth: class, pod, container.
+_MAX_FOLDERS: Final = 8192
+_MAX_DEPTH: Final = 3
 _log = logging.getLogger("nri.agent")
 
 
 class Reconcile:
-    """The work of a round beside asking hooks.
+    """Koordinator's work in a round, in addition to hooks.
 
     Args:
         parts: of the agent.
@@ -59,52 +55,54 @@ class Reconcile:
         gates = node.gates
         self._identities_stay = False
         if node.core.enabled and switched_on(node, core_sched.NAME):
-            wanted = ((GROUP_IDENTITY, 0), (CORE_SCHED, 1))
+            switches = ((GROUP_IDENTITY, 0), (CORE_SCHED, 1))
         elif node.identity is not None and node.identity.enabled and (gates is None or group_identity.NAME in gates):
-            wanted = ((CORE_SCHED, 0), (GROUP_IDENTITY, 1))
+            switches = ((CORE_SCHED, 0), (GROUP_IDENTITY, 1))
         else:
             return
-        results = [set_switch(self._parts.root, name, value) for name, value in wanted]
-        if wanted[-1] == (CORE_SCHED, 1) and results[-1].outcome is Outcome.UNSUPPORTED:
+        results = [set_switch(self._parts.root, name, value) for name, value in switches]
+        if switches[-1] == (CORE_SCHED, 1) and results[-1].outcome is Outcome.UNSUPPORTED:
             features = set_features(self._parts.root, {_CORE_FEATURE: True})
-            # Mainline kernels have neither: there prctl says whether cookies can be had.
+            # Mainline kernels have neither; there prctl reports whether cookies are supported.
             results += [result for result in features if result.outcome is not Outcome.UNSUPPORTED]
-        left = {result.name for result in results if not result.in_force and result.outcome is not Outcome.UNSUPPORTED}
-        self._identities_stay = GROUP_IDENTITY in left and (GROUP_IDENTITY, 0) in wanted
+        failed = {
+            result.name for result in results if not result.in_force and result.outcome is not Outcome.UNSUPPORTED
+        }
+        self._identities_stay = GROUP_IDENTITY in failed and (GROUP_IDENTITY, 0) in switches
         self._parts.observer.wrote(results)
         tally.wrote(results)
 
-    def begin(self, pods: Sequence[RunningPod]) -> None:
-        """Learn once which cookies containers have, from before this agent began: they may have to go."""
+    def begin(self, pods: Sequence[Pod]) -> None:
+        """Take over once the cookies that containers have from an earlier agent, so that they can be removed."""
         node = self._node
-        if self._learned or not node.core.known or not switched_on(node, core_sched.NAME):
+        if self._learned or not node.core.is_configured or not switched_on(node, core_sched.NAME):
             return
         self._learned = self._cookies = True
         for pod in pods:
             try:
-                for context in (pod.sandbox(), *pod.main_containers()):
-                    pids = self._parts.executor.processes(context.cgroup_parent)
-                    wanted = _membership(pod, context, node)
-                    self._parts.executor.cookies.learn(wanted, f"{context.pod.uid}/{context.id}", pids)
+                for context in (*([] if pod.sandbox is None else [pod.sandbox]), *pod.main_containers):
+                    pids = self._parts.executor.processes(context.folder)
+                    membership = _membership(pod, context, node)
+                    self._parts.executor.cookies.learn(membership, f"{context.pod.uid}/{context.id}", pids)
             except Exception:  # noqa: BLE001  the round tells what is wrong with it
-                _log.debug("cookies of a pod could not be looked at: %r", key_of(pod.pod), exc_info=True)
+                _log.debug("cookies of a pod could not be decided: %r", pod.key, exc_info=True)
 
-    def container(self, pod: RunningPod, context: ContainerContext) -> list[Result]:
-        """Give a container its group's cookie, or take it away."""
+    def container(self, pod: Pod, context: Container) -> list[Result]:
+        """Give a container its group's cookie, or remove it."""
         node = self._node
         rule = node.core
-        if not rule.known or not switched_on(node, core_sched.NAME) or not (rule.enabled or self._cookies):
+        if not rule.is_configured or not switched_on(node, core_sched.NAME) or not (rule.enabled or self._cookies):
             return []
-        self._cookies = True  # from now on containers may have one that has to go when the rule changes
-        wanted = _membership(pod, context, node)
-        if wanted.enabled and self._identities_stay:
+        self._cookies = True  # cookies may have to be removed when the rule changes
+        membership = _membership(pod, context, node)
+        if membership.enabled and self._identities_stay:
             return []
         forget = node.quirks.moved_processes_forgotten
         key = f"{context.pod.uid}/{context.id}"
-        return self._parts.executor.core_sched(wanted, key, context.cgroup_parent, forget_moved=forget)
+        return self._parts.executor.core_sched(membership, key, context.folder, forget_moved=forget)
 
-    def end(self, pods: Sequence[RunningPod], kinds: frozenset[str], tally: Tally) -> None:
-        """Remove resctrl groups that no pod asks for any more, and write identities again if NodeSLO has changed."""
+    def end(self, pods: Sequence[Pod], kinds: frozenset[str], tally: Tally) -> None:
+        """Remove resctrl groups that no pod requests any more, and write identities again if NodeSLO changed."""
         self._remove_stale(pods, tally)
         if SLO in kinds:
             self._all_identities(pods, tally)
@@ -114,20 +112,20 @@ class Reconcile:
         node: Node = self._parts.decisions.node
         return node
 
-    def _remove_stale(self, pods: Iterable[RunningPod], tally: Tally) -> None:
-        """Remove the groups of pods that are not among these, or do not ask for one."""
+    def _remove_stale(self, pods: Iterable[Pod], tally: Tally) -> None:
+        """Remove groups that none of these pods requests."""
         node = self._node
         if node.cache is None or not switched_on(node, resctrl.NAME):
             return
-        present = [each for each in Resctrl(self._parts.root).groups() if each.startswith(resctrl.PREFIX)]
+        present = [group for group in Resctrl(self._parts.root).groups() if group.startswith(resctrl.PREFIX)]
         if not present:
             return
-        for group in resctrl.stale(present, map(plain_context, pods)):
+        for group in resctrl.stale(present, pods):
             tally.items += 1
             tally.wrote(self._parts.executor.resctrl(Change(group, remove=True)))
 
-    def _all_identities(self, pods: Iterable[RunningPod], tally: Tally) -> None:
-        """Write the identities of all folders that have one, listed or not."""
+    def _all_identities(self, pods: Iterable[Pod], tally: Tally) -> None:
+        """Write the identities of all folders, also of unlisted pods."""
         parts, node = self._parts, self._node
         rule = group_identity.in_effect(
             node.identity if node.gates is None or group_identity.NAME in node.gates else None,
@@ -143,12 +141,12 @@ class Reconcile:
         """The folder of all pods and those below it."""
         hierarchies = self._parts.executor.hierarchies
         level = [paths.kube_class_path(paths.GUARANTEED, self._parts.driver)]
-        left = _MOST_FOLDERS
-        for _ in range(_DEEPEST + 1):
+        budget = _MAX_FOLDERS
+        for _ in range(_MAX_DEPTH + 1):
             yield from level
-            left -= len(level)
-            below = (f"{each}/{name}" for each in level for name in hierarchies.below(each, "cpu"))
-            level = [path for path, _ in zip(below, range(max(left, 0)), strict=False)]
+            budget -= len(level)
+            below = (f"{folder}/{name}" for folder in level for name in hierarchies.below(folder, "cpu"))
+            level = [path for path, _ in zip(below, range(max(budget, 0)), strict=False)]
 
 
 def switched_on(node: Node, hook: str) -> bool:
@@ -156,8 +154,8 @@ def switched_on(node: Node, hook: str) -> bool:
     return node.gates is not None and hook in node.gates
 
 
-def _membership(pod: RunningPod, context: ContainerContext, node: Node) -> Membership:
-    """A container's group; those of SYSTEM pods, such as this agent, keep everybody's cookie."""
-    pod_class, labels = manifest.kube_class(pod.pod), context.pod.labels
-    found = core_sched.membership(labels, pod_class, context.pod.uid, node.core, node.quirks)
-    return found._replace(enabled=found.enabled and qos_class(labels) != SYSTEM)
+def _membership(pod: Pod, context: Container, node: Node) -> Membership:
+    """A container's group; SYSTEM pods, for example this agent, take no part."""
+    pod_class, labels = pod.kube_class, context.pod.labels
+    membership = core_sched.membership(labels, pod_class, context.pod.uid, node.core, node.quirks)
+    return membership._replace(enabled=membership.enabled and qos_class(labels) != SYSTEM)

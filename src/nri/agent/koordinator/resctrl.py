@@ -1,10 +1,9 @@
 """Resctrl and RdtResctrl: shares of cache and memory bandwidth, of single pods and of QoS classes.
 
-The hook: a pod's annotation asks for a group. The pod's stage makes the group and its schemata, the container's names
-it as RDT class, and removal takes it away. The strategy: one group for each of LSR, LS and BE by NodeSLO's
-`resctrlQOS`, with the threads of their containers, except of pods that have a group by their annotation. When no class
-asks for it any more, the groups have all of the cache once again, and threads stay where they are; so it is at the
-start, where an agent that was killed has left groups.
+The hook: a pod's annotation requests a group. The pod's stage creates the group with its schemata, the container's
+stage sets it as RDT class, and the pod's removal removes it. The strategy: one group for each of LSR, LS and BE by
+NodeSLO's `resctrlQOS`, with the threads of their containers, except pods with a group by annotation. When no class
+requests it any more, the groups get the whole cache once; also at the start, if a killed agent left groups.
 
 A range of the cache is in percent of its ways, both ends rounded up. A bandwidth is in percent, which Intel rounds up
 to tens and AMD counts in eighths of a gigabit: of 160, where 2048 is all. What cannot be computed is left out.
@@ -15,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from nri.agent.hooks import CREATE, REMOVE_POD, RUN_POD, Hook
 from nri.agent.koordinator import pod_class
 from nri.agent.koordinator.documents import SLO, NodeSlo, Part, class_part
 from nri.agent.koordinator.names import BE, LS, LSE, LSR
@@ -23,20 +23,18 @@ from nri.agent.koordinator.pod_annotations import read
 from nri.agent.koordinator.quirks import Quirks
 from nri.agent.loops.round import Round
 from nri.agent.loops.strategy import Strategy
+from nri.agent.model import Changes, Container, Decision, HookError, Pod, Resctrl
+from nri.agent.ownership import Level, Owns
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
 from nri.host import resctrl as host
-from nri.policies.changes import Changes, Decision, HookError, Resctrl
-from nri.policies.contexts import ContainerContext, PodContext
-from nri.policies.hooks import CREATE, REMOVE_POD, RUN_POD, Hook
-from nri.policies.ownership import Level, Owns
-from nri.policies.shapes import Items, Record, fit
+from nri.kube.shapes import Items, Record, fit
 
 NAME: Final = "Resctrl"
 INTEL, AMD = "GenuineIntel", "AuthenticAMD"
 #: The beginning of the names of this agent's groups; the rest is the pod's uid.
 PREFIX: Final = "koordlet-"
-#: Gigabits per second of one AMD die, less a fifth that is hard to reach; and the word for no limit.
+#: Gigabits per second of one AMD die, less a fifth that is hard to reach; and the value for no limit.
 _AMD_MOST: Final = 160
 _AMD_UNLIMITED: Final = 2048
 ANNOTATION_RESCTRL: Final = "node.koordinator.sh/resctrl"
@@ -58,8 +56,8 @@ class Schemata:
 
     Attributes:
         l3: masks of the cache's ways.
-        mb: shares of the memory bandwidth, in the CPU's own words.
-        domains: how many domains the machine has.
+        mb: shares of the memory bandwidth, in the CPU's unit.
+        domains: the number of domains of the machine.
     """
 
     def __init__(self, ids: Iterable[int] = ()) -> None:
@@ -68,7 +66,7 @@ class Schemata:
         self.domains = len(self.l3)
 
     def l3_valid(self) -> bool:
-        """Whether every domain has a mask, and there are no others."""
+        """Whether exactly the domains of the machine have masks."""
         return 0 < self.domains == len(self.l3) and all(mask > 0 for mask in self.l3.values())
 
     def mb_valid(self) -> bool:
@@ -92,31 +90,31 @@ def cache_mask(ways: int, start: int, end: int) -> int:
     """Return the mask of the ways from `start` to `end` percent, both rounded up.
 
     Raises:
-        ValueError: the percentages are no range, or the machine's own mask has a hole.
+        ValueError: the percentages are not a range, or the machine's mask has a gap.
     """
     if ways < 0 or (ways + 1).bit_count() != 1:
-        raise ValueError(f"the cache's mask {ways:x} has a hole")
+        raise ValueError(f"the cache's mask {ways:x} has a gap")
     if start < 0 or end > 100 or end <= start:
-        raise ValueError(f"{start} to {end} percent is no range")
+        raise ValueError(f"{start} to {end} percent is not a range")
     count = ways.bit_length()
     return (1 << -(-count * end // 100)) - (1 << -(-count * start // 100))
 
 
-def pod(context: PodContext, cache: Cache) -> Decision:
+def pod(context: Pod, cache: Cache) -> Decision:
     """Decide a pod's group. Raises HookError for an annotation that cannot be read."""
     try:
-        wanted = shares(context.annotations)
+        requested = shares(context.annotations)
     except ValueError as error:
         raise HookError(NAME, str(error)) from None
-    if wanted is None:
+    if requested is None:
         return Decision()
-    schemata = _schemata(wanted, cache)
+    schemata = _schemata(requested, cache)
     text = (schemata.l3_line() if schemata.l3_valid() else "") + (schemata.mb_line() if schemata.mb_valid() else "")
     return Decision(Changes(resctrl=Resctrl(PREFIX + context.uid, text)), "the pod's annotation")
 
 
-def container(context: ContainerContext, quirks: Quirks = Quirks.DEFAULT) -> Decision:
-    """Decide a container's RDT class: the pod's group, if the annotation can be read, for else there is no group."""
+def container(context: Container, quirks: Quirks = Quirks.DEFAULT) -> Decision:
+    """Decide a container's RDT class: the pod's group, which exists only if the annotation can be read."""
     if ANNOTATION_RESCTRL not in context.pod.annotations:
         return Decision()
     if quirks.resctrl_class_needs_group:
@@ -127,21 +125,21 @@ def container(context: ContainerContext, quirks: Quirks = Quirks.DEFAULT) -> Dec
     return Decision(Changes(resctrl=Resctrl(PREFIX + context.pod.uid)), "the group of its pod")
 
 
-def removal(context: PodContext) -> Decision:
-    """Take the group of a removed pod away."""
+def removal(context: Pod) -> Decision:
+    """Remove the group of a removed pod."""
     if ANNOTATION_RESCTRL not in context.annotations:
         return Decision()
     return Decision(Changes(resctrl=Resctrl(PREFIX + context.uid, remove=True)), "its pod is removed")
 
 
-def stale(groups: Iterable[str], pods: Iterable[PodContext]) -> list[str]:
-    """Return the groups of this agent whose pods are gone, or no longer ask for one."""
-    wanted = {PREFIX + pod.uid for pod in pods if ANNOTATION_RESCTRL in pod.annotations}
-    return sorted(group for group in groups if group.startswith(PREFIX) and group not in wanted)
+def stale(groups: Iterable[str], pods: Iterable[Pod]) -> list[str]:
+    """Return the groups of this agent that no pod requests any more."""
+    requested = {PREFIX + pod.uid for pod in pods if ANNOTATION_RESCTRL in pod.annotations}
+    return sorted(group for group in groups if group.startswith(PREFIX) and group not in requested)
 
 
 def bandwidth(percent: int, vendor: str) -> int:
-    """Return a percentage of the memory bandwidth in the CPU's own words; 0, which is none, for an unknown vendor."""
+    """Return a percentage of the memory bandwidth in the CPU's unit; 0 for an unknown vendor."""
     if vendor == INTEL:
         return percent if percent % 10 == 0 else int(percent / 10) * 10 + 10
     if vendor == AMD:
@@ -149,22 +147,22 @@ def bandwidth(percent: int, vendor: str) -> int:
     return 0
 
 
-def _schemata(wanted: Mapping[str, Any], cache: Cache) -> Schemata:
-    """Compute what the annotation asks for, until a range of the cache is none."""
+def _schemata(requested: Mapping[str, Any], cache: Cache) -> Schemata:
+    """Compute the schemata of an annotation, up to the first invalid range."""
     schemata = Schemata(cache.ids)
-    memory, llc = wanted.get("mb", {}), wanted.get("llc", {})
+    memory, llc = requested.get("mb", {}), requested.get("llc", {})
     percent = memory.get("schemata", {}).get("percent", 0)
     if percent:
         schemata.mb = dict.fromkeys(schemata.mb, bandwidth(percent, cache.vendor))
-    for each in memory.get("schemataPerCache", []):
-        schemata.mb[each.get("cacheID", 0)] = bandwidth(each.get("percent", 0), cache.vendor)
+    for entry in memory.get("schemataPerCache", []):
+        schemata.mb[entry.get("cacheID", 0)] = bandwidth(entry.get("percent", 0), cache.vendor)
     try:
         span = llc.get("schemata", {}).get("range", [])
         if len(span) == 2:
             schemata.l3 = dict.fromkeys(schemata.l3, cache_mask(cache.mask, *span))
-        for each in llc.get("schemataPerCache", []):
-            if len(each.get("range", [])) == 2:
-                schemata.l3[each.get("cacheID", 0)] = cache_mask(cache.mask, *each["range"])
+        for entry in llc.get("schemataPerCache", []):
+            if len(entry.get("range", [])) == 2:
+                schemata.l3[entry.get("cacheID", 0)] = cache_mask(cache.mask, *entry["range"])
     except ValueError:
         pass
     return schemata
@@ -172,15 +170,15 @@ def _schemata(wanted: Mapping[str, Any], cache: Cache) -> Schemata:
 
 def shares(annotations: Mapping[str, str]) -> dict[str, Any] | None:
     """Cache and memory bandwidth of a pod: `llc` and `mb`, each `schemata` and `schemataPerCache`."""
-    found: dict[str, Any] | None = read(annotations, ANNOTATION_RESCTRL, SHAPE)
-    return found
+    config: dict[str, Any] | None = read(annotations, ANNOTATION_RESCTRL, SHAPE)
+    return config
 
 
-def _decide_pod(context: PodContext, node: Node) -> Decision:
+def _decide_pod(context: Pod, node: Node) -> Decision:
     return Decision() if node.cache is None else pod(context, node.cache)
 
 
-def _decide_container(context: ContainerContext, node: Node) -> Decision:
+def _decide_container(context: Container, node: Node) -> Decision:
     return Decision() if node.cache is None else container(context, node.quirks)
 
 
@@ -199,12 +197,12 @@ HOOK: Final = Hook(
 
 
 def group_of(qos: str) -> str:
-    """Return the group of a QoS class; "" for none. Threads are put in only while the class is switched on."""
+    """Return the group of a QoS class; "" for none. Threads are added only while the class is switched on."""
     return _OF_CLASS.get(qos, "")
 
 
 def class_bandwidth(percent: int | None, vendor: str) -> str:
-    """Return the share of memory bandwidth in the processor's words; "" leaves it as it is."""
+    """Return the share of memory bandwidth in the processor's unit; "" keeps it."""
     if percent is None or not 0 < percent <= 100:
         return ""
     if vendor == AMD:
@@ -213,11 +211,11 @@ def class_bandwidth(percent: int | None, vendor: str) -> str:
 
 
 def class_schemata(config: Mapping[str, Any], ways: int | None, vendor: str, domains: Sequence[int]) -> tuple[str, ...]:
-    """Return the lines of a class's group; a part that makes no sense, or that is not known, has none.
+    """Return the lines of a class's group; an invalid or unknown part has none.
 
     Args:
         config: `resctrlQOS` of the class.
-        ways: the mask of all ways of the cache; None is not known.
+        ways: the mask of all ways of the cache; None if unknown.
         vendor: of the processor.
         domains: the numbers of the caches.
     """
@@ -227,7 +225,7 @@ def class_schemata(config: Mapping[str, Any], ways: int | None, vendor: str, dom
         try:
             lines.append(_line("L3", f"{cache_mask(ways, start, end):x}", domains))
         except ValueError:
-            pass  # the admission refuses it, and so would the kernel
+            pass  # the admission and the kernel refuse it
     share = class_bandwidth(config.get("mbaPercent"), vendor)
     return tuple(filter(None, [*lines, _line("MB", share, domains) if share else ""]))
 
@@ -239,7 +237,7 @@ def _line(name: str, value: str, domains: Sequence[int]) -> str:
 def _of_classes(spec: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
     """Return `resctrlQOS` by NodeSLO's key of the class."""
     parts = ((key, *class_part(spec, key, "resctrlQOS")) for key in GROUPS.values())
-    return {key: fit({} if given is None else given, CACHE, where) for key, given, where in parts}
+    return {key: fit({} if section is None else section, CACHE, where) for key, section, where in parts}
 
 
 class ClassResctrl(Strategy):
@@ -248,24 +246,24 @@ class ClassResctrl(Strategy):
     name = CLASS_NAME
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
-        #: Whether there are groups of it; None before it was looked.
+        #: Whether groups exist; None before the first check.
         self._active: bool | None = None
 
     def wants(self, rules: NodeSlo) -> bool:
-        """Whether there is work: a class that asks for it, or groups that were made."""
-        return bool(self._active) or any(each.get("enable") for each in rules[CACHES].values())
+        """Whether there is work: a class requests it, or groups were created."""
+        return bool(self._active) or any(rule.get("enable") for rule in rules[CACHES].values())
 
     def round(self, round_: Round[NodeSlo]) -> None:
         """Decide for each class."""
         caches, cache = round_.rules[CACHES], round_.parts.decisions.node.cache
         if self._active is None:
             self._active = not GROUPS.keys().isdisjoint(host.Resctrl(round_.parts.root).groups())
-        before, self._active = self._active, any(each.get("enable") for each in caches.values())
+        before, self._active = self._active, any(cache.get("enable") for cache in caches.values())
         if not (before or self._active):
             return
         if cache is None:
             round_.cannot(
-                CLASS_NAME, "no class has a part of the cache of its own", "the machine cannot share out its caches"
+                CLASS_NAME, "no class gets a separate part of the cache", "the machine cannot partition its caches"
             )
             return
         for group, key in GROUPS.items():
@@ -274,12 +272,12 @@ class ClassResctrl(Strategy):
             round_.groups.append(Resctrl(group, "".join(lines), tasks))
 
     def _threads(self, round_: Round[NodeSlo], group: str) -> tuple[int, ...]:
-        found: list[int] = []
+        threads: list[int] = []
         for pod in round_.pods:
             if group_of(pod_class.default_qos(pod.manifest)) == group and ANNOTATION_RESCTRL not in pod.annotations:
-                for each in pod.containers:
-                    found += round_.parts.executor.threads(each.cgroup_parent)
-        return tuple(found)
+                for container in pod.containers:
+                    threads += round_.parts.executor.threads(container.folder)
+        return tuple(threads)
 
 
 CACHES: Final[Part[Mapping[str, Mapping[str, Any]]]] = Part(_of_classes, {})

@@ -1,8 +1,7 @@
-"""SystemConfig: sysctls of the machine's memory, as NodeSLO's `systemStrategy` asks for them.
+"""SystemConfig: sysctls of the machine's memory, from NodeSLO's `systemStrategy`.
 
-`minFreeKbytesFactor` is in ten-thousandths of the node's memory. Names are those of `nri.host`'s switches. A key that
-is absent sets nothing. A switch that is not asked for any more gets the value that it had before this agent set it, as
-long as the agent runs; one that the kernel lacks is unsupported.
+`minFreeKbytesFactor` is in ten-thousandths of the node's memory. An absent key sets nothing. A sysctl that is no longer
+requested gets back the value from before the agent set it, while the agent runs.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from typing import Any, Final, NamedTuple
 from nri.agent.koordinator.documents import SLO, NodeSlo, Part
 from nri.agent.loops.round import Round
 from nri.agent.loops.strategy import Strategy
+from nri.agent.ownership import Level, Owns
 from nri.agent.profile import StrategyRow
 from nri.agent.settings.values import AgentSettings
 from nri.host import read_switch
 from nri.kube.quantity import capped, ceil
-from nri.policies.ownership import Level, Owns
-from nri.policies.shapes import Record, fit
+from nri.kube.shapes import Record, fit
 
 _PART: Final = "systemStrategy"
 #: The switch of each key that is its value, and the least and greatest.
@@ -28,45 +27,45 @@ _SWITCHES: Final[Mapping[str, tuple[str, int, int]]] = {
     "pageCacheLimitEnabled": ("mm.pagecache_limit", 0, 1),
 }
 _FACTOR, _FREE = "minFreeKbytesFactor", "vm.min_free_kbytes"
-_LEAST_FREE, _MOST_FREE = 10 << 10, 400 << 10
+_MIN_FREE, _MAX_FREE = 10 << 10, 400 << 10
 SHAPE: Final = Record({_FACTOR: int, **dict.fromkeys(_SWITCHES, int)})
 NAME: Final = "SystemConfig"
 
 
 class System(NamedTuple):
-    """Values by switch, and of the node's memory the ten-thousandths that stay free; None is not asked for."""
+    """Values by switch, and the ten-thousandths of the node's memory that stay free; None if not requested."""
 
     values: Mapping[str, int] = {}
     free: int | None = None
 
 
-def parse(given: Any) -> System:
+def parse(document: Any) -> System:
     """Read NodeSLO's `systemStrategy`. Raises ValueError for a number out of range."""
-    found = fit({} if given is None else given, SHAPE, _PART)
+    section = fit({} if document is None else document, SHAPE, _PART)
     values = {}
-    for key, (switch, least, most) in _SWITCHES.items():
-        if key in found:
-            if not least <= found[key] <= most:
-                raise ValueError(f"{_PART}.{key}: {found[key]} is not from {least} to {most}")
-            values[switch] = found[key]
-    free = found.get(_FACTOR)
+    for key, (switch, minimum, maximum) in _SWITCHES.items():
+        if key in section:
+            if not minimum <= section[key] <= maximum:
+                raise ValueError(f"{_PART}.{key}: {section[key]} is not from {minimum} to {maximum}")
+            values[switch] = section[key]
+    free = section.get(_FACTOR)
     if free is not None and free <= 0:
         raise ValueError(f"{_PART}.{_FACTOR}: {free} is not above 0")
     return System(values, free)
 
 
-def wanted(system: System, memory: int) -> tuple[dict[str, int], str]:
-    """Return the values by switch, and why one is left out, "" for nothing.
+def switch_values(system: System, memory: int) -> tuple[dict[str, int], str]:
+    """Return the values by switch, and why one is left out, "" if none is.
 
     Args:
-        system: what is asked for.
+        system: the requested values.
         memory: of the node, in bytes.
     """
     if system.free is None:
         return dict(system.values), ""
     kilobytes = (memory >> 10) * system.free // 10_000
-    if not _LEAST_FREE <= kilobytes <= _MOST_FREE:
-        why = f"{_PART}.{_FACTOR} {system.free} makes {kilobytes} kB, which is not from {_LEAST_FREE} to {_MOST_FREE}"
+    if not _MIN_FREE <= kilobytes <= _MAX_FREE:
+        why = f"{_PART}.{_FACTOR} {system.free} makes {kilobytes} kB, which is not from {_MIN_FREE} to {_MAX_FREE}"
         return dict(system.values), why
     return {**system.values, _FREE: kilobytes}, ""
 
@@ -81,12 +80,12 @@ class SystemConfig(Strategy):
         self._before: dict[str, int] = {}
 
     def wants(self, rules: NodeSlo) -> bool:
-        """Whether there is work: a switch that is asked for, or that was set."""
+        """Whether there is work: a switch is requested, or was set."""
         return bool(rules[SYSTEM_CONFIG].values or rules[SYSTEM_CONFIG].free is not None or self._before)
 
     def round(self, round_: Round[NodeSlo]) -> None:
         """Decide for the machine."""
-        values, why = wanted(round_.rules[SYSTEM_CONFIG], _memory(round_))
+        values, why = switch_values(round_.rules[SYSTEM_CONFIG], _memory(round_))
         if why:
             round_.errors.append(f"{NAME}: {why}")
         for name, value in values.items():
@@ -101,7 +100,7 @@ class SystemConfig(Strategy):
 
 
 def _memory(round_: Round[NodeSlo]) -> int:
-    """Bytes that the node has, as its status tells, else the machine; 0 is not known."""
+    """Memory of the node in bytes, by its status, else of the machine; 0 if unknown."""
     status = (round_.parts.store.document("Node") or {}).get("status") or {}
     try:
         return ceil(capped((status.get("capacity") or {})["memory"]))

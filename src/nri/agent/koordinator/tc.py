@@ -1,14 +1,13 @@
 """TCNetworkQoS: classes of traffic control that share the node's bandwidth between system, LS and BE pods.
 
-The plan, which `tc_programs` carries out: one HTB discipline 1: on the node's interface with root 1:1, which has all of
-the bandwidth, and below it system 1:2, LS 1:3, BE 1:4, and one class for each pod with a limit; each may borrow up to
-its ceiling. A packet is classified by its sender's address before that is translated, in our chain, which is replaced
-in one step; programs of the host and pods in its network by the class id in `net_cls.classid`. Bandwidths are bits per
+The plan, which `tc_programs` carries out: one HTB discipline 1: on the node's interface with root 1:1, which has the
+whole bandwidth; below it system 1:2, LS 1:3, BE 1:4, and one class for each pod with a limit; each may borrow up to its
+ceiling. A packet is classified by the address of its sender before translation, in a chain of ours that is replaced in
+one step; host programs and pods in the host's network are classified by `net_cls.classid`. Bandwidths are bits per
 second.
 
-A pod without a QoS class is left alone, and its traffic is the system's. An address counts only for a pod that has it
-alone, so not for a pod in the host's network. A bad annotation leaves the pod the limit that it had, if it had one, and
-the others as they are. Ingress is not shaped, and a pod that asks for that is reported.
+Traffic of a pod without a QoS class counts as the system's. An address counts only if one pod alone has it. An
+unreadable annotation keeps the pod's last valid limit. Ingress is not shaped, and a pod that requests it is reported.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from nri.agent.hooks import Hook
 from nri.agent.koordinator.bandwidths import (
     ANNOTATION_NETWORK_QOS,
     DOCUMENT_KEYS,
@@ -30,16 +30,15 @@ from nri.agent.koordinator.bandwidths import (
 from nri.agent.koordinator.documents import SLO, read_spec
 from nri.agent.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, SYSTEM
 from nri.agent.koordinator.quirks import Quirks
+from nri.agent.model import HookError
+from nri.agent.ownership import Level, Owns
 from nri.kube import quantity
-from nri.policies.changes import HookError
-from nri.policies.hooks import Hook
-from nri.policies.ownership import Level, Owns
 
 NAME: Final = "TCNetworkQoS"
-#: Minor number, share of the bandwidth in percent while NodeSLO gives none, and priority of each class.
+#: Minor number, default share of the bandwidth in percent, and priority of each class.
 _DEFAULTS: Final = {"system": (2, 40, 1), "ls": (3, 30, 2), "be": (4, 30, 3)}
 _MINORS: Final = {SYSTEM: 2, LSE: 3, LSR: 3, LS: 3, BE: 4}
-#: The handle of our discipline, its class above all others, and where traffic of nobody goes: the system's class.
+#: The handle of the agent's discipline, its top class, and the class of unclassified traffic: the system's.
 _MAJOR, ROOT, _DEFAULT = 1, 1, 2
 CHAIN: Final = "NRI-NETQOS"
 #: The set of addresses of each class.
@@ -67,27 +66,27 @@ class TcRule:
 
 def rule_of(spec: Any, current: TcRule, quirks: Quirks = Quirks.DEFAULT) -> TcRule:
     """Return the rule; tc is the default policy. A spec without the node's bandwidth changes nothing."""
-    found = read_spec(spec)
-    policy = found.get("resourceQOSStrategy", {}).get("policies", {}).get("netQOSPolicy", "tc")
+    fields = read_spec(spec)
+    policy = fields.get("resourceQOSStrategy", {}).get("policies", {}).get("netQOSPolicy", "tc")
     if policy != "tc":
         return TcRule(False, current.bandwidths)
-    if "systemStrategy" not in found:
+    if "systemStrategy" not in fields:
         return current
     return TcRule(True, bandwidths_of(spec, quirks))
 
 
 def bandwidths_of(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> Bandwidths:
     """Return the bandwidths in bits per second."""
-    found = read_spec(spec)
+    fields = read_spec(spec)
     try:
-        total = unsigned(node_total(found), quirks)
+        total = unsigned(node_total(fields), quirks)
     except ValueError as error:
         raise ValueError(f"spec.systemStrategy.totalNetworkBandwidth: {error}") from None
-    return shared_out(found, total, lambda value: bits_per_s(value, total, quirks))
+    return shared_out(fields, total, lambda value: bits_per_s(value, total, quirks))
 
 
 def bits_per_s(value: int | str | None, total: int, quirks: Quirks = Quirks.DEFAULT) -> int:
-    """Return a class's share in bits per second; 0 for none, for a percentage out of range, for no quantity."""
+    """Return a class's share in bits per second; 0 without a valid one."""
     if value is None:
         return 0
     if isinstance(value, int):
@@ -99,32 +98,35 @@ def bits_per_s(value: int | str | None, total: int, quirks: Quirks = Quirks.DEFA
 
 
 def classes(rule: TcRule) -> list[TrafficClass]:
-    """Return the classes below the root; none while tc is off or the node's bandwidth is not known."""
+    """Return the classes below the root; none while tc is off or the node's bandwidth is unknown."""
     total = rule.bandwidths.hw_tx_bps_max
     if not rule.enabled or not total:
         return []
-    own = {"ls": (rule.bandwidths.l1_tx_bps_min, rule.bandwidths.l1_tx_bps_max)}
-    own["be"] = (rule.bandwidths.l2_tx_bps_min, rule.bandwidths.l2_tx_bps_max)
+    limits_by_class = {"ls": (rule.bandwidths.l1_tx_bps_min, rule.bandwidths.l1_tx_bps_max)}
+    limits_by_class["be"] = (rule.bandwidths.l2_tx_bps_min, rule.bandwidths.l2_tx_bps_max)
     return [
         TrafficClass(
-            minor, own.get(name, (0, 0))[0] or total * percent // 100, own.get(name, (0, 0))[1] or total, first
+            minor,
+            limits_by_class.get(name, (0, 0))[0] or total * percent // 100,
+            limits_by_class.get(name, (0, 0))[1] or total,
+            first,
         )
         for name, (minor, percent, first) in _DEFAULTS.items()
     ]
 
 
 def own_limits(annotations: Mapping[str, str]) -> tuple[int, int]:
-    """Return what a pod may be sent and may send, in bits per second; 0 for no limit of its own.
+    """Return a pod's ingress and egress limits in bits per second; 0 for no limit.
 
-    Raises HookError for an annotation that cannot be read, or a negative bandwidth.
+    Raises HookError for an unreadable annotation, or a negative bandwidth.
     """
     try:
-        found = pod_bandwidths(annotations)
+        limits = pod_bandwidths(annotations)
     except ValueError as error:
         raise HookError(NAME, str(error)) from None
-    if min(found.values(), default=0) < 0:
-        raise HookError(NAME, f"annotation {ANNOTATION_NETWORK_QOS}: a bandwidth is not {min(found.values())}")
-    return found.get("ingressLimit", 0), found.get("egressLimit", 0)
+    if min(limits.values(), default=0) < 0:
+        raise HookError(NAME, f"annotation {ANNOTATION_NETWORK_QOS}: bandwidth {min(limits.values())} is negative")
+    return limits.get("ingressLimit", 0), limits.get("egressLimit", 0)
 
 
 def minor_of(qos: str) -> int:
@@ -142,12 +144,12 @@ class Traffic(NamedTuple):
 
     Attributes:
         uid: the pod's.
-        minor: the class that it belongs to.
+        minor: its class.
         priority: of that class.
-        addresses: IPv4 addresses that are the pod's alone; none if it uses the network of the host.
-        limit: its own limit in bits per second; 0 is none.
-        own_minor: its own class, if it has a limit.
-        ingress: what it asks for of what it is sent, which is not shaped.
+        addresses: IPv4 addresses of the pod only; none if it uses the host's network.
+        limit: its egress limit in bits per second; 0 for none.
+        own_minor: its separate class, if it has a limit.
+        ingress: its requested ingress limit, which is not applied.
     """
 
     uid: str
@@ -160,7 +162,7 @@ class Traffic(NamedTuple):
 
     @property
     def class_minor(self) -> int:
-        """The class that its packets go into."""
+        """The class of its packets."""
         return self.own_minor or self.minor
 
 
@@ -182,27 +184,32 @@ class Plan(NamedTuple):
     with_sets: bool
 
     def qdisc(self) -> list[str]:
-        """Words for tc that make the discipline."""
+        """Arguments of tc that create the discipline."""
         handle = f"{_MAJOR}:"
         return ["qdisc", "replace", "dev", self.interface, "root", "handle", handle, "htb", "default", str(_DEFAULT)]
 
     def class_lines(self) -> Iterator[tuple[int, list[str]]]:
-        """The minor number of each class, and words for tc that make or change it; those above first."""
+        """The minor number of each class, and arguments of tc that create or change it; parents first."""
         yield ROOT, self._class(f"{_MAJOR}:", ROOT, self.total, self.total, 0)
-        for each in self.classes:
-            yield each.minor, self._class(class_name(_MAJOR, ROOT), each.minor, each.rate, each.ceil, each.priority)
+        for qos_class in self.classes:
+            yield (
+                qos_class.minor,
+                self._class(
+                    class_name(_MAJOR, ROOT), qos_class.minor, qos_class.rate, qos_class.ceil, qos_class.priority
+                ),
+            )
         for pod in self.pods:
             if pod.own_minor:
                 parent, limit = class_name(_MAJOR, ROOT), min(pod.limit, self.total)
                 yield pod.own_minor, self._class(parent, pod.own_minor, limit, limit, pod.priority)
 
     def by_cgroup(self) -> list[str]:
-        """Words for tc that have packets of the host's own programs classified by their cgroup."""
+        """Arguments of tc that classify packets of host programs by cgroup."""
         where = ["dev", self.interface, "parent", f"{_MAJOR}:", "protocol", "ip", "prio", "1", "handle", "1:"]
         return ["filter", "replace", *where, "cgroup"]
 
     def sets(self) -> str:
-        """Input for `ipset restore`: each set is filled beside the old one and then takes its place."""
+        """Input for `ipset restore`: each set is filled under a temporary name and then swapped."""
         lines: list[str] = []
         for minor, name in SETS.items():
             new = f"{name}_new"
@@ -242,16 +249,16 @@ def minors(text: str) -> set[int]:
 
 def own_minors(uids: Iterable[str]) -> dict[str, int]:
     """A class for each pod, the same after a restart as long as no two pods meet in one."""
-    given: dict[str, int] = {}
-    taken: set[int] = set()
+    minor_by_uid: dict[str, int] = {}
+    used_places: set[int] = set()
     span = _LAST - _FIRST + 1
     for uid in sorted(set(uids))[:span]:
         place = zlib.crc32(uid.encode()) % span
-        while place in taken:
+        while place in used_places:
             place = (place + 1) % span
-        taken.add(place)
-        given[uid] = _FIRST + place
-    return given
+        used_places.add(place)
+        minor_by_uid[uid] = _FIRST + place
+    return minor_by_uid
 
 
 def _classify(minor: int) -> str:

@@ -1,8 +1,8 @@
-"""Shaper: a plan made real on the machine's network, step by step, and of each step the truth.
+"""Apply a plan of traffic control with tc, iptables and ipset, and report the outcome of each step.
 
-Rules: a discipline of another program is left alone, and told. Everything that was made is looked at each time, and
-made again if it is missing; all of it once in `refresh_s`. Only objects with our names are removed. Programs
-are run by their list of words, never by a shell, until a deadline; what they say is cut.
+A discipline of another program is left alone and reported. Existing objects are compared every time and created again
+if missing; everything is applied again once per `refresh_s`. Only objects with this agent's names are removed. Programs
+run without a shell and with a deadline.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ __all__ = ["Ran", "Run", "Shaper", "default_interface", "missing", "run"]
 _JUMP: Final = ("POSTROUTING", "-j", CHAIN)
 _FIRST_OF_PODS: Final = 0x10
 #: As often as that a jump into the chain may be there twice.
-_MOST_JUMPS: Final = 8
+_MAX_JUMPS: Final = 8
 #: How long a program may run, in seconds.
 TIMEOUT_S: Final = 10.0
-_MOST_SHOWN: Final = 300
+_MAX_SHOWN: Final = 300
 
 
 class Ran(NamedTuple):
@@ -37,12 +37,12 @@ class Ran(NamedTuple):
     error: str = ""
 
 
-#: Runs a list of words with a text as input.
+#: Runs a command with a text as input.
 Run = Callable[[Sequence[str], str], Ran]
 
 
 def missing(*programs: str) -> Unsupported | None:
-    """The reason why not all of these can be run; None if they can."""
+    """The reason why a program cannot be run; None if all can."""
     absent = [program for program in programs if shutil.which(program) is None]
     return Unsupported(f"{' and '.join(absent)}: not installed") if absent else None
 
@@ -50,31 +50,31 @@ def missing(*programs: str) -> Unsupported | None:
 def run(argv: Sequence[str], text: str = "") -> Ran:
     """Run a program to its end. One that cannot be run, or not in time, has ended badly; nothing is raised."""
     try:
-        done = subprocess.run(  # noqa: S603  a list of words; texts of pods in it are addresses that were parsed
+        process = subprocess.run(  # noqa: S603  a list of words; texts of pods in it are addresses that were parsed
             list(argv), input=text, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired:
         return Ran(-1, error=f"{argv[0]} did not end within {TIMEOUT_S:g} s")
     except OSError as error:
         return Ran(-1, error=f"{argv[0]}: {error.strerror or error}")
-    return Ran(done.returncode, done.stdout, plain(done.stderr.strip(), _MOST_SHOWN))
+    return Ran(process.returncode, process.stdout, plain(process.stderr.strip(), _MAX_SHOWN))
 
 
 def default_interface(root: Root) -> str:
-    """The interface of the machine's default route with the least metric; "" if it has none."""
+    """The interface of the machine's default route with the lowest metric; "" without one."""
     rows = (line.split() for line in (root.find("/proc/net/route") or "").splitlines()[1:])
     routes = [(int(row[6]), row[0]) for row in rows if len(row) > 7 and row[1] == row[7] == "00000000"]
     return min(routes)[1] if routes else ""
 
 
 class Shaper:
-    """Makes plans real.
+    """Applies plans of traffic control.
 
     Args:
         run: runs a program.
-        missing: the reason why programs cannot be run.
+        missing: returns the reason why programs cannot be run.
         now: monotonic seconds.
-        refresh_s: after how long all is made again, whether it seems to be there or not.
+        refresh_s: seconds after which everything is applied again.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Shaper:
 
     @property
     def has_sets(self) -> bool:
-        """Whether sets of addresses can be had here."""
+        """Whether this machine supports sets of addresses."""
         return self._missing("ipset") is None
 
     def apply(self, plan: Plan) -> list[Result]:
@@ -102,18 +102,18 @@ class Shaper:
         if not first.in_force:
             self._made = None
             return [first]
-        whole = self._made != plan or self._now() - self._at >= self._refresh_s
-        results = [first, *self._classes(plan, whole)]
-        if whole or first.outcome is Outcome.APPLIED:
+        is_full = self._made != plan or self._now() - self._at >= self._refresh_s
+        results = [first, *self._classes(plan, is_full)]
+        if is_full or first.outcome is Outcome.APPLIED:
             results += [self._by_cgroup(plan), *self._sets(plan), self._chain(plan)]
         results.append(self._jump(plan))
         results += self._stale(plan)
-        if whole and all(each.in_force or each.outcome is Outcome.UNSUPPORTED for each in results):
+        if is_full and all(result.in_force or result.outcome is Outcome.UNSUPPORTED for result in results):
             self._made, self._at = plan, self._now()
         return results
 
     def clear(self, interface: str) -> list[Result]:
-        """Take away what `apply` has made, in this life or an earlier one."""
+        """Remove what `apply` created, also in an earlier run of the agent."""
         self._made = None
         if self._missing("tc", "iptables") is not None:
             return []
@@ -121,34 +121,38 @@ class Shaper:
         if interface and self._root_of(interface) == ("htb", "1:"):
             results.append(self._tc(interface, "tc.qdisc", "none", ["qdisc", "del", "dev", interface, "root"]))
         if self._iptables("-S", CHAIN).code == 0:
-            for _ in range(_MOST_JUMPS):
+            for _ in range(_MAX_JUMPS):
                 if self._iptables("-D", *_JUMP).code != 0:
                     break
-            done = [self._iptables("-F", CHAIN), self._iptables("-X", CHAIN)]
-            results.append(_result(interface, "tc.chain", "none", next((each for each in done if each.code), done[0])))
+            outcomes = [self._iptables("-F", CHAIN), self._iptables("-X", CHAIN)]
+            results.append(
+                _result(
+                    interface, "tc.chain", "none", next((outcome for outcome in outcomes if outcome.code), outcomes[0])
+                )
+            )
         if self.has_sets:
-            found = [name for name in SETS.values() if self._run(["ipset", "list", "-n", name], "").code == 0]
-            results += [_result(interface, "tc.set", name, self._run(["ipset", "destroy", name], "")) for name in found]
+            names = [name for name in SETS.values() if self._run(["ipset", "list", "-n", name], "").code == 0]
+            results += [_result(interface, "tc.set", name, self._run(["ipset", "destroy", name], "")) for name in names]
         return results
 
     def _discipline(self, plan: Plan) -> Result:
-        found = self._root_of(plan.interface)
-        if found is None:
-            reason = f"there is no interface {plan.interface!r}, or tc may not look at it"
+        root = self._root_of(plan.interface)
+        if root is None:
+            reason = f"interface {plan.interface!r} not found, or tc may not read it"
             return Result(plan.interface, "tc.qdisc", "htb 1:", Outcome.REFUSED, reason)
-        if found == ("htb", "1:"):
+        if root == ("htb", "1:"):
             return Result(plan.interface, "tc.qdisc", "htb 1:", Outcome.UNCHANGED)
-        if found[1] not in ("0:", ""):
-            reason = f"it has a queueing discipline of another program: {found[0]} {found[1]}"
+        if root[1] not in ("0:", ""):
+            reason = f"it has a queueing discipline of another program: {root[0]} {root[1]}"
             return Result(plan.interface, "tc.qdisc", "htb 1:", Outcome.REFUSED, reason)
         return self._tc(plan.interface, "tc.qdisc", "htb 1:", plan.qdisc())
 
-    def _classes(self, plan: Plan, whole: bool) -> list[Result]:
+    def _classes(self, plan: Plan, is_full: bool) -> list[Result]:
         present = self._minors(plan.interface)
         return [
             self._tc(plan.interface, "tc.class", f"1:{minor:x}", words)
             for minor, words in plan.class_lines()
-            if whole or minor not in present
+            if is_full or minor not in present
         ]
 
     def _by_cgroup(self, plan: Plan) -> Result:
@@ -160,8 +164,8 @@ class Shaper:
         return [_result(plan.interface, "tc.set", "addresses", self._run(["ipset", "restore"], plan.sets()))]
 
     def _chain(self, plan: Plan) -> Result:
-        done = self._run(["iptables-restore", "--noflush", "--wait", "5"], plan.chain())
-        return _result(plan.interface, "tc.chain", CHAIN, done)
+        outcome = self._run(["iptables-restore", "--noflush", "--wait", "5"], plan.chain())
+        return _result(plan.interface, "tc.chain", CHAIN, outcome)
 
     def _jump(self, plan: Plan) -> Result:
         if self._iptables("-C", *_JUMP).code == 0:
@@ -169,40 +173,46 @@ class Shaper:
         return _result(plan.interface, "tc.jump", CHAIN, self._iptables("-A", *_JUMP))
 
     def _stale(self, plan: Plan) -> list[Result]:
-        """Remove classes of pods that are gone."""
-        wanted = {minor for minor, _ in plan.class_lines()}
-        gone = sorted(each for each in self._minors(plan.interface) - wanted if each >= _FIRST_OF_PODS)
+        """Remove classes of ended pods."""
+        planned = {minor for minor, _ in plan.class_lines()}
+        stale = sorted(minor for minor in self._minors(plan.interface) - planned if minor >= _FIRST_OF_PODS)
         where = ["dev", plan.interface, "classid"]
         return [
-            self._tc(plan.interface, "tc.class", "none", ["class", "del", *where, f"1:{minor:x}"]) for minor in gone
+            self._tc(plan.interface, "tc.class", "none", ["class", "del", *where, f"1:{minor:x}"]) for minor in stale
         ]
 
     def _root_of(self, interface: str) -> tuple[str, str] | None:
-        """Kind and handle of the discipline of an interface; None if it cannot be asked."""
-        done = self._run(["tc", "-j", "qdisc", "show", "dev", interface], "")
+        """Kind and handle of the discipline of an interface; None if unknown."""
+        outcome = self._run(["tc", "-j", "qdisc", "show", "dev", interface], "")
         try:
-            rows = parse_json(done.out or "[]") if done.code == 0 else None
+            rows = parse_json(outcome.out or "[]") if outcome.code == 0 else None
         except ValueError:
             return None
         if not isinstance(rows, list):
             return None
-        found = [row for row in rows if isinstance(row, dict) and row.get("root")]
-        return (str(found[0].get("kind", "")), str(found[0].get("handle", ""))) if found else ("", "")
+        roots = [row for row in rows if isinstance(row, dict) and row.get("root")]
+        return (str(roots[0].get("kind", "")), str(roots[0].get("handle", ""))) if roots else ("", "")
 
     def _minors(self, interface: str) -> set[int]:
         return minors(self._run(["tc", "class", "show", "dev", interface], "").out)
 
-    def _tc(self, interface: str, name: str, wanted: str, words: Sequence[str]) -> Result:
-        return _result(interface, name, wanted, self._run(["tc", *words], ""))
+    def _tc(self, interface: str, name: str, value: str, words: Sequence[str]) -> Result:
+        return _result(interface, name, value, self._run(["tc", *words], ""))
 
     def _iptables(self, *words: str) -> Ran:
         return self._run(["iptables", "--wait", "5", "-t", "mangle", *words], "")
 
 
-def _result(target: str, name: str, wanted: str, done: Ran) -> Result:
-    """The result of one call. A kernel without a classifier or a match says so, and is unsupported, not refused."""
-    if done.code == 0:
-        return Result(target, name, wanted, Outcome.APPLIED)
-    lacking = ("not found", "No such file or directory", "Operation not permitted", "unknown option", "missing kernel")
-    unsupported = any(words in done.error for words in lacking)
-    return Result(target, name, wanted, Outcome.UNSUPPORTED if unsupported else Outcome.REFUSED, done.error)
+def _result(target: str, name: str, value: str, outcome: Ran) -> Result:
+    """The result of one call; unsupported, not refused, if the kernel lacks a classifier or a match."""
+    if outcome.code == 0:
+        return Result(target, name, value, Outcome.APPLIED)
+    unsupported_texts = (
+        "not found",
+        "No such file or directory",
+        "Operation not permitted",
+        "unknown option",
+        "missing kernel",
+    )
+    unsupported = any(words in outcome.error for words in unsupported_texts)
+    return Result(target, name, value, Outcome.UNSUPPORTED if unsupported else Outcome.REFUSED, outcome.error)

@@ -1,10 +1,8 @@
-"""TerwayQoS: the two files by which the terway network daemon learns the bandwidths of the node and of its pods.
+"""TerwayQoS: the two files from which the terway network daemon reads the bandwidths of the node and its pods.
 
-No runtime is asked: the files are written when NodeSLO or the pods change, and removed when NodeSLO does not choose
-terway; before a NodeSLO has been read they are left alone, so that an agent that starts removes nothing. Bandwidths are
-bytes per second. A bad annotation leaves its pod as it was, which is out if it never had a valid one, and no other pod.
-A reader sees a file's old text or the new one, never half of it; nothing outside of the folder is written, whatever
-links are in it.
+The files are written when NodeSLO or the pods change, and removed when NodeSLO does not choose terway; before the first
+NodeSLO they are left alone. Bandwidths are bytes per second. An unreadable annotation keeps the pod's last valid limit;
+without one the pod is left out. Files are replaced atomically, and links are not followed.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from nri.agent.hooks import Hook
 from nri.agent.koordinator.bandwidths import (
     ANNOTATION_NETWORK_QOS,
     DOCUMENT_KEYS,
@@ -29,21 +28,16 @@ from nri.agent.koordinator.documents import SLO, read_spec
 from nri.agent.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, SYSTEM
 from nri.agent.koordinator.quirks import Quirks
 from nri.agent.koordinator.reconcile import switched_on
+from nri.agent.last_good import LastGoodAnnotations
+from nri.agent.model import HookError, Pod
+from nri.agent.ownership import Level, Owns
 from nri.agent.parts import Parts
-from nri.agent.pods.last_good import LastGoodAnnotations
-from nri.agent.pods.running import plain_context
 from nri.agent.transports.standalone.pods import NAME as TRANSPORT
 from nri.agent.transports.standalone.tally import Tally
 from nri.files import write_in
 from nri.host import Outcome, Result, Root
 from nri.host.outcome import explain
 from nri.kube import quantity
-from nri.policies import manifest
-from nri.policies.changes import HookError
-from nri.policies.contexts import PodContext
-from nri.policies.hooks import Hook
-from nri.policies.ownership import Level, Owns
-from nri.policies.running import RunningPod
 
 NAME: Final = "TerwayQoS"
 FOLDER: Final = "/host-var-lib/terway/qos"
@@ -62,31 +56,31 @@ def is_chosen(spec: Any) -> bool:
 
 def rule_of(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> Bandwidths:
     """Return the bandwidths in bytes per second. ValueError: one cannot be read or is above the node's."""
-    found = read_spec(spec)
-    if "systemStrategy" not in found:
+    fields = read_spec(spec)
+    if "systemStrategy" not in fields:
         return Bandwidths()
-    total = node_total(found)
+    total = node_total(fields)
     if total < 0:
         raise ValueError(f"spec.systemStrategy.totalNetworkBandwidth: {total} is below 0")
     node = total // 8
-    whole = node if quirks.bandwidth_shares_in_bytes else total
-    return shared_out(found, node, lambda value: bytes_per_s(value, whole, quirks))
+    reference_total = node if quirks.bandwidth_shares_in_bytes else total
+    return shared_out(fields, node, lambda value: bytes_per_s(value, reference_total, quirks))
 
 
 def bytes_per_s(value: int | str | None, total: int, quirks: Quirks = Quirks.DEFAULT) -> int:
-    """Return a share in terway's words: a text is bits, eight to a byte; a percentage is of `total`."""
+    """Return a share in bytes per second: a text is in bits, a percentage is of `total`."""
     if value is None:
         return 0
     if isinstance(value, int):
         return unsigned(value, quirks) * total % UINT64 // 100
-    found = unsigned(quantity.ceil(quantity.capped(value)), quirks) // 8
-    if found > total:
+    rate = unsigned(quantity.ceil(quantity.capped(value)), quirks) // 8
+    if rate > total:
         raise ValueError(f"{value!r} is more than the node's {total}")
-    return found
+    return rate
 
 
 class PodLimits(NamedTuple):
-    """A pod's bandwidths in bytes per second; 0 is none."""
+    """A pod's bandwidths in bytes per second; 0 for none."""
 
     ingress: int = 0
     egress: int = 0
@@ -99,10 +93,8 @@ def node_text(bandwidths: Bandwidths) -> str:
     )
 
 
-def pods_text(
-    pods: Iterable[tuple[PodContext, str]], quirks: Quirks = Quirks.DEFAULT
-) -> tuple[str, dict[str, HookError]]:
-    """Return the pods' file, and what could not be read, by uid: such a pod is left out and the others stay.
+def pods_text(pods: Iterable[tuple[Pod, str]], quirks: Quirks = Quirks.DEFAULT) -> tuple[str, dict[str, HookError]]:
+    """Return the text of the pods' file, and the errors of pods by uid, which are left out.
 
     Args:
         pods: each pod with its Kubernetes QoS class.
@@ -121,7 +113,7 @@ def pods_text(
             "podNamespace": pod.namespace,
             "podUID": pod.uid,
             "prio": priority(pod.labels, kube_class),
-            "cgroupDir": f"/sys/fs/cgroup/net_cls/{pod.cgroup_parent.strip('/')}",
+            "cgroupDir": f"/sys/fs/cgroup/net_cls/{pod.folder.strip('/')}",
             "qosConfig": {"ingressBandwidth": limits.ingress, "egressBandwidth": limits.egress},
         }
     return json.dumps(dict(sorted(entries.items())), separators=(",", ":"), ensure_ascii=False), errors
@@ -133,36 +125,34 @@ def priority(labels: Mapping[str, str], kube_class: str) -> int:
 
 
 def pod_limits(annotations: Mapping[str, str], quirks: Quirks = Quirks.DEFAULT) -> PodLimits:
-    """Read a pod's own bandwidths. Raises HookError for what cannot be read."""
+    """Read a pod's bandwidths. Raises HookError for an unreadable annotation."""
     if not annotations.get(ANNOTATION_NETWORK_QOS):
         return PodLimits()
     try:
-        found = pod_bandwidths(annotations)
-        return PodLimits(*(_bytes(found.get(key), key, quirks) for key in ("ingressLimit", "egressLimit")))
+        limits = pod_bandwidths(annotations)
+        return PodLimits(*(_bytes(limits.get(key), key, quirks) for key in ("ingressLimit", "egressLimit")))
     except ValueError as error:
         raise HookError(NAME, str(error)) from None
 
 
 def _bytes(bits: int | None, key: str, quirks: Quirks) -> int:
     if bits is None and not quirks.absent_bandwidth_is_none:
-        raise ValueError(f"annotation {ANNOTATION_NETWORK_QOS}: {key}: there is none")
+        raise ValueError(f"annotation {ANNOTATION_NETWORK_QOS}: {key} is missing")
     bits = bits or 0
     if bits < 0 and quirks.negative_bandwidth_refused:
-        raise ValueError(f"annotation {ANNOTATION_NETWORK_QOS}: {key}: a bandwidth is not {bits}")
+        raise ValueError(f"annotation {ANNOTATION_NETWORK_QOS}: {key}: bandwidth {bits} is negative")
     return bits % (1 << 64) // 8
 
 
-def apply(
-    parts: Parts, folder: str, pods: Iterable[RunningPod], tally: Tally, good: LastGoodAnnotations
-) -> list[Result]:
+def apply(parts: Parts, folder: str, pods: Iterable[Pod], tally: Tally, good: LastGoodAnnotations) -> list[Result]:
     """Write or remove the files.
 
     Args:
         parts: of the agent.
-        folder: where the daemon looks for them, on the machine.
-        pods: those that run.
+        folder: where the daemon reads them, on the machine.
+        pods: the running pods.
         tally: counts.
-        good: the annotations that could be read, of this round and the ones before it.
+        good: the readable annotations of this round and earlier ones.
     """
     node, document = parts.decisions.node, parts.store.document(SLO)
     if document is None or not switched_on(node, NAME):
@@ -170,7 +160,7 @@ def apply(
     spec = document.get("spec")
     results: list[Result]
     if is_chosen(spec):
-        listed = [(plain_context(pod), manifest.kube_class(pod.pod)) for pod in pods]
+        listed = [(pod, pod.kube_class) for pod in pods]
         tally.items += len(listed)
         good.only({context.uid for context, _ in listed})
         text, errors = pods_text(listed, node.quirks)
@@ -200,13 +190,13 @@ def apply(
 
 
 def replace_file(root: Root, folder: str, name: str, text: str) -> Result:
-    """Put a file with this text into a folder that is there, in one step.
+    """Write a file in an existing folder, atomically.
 
     Args:
         root: the machine.
         folder: its path.
         name: of the file.
-        text: all of it.
+        text: its content.
     """
     path = f"{folder}/{name}"
     if root.find(path) == text:
@@ -225,7 +215,7 @@ def replace_file(root: Root, folder: str, name: str, text: str) -> Result:
 
 
 def remove_file(root: Root, folder: str, name: str) -> Result:
-    """Take a file away; unchanged if it is not there."""
+    """Remove a file; the outcome is "unchanged" if it does not exist."""
     path = f"{folder}/{name}"
     try:
         parent = root.open(folder, _FOLDER)

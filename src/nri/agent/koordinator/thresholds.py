@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from nri.agent.koordinator.documents import Part
-from nri.policies.shapes import Record, Word, fit
+from nri.kube.shapes import Record, Word, fit
 
 DEFAULT_PERCENT: Final = 65
 #: Numbers of NodeSLO that are percentages, or seconds.
@@ -29,7 +29,7 @@ THRESHOLDS: Final = Record({"enable": bool, **_TEXTS, **dict.fromkeys((*NUMBERS,
 
 
 class Threshold(NamedTuple):
-    """NodeSLO's `resourceUsedThresholdWithBE`: percentages, None is not set; `keys` has all of it."""
+    """NodeSLO's `resourceUsedThresholdWithBE`: percentages, None if not set; `keys` has all keys."""
 
     enabled: bool = False
     suppress_percent: int = DEFAULT_PERCENT
@@ -38,18 +38,18 @@ class Threshold(NamedTuple):
     keys: Mapping[str, Any] = {}
 
 
-def _threshold(given: Any) -> Threshold:
-    found = fit({} if given is None else given, THRESHOLDS, "resourceUsedThresholdWithBE")
+def _threshold(document: Any) -> Threshold:
+    fields = fit({} if document is None else document, THRESHOLDS, "resourceUsedThresholdWithBE")
     for name in NUMBERS:
-        least, most = (1, 86_400) if name.endswith("Seconds") else (0, 100)
-        if name in found and not least <= found[name] <= most:
-            raise ValueError(f"resourceUsedThresholdWithBE.{name}: {found[name]} is not from {least} to {most}")
+        minimum, maximum = (1, 86_400) if name.endswith("Seconds") else (0, 100)
+        if name in fields and not minimum <= fields[name] <= maximum:
+            raise ValueError(f"resourceUsedThresholdWithBE.{name}: {fields[name]} is not from {minimum} to {maximum}")
     return Threshold(
-        enabled=found.get("enable", False),
-        suppress_percent=found.get("cpuSuppressThresholdPercent", DEFAULT_PERCENT),
-        suppress_least=found.get("cpuSuppressMinPercent"),
-        by_quota=found.get("cpuSuppressPolicy", "") == "cfsQuota",
-        keys=found,
+        enabled=fields.get("enable", False),
+        suppress_percent=fields.get("cpuSuppressThresholdPercent", DEFAULT_PERCENT),
+        suppress_least=fields.get("cpuSuppressMinPercent"),
+        by_quota=fields.get("cpuSuppressPolicy", "") == "cfsQuota",
+        keys=fields,
     )
 
 

@@ -1,9 +1,7 @@
-"""Evictors: who makes a pod go. By the apiserver, which asks disruption budgets; else by the runtime, at once.
+"""Evictors of pods: through the apiserver, which respects disruption budgets, or through the runtime, immediately.
 
-Rules: an eviction is asked for, not waited for; what is in its way comes back as the reason. Which one there is,
-the source of pods decides: who knows the apiserver evicts by it; whose pods come from NRI asks there, and one of the
-others where the runtime does nothing for that. Both are loaded only then, because they need packages that an agent of
-files does without. Next: :mod:`nri.agent.loops.timer`.
+An eviction is requested, not waited for. Its evictor follows from the source of pods. Evictors are imported on use,
+because they need packages that an agent with pods from files does without.
 """
 
 from __future__ import annotations
@@ -14,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from nri.agent.pods import PodSource
+from nri.agent.pods.manifest import key_of, uid_of
 from nri.agent.pods.nri import NriPods
-from nri.agent.pods.running import key_of, uid_of
 from nri.agent.settings.values import AgentSettings
 from nri.errors import NriError, RpcError
 from nri.ttrpc.codes import Code
@@ -29,15 +27,15 @@ _IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 
 
 class Evictor(Protocol):
-    """Makes pods go."""
+    """Evicts pods."""
 
     def evict(self, pod: Mapping[str, Any], reason: str) -> str:
-        """Ask for a pod to go; return "" if that is under way, else why not."""
+        """Request the eviction of a pod; return "" if it was accepted, else the reason."""
         ...
 
 
 class NoEvictor:
-    """Evicts no pod, and says so."""
+    """Refuses every eviction."""
 
     def evict(self, pod: Mapping[str, Any], reason: str) -> str:
         """Refuse."""
@@ -106,7 +104,7 @@ class NriEvictor:
         self._pods, self._otherwise = pods, otherwise
 
     def evict(self, pod: Mapping[str, Any], reason: str) -> str:
-        """Ask the runtime for all containers of a pod; the first that cannot go is the reason."""
+        """Ask the runtime to evict all containers of a pod; the first refusal is the reason."""
         errors = []
         for number in _containers(pod):
             try:
@@ -123,16 +121,16 @@ class NriEvictor:
 def _containers(pod: Mapping[str, Any]) -> Iterator[str]:
     """The ids of a pod's containers, without their runtime."""
     status = pod.get("status") or {}
-    numbers = [each.get("containerID") or "" for key in _STATUSES for each in status.get(key) or ()]
-    return filter(None, (each.partition("://")[2] for each in numbers))
+    numbers = [container.get("containerID") or "" for key in _STATUSES for container in status.get(key) or ()]
+    return filter(None, (number.partition("://")[2] for number in numbers))
 
 
 def evictor_of(settings: AgentSettings, pods: PodSource | None = None) -> Evictor:
     """The evictor that the settings make possible; `pods` is the source of pods."""
     if isinstance(pods, NriPods):
-        known = settings.rules.source == "apiserver" or settings.rules.kubeconfig or os.environ.get(_IN_CLUSTER)
+        has_apiserver = settings.rules.source == "apiserver" or settings.rules.kubeconfig or os.environ.get(_IN_CLUSTER)
         return NriEvictor(
-            pods, ApiserverEvictor(settings.rules.kubeconfig) if known else CriEvictor(settings.cri_socket)
+            pods, ApiserverEvictor(settings.rules.kubeconfig) if has_apiserver else CriEvictor(settings.cri_socket)
         )
     if settings.pods.source == "apiserver" or settings.rules.source == "apiserver":
         return ApiserverEvictor(settings.rules.kubeconfig)

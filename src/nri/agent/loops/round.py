@@ -1,44 +1,36 @@
-"""A round: all that a strategy may look at, and the way in which it says which knobs are to have which values.
+"""A round of strategies: what they read, and the values that they want to be set.
 
-Rules: a strategy reads a round and adds values to it; it writes nothing itself. The values of one round go out as one
-batch, in level order. Next: :mod:`nri.agent.loops.timer`.
+Strategies add values to the round and write nothing themselves; all values go out as one batch, in level order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from nri.agent.explain import Subject
+from nri.agent import cgroup_paths as paths
+from nri.agent.cgroup_paths import BEST_EFFORT
+from nri.agent.last_good import LastGoodAnnotations
 from nri.agent.loops.samples import Sample
+from nri.agent.model import HostApplication, Pod, Resctrl, Subject
 from nri.agent.parts import Parts
-from nri.agent.pods.last_good import LastGoodAnnotations
-from nri.agent.pods.running import key_of, plain_context, started_of, uid_of
 from nri.host import Topology, Unsupported, Writer, cgroup_usage
 from nri.host.cgroups.units import Value
 from nri.host.usage import CgroupUsage
-from nri.kube.quantity import capped, ceil
-from nri.policies import manifest, paths
-from nri.policies.changes import Resctrl
-from nri.policies.contexts import ContainerContext, HostApplicationContext
-from nri.policies.paths import BEST_EFFORT
-from nri.policies.running import RunningPod
 
-__all__ = ["Evictions", "KnobValue", "Round", "StrategyPod", "folder_subject"]
+__all__ = ["Evictions", "KnobValue", "Pod", "Round", "folder_subject"]
 
-_MOST_CONTAINERS: Final = 256
 _Rules = TypeVar("_Rules")
 
 
 class KnobValue(NamedTuple):
-    """One knob and the value that it is to have.
+    """A value that a strategy wants a knob to have.
 
     Attributes:
         devices: the values of a knob that has them by device.
-        whole: a word that values have in common which are to hold all or none; "" for none.
-        passing: whether it holds for a moment only: its file is looked at and written, and no runtime hears of it.
+        group: a name shared by values that are applied together or not at all; "" for none.
+        passing: whether it lasts for one round only: the file is compared and written, and no runtime is notified.
     """
 
     subject: Subject
@@ -48,85 +40,42 @@ class KnobValue(NamedTuple):
     loop: str
     reason: str
     devices: Mapping[str, int] | Mapping[str, str] | None = None
-    whole: str = ""
+    group: str = ""
     passing: bool = False
 
 
 class Evictions(Protocol):
-    """Makes pods go, and records it."""
+    """Evicts pods and records it."""
 
-    def evict(self, pod: StrategyPod, loop: str, reason: str) -> str:
-        """Ask for a pod to go; return "" if that is under way, else why not."""
+    def evict(self, pod: Pod, loop: str, reason: str) -> str:
+        """Request the eviction of a pod; return "" if it was accepted, else the reason."""
         ...
-
-
-class StrategyPod:
-    """A running pod as strategies see it."""
-
-    def __init__(self, running: RunningPod) -> None:
-        self.running = running
-        self.manifest = running.pod
-        self.folder = running.folder
-        self.uid, self.key = uid_of(running.pod), key_of(running.pod)
-        self.started = started_of(running.pod)
-        context = plain_context(running)
-        self.labels, self.annotations = context.labels, context.annotations
-        self.kube_class = manifest.kube_class(running.pod)
-        spec = running.pod.get("spec") or {}
-        self.specs: list[Mapping[str, Any]] = list(spec.get("containers") or ())[:_MOST_CONTAINERS]
-
-    @cached_property
-    def containers(self) -> list[ContainerContext]:
-        """Its containers that have a folder, without the pause container; none in a virtual machine."""
-        if manifest.ignored(self.manifest):
-            return []
-        found = (self.running.container(each.get("name", "")) for each in self.specs)
-        return [each for each in found if each.cgroup_parent]
-
-    def amount(self, container: str, part: str, *names: str) -> int:
-        """Return the amount of the first resource that it asks for by one of these names, rounded up; -1 if of none.
-
-        Args:
-            container: its name.
-            part: `requests` or `limits`.
-            names: of resources.
-        """
-        for spec in self.specs:
-            if spec.get("name") == container:
-                asked = (spec.get("resources") or {}).get(part) or {}
-                return next((ceil(capped(asked[name])) for name in names if name in asked), -1)
-        return -1
-
-    def subject(self, container: str = "") -> Subject:
-        """By which it is found in `explain`."""
-        namespace, _, name = self.key.partition("/")
-        return Subject(self.uid, namespace, name, container)
 
 
 @dataclass(slots=True)
 class Round(Generic[_Rules]):
-    """One round.
+    """The inputs and results of one round.
 
     Attributes:
-        parts: of the agent; strategies only read of it.
-        rules: all that the document asks of strategies.
-        pods: those that run.
+        parts: of the agent; strategies only read them.
+        rules: what the document requests of strategies.
+        pods: the running pods.
         sample: of the machine.
         topology: its CPUs.
-        values: what strategies want written.
-        groups: of resctrl, as they are to be.
-        switches: of the kernel for the whole machine: the strategy, the switch and its value.
-        evictions: makes pods go; None where none may.
-        spared: by pod and strategy why it may not be evicted, of those that would have been.
-        errors: what could not be decided.
-        unreadable: by pod and strategy what is wrong with its annotation, "" if nothing is.
-        good: the annotations that could be read, of this round and the ones before it.
-        unsupported: what this machine does not tell, and so cannot be decided on it, a line each.
+        values: the values to write.
+        groups: the resctrl groups to write.
+        switches: sysctls to set: the strategy, the switch and its value.
+        evictions: evicts pods; None if that is not possible.
+        spared: candidates that may not be evicted, by pod and strategy, with the reason.
+        errors: what could not be decided, a line each.
+        unreadable: the error of an annotation by pod and strategy, "" if it is valid.
+        good: the readable annotations of this round and earlier ones.
+        unsupported: decisions that lack data on this machine, a line each.
     """
 
     parts: Parts
     rules: _Rules
-    pods: list[StrategyPod]
+    pods: list[Pod]
     sample: Sample
     topology: Topology
     values: list[KnobValue] = field(default_factory=list)
@@ -145,38 +94,38 @@ class Round(Generic[_Rules]):
         return paths.kube_class_path(BEST_EFFORT, self.parts.driver)
 
     @property
-    def programs(self) -> list[HostApplicationContext]:
-        """The programs of the host that documents list, with folders of their own; none if they cannot be read."""
+    def programs(self) -> list[HostApplication]:
+        """The host programs with cgroups that documents list; none if they cannot be read."""
         try:
             listed = list(self.parts.profile.programs(self.parts.store.document, self.parts.driver))
         except ValueError:
             return []
-        return [replace(each, cgroup_parent=each.cgroup_parent.strip("/")) for each in listed if each.cgroup_parent]
+        return [replace(program, folder=program.folder.strip("/")) for program in listed if program.folder]
 
     def read(self, folder: str, knob: str) -> Value | None:
-        """The value of a knob now; None if it cannot be known."""
+        """The current value of a knob; None if unknown."""
         try:
-            found = Writer(self.parts.executor.hierarchies, refresh_s=0).read(folder, knob)
+            current = Writer(self.parts.executor.hierarchies, refresh_s=0).read(folder, knob)
         except (OSError, ValueError):
             return None
-        return None if isinstance(found, Unsupported) else found
+        return None if isinstance(current, Unsupported) else current
 
     def usage(self, folder: str, *, processor_only: bool = False) -> CgroupUsage | None:
-        """The use of a cgroup since its start, read now; None if it is not there."""
+        """The use of a cgroup since its creation; None if it does not exist."""
         try:
             return cgroup_usage(self.parts.executor.hierarchies, folder, processor_only=processor_only)
         except (OSError, ValueError):
             return None
 
-    def evict(self, pod: StrategyPod, loop: str, reason: str) -> bool:
-        """Ask for a pod to go; return whether that is under way."""
-        refused = "nothing evicts here" if self.evictions is None else self.evictions.evict(pod, loop, reason)
+    def evict(self, pod: Pod, loop: str, reason: str) -> bool:
+        """Request the eviction of a pod; return whether it was accepted."""
+        refused = "this agent cannot evict" if self.evictions is None else self.evictions.evict(pod, loop, reason)
         if refused:
             self.errors.append(f"{loop}: {refused}")
         return not refused
 
     def cannot(self, loop: str, what: str, why: str) -> None:
-        """Note what a strategy cannot do, because this machine does not tell what it takes; nothing if `why` is ""."""
+        """Record what a strategy cannot do without data of this machine; no effect if `why` is ""."""
         if why:
             self.unsupported[f"{loop}: {what}: unsupported here: {why}"] = None
 
@@ -189,13 +138,13 @@ class Round(Generic[_Rules]):
         loop: str,
         reason: str,
         *,
-        whole: str = "",
+        group: str = "",
         passing: bool = False,
     ) -> None:
-        """Have a knob set; the words are those of `KnobValue`."""
-        self.values.append(KnobValue(subject, folder, knob, str(value), loop, reason, None, whole, passing))
+        """Add a value to write; for the parameters see `KnobValue`."""
+        self.values.append(KnobValue(subject, folder, knob, str(value), loop, reason, None, group, passing))
 
 
 def folder_subject(kube_class: str) -> Subject:
-    """The subject of a kube-QoS folder, as decisions on it have."""
+    """The subject of a kube-QoS folder."""
     return Subject(f"kube-qos/{kube_class}", name=kube_class)

@@ -1,9 +1,6 @@
-"""Samples of the machine: what the node, its pods and their containers have used since the sample before.
+"""Samples of the machine: what the node, its pods and containers used since the previous sample.
 
-Rules: reads only; a share of time is a difference of two counters, so the first sample of a cgroup has none, and one
-that was made again begins again. A value that the machine does not have is None with the reason, and costs no other
-value of the sample. Only the last sample's cgroups are remembered. Next:
-:mod:`nri.agent.loops.round`.
+Rates are differences of counters, so the first sample of a cgroup has none. An unavailable value is None with a reason.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ _TIMES, _SIZES = "/proc/stat", "/proc/meminfo"
 
 
 class Used(NamedTuple):
-    """The use of a cgroup. None: not known, or not yet.
+    """The use of a cgroup; None if unknown.
 
     Attributes:
         milli: thousandths of a CPU, since the sample before.
@@ -37,17 +34,17 @@ class Used(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One look at the machine.
+    """A sample of the machine.
 
     Attributes:
         at: monotonic seconds.
-        cpus: how many there are.
-        milli: thousandths of CPUs that are busy; None in the first sample, and where that cannot be known.
-        memory_total: bytes; None if that cannot be known.
-        memory_used: bytes that are not available to programs; None if that cannot be known.
-        cgroups: by folder, those that were asked for and are there.
-        no_cpu: why the use of CPUs cannot be known; "" if it can.
-        no_memory: why the use of memory cannot be known; "" if it can.
+        cpus: the number of CPUs.
+        milli: busy CPU time in thousandths of CPUs; None in the first sample, or if unknown.
+        memory_total: bytes; None if unknown.
+        memory_used: bytes that are not available to programs; None if unknown.
+        cgroups: the use of the requested cgroups that exist, by folder.
+        no_cpu: why the use of CPUs is unknown; "" if it is known.
+        no_memory: why the use of memory is unknown; "" if it is known.
         times: the counters of all CPUs; None if they cannot be read.
         sizes: the amounts of memory in bytes, by their names in /proc/meminfo; empty if they cannot be read.
     """
@@ -64,7 +61,7 @@ class Sample(NamedTuple):
     sizes: Mapping[str, int] = MappingProxyType({})
 
     def of(self, folder: str) -> Used:
-        """Return the use of a cgroup; nothing is known of one that is not there."""
+        """Return the use of a cgroup; all unknown if it was not sampled."""
         return self.cgroups.get(folder, Used())
 
 
@@ -98,19 +95,19 @@ class Sampler:
         sizes, no_memory = self._sizes()
         total, used, no_memory = _memory(sizes, no_memory)
         fresh: dict[str, _Before] = {}
-        found: dict[str, Used] = {}
+        used_by_folder: dict[str, Used] = {}
         for folder in folders:
             try:
                 usage = cgroup_usage(self._hierarchies, folder)
             except (OSError, ValueError):
                 continue
             fresh[folder] = _Before(at, usage)
-            found[folder] = _since(self._before.get(folder), fresh[folder])
+            used_by_folder[folder] = _since(self._before.get(folder), fresh[folder])
         self._before = fresh
-        return Sample(at, cpus, busy, total, used, found, no_cpu, no_memory, self._times, sizes)
+        return Sample(at, cpus, busy, total, used, used_by_folder, no_cpu, no_memory, self._times, sizes)
 
     def _busy(self, cpus: int) -> tuple[int | None, str]:
-        """Thousandths of CPUs that are busy since the look before, and why that cannot be known."""
+        """Busy thousandths of CPUs since the previous sample, and the reason if unknown."""
         before, self._times = self._times, None
         if not cpus:
             return None, "/sys/devices/system/cpu names no CPU"
@@ -129,7 +126,7 @@ class Sampler:
 
 
 def _memory(sizes: Mapping[str, int], why: str) -> tuple[int | None, int | None, str]:
-    """The machine's memory and its use in bytes, and why that cannot be known."""
+    """The machine's memory and its use in bytes, and the reason if unknown."""
     if why:
         return None, None, why
     total, free = sizes.get("MemTotal"), sizes.get("MemAvailable")
@@ -139,7 +136,7 @@ def _memory(sizes: Mapping[str, int], why: str) -> tuple[int | None, int | None,
 
 
 def _why(path: str, error: OSError | ValueError) -> str:
-    """Say why a file of the machine tells nothing, in one line that names it."""
+    """Return the reason why a file of the machine cannot be used, in one line with its name."""
     words = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
     return plain(words if path in words else f"{path}: {words}", 200)
 

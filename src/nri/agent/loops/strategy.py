@@ -1,8 +1,6 @@
-"""The shape of a strategy: what it declares, and how it is called; and that of the rules that strategies go by.
+"""The base class of strategies, and the protocol of the rules that they read.
 
-Rules: a strategy derives from `Strategy` and declares what is not as most have it: its interval, the cgroups that are
-sampled for it, the annotation that asks for it; nothing else is sampled. Next:
-:mod:`nri.agent.loops.round`.
+A strategy declares its interval, the cgroups to sample for it, and the annotation that requests it.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ __all__ = ["Rules", "Sampled", "Strategy"]
 
 
 class Sampled(Flag):
-    """The cgroups whose use of CPU and memory a strategy looks at; the node's own is in every sample."""
+    """The cgroups to sample for a strategy; the node's use is in every sample."""
 
     NODE = 0
     BEST_EFFORT = auto()
@@ -27,15 +25,15 @@ class Sampled(Flag):
 
 
 class Rules(Protocol):
-    """All that a document asks of strategies.
+    """What a document requests of strategies.
 
     Attributes:
-        kind: of the document.
-        known: whether there was one.
+        kind: the kind of the document.
+        has_document: whether a document was ever read.
     """
 
     kind: str
-    known: bool
+    has_document: bool
 
     @property
     def errors(self) -> list[str]:
@@ -43,21 +41,21 @@ class Rules(Protocol):
         ...
 
     def take(self, document: Mapping[str, Any] | None) -> None:
-        """Read the document; None is none, which switches everything off."""
+        """Read the document; None switches everything off."""
         ...
 
 
 class Strategy(Protocol):
-    """A decision over samples, by a timer. It is called by one thread.
+    """A strategy decides by samples, on a timer, in one thread.
 
     Attributes:
-        name: of the gates that switch it on, with commas between.
-        interval_s: the pause between two of its rounds in seconds; 0 is that of the settings. A rule holds for
-            it as soon as `wants` was asked.
-        samples: the cgroups that it looks at.
-        key: the annotation by which a pod asks for it, whatever the rules say; "" if there is none.
-        transient: whether what it has set goes back when the agent ends.
-        prompt: whether it has a round as soon as pods have come or changed, beside those of the timer.
+        name: the gates that switch it on, separated by commas.
+        interval_s: the pause between two rounds in seconds; 0 for that of the settings. A rule applies to
+            it as soon as `wants` was called.
+        samples: the cgroups to sample.
+        key: the annotation by which a pod requests it, independent of the rules; "" if there is none.
+        transient: whether its values are reset when the agent ends.
+        prompt: whether it also has a round as soon as pods appear or change.
     """
 
     name: str
@@ -68,20 +66,20 @@ class Strategy(Protocol):
     prompt: ClassVar[bool] = False
 
     def wants(self, rules: Any) -> bool:
-        """Whether there is work: it is asked for, or there is something to take back."""
+        """Whether there is work: it is requested, or values have to be reset."""
         ...
 
-    def round(self, made: Round[Any]) -> None:
+    def round(self, round_: Round[Any]) -> None:
         """Look at a round, and add values and evictions to it."""
         ...
 
     def state(self, now: float) -> str:  # noqa: ARG002  for those that have a time to tell
-        """Say in one line by what it decides, at a time in monotonic seconds; "" if there is nothing to say."""
+        """Return one line on what it decides by, at a time in monotonic seconds; "" for nothing."""
         return ""
 
     def unchanged(self, uid: str) -> Mapping[str, str]:  # noqa: ARG002  most have nothing to explain
-        """Return why the last round left values of a pod as they were, by container; "" is the pod itself.
+        """Return why the last round left values of a pod unchanged, by container; "" is the pod itself.
 
-        Any thread may call it.
+        Thread-safe.
         """
         return {}

@@ -1,8 +1,6 @@
-"""Loops: the strategies that are on, called by a timer, and what they want carried out in one batch.
+"""Run the enabled strategies by a timer, and carry out their values in one batch.
 
-Rules: nothing is sampled while no strategy wants it; what a strategy wants is written and recorded for `explain` with
-its reason, and so is each eviction; a strategy that breaks off costs no other its round. Memory is bounded by the pods
-that run. This is the last room of :mod:`nri.agent.loops`.
+Nothing is sampled while no strategy needs it. An exception of a strategy does not cost the others their round.
 """
 
 from __future__ import annotations
@@ -16,20 +14,19 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from nri.agent.executor import ValueWriter
-from nri.agent.explain import PREVIEW, Subject
+from nri.agent.history import PREVIEW
+from nri.agent.last_good import LastGoodAnnotations
 from nri.agent.loops.evictor import Evictor, evictor_of
-from nri.agent.loops.round import KnobValue, Round, StrategyPod
+from nri.agent.loops.round import KnobValue, Round
 from nri.agent.loops.samples import Sample, Sampler
 from nri.agent.loops.strategy import Rules, Sampled, Strategy
+from nri.agent.model import Pod, PodManifest, Subject, Write
 from nri.agent.parts import Parts
-from nri.agent.pods.last_good import LastGoodAnnotations
-from nri.agent.pods.running import key_of, running
-from nri.agent.pods.source import Pod
+from nri.agent.pods.running import running
 from nri.agent.profile import load
 from nri.agent.settings.values import AgentSettings
 from nri.agent.worker import TIMER, Worker
 from nri.host import Hierarchies, Outcome, Result, Root, Topology, read_topology, set_switch
-from nri.policies.writes import Write
 from nri.text import count, plain
 
 __all__ = ["Loops"]
@@ -41,8 +38,8 @@ _PODS: Final = "pods"
 #: The name of settings for the whole machine in `explain`.
 _MACHINE: Final = Subject("node/resctrl", name="resctrl")
 _SYSCTLS: Final = Subject("node/sysctls", name="sysctls")
-_MOST_PODS: Final = 4096
-_MOST_ERRORS: Final = 100
+_MAX_PODS: Final = 4096
+_MAX_ERRORS: Final = 100
 _NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
 #: Reasons for refused evictions of one pod that are warnings in the log; others are logged as details.
 _MAX_REFUSAL_REASONS: Final = 8
@@ -57,25 +54,25 @@ class _Group:
     def __init__(self, pause_s: float, loops: list[Strategy], sampler: Sampler) -> None:
         self.pause_s, self.loops, self.sampler = pause_s, loops, sampler
         self.due = 0.0
-        #: Strategies that are off, and have had the round in which they take back what they have set.
+        #: Strategies that are off and had the round that resets their values.
         self.off: set[str] = set()
         self.errors: list[str] = []
-        #: Knobs that this machine does not support; the log has had it.
+        #: Knobs that this machine does not support, already logged.
         self.unsupported: dict[str, None] = {}
-        #: Errors that the log has had, without their numbers.
+        #: Logged errors, without the numbers in them.
         self.told: frozenset[str] = frozenset()
 
 
 class Loops:
-    """The strategies by a timer.
+    """Runs strategies by a timer.
 
     Args:
-        settings: of the agent: `loops`, and which strategies are on.
-        parts: what the agent shares.
-        values: sets what strategies decide; None for the executor.
-        evictor: who makes pods go; None for the one that the settings make possible.
+        settings: of the agent; `loops` and the enabled strategies are read.
+        parts: the shared parts of the agent.
+        values: writes the values of strategies; None for the executor.
+        evictor: evicts pods; None for the one that the settings imply.
         now: monotonic seconds.
-        sampler: takes samples of the machine, made as `Sampler`.
+        sampler: the class of samplers.
     """
 
     name = "loops"
@@ -96,11 +93,11 @@ class Loops:
         self._values = values
         self._rules: Rules = parts.profile.strategy_rules()
         on = parts.profile.strategies_on(settings.gates)
-        made: dict[str, list[str]] = {}
+        names_by_class: dict[str, list[str]] = {}
         for row in parts.profile.strategies:
             if row.name in on:
-                made.setdefault(row.made, []).append(row.name)
-        self.loops: list[Strategy] = [load(name)(settings, names) for name, names in made.items()]
+                names_by_class.setdefault(row.strategy_class, []).append(row.name)
+        self.loops: list[Strategy] = [load(name)(settings, names) for name, names in names_by_class.items()]
         self._now, self._looked, self._usual_s = now, 0.0, settings.loops.interval
         self._cpus: Topology | None = None
         self._worker = Worker("nri-loops", self.round, self._usual_s, now=now)
@@ -108,15 +105,15 @@ class Loops:
         self._regroup()
         self._preview = frozenset(settings.preview)
         #: The pods of the last round as their source has them, and as strategies see them; and what is wrong with some.
-        self._listed: list[Pod] = []
-        self._seen: tuple[list[StrategyPod], list[str]] = [], []
-        #: The error of each strategy that broke off its last round; the log has had it.
+        self._listed: list[PodManifest] = []
+        self._seen: tuple[list[Pod], list[str]] = [], []
+        #: The exception of each strategy in its last round, already logged.
         self._broken: dict[str, str] = {}
         self._good = LastGoodAnnotations()
         self._unreadable: list[str] = []
-        #: Pods that strategies may not evict, with the reason; the log has had it.
+        #: Pods that strategies may not evict, with the reason, already logged.
         self._spared: dict[tuple[Subject, str], str] = {}
-        #: Why evictions were refused since the last accepted one, by pod and strategy; the log has had it.
+        #: Reasons of refused evictions since the last accepted one, by pod and strategy, already logged.
         self._refusals: dict[tuple[Subject, str], set[str]] = {}
 
     def start(self) -> None:
@@ -124,7 +121,7 @@ class Loops:
         self._worker.start()
 
     def pods_changed(self) -> None:
-        """Have a round, soon, of the strategies that do not wait for the timer when a pod comes."""
+        """Start a round soon, of the strategies with `prompt`."""
         if any(prompt for _, prompt in self._groups):
             self._worker.poke(_PODS)
 
@@ -134,20 +131,20 @@ class Loops:
             self._give_back()
 
     def _give_back(self) -> None:
-        """Have a last round of the strategies whose values are transient, as if nothing asked for them."""
+        """Run a last round of strategies with transient values, as if nothing requested them."""
         if not any(loop.transient for loop in self.loops):
             return
         self._rules.take(None)
         for group in self._groups.values():
             passing = [loop for loop in group.loops if loop.transient and loop.wants(self._rules)]
             if passing:
-                made = self._made(group, self._pods()[0], passing)
+                round_ = self._new_round(group, self._pods()[0], passing)
                 for loop in passing:
                     try:
-                        loop.round(made)
+                        loop.round(round_)
                     except Exception:  # noqa: BLE001  one strategy must not keep what the others have set
-                        _log.exception("%s: what it has set may stay", loop.name)
-                self._write(made)
+                        _log.exception("%s: its values may stay", loop.name)
+                self._write(round_)
 
     def rules_changed(self, kinds: frozenset[str]) -> None:
         """Look at all rules again, soon; what is switched off, too, because it gives back by them."""
@@ -156,7 +153,7 @@ class Loops:
         self._worker.poke(*kinds)
 
     def health(self) -> tuple[bool, str]:
-        """Whether rounds go well, and which strategies are on."""
+        """Whether rounds succeed, and which strategies are on."""
         if self._worker.error:
             return False, f"a round has failed: {self._worker.error}"
         on = ", ".join(loop.name for loop in self.loops) or "none"
@@ -180,7 +177,7 @@ class Loops:
         ]
 
     def unchanged(self, uid: str) -> list[dict[str, str]]:
-        """Return why strategies left values of a pod as they were in their last rounds, a row for each container."""
+        """Return why the last rounds left values of a pod unchanged, a row for each container."""
         return [
             {"container": container, "strategy": loop.name, "reason": reason}
             for group in [*self._groups.values()]
@@ -192,23 +189,23 @@ class Loops:
     @property
     def errors(self) -> list[str]:
         """Everything that could not be read, done or decided when it was tried last, a line each."""
-        every = (
+        texts = (
             *self._rules.errors,
             *(error for group in self._groups.values() for error in (*group.unsupported, *group.errors)),
         )
-        return [plain(each, 200) for each in every][:_MOST_ERRORS]
+        return [plain(text, 200) for text in texts][:_MAX_ERRORS]
 
     def round(self, reasons: frozenset[str] = frozenset()) -> None:
         """One round: sample, decide, write, evict; of strategies that are due, or of all if a rule has changed."""
         self._rules.take(self._parts.store.document(self._rules.kind))
         self._tell(self._rules.errors)
-        if not (self._rules.known and self._parts.pods.synced):
+        if not (self._rules.has_document and self._parts.pods.synced):
             return
         for loop in self.loops:
             loop.wants(self._rules)
         self._regroup()
         now = self._now()
-        # A round that begins a little early, because the thread before it was late, is not put off by a whole pause.
+        # A round that starts slightly early, because the previous one was late, is not postponed by a whole interval.
         early_s, rules = self._worker.interval_s / 2, reasons - {TIMER, _PODS}
         due = [
             group
@@ -226,7 +223,7 @@ class Loops:
             self._group_round(group, pods, senseless)
 
     def _regroup(self) -> None:
-        """Put strategies with one interval together: they share samples, each of the time since their round before."""
+        """Group strategies by interval: a group shares samples of the time since its previous round."""
         together: dict[tuple[float, bool], list[Strategy]] = {}
         for loop in self.loops:
             together.setdefault((loop.interval_s or self._usual_s, loop.prompt), []).append(loop)
@@ -238,9 +235,9 @@ class Loops:
         }
         self._worker.interval_s = min((pause_s for pause_s, _ in together), default=self._usual_s)
 
-    def _group_round(self, group: _Group, pods: list[StrategyPod], senseless: list[str]) -> None:
+    def _group_round(self, group: _Group, pods: list[Pod], senseless: list[str]) -> None:
         active = [loop for loop in group.loops if loop.wants(self._rules) or _asked_by(loop, pods)]
-        # One that has just been switched off has its last round, in which it takes back what it has set.
+        # A strategy that was just switched off has one last round, which resets its values.
         last = [loop for loop in group.loops if loop not in active and loop.name not in group.off]
         group.off = {loop.name for loop in group.loops if loop not in active}
         group.errors = [*senseless]
@@ -248,58 +245,58 @@ class Loops:
             group.unsupported = {}
             return
         readable = [pod for pod in pods if _readable(pod, group.errors)]
-        made = self._made(group, readable, [*active, *last])
-        made.errors += group.errors
+        round_ = self._new_round(group, readable, [*active, *last])
+        round_.errors += group.errors
         for loop in (*active, *last):
-            shared = len(made.groups)
+            shared = len(round_.groups)
             try:
-                loop.round(made)
+                loop.round(round_)
                 if loop.name in self._preview:
-                    self._preview_groups(made, loop.name, shared)
+                    self._preview_groups(round_, loop.name, shared)
             except Exception as error:  # noqa: BLE001  one strategy must not cost the others their round
                 text = plain(f"{loop.name}: {type(error).__name__}: {error}", 200)
-                made.errors.append(text)
+                round_.errors.append(text)
                 level = logging.DEBUG if self._broken.get(loop.name) == text else logging.ERROR
                 _log.log(level, "%s: the round has failed", loop.name, exc_info=True)
                 self._broken[loop.name] = text
             else:
                 self._broken.pop(loop.name, None)
-        for (subject, name), reason in made.unreadable.items():
+        for (subject, name), reason in round_.unreadable.items():
             rows = [(name, reason)] if reason else []
             self._parts.decisions.errors(subject, _STAGE, self.name, rows, (name,))
-        self._write(made)
-        self._spare(made)
-        for text in made.unsupported:
+        self._write(round_)
+        self._spare(round_)
+        for text in round_.unsupported:
             if text not in group.unsupported:
                 _log.warning("%s", text)
-        # Those of annotations, and of rounds that failed, have been told.
-        told = set(self._broken.values())
-        told |= {f"{name}: {of.namespace}/{of.name}: {why}" for (of, name), why in made.unreadable.items()}
-        group.told = self._warn([text for text in made.errors if text not in told], group.told)
-        group.unsupported, group.errors = made.unsupported, made.errors[:_MOST_ERRORS]
+        # Errors of annotations and of failed rounds were already logged.
+        reported = set(self._broken.values())
+        reported |= {f"{name}: {of.namespace}/{of.name}: {why}" for (of, name), why in round_.unreadable.items()}
+        group.told = self._warn([text for text in round_.errors if text not in reported], group.told)
+        group.unsupported, group.errors = round_.unsupported, round_.errors[:_MAX_ERRORS]
 
     def _warn(self, errors: list[str], before: frozenset[str]) -> frozenset[str]:
         """Log what could not be decided, once; it is the same as long as it differs by its numbers alone."""
-        now = {_NUMBER.sub("0", text): text for text in errors[:_MOST_ERRORS]}
+        now = {_NUMBER.sub("0", text): text for text in errors[:_MAX_ERRORS]}
         for key, text in now.items():
             if key not in before:
                 _log.warning("%s", plain(text, 400))
         return frozenset(now)
 
     def _tell(self, errors: list[str]) -> None:
-        """Log what of the document is not used, once, until it is over."""
+        """Log unused parts of the document, once while they last."""
         for text in errors:
             if text not in self._unreadable:
-                _log.warning("%s: %s; what it said last of that is in force", self._rules.kind, plain(text, 400))
+                _log.warning("%s: %s; the last valid value stays in force", self._rules.kind, plain(text, 400))
         self._unreadable = errors
 
-    def _pods(self) -> tuple[list[StrategyPod], list[str]]:
-        """The pods that run; one of which the resources cannot be read is left out, and told.
+    def _pods(self) -> tuple[list[Pod], list[str]]:
+        """The running pods; a pod whose resources cannot be read is left out and reported.
 
-        They are put together again only if the source has other objects than the last time: that is dear.
+        Pods are converted again only if the source has other objects than last time, because that is expensive.
         """
         parts, every = self._parts, self._parts.pods.pods()
-        listed, excess = every[:_MOST_PODS], max(len(every) - _MOST_PODS, 0)
+        listed, excess = every[:_MAX_PODS], max(len(every) - _MAX_PODS, 0)
         if len(listed) == len(self._listed) and all(map(operator.is_, listed, self._listed)):
             return self._seen
         senseless: list[str] = []
@@ -307,35 +304,34 @@ class Loops:
         def failed(key: str, error: Exception) -> None:
             senseless.append(f"{key}: {error}")
 
-        found: list[StrategyPod] = []
-        for each in running(listed, parts.executor.hierarchies, parts.driver, failed):
-            try:
-                each.context()
-                found.append(StrategyPod(each))
-            except Exception as error:  # noqa: BLE001  one bad pod never stops the others
-                failed(key_of(each.pod), error)
+        pods: list[Pod] = []
+        for pod in running(listed, parts.executor.hierarchies, parts.driver, failed):
+            if pod.problem is None:
+                pods.append(pod)
+            else:
+                failed(pod.key, pod.problem)
         if excess:
-            senseless.append(f"{count(excess, 'pod')} left alone: strategies look at {_MOST_PODS} pods at most")
-        self._listed, self._seen = listed, (found, senseless)
+            senseless.append(f"{count(excess, 'pod')} left alone: strategies look at {_MAX_PODS} pods at most")
+        self._listed, self._seen = listed, (pods, senseless)
         return self._seen
 
-    def _made(self, group: _Group, pods: list[StrategyPod], loops: list[Strategy]) -> Round[Any]:
+    def _new_round(self, group: _Group, pods: list[Pod], loops: list[Strategy]) -> Round[Any]:
         parts, topology = self._parts, self._topology()
         empty = Sample(0.0, len(topology.cpus), None, None, None, {})
-        made = Round(parts, self._rules, pods, empty, topology, evictions=self, good=self._good)
+        round_ = Round(parts, self._rules, pods, empty, topology, evictions=self, good=self._good)
         self._good.only({pod.uid for pod in pods})
         samples = functools.reduce(operator.or_, (loop.samples for loop in loops))
         folders: list[str] = []
         if Sampled.PODS in samples:
             folders += [pod.folder for pod in pods]
         if Sampled.PROGRAMS in samples:
-            folders += [program.cgroup_parent for program in made.programs]
+            folders += [program.folder for program in round_.programs]
         if Sampled.BEST_EFFORT in samples:
-            folders.append(made.best_effort_folder)
+            folders.append(round_.best_effort_folder)
         if Sampled.CONTAINERS in samples:
-            folders += [each.cgroup_parent for pod in pods for each in pod.containers]
-        made.sample = group.sampler.take(dict.fromkeys(folders), len(topology.cpus))
-        return made
+            folders += [container.folder for pod in pods for container in pod.containers]
+        round_.sample = group.sampler.take(dict.fromkeys(folders), len(topology.cpus))
+        return round_
 
     def _topology(self) -> Topology:
         """The CPUs of the machine; they seldom change."""
@@ -343,83 +339,87 @@ class Loops:
             self._cpus, self._looked = read_topology(self._parts.root), self._now()
         return self._cpus
 
-    def _write(self, made: Round[Any]) -> None:
-        values = [value for value in made.values if not self._previewed(value)]
+    def _write(self, round_: Round[Any]) -> None:
+        values = [value for value in round_.values if not self._previewed(value)]
         self._write_passing([value for value in values if value.passing])
         lasting = [value for value in values if not value.passing]
-        writes = [_write_of(each) for each in lasting]
+        writes = [_write_of(value_) for value_ in lasting]
         if self._values is not None:
-            for each, written in zip(lasting, self._values.write(writes), strict=True):
-                self._record(each, written.result, self._values.name if written.by_runtime else self.name)
+            for value_, written in zip(lasting, self._values.write(writes), strict=True):
+                self._record(value_, written.result, self._values.name if written.by_runtime else self.name)
         else:
-            for each, result in zip(lasting, self._parts.executor.write(writes, keep=False), strict=True):
-                self._record(each, result, self.name)
-        for group in made.groups:
+            for value_, result in zip(lasting, self._parts.executor.write(writes, keep=False), strict=True):
+                self._record(value_, result, self.name)
+        for group in round_.groups:
             self._parts.history.record(_MACHINE, self.name, self._parts.executor.resctrl(group))
-        for loop, name, number in made.switches:
-            given = KnobValue(_SYSCTLS, "", name, str(number), loop, "systemStrategy")
-            if not self._previewed(given):
+        for loop, name, number in round_.switches:
+            switch_value = KnobValue(_SYSCTLS, "", name, str(number), loop, "systemStrategy")
+            if not self._previewed(switch_value):
                 result = set_switch(self._parts.root, name, number)
                 self._parts.observer.wrote([result])
-                self._record(given, result, self.name)
+                self._record(switch_value, result, self.name)
 
-    def _preview_groups(self, made: Round[Any], loop: str, first: int) -> None:
-        """Say which groups of resctrl a strategy would have, and do not make them."""
-        for group in made.groups[first:]:
+    def _preview_groups(self, round_: Round[Any], loop: str, first: int) -> None:
+        """Record the resctrl groups that a previewed strategy would create, and drop them."""
+        for group in round_.groups[first:]:
             row = (f"resctrl.{group.group}", "removed" if group.remove else group.schemata.split(), loop, "")
             self._parts.history.decided(_MACHINE, PREVIEW, self.name, [row])
             self._parts.observer.met(self.name, "previewed value")
-        del made.groups[first:]
+        del round_.groups[first:]
 
-    def _previewed(self, given: KnobValue) -> bool:
-        """Whether a strategy is only to say what it would set; then that is said."""
-        if given.loop not in self._preview:
+    def _previewed(self, knob_value: KnobValue) -> bool:
+        """Whether a value is only previewed; then it is recorded as such."""
+        if knob_value.loop not in self._preview:
             return False
-        value = given.value if given.devices is None else str(dict(given.devices))
-        self._parts.history.decided(given.subject, PREVIEW, self.name, [(given.knob, value, given.loop, given.reason)])
+        value = knob_value.value if knob_value.devices is None else str(dict(knob_value.devices))
+        self._parts.history.decided(
+            knob_value.subject, PREVIEW, self.name, [(knob_value.knob, value, knob_value.loop, knob_value.reason)]
+        )
         self._parts.observer.met(self.name, "previewed value")
         return True
 
     def _write_passing(self, values: list[KnobValue]) -> None:
-        """Write values that hold for a moment; of those that are to hold all or none, put back what is not whole."""
+        """Write values that last for one round; reset values of a group if one of it failed."""
         write = self._parts.executor.write
-        writes = [_write_of(each) for each in values]
+        writes = [_write_of(value) for value in values]
         results = write(writes, keep=False, force=True, lasting=False) if values else []
-        for each, result in zip(values, results, strict=True):
-            self._record(each, result, self.name)
-        failed = {each.whole for each, result in zip(values, results, strict=True) if not result.in_force} - {""}
+        for value_, result in zip(values, results, strict=True):
+            self._record(value_, result, self.name)
+        failed = {value.group for value, result in zip(values, results, strict=True) if not result.in_force} - {""}
         back = [
-            each._replace(value=str(result.before), reason="as it was, for another one does not hold")
-            for each, result in zip(values, results, strict=True)
-            if each.whole in failed and result.outcome is Outcome.APPLIED and result.before is not None
+            value._replace(value=str(result.before), reason="as it was, for another one does not hold")
+            for value, result in zip(values, results, strict=True)
+            if value.group in failed and result.outcome is Outcome.APPLIED and result.before is not None
         ]
-        writes = [_write_of(each) for each in back]
+        writes = [_write_of(value_) for value_ in back]
         restored = write(writes, keep=False, force=True, lasting=False) if back else []
-        for each, result in zip(back, restored, strict=True):
-            self._record(each, result, self.name)
+        for value_, result in zip(back, restored, strict=True):
+            self._record(value_, result, self.name)
 
-    def _record(self, given: KnobValue, result: Result, by: str) -> None:
-        """Record what changed something, or could not; what was so already is not told every second again."""
+    def _record(self, knob_value: KnobValue, result: Result, by: str) -> None:
+        """Record changes and failures; unchanged values are not recorded again each second."""
         if result.outcome in (Outcome.UNCHANGED, Outcome.GONE):
             return
-        value = given.value if given.devices is None else str(dict(given.devices))
-        self._parts.history.decided(given.subject, _STAGE, self.name, [(given.knob, value, given.loop, given.reason)])
-        self._parts.history.record(given.subject, by, [result])
+        value = knob_value.value if knob_value.devices is None else str(dict(knob_value.devices))
+        self._parts.history.decided(
+            knob_value.subject, _STAGE, self.name, [(knob_value.knob, value, knob_value.loop, knob_value.reason)]
+        )
+        self._parts.history.record(knob_value.subject, by, [result])
 
-    def _spare(self, made: Round[Any]) -> None:
-        """Tell of the pods that would be evicted if they could be, each once while it runs."""
-        for (subject, loop), why in made.spared.items():
+    def _spare(self, round_: Round[Any]) -> None:
+        """Log the pods that are candidates but may not be evicted, once for each."""
+        for (subject, loop), why in round_.spared.items():
             if self._spared.get((subject, loop)) == why:
                 continue
             _log.warning("%s does not evict %s/%s: %s", loop, plain(subject.namespace), plain(subject.name), plain(why))
             self._parts.history.decided(subject, _STAGE, self.name, [("eviction", "not allowed", loop, why)])
             self._parts.observer.met(self.name, "pod not allowed to be evicted")
-        here = {pod.uid for pod in made.pods}
-        self._spared = {key: why for key, why in (self._spared | made.spared).items() if key[0].key in here}
-        self._refusals = {key: why for key, why in self._refusals.items() if key[0].key in here}
+        uids = {pod.uid for pod in round_.pods}
+        self._spared = {key: why for key, why in (self._spared | round_.spared).items() if key[0].key in uids}
+        self._refusals = {key: why for key, why in self._refusals.items() if key[0].key in uids}
 
-    def evict(self, pod: StrategyPod, loop: str, reason: str) -> str:
-        """Ask for a pod to go, and record that; return "" if that is under way, else why not."""
+    def evict(self, pod: Pod, loop: str, reason: str) -> str:
+        """Request the eviction of a pod and record it; return "" if it was accepted, else the reason."""
         if loop in self._preview:
             self._parts.history.decided(pod.subject(), PREVIEW, self.name, [("eviction", "would be", loop, reason)])
             self._parts.observer.met(self.name, "previewed eviction")
@@ -440,12 +440,18 @@ class Loops:
         return refused
 
 
-def _write_of(given: KnobValue) -> Write:
-    return Write(given.folder, given.knob, given.value, f"{given.loop}: {given.reason}", given.devices)
+def _write_of(knob_value: KnobValue) -> Write:
+    return Write(
+        knob_value.folder,
+        knob_value.knob,
+        knob_value.value,
+        f"{knob_value.loop}: {knob_value.reason}",
+        knob_value.devices,
+    )
 
 
-def _readable(pod: StrategyPod, senseless: list[str]) -> bool:
-    """Whether the containers of a pod can be read; one pod that makes no sense must not cost the others their round."""
+def _readable(pod: Pod, senseless: list[str]) -> bool:
+    """Whether the containers of a pod can be read; one malformed pod must not cost the others their round."""
     try:
         return pod.containers is not None
     except Exception as error:  # noqa: BLE001  see above
@@ -453,6 +459,6 @@ def _readable(pod: StrategyPod, senseless: list[str]) -> bool:
         return False
 
 
-def _asked_by(loop: Strategy, pods: list[StrategyPod]) -> bool:
-    """Whether a pod asks for what this strategy does, whatever the rules say."""
+def _asked_by(loop: Strategy, pods: list[Pod]) -> bool:
+    """Whether a pod requests this strategy by annotation."""
     return bool(loop.key) and any(loop.key in pod.annotations for pod in pods)

@@ -1,9 +1,5 @@
-"""Pods of this node as API objects, from an apiserver, the kubelet, the runtime's CRI, or a file.
+"""Sources of this node's pods as API objects: an apiserver, the kubelet, the runtime's CRI, NRI, or files."""
 
-Every source is a `PodSource`. Next: `nri.agent.pods.source`, the protocol and what sources share; then one module for
-each of them.
-"""
+from nri.agent.pods.source import PodSource
 
-from nri.agent.pods.source import Pod, PodSource
-
-__all__ = ["Pod", "PodSource"]
+__all__ = ["PodSource"]

@@ -1,7 +1,4 @@
-"""Pods from an apiserver: those that are bound to this node, followed for as long as it runs.
-
-Next: `nri.kube.client`.
-"""
+"""Pods from an apiserver: those bound to this node, followed while the agent runs."""
 
 from __future__ import annotations
 
@@ -40,11 +37,11 @@ class ApiserverPods(KnownPods):
         self._follower = Follower(self._api, PODS, self._take, fields=fields, on_problem=self._known.failed)
 
     def start(self) -> None:
-        """Begin to follow, in a thread of its own."""
+        """Start to follow, in a separate thread."""
         self._follower.start()
 
     def stop(self) -> None:
-        """End; what is known stays known."""
+        """Stop; known pods are kept."""
         self._follower.stop()
         self._api.close()
 

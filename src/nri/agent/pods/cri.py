@@ -1,10 +1,8 @@
-"""Pods from the CRI of this node's runtime, put together as API objects.
+"""Pods from the CRI of this node's runtime, assembled as API objects.
 
-The CRI knows no pod of the API, but most of what matters of one here: its names, labels and annotations, which of its
-containers run, and, where the runtime tells it in its verbose answers, the folder and the resources that the kubelet
-has asked for. Those do not change, so each pod and container is asked for them once. It is asked again after a pause,
-and at once when the runtime says that a container has begun or ended. Which containers initialize the pod cannot be
-told, and what has ended is left out. Next: `nri.agent.pods.verbose_info`, which reads verbose answers.
+The CRI reports names, labels, annotations and running containers; verbose answers may also contain the cgroup and the
+kubelet's requested resources. Those do not change, so each pod and container is queried for them once. Init containers
+cannot be told from others, and ended containers are left out.
 """
 
 from __future__ import annotations
@@ -13,8 +11,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from nri.agent.model import PodManifest
 from nri.agent.pods.cri_events import CriEvents
-from nri.agent.pods.source import Known, KnownPods, Pod, start_time
+from nri.agent.pods.source import Known, KnownPods, start_time
 from nri.agent.pods.verbose_info import ContainerInfo, PodInfo, container_info, pod_info
 from nri.agent.worker import Worker
 from nri.cri.client import CriClient
@@ -26,27 +25,27 @@ if TYPE_CHECKING:
 
 __all__ = ["CriPods"]
 
-#: Labels by which the kubelet finds its own again; the rest are the pod's.
+#: Labels that the kubelet adds for itself; all others are the pod's.
 _KUBELETS = ("io.kubernetes.pod.name", "io.kubernetes.pod.namespace", "io.kubernetes.pod.uid")
 _RUNNING = {pb.CONTAINER_CREATED: "waiting", pb.CONTAINER_RUNNING: "running"}
 _EVENT = "event"
-#: The class of a pod that the runtime says nothing of: what is known of its spec is too little to tell it by.
+#: The class of a pod without further data from the runtime.
 _UNKNOWN = "Unknown"
 #: Events that come within this time of one another are one question, in seconds.
 _GATHER_S = 0.05
-#: At most so many are remembered; a node has a few hundred.
-_MOST = 20_000
+#: The maximum number of remembered answers; a node has a few hundred pods.
+_MAX_ANSWERS = 20_000
 _Words = TypeVar("_Words", PodInfo, ContainerInfo)
 
 
 class CriPods(KnownPods):
-    """The source of pods that asks the runtime.
+    """The source of pods that queries the runtime.
 
     Args:
         settings: `cri_socket` and `pods.interval` are read.
 
     Raises:
-        NriError: grpcio is not installed; told when it starts to ask.
+        NriError: grpcio is not installed; raised when it starts.
     """
 
     def __init__(self, settings: AgentSettings) -> None:
@@ -60,23 +59,23 @@ class CriPods(KnownPods):
         self._container_words: dict[str, ContainerInfo] = {}
 
     def start(self) -> None:
-        """Begin to ask, and to listen for events, in threads of its own."""
+        """Start to query and to listen for events, in separate threads."""
         self._worker.start()
         self._events.start()
 
     def stop(self) -> None:
-        """Ask no longer; what is known stays known."""
+        """Stop; known pods are kept."""
         self._events.stop()
         self._worker.stop()
         self._forget()
 
     def _round(self, reasons: frozenset[str]) -> None:
         if _EVENT in reasons:
-            time.sleep(_GATHER_S)  # one pod that starts is several events
+            time.sleep(_GATHER_S)  # the start of one pod causes several events
         self.ask()
 
     def ask(self) -> None:
-        """Ask once. After a failure the connection and the runtime's name are made again: it may be another one."""
+        """Query once. After a failure the connection and the runtime's name are renewed: it may be another runtime."""
         try:
             if self._client is None:
                 self._client = CriClient(self._socket, option="--set pods.cri=PATH")
@@ -94,7 +93,7 @@ class CriPods(KnownPods):
         if client is not None:
             client.close()
 
-    def _pods(self, client: CriClient) -> list[Pod]:
+    def _pods(self, client: CriClient) -> list[PodManifest]:
         ready = pb.PodSandboxFilter(state=pb.PodSandboxStateValue(state=pb.SANDBOX_READY))
         sandboxes = client.call("ListPodSandbox", pb.ListPodSandboxRequest(filter=ready)).items
         containers = client.call("ListContainers", pb.ListContainersRequest()).containers
@@ -105,34 +104,34 @@ class CriPods(KnownPods):
             uid = sandbox.metadata.uid
             if sandbox.state == pb.SANDBOX_READY and (uid not in latest or latest[uid].created_at < sandbox.created_at):
                 latest[uid] = sandbox
-        own: dict[str, dict[str, pb.Container]] = {sandbox.id: {} for sandbox in latest.values()}
+        containers_by_pod: dict[str, dict[str, pb.Container]] = {sandbox.id: {} for sandbox in latest.values()}
         for one in running:
-            named = own.get(one.pod_sandbox_id)
+            named = containers_by_pod.get(one.pod_sandbox_id)
             if named is not None:
-                known = named.get(one.metadata.name)
-                if known is None or known.metadata.attempt < one.metadata.attempt:
+                other = named.get(one.metadata.name)
+                if other is None or other.metadata.attempt < one.metadata.attempt:
                     named[one.metadata.name] = one
-        return [self._pod(sandbox, own[sandbox.id].values()) for sandbox in latest.values()]
+        return [self._pod(sandbox, containers_by_pod[sandbox.id].values()) for sandbox in latest.values()]
 
     def _learn(self, client: CriClient, sandboxes: Iterable[pb.PodSandbox], running: Iterable[pb.Container]) -> None:
-        """Ask for what does not change, of those that are new; forget what is gone."""
-        self._pod_words = _asked(
+        """Query data that does not change for new objects; forget removed ones."""
+        self._pod_words = _answers(
             self._pod_words,
             [one.id for one in sandboxes],
-            lambda each: pod_info(
-                client.call("PodSandboxStatus", pb.PodSandboxStatusRequest(pod_sandbox_id=each, verbose=True))
+            lambda object_id: pod_info(
+                client.call("PodSandboxStatus", pb.PodSandboxStatusRequest(pod_sandbox_id=object_id, verbose=True))
             ),
         )
-        self._container_words = _asked(
+        self._container_words = _answers(
             self._container_words,
             [one.id for one in running],
-            lambda each: container_info(
-                client.call("ContainerStatus", pb.ContainerStatusRequest(container_id=each, verbose=True))
+            lambda object_id: container_info(
+                client.call("ContainerStatus", pb.ContainerStatusRequest(container_id=object_id, verbose=True))
             ),
         )
 
-    def _pod(self, sandbox: pb.PodSandbox, running: Collection[pb.Container]) -> Pod:
-        """One pod as the API would have it, as far as it is known."""
+    def _pod(self, sandbox: pb.PodSandbox, running: Collection[pb.Container]) -> PodManifest:
+        """A pod as the API would have it, as far as the CRI reports it."""
         words = self._pod_words.get(sandbox.id) or PodInfo()
         of_containers = {one.id: self._container_words.get(one.id) or ContainerInfo() for one in running}
         spec: dict[str, Any] = {
@@ -156,7 +155,7 @@ class CriPods(KnownPods):
             ],
         }
         pod = {"metadata": _metadata(sandbox), "spec": spec, "status": status}
-        return pod | ({"cgroupParent": words.cgroup_parent} if words.cgroup_parent else {})
+        return pod | ({"cgroupParent": words.folder} if words.folder else {})
 
 
 def _metadata(sandbox: pb.PodSandbox) -> dict[str, Any]:
@@ -170,22 +169,24 @@ def _metadata(sandbox: pb.PodSandbox) -> dict[str, Any]:
 
 
 def _guess(containers: Iterable[ContainerInfo]) -> str:
-    """The Kubernetes class by the OOM scores that the kubelet gives; "" if they do not say it."""
+    """The Kubernetes class by the OOM scores that the kubelet sets; "" if they are ambiguous."""
     scores = {words.oom_score for words in containers if words.oom_score is not None}
     if not scores:
         return ""
     return "Guaranteed" if max(scores) < 0 else "BestEffort" if min(scores) >= 1000 else "Burstable"
 
 
-def _asked(known: Mapping[str, _Words], ids: Iterable[str], ask: Callable[[str], _Words]) -> dict[str, _Words]:
-    """Return what is known of each id, asked for where it is not. Uncertain answers are asked for again."""
-    found: dict[str, _Words] = {}
-    for each in ids:
-        if each in known:
-            found[each] = known[each]
-        elif len(found) < _MOST:
+def _answers(
+    known_answers: Mapping[str, _Words], ids: Iterable[str], ask: Callable[[str], _Words]
+) -> dict[str, _Words]:
+    """Return the answer for each id, from those known or by a query. Uncertain answers are queried again."""
+    answers: dict[str, _Words] = {}
+    for id_ in ids:
+        if id_ in known_answers:
+            answers[id_] = known_answers[id_]
+        elif len(answers) < _MAX_ANSWERS:
             try:
-                found[each] = ask(each)
+                answers[id_] = ask(id_)
             except RpcError:
                 continue
-    return found
+    return answers

@@ -1,7 +1,6 @@
-"""A runtime's word that something has happened to a container: the stream of the CRI, listened to where there is one.
+"""The CRI's stream of container events, as a trigger to list pods again.
 
-Rules: an event says that, not what: it is a reason to ask. A runtime that has no such stream is asked for one again
-after a while, because another one may have come; so is one that has gone away. Next: `nri.agent.pods.verbose_info`.
+A runtime without the stream, or one that went away, is asked for it again after a while.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ __all__ = ["CriEvents"]
 
 _log = logging.getLogger(__name__)
 _UNIMPLEMENTED = 12
-#: How long a runtime without events is left alone, in seconds.
+#: The pause before a runtime without events is tried again, in seconds.
 LATER_S = 60.0
 _STOP_S = 10.0
 
 
 class CriEvents:
-    """Listens in a thread of its own. `start` and `stop` may be called twice.
+    """Listens in a separate thread. `start` and `stop` may be called twice.
 
     Args:
         socket: the runtime's CRI socket.
-        happened: called by that thread at each event.
+        happened: called in that thread for each event.
     """
 
     def __init__(self, socket: str, happened: Callable[[], None]) -> None:
@@ -52,7 +51,7 @@ class CriEvents:
         self._stopping.set()
         with self._lock:
             if self._client is not None:
-                self._client.close()  # which ends the stream
+                self._client.close()  # this ends the stream
         if self._thread is not None:
             self._thread.join(_STOP_S)
             self._thread = None
@@ -82,7 +81,7 @@ class CriEvents:
                 for _ in client.stream("GetContainerEvents", pb.GetEventsRequest()):
                     self._happened()
         except ValueError:
-            pass  # it was closed before the stream began
+            pass  # closed before the stream started
         finally:
             with self._lock:
                 self._client = None

@@ -1,8 +1,7 @@
 """Pods from files: manifests with their status, as `kubectl get pods -o yaml` prints them; for tests and laptops.
 
-Rules: a pod that names another node is passed over, and so is what is no pod; one without a uid is reported once and
-left out, because folders of cgroups and records are named by it; a file that cannot be read leaves what it said last.
-Next: `nri.kube.folder`, which looks at the files.
+Pods of other nodes are skipped. A pod without a uid is reported once and left out, because cgroups and records are
+named by it. A file that cannot be read keeps its last readable content.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from nri.agent.pods.running import key_of, uid_of
+from nri.agent.pods.manifest import key_of, uid_of
 from nri.agent.pods.source import Known, KnownPods
 from nri.agent.settings.node_name import node_name
 from nri.agent.worker import Worker
@@ -27,7 +26,7 @@ _log = logging.getLogger(__name__)
 #: The pause between two looks at the files, in seconds.
 LOOK_S = 1.0
 #: Pods without a uid that are reported one by one: each costs a search for its line.
-_MOST_TOLD = 20
+_MAX_REPORTED_PODS = 20
 
 
 class FilePods(KnownPods):
@@ -54,27 +53,27 @@ class FilePods(KnownPods):
         self._worker.stop()
 
     def look(self) -> None:
-        """Take in what has changed since the last look."""
+        """Read the files that changed since the last call."""
         if not self._folder.changed():
             return
         self._known.failed("; ".join(str(error) for error in self._folder.errors.values())[:1000])
-        found = [(document, thing) for each in self._folder.files.values() for document, thing in each]
-        ours = [(document, thing) for document, thing in found if self._ours(thing)]
-        self._tell([(document, pod) for document, pod in ours if not uid_of(pod)])
-        self._known.replace(pod for _, pod in ours if uid_of(pod))
+        documents = [(document, thing) for file in self._folder.files.values() for document, thing in file]
+        node_pods = [(document, thing) for document, thing in documents if self._is_of_this_node(thing)]
+        self._tell([(document, pod) for document, pod in node_pods if not uid_of(pod)])
+        self._known.replace(pod for _, pod in node_pods if uid_of(pod))
 
-    def _tell(self, lacking: list[tuple[Document, dict[str, Any]]]) -> None:
-        """Warn of pods without a uid that were not told yet."""
-        texts = [_without_uid(document, pod) for document, pod in lacking[:_MOST_TOLD]]
-        if len(lacking) > _MOST_TOLD:
-            texts.append(f"{count(len(lacking) - _MOST_TOLD, 'more pod')} without a uid, left alone")
+    def _tell(self, without_uid: list[tuple[Document, dict[str, Any]]]) -> None:
+        """Warn of pods without a uid, once."""
+        texts = [_without_uid(document, pod) for document, pod in without_uid[:_MAX_REPORTED_PODS]]
+        if len(without_uid) > _MAX_REPORTED_PODS:
+            texts.append(f"{count(len(without_uid) - _MAX_REPORTED_PODS, 'more pod')} without a uid, left alone")
         for text in texts:
             if text not in self._told:
                 _log.warning("%s", text)
         self._told = frozenset(texts)
 
-    def _ours(self, thing: dict[str, Any]) -> bool:
-        """Whether an object is a pod of this node: it names it, or none."""
+    def _is_of_this_node(self, thing: dict[str, Any]) -> bool:
+        """Whether an object is a pod of this node, or of no node yet."""
         spec, meta = thing.get("spec") or {}, thing.get("metadata")
         if thing.get("kind") != "Pod" or not isinstance(meta, dict) or not isinstance(spec, dict):
             return False

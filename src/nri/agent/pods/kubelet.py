@@ -1,8 +1,7 @@
-"""Pods from the kubelet of this node: its own list, asked for again and again over HTTPS.
+"""Pods from this node's kubelet, polled over HTTPS.
 
-The list is the kubelet's view: it has static pods under the uid that their folders have, and changes of the apiserver
-as soon as the kubelet has seen them. Rules: every answer has a deadline and a bound; the token is read again each time,
-because it is rotated in its file. Next: `nri.agent.pods.cri`.
+The kubelet lists static pods under the uid of their cgroups. Every answer is bounded in time and size; the token is
+read again for each request, because it is rotated in its file.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from nri.agent.pods.running import key_of, uid_of
+from nri.agent.pods.manifest import key_of, uid_of
 from nri.agent.pods.source import Known, KnownPods
 from nri.agent.settings.kubelet_address import KubeletAddress, kubelet_address
 from nri.agent.worker import Worker
@@ -39,7 +38,7 @@ _log = logging.getLogger(__name__)
 _TOKEN_BYTES = 1 << 16
 _ACCOUNT_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105  a path
 _PATH = "/pods"
-#: Bytes of an answer, which is read as it comes, and not kept.
+#: Maximum bytes of an answer, which is parsed as a stream.
 MAX_LIST_BYTES = 512 << 20
 #: One read of the connection, and a whole answer, in seconds.
 READ_S, ANSWER_S = 5.0, 15.0
@@ -67,29 +66,29 @@ class KubeletPods(KnownPods):
         self._worker = Worker("pods of the kubelet", lambda _: self.ask(), settings.pods.interval)
 
     def start(self) -> None:
-        """Begin to ask, in a thread of its own."""
+        """Start to poll, in a separate thread."""
         self._worker.start()
 
     def stop(self) -> None:
-        """Ask no longer; what is known stays known."""
+        """Stop; known pods are kept."""
         self._worker.stop()
 
     def ask(self) -> None:
         """Ask once."""
         try:
-            kept = pods_of(self._answer())
+            pods = pods_of(self._answer())
         except (OSError, http.client.HTTPException, ValueError) as error:
             words = plain(str(error) or type(error).__name__, 300)
             self._known.failed(f"the kubelet at {self._host}:{self._port}: {words}")
             return
         self._known.failed("")
-        if kept.problem != self.left_out:
-            _log.warning("pods of the kubelet: %s", kept.problem or "all are known")
-        self.left_out = kept.problem
-        self._known.replace(kept.objects.values())
+        if pods.problem != self.left_out:
+            _log.warning("pods of the kubelet: %s", pods.problem or "all are known")
+        self.left_out = pods.problem
+        self._known.replace(pods.objects.values())
 
     def _answer(self) -> Iterator[bytes]:
-        """Yield the body of the answer. OSError, HTTPException or ValueError if there is none that can be used."""
+        """Yield the body of the answer. Raises OSError, HTTPException or ValueError if it is unusable."""
         headers = {"Accept": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {_token(self._token)}"
@@ -126,11 +125,11 @@ class KubeletPods(KnownPods):
 @contextmanager
 def _ending(connection: socket.socket) -> Iterator[None]:
     """End a connection when its time is over: the timeout of each read ends no head of an answer that trickles."""
-    with socket.socket(fileno=os.dup(connection.fileno())) as again:
+    with socket.socket(fileno=os.dup(connection.fileno())) as duplicate:
 
         def end() -> None:
-            with suppress(OSError):  # it has ended by itself
-                again.shutdown(socket.SHUT_RDWR)
+            with suppress(OSError):  # already closed
+                duplicate.shutdown(socket.SHUT_RDWR)
 
         timer = threading.Timer(ANSWER_S, end)
         timer.daemon = True
@@ -144,21 +143,21 @@ def _ending(connection: socket.socket) -> Iterator[None]:
 
 def _token(path: str) -> str:
     """The token in a file. ValueError for one that no header can hold, because http.client's error has it in it."""
-    found = read_regular(path, _TOKEN_BYTES).decode().strip()
-    if not (found.isascii() and found.isprintable()):
-        raise ValueError(f"{path} holds no token: it is not one line of text")
-    return found
+    token = read_regular(path, _TOKEN_BYTES).decode().strip()
+    if not (token.isascii() and token.isprintable()):
+        raise ValueError(f"{path} has no token: it must be one line of text")
+    return token
 
 
 def _context(ca: str, where: KubeletAddress) -> ssl.SSLContext:
-    """TLS that checks the kubelet by a CA, if there is one.
+    """TLS that verifies the kubelet by a CA, if one is configured.
 
-    A kubelet's certificate is made out to the node, never to the loopback address, so there only the CA is checked.
+    A kubelet's certificate names the node, never the loopback address, so there only the CA is verified.
     """
     try:
         context = ssl.create_default_context(cafile=ca or None)
     except (OSError, ValueError) as error:
-        raise ConfigError(ca, "", f"it cannot be used as a CA: {error}") from None
+        raise ConfigError(ca, "", f"cannot be used as a CA: {error}") from None
     if not ca or where.loopback:
         context.check_hostname = False
     if not ca:
@@ -167,19 +166,19 @@ def _context(ca: str, where: KubeletAddress) -> ssl.SSLContext:
 
 
 def pods_of(answer: Iterable[bytes]) -> ObjectCache:
-    """Read the pods of the kubelet's answer; ValueError if it is none.
+    """Read the pods of the kubelet's answer. Raises ValueError if it is not a list of pods.
 
-    Pods that are too large, and those for which there is no room, are left out.
+    Pods that are too large, or exceed the total size, are left out.
     """
-    splitter, decode, kept = ListSplitter(), make_decoder(Pod), ObjectCache()
+    splitter, decode, pods = ListSplitter(), make_decoder(Pod), ObjectCache()
     for part in answer:
         for item in splitter.feed(part):
-            kept.take(item, decode, _key_of)
+            pods.take(item, decode, _key_of)
     frame = parse_json(splitter.end())
     items = frame.get("items", "") if isinstance(frame, dict) else ""
     if items is not None and not isinstance(items, list):
         raise ValueError("the answer is not a list of pods")
-    return kept
+    return pods
 
 
 def _key_of(pod: dict[str, Any]) -> Key:

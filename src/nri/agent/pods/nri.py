@@ -1,9 +1,8 @@
-"""Pods from NRI alone: what a runtime tells the agent's own plugin, put together as API objects.
+"""Pods from NRI alone: what a runtime reports to the agent's plugin, assembled as API objects.
 
-Rules: no apiserver, kubelet or CRI is asked. A pod's class is that of its cgroup parent; requests and limits are those
-that the kubelet gave to the runtime, decoded. Events that come within a moment of one another are one word to those
-who want to hear of changes. Annotations are those of the pod's creation: no event of NRI reports later ones. It cannot
-say which containers initialize a pod, and what has ended is left out. Next: `nri.agent.pods.apiserver`.
+A pod's class is that of its cgroup parent; requests and limits are decoded from the resources that the kubelet passed
+to the runtime. Annotations are those of the pod's creation, because NRI reports no later ones. Init containers cannot
+be told from others, and ended containers are left out.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from nri.agent.pods.source import Pod, notify, start_time
+from nri.agent import cgroup_paths as paths
+from nri.agent.model import Container, Pod, PodManifest, Resources
+from nri.agent.pods.source import notify, start_time
 from nri.agent.worker import TIMER, Worker
 from nri.errors import NriError
 from nri.host import Root
 from nri.host.usage import memory
 from nri.kube.container_resources import resources_from_cgroup
-from nri.policies import paths
-from nri.policies.contexts import ContainerContext, PodContext, Resources
 from nri.text import plain
 
 if TYPE_CHECKING:
@@ -29,12 +28,12 @@ if TYPE_CHECKING:
 __all__ = ["Followed", "NriPods", "api_pod"]
 
 _CHANGED: Final = "changed"
-#: Events within this time of one another are one word, in seconds.
+#: Events within this time are one notification, in seconds.
 _GATHER_S: Final = 0.05
 _SELDOM_S: Final = 3600.0
 
 
-#: Asks for the eviction of a container, given by its id, for a reason. Raises NriError.
+#: Requests the eviction of a container by id, with a reason. Raises NriError.
 Evict = Callable[[str, str], object]
 
 
@@ -47,8 +46,8 @@ class Created(Protocol):
         ...
 
     @property
-    def context(self) -> ContainerContext:
-        """Its context, with what the kubelet has asked for as its resources."""
+    def context(self) -> Container:
+        """Its context, with the kubelet's request as its resources."""
         ...
 
     @property
@@ -61,8 +60,8 @@ class Followed(Protocol):
     """The pods and containers that a plugin has seen.
 
     Attributes:
-        synced: whether it has had all that runs at least once.
-        problem: why it is not what runs; "" if it is.
+        synced: whether everything that runs was reported at least once.
+        problem: why the list may be old; "" if it is current.
     """
 
     synced: bool
@@ -72,12 +71,12 @@ class Followed(Protocol):
         """Have a function called after a change."""
         ...
 
-    def pods(self) -> list[tuple[str, PodContext]]:
+    def pods(self) -> list[tuple[str, Pod]]:
         """Return the pods by the ids of their sandboxes."""
         ...
 
     def started_ns(self, pod_id: str) -> int:
-        """Return when a pod has started, as far as that is known."""
+        """Return when a pod started, in nanoseconds since 1970."""
         ...
 
     def containers(self) -> Sequence[tuple[str, Created]]:
@@ -97,57 +96,57 @@ class NriPods:
         self._evict: dict[int, Evict] = {}
         self._listeners: list[Callable[[], None]] = []
         self._worker = Worker("pods of NRI", self._tell, _SELDOM_S)
-        #: The pods, and whether nothing has changed since they were put together.
-        self._listed: list[Pod] = []
+        #: The pods, and whether they are up to date.
+        self._listed: list[PodManifest] = []
         self._current = False
         self._lock = threading.Lock()
-        #: By pod: the contexts that it was made of, and the object.
-        self._made: dict[str, tuple[tuple[object, ...], Pod]] = {}
+        #: By pod: the contexts that it was built from, and the object.
+        self._made: dict[str, tuple[tuple[object, ...], PodManifest]] = {}
         try:
             self._capacity = memory(Root(settings.root)).get("MemTotal", 0)
         except (OSError, ValueError):
             self._capacity = 0
 
-    def follow(self, held: Followed, evict: Evict) -> None:
-        """Follow what a plugin keeps, which asks its runtime for evictions by `evict`; before the start."""
-        self._followed.append(held)
-        self._evict[id(held)] = evict
-        held.subscribe(self._changed)
+    def follow(self, inventory: Followed, evict: Evict) -> None:
+        """Follow the inventory of a plugin, whose runtime evicts by `evict`. Call it before `start`."""
+        self._followed.append(inventory)
+        self._evict[id(inventory)] = evict
+        inventory.subscribe(self._changed)
 
     def _changed(self) -> None:
         self._current = False
         self._worker.poke(_CHANGED)
 
-    def pods(self) -> list[Pod]:
-        """Return the pods that a runtime has; those that have not changed are the same objects as before."""
-        with self._lock:  # whoever comes while it is put together waits for it
+    def pods(self) -> list[PodManifest]:
+        """Return the pods of the runtimes; unchanged pods are the same objects as before."""
+        with self._lock:  # concurrent callers wait for one rebuild
             if not self._current:
-                self._current = True  # before looking: what changes meanwhile is looked at again
+                self._current = True  # set before reading: a change during the rebuild causes another one
                 self._made = self._put_together()
                 self._listed = [pod for _, pod in self._made.values()]
             return self._listed
 
-    def _put_together(self) -> dict[str, tuple[tuple[object, ...], Pod]]:
-        made: dict[str, tuple[tuple[object, ...], Pod]] = {}
-        for held in self._followed:
-            own: dict[str, list[ContainerContext]] = {}
-            for _, each in held.containers():
-                if each.created:
-                    own.setdefault(each.pod_id, []).append(each.context)
-            for pod_id, context in held.pods():
-                containers = own.get(pod_id, [])
+    def _put_together(self) -> dict[str, tuple[tuple[object, ...], PodManifest]]:
+        entry_by_pod: dict[str, tuple[tuple[object, ...], PodManifest]] = {}
+        for inventory in self._followed:
+            containers_by_pod: dict[str, list[Container]] = {}
+            for _, entry in inventory.containers():
+                if entry.created:
+                    containers_by_pod.setdefault(entry.pod_id, []).append(entry.context)
+            for pod_id, context in inventory.pods():
+                containers = containers_by_pod.get(pod_id, [])
                 parts = (context, *containers)
-                known = self._made.get(pod_id)
-                if known is None or not _same(known[0], parts):
-                    known = parts, api_pod(context, containers, held.started_ns(pod_id), self._capacity)
-                made[pod_id] = known
-        return made
+                listed = self._made.get(pod_id)
+                if listed is None or not _same(listed[0], parts):
+                    listed = parts, api_pod(context, containers, inventory.started_ns(pod_id), self._capacity)
+                entry_by_pod[pod_id] = listed
+        return entry_by_pod
 
     def evict(self, container: str, reason: str) -> None:
-        """Ask the runtime that has a container to evict it. Raises NriError if none has, or it refuses."""
-        for held in self._followed:
-            if any(number == container for number, _ in held.containers()):
-                self._evict[id(held)](container, reason)
+        """Ask the runtime of a container to evict it. Raises NriError if there is none, or it refuses."""
+        for inventory in self._followed:
+            if any(number == container for number, _ in inventory.containers()):
+                self._evict[id(inventory)](container, reason)
                 return
         raise NriError(f"no runtime has container {plain(container, 80)}")
 
@@ -156,22 +155,22 @@ class NriPods:
         self._listeners.append(listener)
 
     def start(self) -> None:
-        """Begin to report changes, in a thread of its own."""
+        """Start to report changes, in a separate thread."""
         self._worker.start()
 
     def stop(self) -> None:
-        """Tell no longer; what is known stays known."""
+        """Stop reporting; known pods are kept."""
         self._worker.stop()
 
     @property
     def synced(self) -> bool:
-        """Whether each runtime has told once all that runs."""
-        return bool(self._followed) and all(held.synced for held in self._followed)
+        """Whether every runtime has reported everything that runs."""
+        return bool(self._followed) and all(inventory.synced for inventory in self._followed)
 
     @property
     def problem(self) -> str:
-        """The reason why what is known may be old; "" if it is not."""
-        return "; ".join(held.problem for held in self._followed if held.problem)
+        """The reason why the known pods may be old; "" if they are current."""
+        return "; ".join(inventory.problem for inventory in self._followed if inventory.problem)
 
     def _tell(self, reasons: frozenset[str]) -> None:
         if reasons != {TIMER}:
@@ -179,17 +178,17 @@ class NriPods:
             notify(self._listeners)
 
 
-def api_pod(pod: PodContext, containers: Sequence[ContainerContext], started_ns: int = 0, capacity: int = 0) -> Pod:
-    """Return a pod as the API would have it, as far as NRI tells.
+def api_pod(pod: Pod, containers: Sequence[Container], started_ns: int = 0, capacity: int = 0) -> PodManifest:
+    """Return a pod as the API would have it, as far as NRI reports it.
 
     Args:
         pod: its context.
-        containers: those that the runtime has; of one name the last.
-        started_ns: when it has started.
-        capacity: the node's memory in bytes, without which requests of memory are not known.
+        containers: its containers; of several with one name the last.
+        started_ns: when it started.
+        capacity: the node's memory in bytes; without it requests of memory are unknown.
     """
-    kube_class = paths.kube_class_of(pod.cgroup_parent)
-    named = {each.name: each for each in containers}
+    kube_class = paths.kube_class_of(pod.folder)
+    container_by_name = {container.name: container for container in containers}
     return {
         "metadata": {
             "name": pod.name,
@@ -201,8 +200,8 @@ def api_pod(pod: PodContext, containers: Sequence[ContainerContext], started_ns:
         "spec": {
             "hostNetwork": pod.host_network,
             "containers": [
-                {"name": name, "resources": _resources(each.resources, kube_class, capacity)}
-                for name, each in named.items()
+                {"name": name, "resources": _resources(named_container.resources, kube_class, capacity)}
+                for name, named_container in container_by_name.items()
             ],
         },
         "status": {
@@ -210,26 +209,34 @@ def api_pod(pod: PodContext, containers: Sequence[ContainerContext], started_ns:
             "startTime": start_time(started_ns),
             "qosClass": kube_class,
             "containerStatuses": [
-                {"name": name, "containerID": each.id, "state": {"running": {}}} for name, each in named.items()
+                {"name": name, "containerID": named_container.id, "state": {"running": {}}}
+                for name, named_container in container_by_name.items()
             ],
         },
-        "cgroups": {name: each.cgroup_parent for name, each in named.items() if each.cgroup_parent},
-        **({"cgroupParent": pod.cgroup_parent} if pod.cgroup_parent else {}),
+        "cgroups": {
+            name: named_container.folder
+            for name, named_container in container_by_name.items()
+            if named_container.folder
+        },
+        **({"cgroupParent": pod.folder} if pod.folder else {}),
     }
 
 
-def _resources(given: Resources | None, kube_class: str, capacity: int) -> dict[str, dict[str, Any]]:
-    """Requests and limits in the words of the API."""
-    has = given or Resources()
+def _resources(resources: Resources | None, kube_class: str, capacity: int) -> dict[str, dict[str, Any]]:
+    """Requests and limits in the form of the API."""
+    has = resources or Resources()
     quota = (has.cfs_quota or 0, has.cfs_period or 0)
-    asked = resources_from_cgroup(
+    amounts = resources_from_cgroup(
         kube_class, has.cpu_shares or 0, quota, has.memory_limit or 0, has.oom_score_adj, capacity
     )
-    requests = {"cpu": f"{asked.cpu_request}m" if asked.cpu_request else "", "memory": str(asked.memory_request or "")}
-    limits = {"cpu": f"{asked.cpu_limit}m" if asked.cpu_limit else "", "memory": str(asked.memory_limit or "")}
+    requests = {
+        "cpu": f"{amounts.cpu_request}m" if amounts.cpu_request else "",
+        "memory": str(amounts.memory_request or ""),
+    }
+    limits = {"cpu": f"{amounts.cpu_limit}m" if amounts.cpu_limit else "", "memory": str(amounts.memory_limit or "")}
     return {
-        part: {name: text for name, text in found.items() if text}
-        for part, found in (("requests", requests), ("limits", limits))
+        part: {name: text for name, text in texts.items() if text}
+        for part, texts in (("requests", requests), ("limits", limits))
     }
 
 

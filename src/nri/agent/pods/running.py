@@ -1,9 +1,8 @@
-"""Pods of the API as running pods: their folders under the kubelet's driver, and their pause containers.
+"""Running pods with their cgroups and pause containers.
 
-Rules: reads only. A folder that the source of the pods knows goes before one that is computed. A pod that has ended
-has no folders and is left out. A static pod is listed by an apiserver under another uid than its folder has, the hash
-of its file; that is believed only where no other pod has or claims it, for annotations can be written by all. A
-pause container is in no status: it is the one folder of a pod that no status names. Next: :mod:`nri.agent.parts`.
+A cgroup that the pod's source reports precedes a computed one. An apiserver lists a static pod under another uid than
+its cgroup has, which is the hash of its file; that hash is trusted only if no other pod has or claims it, because
+anybody can write the annotation. No status lists the pause container: it is the one cgroup of a pod without a status.
 """
 
 from __future__ import annotations
@@ -11,27 +10,24 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
 from typing import Any, Final
 
+from nri.agent import cgroup_paths as paths
+from nri.agent.cgroup_paths import KUBE_CLASSES
+from nri.agent.model import Pod
+from nri.agent.pods import manifest
 from nri.host import Hierarchies
 from nri.host.cgroups import expand_slice
 from nri.host.cgroups.drivers import SCOPES, Driver, container_name
-from nri.policies import manifest, paths
-from nri.policies.contexts import PodContext
-from nri.policies.paths import KUBE_CLASSES
-from nri.policies.running import RunningPod
 from nri.text import plain
-
-__all__ = ["key_of", "plain_context", "running", "started_of", "uid_of"]
 
 _HASH: Final = "kubernetes.io/config.hash"
 _MIRROR: Final = "kubernetes.io/config.mirror"
-#: A uid, which becomes the name of a folder; a runtime's own pods need not have a UUID.
+#: A uid, which becomes part of a path; pods that a runtime defines need not have a UUID.
 _IS_UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
 _IS_HASH: Final = re.compile(r"[0-9a-f]{32}")
-#: The exceptions of reading an object of another form than a pod's.
-_SENSELESS: Final = (AttributeError, TypeError, ValueError, LookupError, ArithmeticError)
+#: The exceptions of reading a malformed pod.
+_MALFORMED_POD_ERRORS: Final = (AttributeError, TypeError, ValueError, LookupError, ArithmeticError)
 _STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 
 
@@ -40,133 +36,95 @@ def running(
     hierarchies: Hierarchies,
     driver: str,
     failed: Callable[[str, Exception], None] = lambda _key, _error: None,
-) -> Iterator[RunningPod]:
+) -> Iterator[Pod]:
     """Yield the pods that run or are about to.
 
     Args:
         pods: API objects.
         hierarchies: the machine's cgroups.
         driver: the kubelet's.
-        failed: told of each pod that makes no sense, by its name; it is left out, and the others are not.
+        failed: called with the name of each malformed pod, which is left out, and the error.
     """
     listed = [pod for pod in pods if _runs(pod)]
-    uids = Counter(uid for pod in listed for uid in {uid_of(pod), _hash_of(pod)} if uid)
+    uids = Counter(uid for pod in listed for uid in {manifest.uid_of(pod), _hash_of(pod)} if uid)
     for pod in listed:
         try:
-            found = _found(pod, uids, hierarchies, driver)
-        except _SENSELESS as error:
-            failed(key_of(pod), error)
+            listed_pod = _listed_pod(pod, uids, hierarchies, driver)
+        except _MALFORMED_POD_ERRORS as error:
+            failed(manifest.key_of(pod), error)
         else:
-            if found.folder:
-                yield found
-
-
-def plain_context(pod: RunningPod) -> PodContext:
-    """The context of a pod without its resources, which cannot fail: for what asks for its names and words alone."""
-    meta = pod.pod.get("metadata") or {}
-    return PodContext(
-        namespace=str(meta.get("namespace", "")),
-        name=str(meta.get("name", "")),
-        uid=uid_of(pod.pod),
-        labels=_texts(meta.get("labels")),
-        annotations=_texts(meta.get("annotations")),
-        cgroup_parent=pod.folder,
-    )
-
-
-def _texts(given: Any) -> dict[str, str]:
-    return {key: text for key, text in (given or {}).items() if isinstance(text, str)}
+            if listed_pod.folder:
+                yield listed_pod
 
 
 def _runs(pod: Mapping[str, Any]) -> bool:
-    """Whether it runs, and has at least the form of a pod."""
+    """Whether a pod runs, and has at least the form of a pod."""
     try:
         meta = pod.get("metadata") or {}
         words = (meta.get("annotations") or {}, meta.get("labels") or {})
-        return manifest.active(pod) and bool(uid_of(pod)) and all(isinstance(each, dict) for each in words)
-    except _SENSELESS:
+        return manifest.active(pod) and bool(manifest.uid_of(pod)) and all(isinstance(word, dict) for word in words)
+    except _MALFORMED_POD_ERRORS:
         return False
 
 
-def _found(pod: Mapping[str, Any], uids: Counter[str], hierarchies: Hierarchies, driver: str) -> RunningPod:
-    uid, hashed = uid_of(pod), _hash_of(pod)
-    if _IS_UID.fullmatch(uid) is None:  # its folder would be another one than a pod's
-        raise ValueError(f"{plain(uid, 40)} is no uid")
-    if not key_of(pod).isprintable():  # it goes into other programs' files
-        raise ValueError(f"{plain(key_of(pod), 80)} is not the name of a pod")
+def _listed_pod(pod: Mapping[str, Any], uids: Counter[str], hierarchies: Hierarchies, driver: str) -> Pod:
+    uid, hashed = manifest.uid_of(pod), _hash_of(pod)
+    if _IS_UID.fullmatch(uid) is None:  # it could lead to another cgroup
+        raise ValueError(f"{plain(uid, 40)} is not a valid uid")
+    if not manifest.key_of(pod).isprintable():  # it is written to files of other programs
+        raise ValueError(f"{plain(manifest.key_of(pod), 80)} is not the name of a pod")
     folder, made_by = _reported_folder(pod), driver
     if folder:
         made_by = paths.SYSTEMD if folder.endswith(".slice") else paths.CGROUPFS
     else:
-        if manifest.kube_class(pod) not in KUBE_CLASSES:  # else its values would be those of all pods
-            raise ValueError(f"{str(manifest.kube_class(pod))[:40]!r} is not a class of Kubernetes")
-        own = hashed if hashed and hashed != uid and uids[hashed] == 1 else uid
-        folder = paths.pod_path(manifest.kube_class(pod), own, driver)
-    return RunningPod(pod, folder, _sandbox_id(pod, folder, hierarchies, made_by), made_by)
-
-
-def uid_of(pod: Mapping[str, Any]) -> str:
-    """The uid of a pod; "" if it has none."""
-    uid = (pod.get("metadata") or {}).get("uid")
-    return uid if isinstance(uid, str) else ""
-
-
-def key_of(pod: Mapping[str, Any]) -> str:
-    """A pod as people name it: `namespace/name`."""
-    meta = pod.get("metadata") or {}
-    return f"{meta.get('namespace', '')}/{meta.get('name', '')}"
-
-
-def started_of(pod: Mapping[str, Any]) -> float | None:
-    """When a pod started, in seconds since 1970; None if that is not known."""
-    try:
-        found = datetime.fromisoformat((pod.get("status") or {})["startTime"])
-    except (KeyError, TypeError, ValueError):
-        return None
-    return found.timestamp() if found.tzinfo else None
+        if manifest.kube_class(pod) not in KUBE_CLASSES:  # else the values would apply to all pods
+            raise ValueError(f"{str(manifest.kube_class(pod))[:40]!r} is not a Kubernetes QoS class")
+        folder_uid = hashed if hashed and hashed != uid and uids[hashed] == 1 else uid
+        folder = paths.pod_path(manifest.kube_class(pod), folder_uid, driver)
+    return manifest.listed_pod(pod, folder, _sandbox_id(pod, folder, hierarchies, made_by), made_by)
 
 
 def _reported_folder(pod: Mapping[str, Any]) -> str:
-    """The folder that the pod's source knows; "" if it does not. systemd's last slice is expanded to all of them."""
-    given = pod.get("cgroupParent")
-    if not isinstance(given, str) or not given:
+    """The folder that the pod's source reports; "" if it does not. A slice of systemd is expanded to its path."""
+    parent = pod.get("cgroupParent")
+    if not isinstance(parent, str) or not parent:
         return ""
     try:
-        return expand_slice(given.strip("/"))
+        return expand_slice(parent.strip("/"))
     except ValueError:
         return ""
 
 
 def _hash_of(pod: Mapping[str, Any]) -> str:
-    """The uid that the kubelet gave a static pod, from the annotations of its mirror; "" for others."""
-    given = (pod.get("metadata") or {}).get("annotations") or {}
-    found = given.get(_HASH, "") if _MIRROR in given else ""
-    return found if isinstance(found, str) and _IS_HASH.fullmatch(found) else ""
+    """The uid that the kubelet gave a static pod, from the annotations of its mirror pod; "" for other pods."""
+    annotations = (pod.get("metadata") or {}).get("annotations") or {}
+    text = annotations.get(_HASH, "") if _MIRROR in annotations else ""
+    return text if isinstance(text, str) and _IS_HASH.fullmatch(text) else ""
 
 
 def _sandbox_id(pod: Mapping[str, Any], folder: str, hierarchies: Hierarchies, driver: str) -> str:
-    """The id of a pod's pause container; "" before all containers are known, or where there is no such cgroup."""
-    status, known, runtimes = pod.get("status") or {}, set(), set()
-    for each in (each for key in _STATUSES for each in status.get(key) or ()):
+    """The id of a pod's pause container; "" before all containers have an id, or without such a cgroup."""
+    status, names, runtimes = pod.get("status") or {}, set(), set()
+    for container in (container for key in _STATUSES for container in status.get(key) or ()):
         try:
-            runtime, name = container_name(Driver(driver), each.get("containerID") or "")
+            runtime, name = container_name(Driver(driver), container.get("containerID") or "")
         except ValueError:
             return ""
-        known.add(name)
+        names.add(name)
         runtimes.add(runtime)
     if len(runtimes) != 1:
         return ""
     try:
-        rest = [name for name in hierarchies.below(folder) if name not in known]
+        other_names = [name for name in hierarchies.below(folder) if name not in names]
     except ValueError:
         return ""
-    return _number(rest[0], runtimes.pop(), driver) if len(rest) == 1 else ""
+    return _number(other_names[0], runtimes.pop(), driver) if len(other_names) == 1 else ""
 
 
 def _number(name: str, runtime: str, driver: str) -> str:
     """The id of a container from the name of its folder; "" if that is not one of this runtime's."""
     prefix, suffix = SCOPES[runtime], ".scope"
-    if driver == paths.CGROUPFS:  # there CRI-O alone has a prefix
+    if driver == paths.CGROUPFS:  # with cgroupfs only CRI-O has a prefix
         prefix, suffix = prefix if runtime == "cri-o" else "", ""
     if not (name.startswith(prefix) and name.endswith(suffix)):
         return ""

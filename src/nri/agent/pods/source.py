@@ -1,25 +1,23 @@
-"""A source of pods: the pods of this node that it knows last, and a word when they have changed.
+"""Sources of pods: the last known pods of this node, and a notification when they change.
 
 A pod is an API object: a dict with `metadata`, `spec` and `status`, whose `containerStatuses` have a `containerID` such
-as `containerd://...`. Fields that a source does not know are absent; what the API has no place for, the folder of a
-pod's cgroups, is `cgroupParent`, and those of its containers are `cgroups`, by name, where they are known. Next: `nri`,
-`apiserver`, `kubelet`, `cri`, `files`.
+as `containerd://...`. Unknown fields are absent. Two fields are not the API's: `cgroupParent`, the pod's cgroup, and
+`cgroups`, the containers' cgroups by name, where they are known.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Protocol
 
-__all__ = ["Known", "KnownPods", "Pod", "PodSource", "notify", "start_time"]
+from nri.agent.model import PodManifest
+
+__all__ = ["Known", "KnownPods", "PodSource", "notify", "start_time"]
 
 _log = logging.getLogger(__name__)
-
-#: A pod as the API's JSON has it, not to be changed.
-Pod = Mapping[str, Any]
 
 
 def start_time(at_ns: int) -> str:
@@ -28,66 +26,66 @@ def start_time(at_ns: int) -> str:
 
 
 def notify(listeners: Iterable[Callable[[], None]]) -> None:
-    """Call those who want to hear of changes."""
+    """Call all listeners."""
     for listener in listeners:
         try:
             listener()
-        except Exception:  # noqa: BLE001  a listener's error is not the source's, which has more to tell
-            _log.exception("changed pods could not be looked at")
+        except Exception:  # noqa: BLE001  an error of one listener must not affect the others
+            _log.exception("a listener of changed pods failed")
 
 
 class PodSource(Protocol):
     """A source of pods. `start` never blocks on a peer that is not there; `start` and `stop` may be called twice."""
 
-    def pods(self) -> list[Pod]:
-        """Return the pods that are known, which may be old: see `synced` and `problem`."""
+    def pods(self) -> list[PodManifest]:
+        """Return the known pods, which may be old: see `synced` and `problem`."""
         ...
 
     def subscribe(self, listener: Callable[[], None]) -> None:
-        """Have a function called after pods have changed; it may be called often, and by any thread."""
+        """Call a function after pods changed, possibly often and from any thread."""
         ...
 
     def start(self) -> None:
-        """Begin to learn of pods."""
+        """Start to read pods."""
         ...
 
     def stop(self) -> None:
-        """End, and wait for that; what is known stays known."""
+        """Stop, and wait for the end; known pods are kept."""
         ...
 
     @property
     def synced(self) -> bool:
-        """Whether all pods have been learned of at least once."""
+        """Whether all pods were listed at least once."""
         ...
 
     @property
     def problem(self) -> str:
-        """The reason why what is known may be old, in one line; "" if it is not."""
+        """The reason why the known pods may be old, in one line; "" if they are current."""
         ...
 
 
 class Known:
-    """The pods that a source knows, with those who want to hear of changes. Thread-safe."""
+    """The known pods of a source, with listeners. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pods: list[Pod] = []
+        self._pods: list[PodManifest] = []
         self._listeners: list[Callable[[], None]] = []
         self.synced = False
         self.problem = ""
 
-    def pods(self) -> list[Pod]:
-        """Return all, as a list of the caller's own."""
+    def pods(self) -> list[PodManifest]:
+        """Return a copy of the list."""
         with self._lock:
             return list(self._pods)
 
     def subscribe(self, listener: Callable[[], None]) -> None:
-        """Have a function called after each change."""
+        """Call a function after each change."""
         with self._lock:
             self._listeners.append(listener)
 
-    def replace(self, pods: Iterable[Pod]) -> None:
-        """Know these pods and no others; listeners are called if they differ from those before, or are the first."""
+    def replace(self, pods: Iterable[PodManifest]) -> None:
+        """Replace all pods; listeners are called if the pods differ, or are the first."""
         new = list(pods)
         with self._lock:
             changed = new != self._pods or not self.synced
@@ -96,34 +94,34 @@ class Known:
         notify(listeners)
 
     def failed(self, error: str) -> None:
-        """Note that the source cannot be asked, and what is known stays; "" as soon as it can be asked again."""
+        """Record that the source cannot be read, or with "" that it can again; known pods are kept."""
         if error and error != self.problem:
             _log.warning("pods may be old: %s", error)
         self.problem = error
 
 
 class KnownPods:
-    """The part of a source that answers questions, by what it knows."""
+    """Base class of sources that answer from known pods."""
 
-    def __init__(self, known: Known) -> None:
-        self._known = known
-        #: Which pods are too large to be known, in one line; "" if none are.
+    def __init__(self, pods: Known) -> None:
+        self._known = pods
+        #: One line on the pods that are too large; "" if there are none.
         self.left_out = ""
 
-    def pods(self) -> list[Pod]:
-        """Return the pods that are known."""
+    def pods(self) -> list[PodManifest]:
+        """Return the known pods."""
         return self._known.pods()
 
     def subscribe(self, listener: Callable[[], None]) -> None:
-        """Have a function called after pods have changed."""
+        """Call a function after pods changed."""
         self._known.subscribe(listener)
 
     @property
     def synced(self) -> bool:
-        """Whether all pods have been learned of at least once."""
+        """Whether all pods were listed at least once."""
         return self._known.synced
 
     @property
     def problem(self) -> str:
-        """The reason why what is known may be old, or lacks pods, in one line; "" if it is not."""
+        """The reason why the known pods may be old or incomplete, in one line; "" if they are not."""
         return "; ".join(filter(None, (self._known.problem, self.left_out)))

@@ -24,16 +24,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
-from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.loops.round import Round
+from nri.agent.model import Pod, Write
+from nri.agent.pods import manifest
 from nri.agent.rubik import quota_turbo
-from nri.agent.rubik.counting import Counting
-from nri.agent.rubik.pods import Pod, limit_of, pod_of
+from nri.agent.rubik.event_counts import Counting
+from nri.agent.rubik.pods import limit_of
 from nri.agent.rubik.service import Service, Services, nanoseconds
 from nri.agent.settings.values import AgentSettings
 from nri.host.perf import Event
-from nri.policies import manifest
-from nri.policies.formulas import MIN_QUOTA_US, UNLIMITED
-from nri.policies.writes import Write
+from nri.kube.cgroup_limits import MIN_QUOTA_US, UNLIMITED
 
 __all__ = [
     "ANNOTATION",
@@ -62,7 +62,7 @@ LIMITED_US: Final = 10_000
 _GUILTY_SCORE: Final = 0.15
 #: The time whose samples show a slowed pod, and the time whose samples of a suspect are scored.
 _OUTLIER_NS, SUSPECT_NS = 300 * 10**9, 600 * 10**9
-#: The least CPU use of a sample that counts, and the number of samples from which a baseline is used.
+#: The lowest CPU use of a valid sample, and the number of samples that a baseline needs.
 _MIN_CPUS: Final = 0.25
 _MIN_BASELINE_SAMPLES: Final = 60
 _MIN_OUTLIERS: Final = 3
@@ -256,9 +256,7 @@ class Cpi(Service):
         self._restore(round_, pods)
         self._counting.report(round_)
 
-    def _measure(
-        self, round_: Round[Services], online: Mapping[str, StrategyPod], pods: dict[str, StrategyPod]
-    ) -> None:
+    def _measure(self, round_: Round[Services], online: Mapping[str, Pod], pods: dict[str, Pod]) -> None:
         """End a sample, or begin one if it is due."""
         if self._counting.since is not None:
             self._sample(round_, pods)
@@ -267,7 +265,7 @@ class Cpi(Service):
         ):
             self._cpu_ns_at_start = {uid: ns for uid, pod in pods.items() if (ns := _cpu_ns(round_, pod)) is not None}
 
-    def _judge(self, round_: Round[Services], offline: Mapping[str, StrategyPod]) -> None:
+    def _judge(self, round_: Round[Services], offline: Mapping[str, Pod]) -> None:
         """Expire old samples, and limit the antagonists, if it is due."""
         now_ns = nanoseconds(round_.sample)
         if self._is_due("clear", round_.sample.at, _EXPIRE_S):
@@ -282,7 +280,7 @@ class Cpi(Service):
         self.due[what] = now + pause_s
         return True
 
-    def _sample(self, round_: Round[Services], pods: dict[str, StrategyPod]) -> None:
+    def _sample(self, round_: Round[Services], pods: dict[str, Pod]) -> None:
         """Add the events that were counted, and the CPUs that were used meanwhile."""
         seconds = round_.sample.at - (self._counting.since or 0.0)
         events, at = self._counting.end(), nanoseconds(round_.sample)
@@ -306,12 +304,12 @@ class Cpi(Service):
         self.online = {uid: expire(pod, before) for uid, pod in self.online.items()}
         self.suspects = {uid: split(series, before)[1] for uid, series in self.suspects.items()}
 
-    def _take_over(self, round_: Round[Services], pod: StrategyPod) -> None:
+    def _take_over(self, round_: Round[Services], pod: Pod) -> None:
         """Take over the limit that a killed agent has left."""
         has_pod_limit = (pod.manifest.get("spec") or {}).get("resources")
         if has_pod_limit or pod.annotations.get(quota_turbo.ANNOTATION) == "true":
             return
-        now = pod_of(pod)
+        now = pod
         if manifest.ignored(pod.manifest) or round_.read(now.folder, _QUOTA) != LIMITED_US:
             return
 
@@ -328,7 +326,7 @@ class Cpi(Service):
         quotas = {folder: quota if quota == UNLIMITED else max(quota, MIN_QUOTA_US) for folder, quota in quotas.items()}
         self.limited[pod.uid] = _Limit(round_.sample.at + _LIMIT_S, quotas)
 
-    def _limit(self, round_: Round[Services], pod: StrategyPod) -> None:
+    def _limit(self, round_: Round[Services], pod: Pod) -> None:
         """Limit a pod and its containers, or prolong their limit, unless somebody else moves its quotas."""
         if pod.annotations.get(quota_turbo.ANNOTATION) == "true":
             return
@@ -336,17 +334,17 @@ class Cpi(Service):
         if before is not None:
             self.limited[pod.uid] = before._replace(until=until)
             return
-        writes = limits(pod_of(pod))
+        writes = limits(pod)
         current = {write.folder: round_.read(write.folder, _QUOTA) for write in writes}
         quotas = {folder: quota for folder, quota in current.items() if isinstance(quota, int)}
         if len(quotas) < len(writes):
-            round_.errors.append(f"{NAME}: {pod.key}: its quotas cannot be read, and it is not limited")
+            round_.errors.append(f"{NAME}: {pod.key}: its quotas cannot be read, so it is not limited")
             return
         self.limited[pod.uid] = _Limit(until, quotas)
         reason = "it disturbs an online pod, as cycles per instruction say"
         self._write(round_, pod, {write.folder: int(write.value) for write in writes}, reason)
 
-    def _restore(self, round_: Round[Services], pods: dict[str, StrategyPod]) -> None:
+    def _restore(self, round_: Round[Services], pods: dict[str, Pod]) -> None:
         """Restore the quotas of pods whose limit has ended."""
         for uid, limit in list(self.limited.items()):
             if uid in pods and self.on and round_.sample.at < limit.until:
@@ -357,14 +355,14 @@ class Cpi(Service):
                 self._write(round_, pods[uid], quotas, "its time is over")
 
     @staticmethod
-    def _write(round_: Round[Services], pod: StrategyPod, quotas: dict[str, int], reason: str) -> None:
-        names = {container.cgroup_parent: container.name for container in pod.containers}
+    def _write(round_: Round[Services], pod: Pod, quotas: dict[str, int], reason: str) -> None:
+        names = {container.folder: container.name for container in pod.containers}
         for folder, quota in quotas.items():
             subject = pod.subject(names.get(folder, ""))
-            round_.set(subject, folder, _QUOTA, quota, NAME, reason, whole=pod.uid, passing=True)
+            round_.set(subject, folder, _QUOTA, quota, NAME, reason, group=pod.uid, passing=True)
 
 
-def _cpu_ns(round_: Round[Any], pod: StrategyPod) -> int | None:
+def _cpu_ns(round_: Round[Any], pod: Pod) -> int | None:
     """Return the CPU time that a pod has used, in nanoseconds; None if it is unknown."""
     usage = round_.usage(pod.folder, processor_only=True)
     return None if usage is None else usage.cpu_ns

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from nri.agent.loops.round import Round
+from nri.agent.model import Pod
 from nri.agent.rubik.evict import Due, Evict
-from nri.agent.rubik.pods import Pod
 from nri.agent.rubik.service import Services, Ticks, nanoseconds, share, ticks
 from nri.agent.settings.values import AgentSettings
 from nri.config import Between
@@ -30,7 +30,7 @@ class Block:
     def __post_init__(self) -> None:
         windows = self.windows or 2 * self.interval
         if windows % self.interval or windows > 3600:
-            reason = f"{windows} s is no multiple of interval {self.interval} s of at most 3600 s"
+            reason = f"{windows} s is not a multiple of interval {self.interval} s of at most 3600 s"
             raise WrongValue("windows", reason, f"such as {self.interval}")
         object.__setattr__(self, "windows", windows)
 
@@ -73,11 +73,11 @@ class CpuEvict(Evict):
         """Return the eviction that is due when the window's average reaches the threshold."""
         use = ticks(round_.sample)
         if use is None:
-            round_.cannot(self.name, "no pod goes", round_.sample.no_cpu)
+            round_.cannot(self.name, "no pod is evicted", round_.sample.no_cpu)
             return None
         average = self.average = self.window.add(nanoseconds(round_.sample), use)
         if average is not None:
-            self._readings = f"the node uses {average:.0f} % of its CPUs, from {self.block.threshold} % on one goes"
+            self._readings = f"the node uses {average:.0f} % of its CPUs; eviction starts at {self.block.threshold} %"
         if average is None or average < self.block.threshold:
             return None
         return Due("cpu", self._readings)

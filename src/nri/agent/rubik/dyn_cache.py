@@ -12,16 +12,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Final, Literal, NamedTuple
 
-from nri.agent.loops.round import Round, StrategyPod
-from nri.agent.rubik.counting import Counting
-from nri.agent.rubik.pods import PREEMPTIBLE, Pod, offline, pod_of
+from nri.agent.loops.round import Round
+from nri.agent.model import Pod, Resctrl
+from nri.agent.rubik.event_counts import Counting
+from nri.agent.rubik.pods import PREEMPTIBLE, offline
 from nri.agent.rubik.service import Service, Services, readable
 from nri.agent.settings.values import AgentSettings
 from nri.config import Between
 from nri.config.complaint import WrongValue
 from nri.host import Unsupported, resctrl
 from nri.host.perf import Event
-from nri.policies.changes import Resctrl
 
 __all__ = [
     "ANNOTATION",
@@ -138,13 +138,13 @@ def group_of(pod: Pod, default: str) -> str:
     """Return the group of an offline pod; `default` is static or dynamic. Raises ValueError for another level."""
     level = pod.annotations.get(ANNOTATION) or {"static": "max", "dynamic": "dynamic"}[default]
     if level not in GROUPS:
-        raise ValueError(f"{ANNOTATION} {level!r} is none of {', '.join(GROUPS)}")
+        raise ValueError(f"{ANNOTATION} {level!r} is not one of {', '.join(GROUPS)}")
     return GROUPS[level]
 
 
 def check(annotations: Mapping[str, str]) -> None:
     """Raise ValueError for a level that does not exist."""
-    group_of(Pod("", annotations=annotations), "static")
+    group_of(Pod(annotations=annotations), "static")
 
 
 def uses_dynamic(pods: Iterable[Pod], default: str) -> bool:
@@ -164,13 +164,17 @@ def miss_percent(missed: int, total: int) -> int:
 
 
 def step(
-    now: Shares, misses: Sequence[Misses], block: Block, many: int = _MANY_PERCENT, few: int = _FEW_PERCENT
+    now: Shares,
+    misses: Sequence[Misses],
+    block: Block,
+    up_percent: int = _MANY_PERCENT,
+    down_percent: int = _FEW_PERCENT,
 ) -> Shares:
     """Return the dynamic group's next shares by the misses of the online pods; unmeasured pods count as quiet."""
     cache, band = block.l3Percent, block.memBandPercent
-    if any(max(percents) >= many for percents in misses):
+    if any(max(percents) >= up_percent for percents in misses):
         return Shares(max(now.l3 - _FALL_POINTS, cache.low), max(now.mb - _FALL_POINTS, band.low))
-    if all(max(percents) < few for percents in misses):
+    if all(max(percents) < down_percent for percents in misses):
         return Shares(min(now.l3 + _RISE_POINTS, cache.high), min(now.mb + _RISE_POINTS, band.high))
     return now
 
@@ -259,11 +263,11 @@ class DynCache(Service):
         return tasks(pods, self.block.defaultLimitMode, processes)
 
     @staticmethod
-    def _by_class(round_: Round[Services]) -> tuple[list[StrategyPod], list[Pod]]:
+    def _by_class(round_: Round[Services]) -> tuple[list[Pod], list[Pod]]:
         """Return the online pods; and the offline ones that have a valid level, with that level."""
-        online, with_level = list[StrategyPod](), list[Pod]()
+        online, with_level = list[Pod](), list[Pod]()
         for pod in round_.pods:
-            now = pod_of(pod)
+            now = pod
             if not offline(now):
                 online.append(pod)
                 continue
@@ -272,7 +276,7 @@ class DynCache(Service):
                 with_level.append(replace(now, annotations={**annotations, PREEMPTIBLE: "true"}))
         return online, with_level
 
-    def _next_dynamic(self, round_: Round[Services], online: list[StrategyPod], pods: list[Pod]) -> Shares:
+    def _next_dynamic(self, round_: Round[Services], online: list[Pod], pods: list[Pod]) -> Shares:
         """Return the shares of the dynamic group now; begin to count misses, or evaluate them, when that is due."""
         shares = self.dynamic = self.dynamic or group_shares(self.block)[DYNAMIC]
         if not uses_dynamic(pods, self.block.defaultLimitMode):

@@ -15,15 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from nri.agent.loops.round import Round, StrategyPod
-from nri.agent.rubik.pods import OFFLINE, PREEMPTIBLE, Pod, class_of, offline, pod_of
+from nri.agent.hooks import RUN_POD, Hook
+from nri.agent.loops.round import Round
+from nri.agent.model import Changes, Decision, Pod, Setting, Write
+from nri.agent.rubik.pods import OFFLINE, PREEMPTIBLE, class_of, offline
 from nri.agent.rubik.service import Node, Service, Services
 from nri.agent.settings.values import AgentSettings
-from nri.policies.changes import Changes, Decision, Setting
-from nri.policies.contexts import PodContext
-from nri.policies.formulas import UNLIMITED
-from nri.policies.hooks import RUN_POD, Hook
-from nri.policies.writes import Write
+from nri.kube.cgroup_limits import UNLIMITED
 
 __all__ = ["HOOK", "INTERVAL_S", "Block", "DynMemory", "MemoryHigh", "limits", "writes"]
 
@@ -55,7 +53,7 @@ class MemoryHigh:
     def __init__(self, total: int | None) -> None:
         """Begin with the node's memory in bytes. Raises ValueError if it is unknown."""
         if not total or total < 0:
-            raise ValueError("dynMemory: the node's memory is not known: /proc/meminfo has no MemTotal")
+            raise ValueError("dynMemory: the node's memory is unknown: /proc/meminfo has no MemTotal")
         self._total, self.reserved = total, total // 10
         self._floor, self._ceiling = total * 3 // 10, total * 8 // 10
         self.high, self.quiet = self._ceiling, 0
@@ -96,7 +94,7 @@ def writes(before: Pod, pod: Pod, high: int) -> list[Write]:
     return [Write(pod.folder, knob, str(value), NAME) for knob, value in limits(high).items()]
 
 
-def at_start(pod: PodContext, node: Node) -> Decision:
+def at_start(pod: Pod, node: Node) -> Decision:
     """Give a new offline pod the limit that the last round gave the others; nothing before the first round."""
     in_force = node.in_force.get(NAME, {}) if class_of(pod) == OFFLINE else {}
     values: dict[str, Setting] = {knob: value for knob, value in in_force.items() if node.has(knob)}
@@ -152,7 +150,7 @@ class DynMemory(Service):
         reason = f"{round_.sample.sizes.get('MemFree', 0) >> 20} MiB are free on the node"
         limited = set[str]()
         for pod in round_.pods:
-            now, before = pod_of(pod), _as_offline(pod) if pod.uid in self._limited_pods else Pod("")
+            now, before = pod, _as_offline(pod) if pod.uid in self._limited_pods else Pod()
             if limit is None:
                 now = replace(now, annotations={}, labels={})
             for write in writes(before, now, 0 if limit is None else limit.high):
@@ -179,9 +177,9 @@ class DynMemory(Service):
         return self._limit
 
 
-def _as_offline(pod: StrategyPod) -> Pod:
+def _as_offline(pod: Pod) -> Pod:
     """Return the pod as it was when it got its limit."""
-    return replace(pod_of(pod), annotations={PREEMPTIBLE: "true"})
+    return replace(pod, annotations={PREEMPTIBLE: "true"})
 
 
 def _limited_by_killed_agent(round_: Round[Services]) -> frozenset[str]:
@@ -190,5 +188,5 @@ def _limited_by_killed_agent(round_: Round[Services]) -> frozenset[str]:
         limit = MemoryHigh(round_.sample.sizes.get("MemTotal"))
     except ValueError:
         return frozenset()
-    highs = {pod.uid: round_.read(pod.folder, _HIGH) for pod in round_.pods if offline(pod_of(pod))}
+    highs = {pod.uid: round_.read(pod.folder, _HIGH) for pod in round_.pods if offline(pod)}
     return frozenset(uid for uid, high in highs.items() if isinstance(high, int) and limit.has(high))

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from nri.agent.loops.round import Round
-from nri.agent.rubik.pods import Pod, offline, pod_of, protected
+from nri.agent.model import Pod
+from nri.agent.rubik.pods import offline, protected
 from nri.agent.rubik.service import Service, Services, nanoseconds
 from nri.agent.settings.values import AgentSettings
 
@@ -72,7 +73,7 @@ class Cooldown:
         """Whether a decision is due at a time in seconds."""
         return self._until is None or now >= self._until
 
-    def left(self, now: float) -> float:
+    def remaining_s(self, now: float) -> float:
         """Return the seconds until the next decision."""
         return 0.0 if self._until is None else max(self._until - now, 0.0)
 
@@ -114,9 +115,11 @@ class Evict(Service):
 
     def state(self, now: float) -> str:
         """Return the readings of the last round, and for how long no pod is evicted."""
-        left, above, needed = self._cooldown.left(now), self._rounds_above, self._rounds_until_eviction
+        remaining_s, above, needed = self._cooldown.remaining_s(now), self._rounds_above, self._rounds_until_eviction
         progress = f"{above} of {needed} rounds above it" if 0 < above < needed else ""
-        return "; ".join(filter(None, (self._readings, progress, f"none goes for {left:.0f} s more" if left else "")))
+        return "; ".join(
+            filter(None, (self._readings, progress, f"no eviction for {remaining_s:.0f} s more" if remaining_s else ""))
+        )
 
     def changed(self) -> None:
         """Begin again with another block."""
@@ -128,7 +131,7 @@ class Evict(Service):
         if not self.on:
             self._samples.clear()
             return
-        pods = {pod.uid: (pod, pod_of(pod)) for pod in round_.pods}
+        pods = {pod.uid: (pod, pod) for pod in round_.pods}
         self._sample(round_, [pod for _, pod in pods.values() if offline(pod)])
         now = round_.sample.at
         self._asked = {uid: at for uid, at in self._asked.items() if uid in pods and now < at + _ENDING_S}
@@ -137,18 +140,18 @@ class Evict(Service):
         if due is None or self._rounds_above < self._rounds_until_eviction or not self._cooldown.over(now):
             return
         possible = candidates((pod for _, pod in pods.values()), from_apiserver=self._from_apiserver)
-        left = [pod for pod in possible if pod.uid not in self._asked]
+        remaining = [pod for pod in possible if pod.uid not in self._asked]
         for _ in range(_MAX_ATTEMPTS):
-            chosen = victim(left, self.use(due.resource, round_.sample.cpus))
+            chosen = victim(remaining, self.use(due.resource, round_.sample.cpus))
             if chosen is None:
-                round_.errors.append(f"{self.name}: {due.reason}, and there is no offline pod whose use is known")
+                round_.errors.append(f"{self.name}: {due.reason}, but the use of no offline pod is known")
                 return
             if round_.evict(pods[chosen.uid][0], self.name, due.reason):
                 self._asked[chosen.uid] = now
                 self._rounds_above = 0
                 self._cooldown.begin(now)
                 return
-            left.remove(chosen)
+            remaining.remove(chosen)
 
     @abstractmethod
     def due(self, round_: Round[Services], pods: Sequence[Pod]) -> Due | None:

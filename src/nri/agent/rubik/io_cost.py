@@ -12,19 +12,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field, fields
 from typing import Annotated, Final
 
-from nri.agent.explain import Subject
+from nri.agent.hooks import RUN_POD, Hook
 from nri.agent.loops.round import KnobValue, Round
+from nri.agent.model import Changes, Decision, Pod, Subject, Write
 from nri.agent.rubik.machine import block_device
-from nri.agent.rubik.pods import OFFLINE, PREEMPTIBLE, Pod, class_of, offline, pod_of
+from nri.agent.rubik.pods import OFFLINE, PREEMPTIBLE, class_of, offline
 from nri.agent.rubik.service import Node, Service, Services
 from nri.agent.settings.node_name import node_name
 from nri.agent.settings.values import AgentSettings
 from nri.config import Between
 from nri.config.complaint import Problem
-from nri.policies.changes import Changes, Decision
-from nri.policies.contexts import PodContext
-from nri.policies.hooks import RUN_POD, Hook
-from nri.policies.writes import Write
 
 __all__ = [
     "DEFAULT_WEIGHT",
@@ -94,9 +91,9 @@ def supported(command_line: str) -> bool:
 
 def devices_of(nodes: Sequence[NodeDevices], name: str) -> Sequence[Device]:
     """Return the disks of a node: of the first entry with its name, else of the last for all nodes."""
-    own = [node for node in nodes if node.nodeName == name]
+    node_entries = [node for node in nodes if node.nodeName == name]
     every = [node for node in nodes if node.nodeName == "global"]
-    return own[0].config if own else every[-1].config if every else ()
+    return node_entries[0].config if node_entries else every[-1].config if every else ()
 
 
 def disk_path(name: str) -> str:
@@ -130,7 +127,7 @@ def writes(devices: Iterable[Device], number_of: Callable[[str], str]) -> Iterat
     for place, device in enumerate(devices):
         number = number_of(device.dev)
         if not number:
-            raise ValueError(f"{NAME}: config[{place}].dev: {device.dev!r} is no block device")
+            raise ValueError(f"{NAME}: config[{place}].dev: {device.dev!r} is not a block device")
         for problem in problems(device):
             raise ValueError(f"{NAME}: config[{place}].{'.'.join(map(str, problem.path))}: {problem.reason}")
         words = " ".join(f"{key}={value}" for key, value in zip(_KEYS, astuple(device.param), strict=True))
@@ -167,7 +164,7 @@ def _unsupported(node: Node) -> str:
     return ""
 
 
-def at_start(pod: PodContext, node: Node) -> Decision:
+def at_start(pod: Pod, node: Node) -> Decision:
     """Give a new pod its weight by its class, where the kernel has cost models."""
     knob = next(filter(node.has, _WEIGHTS), "")
     if not knob or _unsupported(node):
@@ -211,7 +208,7 @@ class IoCost(Service):
                     round_.set(pod.subject(), pod.folder, before[pod.folder], DEFAULT_WEIGHT, NAME, reason)
                 continue
             inode = _inode(round_, pod.folder) if knob == _WEIGHTS[0] else ""
-            for write in pod_writes(pod_of(pod), inode, knob):
+            for write in pod_writes(pod, inode, knob):
                 round_.set(pod.subject(), write.folder, write.knob, write.value, NAME, _WEIGHT_REASON)
             self._weight_knobs[pod.folder] = knob
 

@@ -12,15 +12,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from nri.agent.loops.round import KnobValue, Round, StrategyPod
+from nri.agent.hooks import CREATE, Hook
+from nri.agent.loops.round import KnobValue, Round
+from nri.agent.model import Changes, Container, Decision, Pod, Setting
 from nri.agent.rubik.machine import block_device
 from nri.agent.rubik.service import Node, Service, Services, readable
 from nri.agent.settings.values import AgentSettings
-from nri.policies.changes import Changes, Decision, Setting
-from nri.policies.contexts import ContainerContext
-from nri.policies.formulas import UNLIMITED
-from nri.policies.hooks import CREATE, Hook
-from nri.policies.shapes import Items, Record, decode
+from nri.kube.cgroup_limits import UNLIMITED
+from nri.kube.shapes import Items, Record, decode
 
 __all__ = ["ANNOTATION", "HOOK", "KNOBS", "DiskLimits", "IoLimit", "check", "disk_limits", "parse"]
 
@@ -88,7 +87,7 @@ def check(annotations: Mapping[str, str]) -> None:
         raise ValueError(f"{ANNOTATION}: {problem}")
 
 
-def at_creation(container: ContainerContext, node: Node) -> Decision:
+def at_creation(container: Container, node: Node) -> Decision:
     """Give a new container the limits by disk that its pod asks for."""
     try:
         limits = disk_limits(parse(container.pod.annotations), node.disk).limits
@@ -129,12 +128,12 @@ class IoLimit(Service):
         limited: dict[tuple[str, str], frozenset[str]] = {}
         leftovers = self.leftovers(round_, ANNOTATION)
         for pod in round_.pods:
-            has_leftovers = not leftovers.isdisjoint(container.cgroup_parent for container in pod.containers)
+            has_leftovers = not leftovers.isdisjoint(container.folder for container in pod.containers)
             requested = self._limits(round_, pod) if self.on else DiskLimits({}, {}, [])
             stale = _stale_limits(round_, pod) if has_leftovers else {}
             for container in pod.containers:
                 for knob in KNOBS:
-                    place = (container.cgroup_parent, knob)
+                    place = (container.folder, knob)
                     limits = requested.limits.get(knob, {})
                     before = self._limited_disks.get(place, frozenset()) | _in_force(round_, place, stale.get(knob, {}))
                     unclear = before & requested.unclear.get(knob, set()) - limits.keys()
@@ -142,12 +141,12 @@ class IoLimit(Service):
                     if limits or unclear:
                         limited[place] = frozenset(limits) | unclear
                     if limits or removed:
-                        reason = f"annotation {ANNOTATION}" if limits else "it is no longer asked for"
+                        reason = f"annotation {ANNOTATION}" if limits else "it is no longer requested"
                         subject = pod.subject(container.name)
                         round_.values.append(KnobValue(subject, *place, "", NAME, reason, {**removed, **limits}))
         self._limited_disks = limited
 
-    def _limits(self, round_: Round[Services], pod: StrategyPod) -> DiskLimits:
+    def _limits(self, round_: Round[Services], pod: Pod) -> DiskLimits:
         """Return the limits that a pod asks for, by cgroup file and disk."""
         annotations = readable(round_, pod, NAME, ANNOTATION, parse)
         requested = disk_limits(parse(annotations), lambda path: block_device(round_.parts.root, path))
@@ -155,7 +154,7 @@ class IoLimit(Service):
         return requested
 
 
-def _stale_limits(round_: Round[Services], pod: StrategyPod) -> dict[str, dict[str, int]]:
+def _stale_limits(round_: Round[Services], pod: Pod) -> dict[str, dict[str, int]]:
     """Return the limits that a pod asks for while the service is off, without reporting problems of the annotation."""
     try:
         return disk_limits(parse(pod.annotations), lambda path: block_device(round_.parts.root, path)).limits

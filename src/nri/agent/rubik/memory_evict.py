@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from nri.agent.loops.round import Round
+from nri.agent.model import Pod
 from nri.agent.rubik.evict import Due, Evict
-from nri.agent.rubik.pods import Pod
 from nri.agent.rubik.service import Services
 from nri.config import Between
 
@@ -31,7 +31,7 @@ def memory_percent(meminfo: Mapping[str, int]) -> float:
     """Return the percent of the node's memory in use, without pages that the kernel can free. Raises ValueError."""
     total = meminfo.get("MemTotal", 0)
     if total <= 0:
-        raise ValueError("the node's memory is not known: /proc/meminfo has no MemTotal")
+        raise ValueError("the node's memory is unknown: /proc/meminfo has no MemTotal")
     return 100 * max(total - sum(meminfo.get(name, 0) for name in _AVAILABLE), 0) / total
 
 
@@ -45,7 +45,7 @@ class MemoryEvict(Evict):
         try:
             used = memory_percent(round_.sample.sizes)
         except ValueError as error:
-            round_.cannot(self.name, "no pod goes", round_.sample.no_memory or str(error))
+            round_.cannot(self.name, "no pod is evicted", round_.sample.no_memory or str(error))
             return None
-        self._readings = f"{used:.0f} % of the node's memory are in use, from {self.block.threshold} % on one goes"
+        self._readings = f"{used:.0f} % of the node's memory is in use; eviction starts at {self.block.threshold} %"
         return Due("memory", self._readings) if used >= self.block.threshold else None

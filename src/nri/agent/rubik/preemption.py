@@ -16,16 +16,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal, NamedTuple
 
-from nri.agent.loops.round import Round, StrategyPod, folder_subject
-from nri.agent.rubik.pods import OFFLINE, PREEMPTIBLE, Pod, class_of, offline, pod_of, request_of
+from nri.agent.hooks import CREATE, RUN_POD, UPDATE, Hook
+from nri.agent.loops.round import Round, folder_subject
+from nri.agent.model import CPU_IDLE, NET_CLASS, OOM_SCORE, SHARES, Changes, Container, Decision, Pod
+from nri.agent.rubik.pods import OFFLINE, PREEMPTIBLE, class_of, offline, request_of
 from nri.agent.rubik.service import Node, Service, Services
 from nri.agent.settings.values import AgentSettings
 from nri.config import Between
 from nri.config.complaint import WrongValue
-from nri.policies.changes import Changes, Decision
-from nri.policies.contexts import ContainerContext, PodContext
-from nri.policies.hooks import CREATE, RUN_POD, UPDATE, Hook
-from nri.policies.writes import CPU_IDLE, NET_CLASS, OOM_SCORE, SHARES
 
 __all__ = ["HOOK", "Block", "Net", "Network", "Preemption", "bandwidth", "decide", "protection", "values"]
 
@@ -82,14 +80,14 @@ def _level(knob: str, value: int = -1) -> _Mechanism:
     return _Mechanism(knob, {knob: value}, {knob: value})
 
 
-_LEAST_SHARES: Final = {SHARES: 2}
+_MIN_SHARES: Final = {SHARES: 2}
 #: The mechanisms by resource: the first one that the kernel has is used. An idle cgroup does not accept shares, so that
 #: a runtime could not update it: that is why containers of an idle pod have few shares instead.
 _MECHANISMS: Final[Mapping[str, tuple[_Mechanism, ...]]] = {
     "cpu": (
         _level("cpu.qos_level"),
-        _Mechanism(CPU_IDLE, {CPU_IDLE: 1}, _LEAST_SHARES),
-        _Mechanism("", _LEAST_SHARES, _LEAST_SHARES),
+        _Mechanism(CPU_IDLE, {CPU_IDLE: 1}, _MIN_SHARES),
+        _Mechanism("", _MIN_SHARES, _MIN_SHARES),
     ),
     "memory": (_level("memory.qos_level"), _Mechanism("", {}, {OOM_SCORE: 1000})),
     "net": (_level(NET_CLASS, 0xFFFF_FFFF),),
@@ -175,12 +173,12 @@ def bandwidth(net: Net) -> dict[str, str]:
     }
 
 
-def at_creation(context: PodContext | ContainerContext, node: Node) -> Decision:
+def at_creation(context: Pod | Container, node: Node) -> Decision:
     """Give an offline pod or container its levels, or their substitutes."""
-    pod = context if isinstance(context, PodContext) else context.pod
-    if class_of(pod) != OFFLINE or (isinstance(context, ContainerContext) and context.sandbox):
+    pod = context if isinstance(context, Pod) else context.pod
+    if class_of(pod) != OFFLINE or (isinstance(context, Container) and context.sandbox):
         return Decision()
-    knobs = values(node.services[NAME].resource, node.has, pod=isinstance(context, PodContext))
+    knobs = values(node.services[NAME].resource, node.has, pod=isinstance(context, Pod))
     return Decision(Changes(knobs), f"{PREEMPTIBLE} is true")
 
 
@@ -230,11 +228,9 @@ class Preemption(Service):
             if pid := next((_process(round_, pod) for pod in round_.pods if pod.uid == uid), 0):
                 self._write(round_, _DISABLE, pid)
 
-    def _control_pod(
-        self, round_: Round[Services], pod: StrategyPod, before: Pod | None, resources: Sequence[str]
-    ) -> None:
+    def _control_pod(self, round_: Round[Services], pod: Pod, before: Pod | None, resources: Sequence[str]) -> None:
         """Put a pod's network under control, and report what cannot be done; the hook sets its levels."""
-        now = pod_of(pod)
+        now = pod
         if now is before and "net" not in resources:  # the same object as long as the pod does not change
             self._before[pod.uid] = now
             return
@@ -260,15 +256,15 @@ class Preemption(Service):
         if on and (reason := node.lacks(_LOW)):
             round_.cannot(NAME, "memory of online pods has no protection but OOM scores", reason)
             on = False
-        online = [pod for pod in round_.pods if not offline(pod_of(pod))] if on else []
+        online = [pod for pod in round_.pods if not offline(pod)] if on else []
         sizes = protection(
-            (pod.folder, request_of(pod, "memory"), {c.cgroup_parent: _memory(pod, c.name) for c in pod.containers})
+            (pod.folder, request_of(pod, "memory"), {c.folder: _memory(pod, c.name) for c in pod.containers})
             for pod in online
         )
         subjects = {pod.folder: pod.subject() for pod in round_.pods}
-        subjects |= {c.cgroup_parent: pod.subject(c.name) for pod in round_.pods for c in pod.containers}
+        subjects |= {c.folder: pod.subject(c.name) for pod in round_.pods for c in pod.containers}
         for folder, size in {**dict.fromkeys(self._protected_cgroups, 0), **sizes}.items():
-            reason = "asked for by online pods" if folder in sizes else "no online pod asks for it any more"
+            reason = "requested by online pods" if folder in sizes else "no online pod requests it any more"
             subject = subjects.get(folder) or folder_subject(folder)
             round_.set(subject, folder, _LOW, size, NAME, reason)
         self._protected_cgroups = frozenset(folder for folder, size in sizes.items() if size)
@@ -297,13 +293,13 @@ class Preemption(Service):
         return True
 
 
-def _memory(pod: StrategyPod, container: str) -> int:
+def _memory(pod: Pod, container: str) -> int:
     """Return the bytes that a container requests, or its limit; 0 for none."""
     request = pod.amount(container, "requests", "memory")
     return max(request if request >= 0 else pod.amount(container, "limits", "memory"), 0)
 
 
-def _process(round_: Round[Services], pod: StrategyPod) -> int:
+def _process(round_: Round[Services], pod: Pod) -> int:
     """Return a process of a pod; 0 if it has none."""
     executor = round_.parts.executor
-    return next((pid for c in pod.containers for pid in executor.processes(c.cgroup_parent)), 0)
+    return next((pid for c in pod.containers for pid in executor.processes(c.folder)), 0)

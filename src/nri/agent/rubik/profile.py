@@ -9,6 +9,8 @@ import functools
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
+from nri.agent.model import ExtendedResources, Pod
+from nri.agent.ownership import Level, Owns
 from nri.agent.profile import ForeignAgent, Profile, StrategyRow
 from nri.agent.rubik import (
     cpi,
@@ -29,9 +31,7 @@ from nri.agent.rubik.service import Node, ServiceRow, Services
 from nri.agent.rubik.settings import KIND, Reader
 from nri.agent.settings.values import AgentSettings
 from nri.host import Root
-from nri.policies.contexts import ExtendedResources, PodContext
-from nri.policies.ownership import Level, Owns
-from nri.policies.shapes import Unread, meant
+from nri.kube.shapes import Unread, nearest_name
 
 __all__ = ["PROFILE"]
 
@@ -129,7 +129,7 @@ _DOMAIN: Final = "volcano.sh/"
 _SWITCHES: Final = (PREEMPTIBLE, *(row.annotation for row in SERVICES if row.is_switch))
 _ANNOTATIONS: Final = (PREEMPTIBLE, *(row.annotation for row in SERVICES if row.annotation))
 #: Similarity of two names from which one is a misspelling of the other.
-_SIMILARITY: Final = 0.88
+_MIN_SIMILARITY: Final = 0.88
 
 
 def _strategy(row: ServiceRow) -> StrategyRow:
@@ -150,7 +150,7 @@ def _node(settings: AgentSettings, root: Root) -> Node:
     )
 
 
-def unreadable(context: PodContext, _node: Node, services: Collection[str]) -> dict[str, str]:
+def unreadable(context: Pod, _node: Node, services: Collection[str]) -> dict[str, str]:
     """Return what is wrong with a pod's annotations, by the service that reads each."""
     errors: dict[str, str] = {}
     for row in SERVICES:
@@ -170,9 +170,9 @@ def unread(
     lines = []
     for values, keys in ((annotations, _ANNOTATIONS), (labels, (PREEMPTIBLE,))):
         for key, value in values.items():
-            near = meant(key, keys, _SIMILARITY) if key.startswith(_DOMAIN) and key not in keys else ""
-            if near:
-                lines.append(str(Unread.of(key, near)))
+            suggestion = nearest_name(key, keys, _MIN_SIMILARITY) if key.startswith(_DOMAIN) and key not in keys else ""
+            if suggestion:
+                lines.append(str(Unread.of(key, suggestion)))
             if key in keys and key in _SWITCHES and value not in ("true", "false"):
                 lines.append(f"{key}: {value[:40]!r} is neither true nor false, and has no effect")
     return lines
@@ -200,7 +200,7 @@ PROFILE: Final = Profile(
     ),
     unreadable=unreadable,
     unread=unread,
-    asked=READER.features,
+    requested_gates=READER.features,
     origins=_origins,
     class_of=class_of,
     own_file=READER.layer,

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 from nri.agent.loops.round import Round
+from nri.agent.model import Pod
 from nri.agent.rubik.evict import Due, Evict
-from nri.agent.rubik.pods import Pod, offline
+from nri.agent.rubik.pods import offline
 from nri.agent.rubik.service import Services
 from nri.config import Between
 from nri.config.complaint import WrongValue
@@ -57,12 +58,12 @@ class PsiEvict(Evict):
         waits = {resource: list(self._waits(round_, resource, online)) for resource in self.block.resource}
         threshold = self.block.avg10threshold
         worst = ", ".join(f"{max(percents):g} % for {resource}" for resource, percents in waits.items() if percents)
-        self._readings = f"online pods wait {worst}, above {threshold:g} % one goes" if worst else ""
+        self._readings = f"online pods wait {worst}; eviction starts above {threshold:g} %" if worst else ""
         resource = pressed(self.block.resource, waits, threshold)
         if not resource:
             return None
-        most = max(waits[resource])
-        reason = f"an online pod waits {most:g} % of the time for {resource}, more than {threshold:g}"
+        longest = max(waits[resource])
+        reason = f"an online pod waits {longest:g} % of the time for {resource}, more than {threshold:g}"
         return Due(VICTIM_BY[resource], reason)
 
     def _waits(self, round_: Round[Services], resource: str, online: Iterable[Pod]) -> Iterable[float]:
@@ -74,6 +75,6 @@ class PsiEvict(Evict):
             except (OSError, ValueError):
                 continue
             if isinstance(pressure, Unsupported):
-                round_.cannot(self.name, f"no pod goes for {resource}", pressure.reason)
+                round_.cannot(self.name, f"no pod is evicted for {resource}", pressure.reason)
             elif pressure.some is not None:
                 yield pressure.some.avg10

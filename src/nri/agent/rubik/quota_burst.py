@@ -11,17 +11,15 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.hooks import CREATE, Hook
+from nri.agent.loops.round import Round
+from nri.agent.model import Changes, Container, Decision, Pod, Resources, Write
 from nri.agent.rubik import quota_turbo
-from nri.agent.rubik.pods import Pod, limit_of, pod_of
+from nri.agent.rubik.pods import limit_of
 from nri.agent.rubik.service import Node, Service, Services, readable
 from nri.agent.settings.values import AgentSettings
+from nri.kube.cgroup_limits import UNLIMITED
 from nri.kube.quantity import CPU_PERIOD_US
-from nri.policies.changes import Changes, Decision
-from nri.policies.contexts import ContainerContext, Resources
-from nri.policies.formulas import UNLIMITED
-from nri.policies.hooks import CREATE, Hook
-from nri.policies.writes import Write
 
 __all__ = ["ANNOTATION", "HOOK", "Quota", "QuotaBurst", "parse", "refusal", "writes"]
 
@@ -46,7 +44,7 @@ def parse(annotations: Mapping[str, str]) -> int | None:
         return None
     burst_us = int(text) if _DIGITS.fullmatch(text) else -1
     if not 0 <= burst_us < 1 << 63:
-        raise ValueError(f"{ANNOTATION} {text!r} is not a number of microseconds from 0 on")
+        raise ValueError(f"{ANNOTATION} {text!r} is not a number of microseconds, 0 or more")
     return burst_us
 
 
@@ -71,7 +69,7 @@ def writes(pod: Pod, burst_us: int, quota_of: Callable[[str], Quota], cpus: int)
     return [Write(folder, _BURST, str(value), NAME) for folder, value in bursts.items()]
 
 
-def at_creation(container: ContainerContext, node: Node) -> Decision:
+def at_creation(container: Container, node: Node) -> Decision:
     """Give a new container the burst that its pod requests, if the quota of its creation allows it."""
     resources = container.resources or Resources()
     quota = Quota(resources.cfs_quota or UNLIMITED, resources.cfs_period or CPU_PERIOD_US, 0)
@@ -111,7 +109,7 @@ class QuotaBurst(Service):
         leftovers = self.leftovers(round_, ANNOTATION)
         for pod in round_.pods:
             burst_us = parse(readable(round_, pod, NAME, ANNOTATION, parse)) if self.on else None
-            cgroups = frozenset(container.cgroup_parent for container in pod.containers)
+            cgroups = frozenset(container.folder for container in pod.containers)
             if burst_us is not None:
                 with_burst.add(pod.uid)
             elif pod.uid not in self._pods_with_burst:
@@ -122,21 +120,21 @@ class QuotaBurst(Service):
         self._pods_with_burst = frozenset(with_burst)
 
     @staticmethod
-    def _set(round_: Round[Services], pod: StrategyPod, burst_us: int | None, cgroups: Collection[str]) -> None:
+    def _set(round_: Round[Services], pod: Pod, burst_us: int | None, cgroups: Collection[str]) -> None:
         """Set the burst of these containers, and the sum of all for the pod; None resets them."""
-        quotas = {folder: _quota(round_, pod, folder) for folder in pod_of(pod).folders()}
-        names = {container.cgroup_parent: container.name for container in pod.containers}
+        quotas = {folder: _quota(round_, pod, folder) for folder in pod.folders()}
+        names = {container.folder: container.name for container in pod.containers}
         for cgroup, name in names.items() if burst_us is not None else ():
             if reason := refusal(burst_us or 0, quotas[cgroup], round_.sample.cpus):
                 round_.errors.append(f"{NAME}: {pod.key}/{name}: no burst: {reason}")
-        reason = f"annotation {ANNOTATION}" if burst_us is not None else "it is no longer asked for"
-        for write in writes(pod_of(pod), burst_us or 0, quotas.__getitem__, round_.sample.cpus):
+        reason = f"annotation {ANNOTATION}" if burst_us is not None else "it is no longer requested"
+        for write in writes(pod, burst_us or 0, quotas.__getitem__, round_.sample.cpus):
             if write.folder in cgroups or write.folder not in names:
                 subject = pod.subject(names.get(write.folder, ""))
                 round_.set(subject, write.folder, write.knob, write.value, NAME, reason)
 
 
-def _quota(round_: Round[Services], pod: StrategyPod, folder: str) -> Quota:
+def _quota(round_: Round[Services], pod: Pod, folder: str) -> Quota:
     """Return the quota, period and burst of a pod or container, without what quotaTurbo adds to a quota for a while.
 
     The kernel refuses a quota below the burst, so that a burst above the limit would keep the quota from going back.
@@ -144,13 +142,13 @@ def _quota(round_: Round[Services], pod: StrategyPod, folder: str) -> Quota:
     values = [round_.read(folder, knob) for knob in (_QUOTA, _PERIOD, _BURST)]
     quota, period, burst = (value if isinstance(value, int) else None for value in values)
     if quota is not None and period and pod.annotations.get(quota_turbo.ANNOTATION) == "true":
-        limits = {container.folder: container.cpu_limit for container in pod_of(pod).containers}
+        limits = {container.folder: container.cpu_limit for container in pod.containers}
         limit = limits.get(folder, limit_of(pod))
         quota = min(quota, quota_turbo.quota_of_limit(limit, period)) if limit and quota != UNLIMITED else quota
     return Quota(quota, period, burst)
 
 
-def _with_requested_burst(round_: Round[Services], pod: StrategyPod, cgroups: Collection[str]) -> frozenset[str]:
+def _with_requested_burst(round_: Round[Services], pod: Pod, cgroups: Collection[str]) -> frozenset[str]:
     """Return the containers of a pod with exactly the burst of its annotation; others were set by somebody else."""
     try:
         burst_us = parse(pod.annotations)

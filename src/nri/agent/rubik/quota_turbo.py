@@ -25,15 +25,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Final, NamedTuple
 
-from nri.agent.loops.round import Round, StrategyPod
-from nri.agent.rubik.pods import Pod, pod_of
+from nri.agent.loops.round import Round
+from nri.agent.model import Pod, Write
 from nri.agent.rubik.service import Service, Services, Ticks, nanoseconds, share, ticks
 from nri.agent.settings.values import AgentSettings
 from nri.config import Between
 from nri.config.complaint import WrongValue
 from nri.host.usage import ProcessorFiles
-from nri.policies.formulas import MIN_QUOTA_US, UNLIMITED
-from nri.policies.writes import Write
+from nri.kube.cgroup_limits import MIN_QUOTA_US, UNLIMITED
 from nri.text import count
 
 __all__ = [
@@ -84,7 +83,7 @@ class Block:
     def __post_init__(self) -> None:
         if self.highWaterMark >= self.alarmWaterMark:
             reason = f"{self.highWaterMark} is not less than alarmWaterMark {self.alarmWaterMark}"
-            raise WrongValue("highWaterMark", reason, "say a smaller one")
+            raise WrongValue("highWaterMark", reason, "use a smaller one")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +99,10 @@ class Knobs:
     def __post_init__(self) -> None:
         if not 0 <= self.highWaterMark < self.alarmWaterMark <= 100:
             reason = f"{self.highWaterMark} and alarmWaterMark {self.alarmWaterMark} do not ascend from 0 to 100"
-            raise WrongValue("highWaterMark", reason, "such as 60 and 80")
+            raise WrongValue("highWaterMark", reason, "for example 60 and 80")
         for key in ("elevateLimit", "cpuFloatingLimit"):
             if not _PERCENT.admits(getattr(self, key)):
-                raise WrongValue(key, f"{getattr(self, key)} is not {_PERCENT}", "say a percentage")
+                raise WrongValue(key, f"{getattr(self, key)} is not {_PERCENT}", "use a percentage")
 
 
 class Reading(NamedTuple):
@@ -227,15 +226,15 @@ def height(limit: float, period: int) -> float:
 
 def max_next(limit: float, period: int, usages: Sequence[tuple[int, int]]) -> float:
     """Return the highest quota for the next tick, by what the container has left of its limit."""
-    base, most = limit * period, height(limit, period)
+    base, maximum = limit * period, height(limit, period)
     count, spent = len(usages), float(usages[-1][0] - usages[0][0]) if usages else 0.0
-    if count < 2 or spent <= 0 or most <= 0:
-        return most
-    left = limit * (count / (count - 1)) * spent - (usages[-1][1] - usages[0][1])
-    quota = left / spent * (count - 1) * period
-    if quota > _PLENTY * most:
-        return most
-    return min(max(base + (most - base) * quota / (_PLENTY * most), base), most)
+    if count < 2 or spent <= 0 or maximum <= 0:
+        return maximum
+    unused = limit * (count / (count - 1)) * spent - (usages[-1][1] - usages[0][1])
+    quota = unused / spent * (count - 1) * period
+    if quota > _PLENTY * maximum:
+        return maximum
+    return min(max(base + (maximum - base) * quota / (_PLENTY * maximum), base), maximum)
 
 
 def next_quota(container: Managed, delta: float) -> int:
@@ -371,7 +370,7 @@ class Turbo:
 class Candidate(NamedTuple):
     """A container that is to be managed: its pod, its name and its limit in CPUs."""
 
-    pod: StrategyPod
+    pod: Pod
     name: str
     limit: float
 
@@ -391,11 +390,11 @@ class QuotaTurbo(Service):
         self._files: dict[str, ProcessorFiles] = {}
         self._max_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // (2 * _FILES_PER_CONTAINER)
         #: The pods and the number of CPUs of the last search for candidates, and its result.
-        self._last_candidates: tuple[list[StrategyPod], int, dict[str, Candidate]] = [], 0, {}
+        self._last_candidates: tuple[list[Pod], int, dict[str, Candidate]] = [], 0, {}
         #: The containers whose quotas the last tick has changed.
         self._changed: frozenset[str] = frozenset()
         #: The pods of the last tick, the number of CPUs, and why their use is unknown; None while it is off.
-        self._last_tick: tuple[list[StrategyPod], int, str] | None = None
+        self._last_tick: tuple[list[Pod], int, str] | None = None
         #: The percent of the node that was in use in the last tick; None before the first one.
         self.use_percent: float | None = None
 
@@ -437,7 +436,7 @@ class QuotaTurbo(Service):
             container.name: (no_cpu or turbo.why_unchanged(container.folder))
             if container.folder in managed
             else f"its CPU limit is not between 0 and the {cpus} CPUs of the node, or its quota cannot be read"
-            for container in pod_of(pod).containers
+            for container in pod.containers
             if container.folder not in changed
         }
 
@@ -482,7 +481,7 @@ class QuotaTurbo(Service):
             container.folder: Candidate(pod, container.name, container.cpu_limit)
             for pod in round_.pods
             if pod.annotations.get(ANNOTATION) == "true"
-            for container in pod_of(pod).containers
+            for container in pod.containers
             if container.cpu_limit is not None and manageable(container.cpu_limit, round_.sample.cpus)
         }
         self._last_candidates = round_.pods, round_.sample.cpus, candidates
@@ -515,7 +514,7 @@ class QuotaTurbo(Service):
             quota = turbo.remove(folder)
             reading = _reading(round_, folder)
             if now is None and reading is not None and quota is not None:
-                quotas.change(folder, reading.quota, quota, before, "it is no longer asked for")
+                quotas.change(folder, reading.quota, quota, before, "it is no longer requested")
 
     def _take(self, turbo: Turbo, folder: str, candidate: Candidate, reading: Reading, now: int) -> None:
         """Manage a container."""
@@ -550,7 +549,7 @@ class Quotas:
         for folder, (write, candidate, reason) in self._writes.items():
             pod = candidate.pod
             subject = pod.subject(candidate.name if folder != pod.folder else "")
-            self._round.set(subject, folder, _QUOTA, write.value, NAME, reason, whole=pod.uid, passing=True)
+            self._round.set(subject, folder, _QUOTA, write.value, NAME, reason, group=pod.uid, passing=True)
 
     def _quota(self, folder: str) -> int | None:
         if folder not in self._now:

@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.hooks import Hook
+from nri.agent.loops.round import Round
 from nri.agent.loops.samples import Sample
 from nri.agent.loops.strategy import Strategy
+from nri.agent.model import Pod
+from nri.agent.ownership import Owns
 from nri.agent.settings.values import AgentSettings
 from nri.config.complaint import Problem
 from nri.errors import ConfigError
-from nri.policies.hooks import Hook
-from nri.policies.ownership import Owns
 
 __all__ = ["Node", "Service", "ServiceRow", "Services", "Ticks", "nanoseconds", "readable", "share", "ticks"]
 
@@ -81,7 +82,7 @@ class Services:
 
     def __init__(self, kind: str, parse: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
         self.kind, self._parse = kind, parse
-        self.known = False
+        self.has_document = False
         self.blocks: Mapping[str, Any] = {}
         self.errors: list[str] = []
         self._document: Mapping[str, Any] | None = None
@@ -94,7 +95,7 @@ class Services:
         if document is None:
             self.blocks = {}
             return
-        self.known = True
+        self.has_document = True
         try:
             self.blocks, self.errors = self._parse(document), []
         except ConfigError as error:  # the store has refused it before
@@ -153,7 +154,7 @@ class Service(Strategy):
         """
         if self.on:
             return frozenset()
-        cgroups = frozenset(c.cgroup_parent for pod in round_.pods if key in pod.annotations for c in pod.containers)
+        cgroups = frozenset(c.folder for pod in round_.pods if key in pod.annotations for c in pod.containers)
         new = cgroups - (self._containers_without or frozenset())
         if self._containers_without is not None:
             self._containers_without = cgroups
@@ -201,7 +202,7 @@ class ServiceRow(NamedTuple):
 
 def readable(
     round_: Round[Services],
-    pod: StrategyPod,
+    pod: Pod,
     service: str,
     key: str,
     read: Callable[[Mapping[str, str]], object],

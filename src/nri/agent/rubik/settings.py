@@ -28,7 +28,7 @@ from nri.config.settings import FileLayer
 from nri.config.syntax import parse_json
 from nri.config.typed import Partial, build, check, fields_of, is_plain
 from nri.errors import ConfigError
-from nri.policies.shapes import Unread, meant
+from nri.kube.shapes import Unread, nearest_name
 
 __all__ = ["KIND", "Agent", "File", "Reader"]
 
@@ -67,16 +67,18 @@ class Agent:
 
     def complain(self) -> None:
         """Raise WrongValue for the first value that is not allowed."""
-        for key, words in _WORDS.items():
+        for key, words in _VALUES_BY_KEY.items():
             if getattr(self, key) not in words:
-                raise WrongValue(key, f'"{getattr(self, key)}" is none of {", ".join(filter(None, words))}', "say one")
+                raise WrongValue(
+                    key, f'"{getattr(self, key)}" is not one of {", ".join(filter(None, words))}', "use one"
+                )
         if not 10 <= self.logSize <= 1 << 20:
             raise WrongValue("logSize", f"{self.logSize} MB is not from 10 to {1 << 20}", "1024 is the default")
         if self.logDriver == "file" and not self.logDir.startswith("/"):
-            raise WrongValue("logDir", f'"{self.logDir}" is no absolute path', "begin it with /")
+            raise WrongValue("logDir", f'"{self.logDir}" must be an absolute path', "begin it with /")
 
 
-_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+_VALUES_BY_KEY: Final[Mapping[str, tuple[str, ...]]] = {
     "logDriver": ("", "stdio", "file"),
     "logLevel": ("", "debug", "info", "warn", "error", "stack"),
     "cgroupDriver": ("cgroupfs", "systemd"),
@@ -106,9 +108,9 @@ class Reader:
     def read(self, tree: Any, source: Source) -> File:
         """Read the keys of the agent; `services` reads the blocks. Raises ConfigError naming file, line and key."""
         if not isinstance(tree, dict):
-            raise ConfigError(source.name, "", "is no JSON object", 'write {"agent": {...}}')
+            raise ConfigError(source.name, "", "is not a JSON object", 'write {"agent": {...}}')
         keys = ("agent", *self._rows)
-        unread = [Unread.of(key, meant(key, keys)) for key in tree if key not in keys]
+        unread = [Unread.of(key, nearest_name(key, keys)) for key in tree if key not in keys]
         agent = _built(Agent, {} if tree.get("agent") is None else tree["agent"], "agent", source, unread)
         return File(source, agent, {key: value for key, value in tree.items() if key != "agent"}, unread)
 
@@ -125,7 +127,7 @@ class Reader:
             if name not in self._rows:
                 problems.append(Problem(path, f'"{name}" is no service', suggest(name, self._rows)))
             elif name in blocks:
-                problems.append(Problem(path, f'"{name}" is there twice', "say it once"))
+                problems.append(Problem(path, f'"{name}" is listed twice', "list it once"))
             else:
                 blocks[name] = None
                 try:
@@ -140,7 +142,7 @@ class Reader:
     def _block(self, name: str, file: File) -> Any:
         value = file.blocks.get(name)
         if value is None:
-            raise ConfigError(file.source.name, name, "is switched on and has no block", f'add "{name}": {{...}}')
+            raise ConfigError(file.source.name, name, "is switched on but has no block", f'add "{name}": {{...}}')
         return _built(self._rows[name].block, value, name, file.source, file.unread)
 
     def blocks(self, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -205,7 +207,7 @@ class Reader:
                 raise located(source, [problem])[0]
             return None
         if odd:
-            raise ConfigError(source.name, "", f"holds {odd[0]}, which JSON does not have")
+            raise ConfigError(source.name, "", f"holds {odd[0]}, which is not valid JSON")
         file = self.read(tree, source)
         services = self._checked(file)
         notes = [f"{source.name}: {note}" for note in _without_effect(file.agent)]
@@ -259,9 +261,9 @@ def _settings(agent: Agent, services: Iterable[str], name: str) -> dict[str, Any
 def _without_effect(agent: Agent) -> list[str]:
     notes = []
     if agent.logDriver == "file":
-        notes.append("agent.logDriver: without effect, for this agent logs to standard error")
+        notes.append("agent.logDriver: without effect, because this agent logs to standard error")
     if not agent.cgroupRoot.rstrip("/").endswith(_CGROUPS):
-        notes.append(f"agent.cgroupRoot: without effect, for it does not end with {_CGROUPS}: say root instead")
+        notes.append(f"agent.cgroupRoot: without effect, because it does not end with {_CGROUPS}: set root instead")
     return notes
 
 
@@ -287,7 +289,7 @@ def _folded(cls: type, tree: Any, path: Path, unread: list[Unread]) -> Any:
     for key, value in sorted(tree.items()):  # one with small letters comes last
         name = key if key in fields else names.get(key.casefold())
         if name is None:
-            unread.append(Unread.of(show((*path, key)), meant(key, fields)))
+            unread.append(Unread.of(show((*path, key)), nearest_name(key, fields)))
         elif value is not None:
             folded[name] = _folded_value(fields[name], value, (*path, key), unread)
     return folded

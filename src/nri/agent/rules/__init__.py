@@ -1,5 +1,1 @@
-"""Rules of the node: where they come from, and the store that keeps the last good one of each kind.
-
-Next: `store`, which every source writes into and everything else reads; then the sources, `files` and `apiserver`. A
-profile says which kinds there are, and what a document of each means.
-"""
+"""Rules of the node: a store with the last good document of each kind, and its sources (files, an apiserver)."""

@@ -1,7 +1,7 @@
-"""Rules from an apiserver: the objects of this node that hold them, followed for as long as it runs.
+"""Rules from an apiserver: the objects of this node that contain them, followed while the agent runs.
 
-Rules: while the apiserver is away the last rules stay, and a problem of the store says since when; a kind that the
-cluster does not have is a problem of that kind alone. Next: `nri.kube.client`.
+While the apiserver is unreachable the last rules stay, and the store reports since when. A kind that the cluster does
+not have is a problem of that kind only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ApiserverRules:
 
     Args:
         settings: `rules.kubeconfig` and `rules.node_name` are read.
-        store: where the rules go.
+        store: receives the rules.
         api: the apiserver; by default the one that the settings name.
 
     Raises:
@@ -50,7 +50,7 @@ class ApiserverRules:
         }
 
     def start(self) -> None:
-        """Begin to follow, in threads of their own."""
+        """Start to follow, in separate threads."""
         for follower in self._followers.values():
             follower.start()
 
@@ -63,9 +63,9 @@ class ApiserverRules:
         self._api.close()
 
     def health(self) -> tuple[bool, str]:
-        """Ready once all that can be asked has been asked; later cuts do not take that back, the rules stay.
+        """Ready once every kind was listed; later interruptions do not change that, because the rules stay.
 
-        The details of what is wrong are in the store.
+        The store has the details of problems.
         """
         waiting = [name for name, follower in self._followers.items() if not (follower.synced or follower.absent)]
         troubled = [name for name, follower in self._followers.items() if follower.problem]

@@ -1,7 +1,4 @@
-"""The places of the rules that gave a pod its values, for `explain`: file, line and key.
-
-Rules: a key that is not written has no line, for its default holds. Next: `nri.agent.rules.files`.
-"""
+"""The places of the rules behind a pod's values, for `explain`: file, line and key. A default has no line."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ from nri.agent.rules.store import RuleStore
 __all__ = ["with_places"]
 
 
-def with_places(found: Mapping[str, Any], store: RuleStore, profile: Profile) -> dict[str, Any]:
+def with_places(account: Mapping[str, Any], store: RuleStore, profile: Profile) -> dict[str, Any]:
     """Return an account of a pod with `rule_keys`: kind, key and place of each rule in force, and who decided by it."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
-    for value in found["values"]:
-        for kind, key in profile.origins(value["hook"], found.get("of", "")):
+    for value in account["values"]:
+        for kind, key in profile.origins(value["hook"], account.get("of", "")):
             document = store.document(kind)
             if document is None:
                 continue
@@ -28,7 +25,7 @@ def with_places(found: Mapping[str, Any], store: RuleStore, profile: Profile) ->
                 row = rows[kind, key] = {"kind": kind, "key": key, "place": place, "hooks": []}
             if value["hook"] not in row["hooks"]:
                 row["hooks"].append(value["hook"])
-    return {**found, "rules": store.sources(), "rule_keys": list(rows.values())}
+    return {**account, "rules": store.sources(), "rule_keys": list(rows.values())}
 
 
 def _written(document: Any, key: str) -> bool:

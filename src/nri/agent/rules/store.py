@@ -1,8 +1,7 @@
-"""The rules that hold on this node now: the last good document of each kind, whatever its source says after it.
+"""The rules in force on this node: the last good document of each kind.
 
-Rules: thread-safe; a document that cannot be read changes nothing and is reported as a problem until its source has a
-good one; a document goes away only by the source that it came from. Listeners are called without a lock, by the thread
-of the source. Next: `nri.agent.rules.files`, a source.
+Thread-safe. A document that cannot be read changes nothing and is reported until its source has a good one; a document
+is removed only by the source that delivered it. Listeners are called without a lock, in the thread of the source.
 """
 
 from __future__ import annotations
@@ -14,19 +13,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nri.agent.last_good import LastGood
 from nri.agent.profile import Kind, UnreadKey
-from nri.policies.last_good import LastGood
 from nri.text import plain
 
 __all__ = ["Problem", "RuleStore"]
 
 _log = logging.getLogger(__name__)
 #: The longest error that is kept, in characters: documents are written by others.
-_MOST_SHOWN = 500
+_MAX_SHOWN = 500
 #: Problems of more sources than that are not kept; a folder of rules may hold any number of bad files.
-_MOST_PROBLEMS = 100
+_MAX_PROBLEMS = 100
 #: Keys without effect that one line of the log has.
-_MOST_UNREAD = 10
+_MAX_UNREAD = 10
 
 Listener = Callable[[frozenset[str]], None]
 
@@ -36,10 +35,10 @@ class Problem:
     """A document that was refused.
 
     Attributes:
-        kind: what it was to be, "" if that is not known.
-        source: where it came from, with the line if it is a file.
-        error: why, beginning with the key if one value is wrong.
-        at: when, in seconds since the epoch.
+        kind: its kind, "" if unknown.
+        source: its origin, with the line if it is a file.
+        error: the reason, starting with the key if one value is wrong.
+        at: the time in seconds since the epoch.
     """
 
     kind: str
@@ -64,10 +63,10 @@ class RuleStore:
     """All rules of the node.
 
     Args:
-        base: what is not said by rules: gates, failure policy, what the machine has; of the profile.
-        kinds: of documents, each with what it means.
+        base: the node before any rule: gates, failure policy, abilities of the machine.
+        kinds: the kinds of documents.
         clock: seconds since the epoch, for problems.
-        log: whether news are logged; without it problems are kept until they are asked for.
+        log: whether changes and problems are logged.
     """
 
     def __init__(
@@ -93,13 +92,13 @@ class RuleStore:
         source: str,
         place: Callable[[str], str] | None = None,
     ) -> None:
-        """Take a document of a source, or None if the source has it no more. KeyError for a kind that is none.
+        """Store a document of a source, or remove it with None. Raises KeyError for an unknown kind.
 
         Args:
             kind: one of `kinds`.
             document: the API object.
-            source: who says so; the same one that takes it away.
-            place: turns a key, or an error that begins with one, into where that is, where the source can tell.
+            source: its origin; only the same origin can remove it.
+            place: returns the place of a key, or of an error that starts with one, if the source knows it.
         """
         with self._lock:
             changed = self._take(kind, document, source, place)
@@ -111,18 +110,18 @@ class RuleStore:
                 _log.exception("a changed %s could not be applied", kind)
 
     def refuse(self, kind: str, source: str, error: str, where: str = "") -> None:
-        """Note that a source, or a place in it, cannot even be read as documents; what it said before stays."""
+        """Record that a source, or a part of it, cannot be read as documents; its earlier documents stay."""
         with self._lock:
             self._note(kind, source, where or source, error)
 
     def accept(self, kind: str, source: str) -> None:
-        """Take back what `refuse` noted."""
+        """Withdraw a refusal."""
         with self._lock:
             if self._problems.pop((kind, source), None) is not None:
                 self._tell("what was wrong with %s of %s is over", kind or "a document", source)
 
     def remark(self, source: str, lines: list[str]) -> None:
-        """Keep what a source has to say besides, in place of what it said before; the log has what is new."""
+        """Replace the remarks of a source; new ones are logged."""
         with self._lock:
             before = self._remarks.get(source, [])
             self._remarks[source] = lines
@@ -136,7 +135,7 @@ class RuleStore:
         return self._node
 
     def document(self, kind: str) -> Mapping[str, Any] | None:
-        """Return the last good document of a kind; not to be changed. None while there is none."""
+        """Return the last good document of a kind, which must not be changed; None before the first one."""
         with self._lock:
             return self._entries[kind].document
 
@@ -153,15 +152,15 @@ class RuleStore:
     def unread(self) -> dict[str, list[UnreadKey]]:
         """Return the keys without effect of the documents in force, by kind."""
         with self._lock:
-            return {kind: list(found) for kind, found in self._unread.items()}
+            return {kind: list(keys) for kind, keys in self._unread.items()}
 
     def remarks(self) -> list[str]:
-        """Return what sources have to say besides."""
+        """Return the remarks of all sources."""
         with self._lock:
             return [line for lines in self._remarks.values() for line in lines]
 
     def place(self, kind: str, key: str) -> str:
-        """Return the source of the document in force, with file and line of a key where it can tell; "" without one."""
+        """Return the source of the document in force, if possible with the line of a key; "" without a document."""
         with self._lock:
             entry = self._entries[kind]
             place, source = entry.place, entry.source
@@ -175,11 +174,11 @@ class RuleStore:
     def _take(
         self, kind: str, document: Mapping[str, Any] | None, source: str, place: Callable[[str], str] | None
     ) -> bool:
-        """Take a document, or what holds without it; return whether the rule has changed."""
+        """Apply a document, or its absence; return whether the rule changed."""
         entry, row = self._entries[kind], self.kinds[kind]
         if document is None:
             self._problems.pop((kind, source), None)
-            if entry.source != source:  # not ours to take away, or never there
+            if entry.source != source:  # from another source, or never stored
                 return False
             entry.document, entry.source, entry.place = None, "", None
             self._unread.pop(kind, None)
@@ -205,8 +204,8 @@ class RuleStore:
     def _look(self, kind: str, source: str, unread: list[UnreadKey]) -> None:
         """Note the keys without effect; the log has each set of them once."""
         if self._tells and unread and unread != self._unread.get(kind):
-            told = "; ".join(map(str, unread[:_MOST_UNREAD]))
-            _log.warning("%s of %s has keys without effect: %s", kind, source, told)
+            shown_keys = "; ".join(map(str, unread[:_MAX_UNREAD]))
+            _log.warning("%s of %s has keys without effect: %s", kind, source, shown_keys)
         self._unread[kind] = unread
 
     def _tell(self, text: str, kind: str, source: str) -> None:
@@ -215,10 +214,10 @@ class RuleStore:
 
     def _note(self, kind: str, source: str, where: str, error: str) -> None:
         key = (kind, source)
-        shown = plain(error, _MOST_SHOWN)
-        known = self._problems.get(key)
-        if self._tells and (known is None or known.error != shown):
-            _log.warning("%s of %s is not used, the last good one stays: %s", kind or "a document", where, shown)
-        if known is None and len(self._problems) >= _MOST_PROBLEMS:
+        shown = plain(error, _MAX_SHOWN)
+        problem = self._problems.get(key)
+        if self._tells and (problem is None or problem.error != shown):
+            _log.warning("%s of %s is not used; the last good one stays: %s", kind or "a document", where, shown)
+        if problem is None and len(self._problems) >= _MAX_PROBLEMS:
             return
-        self._problems[key] = Problem(kind, where, shown, self._clock() if known is None else known.at)
+        self._problems[key] = Problem(kind, where, shown, self._clock() if problem is None else problem.at)

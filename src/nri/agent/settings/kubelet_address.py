@@ -1,7 +1,4 @@
-"""The address of a kubelet, taken apart; one to which a token would go for all to read is none. Pure.
-
-Next: :mod:`nri.agent.settings.tables`, which has the key, and `nri.agent.pods.kubelet`, which connects.
-"""
+"""The address of a kubelet. An address to which the token would be sent in clear text is refused."""
 
 from __future__ import annotations
 
@@ -27,19 +24,19 @@ class KubeletAddress(NamedTuple):
 
 
 def kubelet_address(text: str) -> KubeletAddress:
-    """Take `https://HOST:PORT` apart. ValueError, without the text itself, for what cannot or must not be used."""
+    """Parse `https://HOST:PORT`. Raises ValueError, without the text itself, for an invalid or unsafe address."""
     try:
         where = urlsplit(text)
         host, port = where.hostname, where.port
-    except ValueError as error:  # a port that is not a number or none of TCP, brackets that do not close
+    except ValueError as error:  # an invalid port, unbalanced brackets
         raise ValueError(f"is not an address: {error}") from None
     if where.scheme not in ("https", "http") or not host:
         raise ValueError("is not an address")
     if not port:
-        raise ValueError("names no port")
+        raise ValueError("has no port")
     loopback = _is_loopback(host)
     if where.scheme == "http" and not loopback:
-        raise ValueError("would send the service account's token in clear: without https it is for loopback alone")
+        raise ValueError("would send the service account's token in clear text; http is allowed for loopback only")
     return KubeletAddress(where.scheme == "https", host, port, loopback)
 
 

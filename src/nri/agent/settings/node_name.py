@@ -1,4 +1,4 @@
-"""The name of this node, as the apiserver calls it. Next: the sources in `nri.agent.rules` and `nri.agent.pods`."""
+"""The name of this node at the apiserver."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ __all__ = ["node_name"]
 
 
 def node_name(settings: AgentSettings) -> str:
-    """Return the name that the settings say, else the machine's in lower case, as the kubelet has it."""
+    """Return the name in the settings, else the machine's name in lower case, as the kubelet does."""
     return settings.rules.node_name or socket.gethostname().strip().lower()

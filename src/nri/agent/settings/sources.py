@@ -1,7 +1,6 @@
-"""The sources of the agent's settings: its file, the variables of the environment, and the keys that these set.
+"""The sources of the agent's settings: files, environment variables and flags.
 
-A file may also be one of a profile's own, such as another agent's configuration: its profile says what it means. Next:
-:mod:`nri.agent.rules`.
+A file may also be that of another agent, for example rubik's configuration; the profile then converts it.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ __all__ = ["AGENT_SETTINGS", "load_each", "socket_of"]
 
 
 def _layer(name: str) -> FileLayer:
-    """Read one file: of a profile's own, else one with the agent's keys."""
+    """Read a file: one of a profile's format, else one with the agent's keys."""
     source = read_file(name)
     if source.format in ("json", "auto") and source.text.lstrip().startswith("{"):
         for profile in PROFILES:
-            found = profile_of(profile).own_file(source)
-            if found is not None:
-                return found
+            layer = profile_of(profile).own_file(source)
+            if layer is not None:
+                return layer
     return file_layer(name)
 
 
@@ -48,41 +47,42 @@ AGENT_SETTINGS: Final = SettingsLoader(
 
 
 def load_each(profiles: Sequence[str], paths: Sequence[str], flags: Mapping[str, Given]) -> list[Loaded[AgentSettings]]:
-    """Read the settings of several profiles that go together in one process.
+    """Read the settings of several profiles that share a process.
 
-    A file that names a profile, such as one of a profile's own, is for that one alone; all else is for each, but for
-    where rules come from, which flags say of the first. The names and sockets of the second and later are their own.
+    A file that names a profile, for example rubik's configuration, applies to that profile only, all else to all
+    profiles, except flags for the source of rules (the first only). Later profiles get other names and sockets.
 
     Raises:
-        ConfigError: with all mistakes of the first profile that has some, or for a file of another profile.
+        ConfigError: all mistakes of the first profile with mistakes, or a file of another profile.
     """
     of = {name: str(_layer(name).layer.tree.get("profile", "")) for name in paths}
     if strange := [name for name, profile in of.items() if profile and profile not in profiles]:
         raise ConfigError(strange[0], "profile", f"is {of[strange[0]]}, which no --profile names", "leave the file out")
-    found: list[Loaded[AgentSettings]] = []
+    settings_list: list[Loaded[AgentSettings]] = []
     for profile in profiles:
-        own = {key: value for key, value in flags.items() if not (found and key.startswith("rules."))}
+        profile_flags = {key: value for key, value in flags.items() if not (settings_list and key.startswith("rules."))}
         loaded = AGENT_SETTINGS.load(
-            *(name for name in paths if of[name] in ("", profile)), flags={**own, "profile": ("--profile", profile)}
+            *(name for name in paths if of[name] in ("", profile)),
+            flags={**profile_flags, "profile": ("--profile", profile)},
         )
         settings = loaded.settings
-        if found:
-            first = found[0].settings
+        if settings_list:
+            first = settings_list[0].settings
             nri = replace(settings.nri, name=_apart(first.nri.name, settings.nri.name, profile))
             http = settings.http if settings.http != first.http else type(settings.http)()
             socket = _apart(first.socket, settings.socket, profile)
             settings = replace(settings, nri=nri, socket=socket, http=http)
-        found.append(loaded._replace(settings=settings))
-    return found
+        settings_list.append(loaded._replace(settings=settings))
+    return settings_list
 
 
 def socket_of(settings: AgentSettings) -> str:
-    """The socket of an agent of this profile: that of the settings, unless one listens beside another profile's."""
+    """The socket of this profile's agent: that of the settings, unless several agents run."""
     beside = _apart(settings.socket, settings.socket, settings.profile)
     return beside if is_live(beside) else settings.socket
 
 
-def _apart(first: str, own: str, profile: str) -> str:
-    """A name or socket of a later profile's own: the first one's with the profile behind it, unless they differ."""
-    base, dot, suffix = own.partition(".sock")
-    return f"{base}-{profile}{dot}{suffix}" if own == first else own
+def _apart(first: str, name: str, profile: str) -> str:
+    """The name or socket of a later profile: the first one's with the profile appended, unless they differ already."""
+    base, dot, suffix = name.partition(".sock")
+    return f"{base}-{profile}{dot}{suffix}" if name == first else name

@@ -1,7 +1,4 @@
-"""The tables of ``agent.toml``: one frozen class each, with defaults, units and meanings.
-
-Rules: as in :mod:`nri.agent.settings.values`, which puts them together. Next: that module.
-"""
+"""The tables of ``agent.toml``: one frozen class each, with defaults, units and meanings."""
 
 from __future__ import annotations
 
@@ -32,8 +29,8 @@ __all__ = [
 
 CONTAINERD = "/run/containerd/containerd.sock"
 #: Bytes of a path that a unix socket can have.
-_MOST_PATH = 107
-_MOST_ROUNDS = 1000
+_MAX_PATH = 107
+_MAX_ROUNDS = 1000
 
 
 def check_sockets(table: object, *names: str) -> None:
@@ -41,9 +38,9 @@ def check_sockets(table: object, *names: str) -> None:
     for name in names:
         path = str(getattr(table, name))
         if path and not path.startswith("/"):
-            raise ValueError(f'{name} "{path}" is no absolute path')
-        if len(path.encode()) > _MOST_PATH:
-            raise ValueError(f'{name} "{path}" is longer than the {_MOST_PATH} bytes that a socket may have')
+            raise ValueError(f'{name} "{path}" must be an absolute path')
+        if len(path.encode()) > _MAX_PATH:
+            raise ValueError(f'{name} "{path}" is longer than the {_MAX_PATH} bytes of a socket path')
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +50,10 @@ class NriSettings:
     Attributes:
         socket: the runtime's NRI socket.
         name: the plugin's name; koordlet's is "koordlet_nri".
-        index: the plugin's place among others, two digits. Koordlet's is 00, too: it comes before all others.
+        index: two digits, the plugin's place among others. As koordlet's, it is 00, before all others.
         connect_timeout: how long one connection and its registration may take, in seconds.
-        backoff: the longest pause before the second try to connect; it doubles with each, in seconds.
-        backoff_cap: the longest pause between two tries, in seconds.
+        backoff: the longest pause before the second attempt to connect, in seconds; it doubles each time.
+        backoff_cap: the longest pause between two attempts, in seconds.
     """
 
     socket: str = naming.DEFAULT_SOCKET
@@ -70,7 +67,7 @@ class NriSettings:
         check_timeouts(self, "connect_timeout", "backoff", "backoff_cap")
         check_sockets(self, "socket")
         if len(self.index) != 2 or not self.index.isdecimal() or not self.index.isascii():
-            raise ValueError(f'index "{self.index}" is not two digits, such as "00"')
+            raise ValueError(f'index "{self.index}" must be two digits, for example "00"')
         if not self.name or "/" in self.name:
             raise ValueError(f'name "{self.name}" cannot be the name of a plugin')
 
@@ -82,12 +79,12 @@ class ProxySettings:
     Attributes:
         listen: the socket that the kubelet is given as its container runtime.
         runtime_endpoint: the runtime's own CRI socket.
-        state: the folder of what is known of pods and containers, for the proxy's next start.
-        socket_path: where other NRI plugins can connect; empty: there are no others.
-        plugin_path: the folder of plugins that the proxy launches; empty: none.
+        state: the folder of records of pods and containers, for the proxy's next start.
+        socket_path: where other NRI plugins can connect; empty for none.
+        plugin_path: the folder of plugins that the proxy launches; empty for none.
         plugin_config_path: the folder of their configuration.
         policy_path: the operator's policy for each plugin; empty for none.
-        skip_label: pods with this label, KEY=VALUE, pass untouched; empty: there are none.
+        skip_label: pods with this label, KEY=VALUE, pass unchanged; empty for none.
     """
 
     listen: str = "/run/nri-proxy/proxy.sock"
@@ -102,9 +99,9 @@ class ProxySettings:
     def __post_init__(self) -> None:
         check_sockets(self, "listen", "socket_path")
         if self.listen == self.runtime_endpoint.removeprefix("unix://"):
-            raise ValueError(f'listen and runtime_endpoint are both "{self.listen}"; the proxy needs one of its own')
+            raise ValueError(f'listen and runtime_endpoint are both "{self.listen}"; they must differ')
         if self.skip_label and "=" not in self.skip_label[1:]:
-            raise ValueError(f'skip_label "{self.skip_label}" is not KEY=VALUE; empty: no pod passes untouched')
+            raise ValueError(f'skip_label "{self.skip_label}" must be KEY=VALUE, or empty')
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +110,10 @@ class HooksSettings:
 
     Attributes:
         socket: where the agent serves RuntimeHookService.
-        endpoint: that socket as the proxy sees it, which is not the same in a container; empty: it is the same.
+        endpoint: that socket's path as the proxy sees it, for an agent in a container; empty if it is the same.
         registration_folder: where the proxy looks for hook servers.
-        failure_policy: what the proxy does with a request while the agent cannot be asked.
-        runtime: the runtime behind the proxy, which names the cgroups of containers; the protocol does not say it.
+        failure_policy: what the proxy does with a request while the agent is unreachable.
+        runtime: the runtime behind the proxy, which names the cgroups of containers; the protocol does not report it.
     """
 
     socket: str = "/run/nri/agent-hooks.sock"
@@ -131,13 +128,13 @@ class HooksSettings:
 
 @dataclass(frozen=True, slots=True)
 class StandaloneSettings:
-    """Mode "standalone": what is in force is compared with what should be, and repaired.
+    """Mode "standalone": values in force are compared with decided ones, and repaired.
 
     Attributes:
-        interval: the pause between two rounds over everything, in seconds; changes are taken up at once.
-        force_update: a value that has not changed is written again after this time, in seconds. For all modes.
-        cgroup_driver: who makes the cgroups of pods; "auto" looks at what is there.
-        apply: "cri" also tells the runtime, by the CRI, of values of containers that it has a word for.
+        interval: the pause between two rounds over everything, in seconds; changes are applied at once.
+        force_update: an unchanged value is written again after this time, in seconds. For all modes.
+        cgroup_driver: the kubelet's cgroup driver; "auto" detects it.
+        apply: "cri" also sends values of containers to the runtime, as far as the CRI can express them.
     """
 
     interval: Duration = 10.0
@@ -151,13 +148,13 @@ class StandaloneSettings:
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
-    """The strategies that sample the node by a timer. Which of them are on: `gates`.
+    """The strategies that sample the node by a timer; `gates` switches them on.
 
     Attributes:
         interval: the pause between two samples, in seconds.
-        memory_evict_cooldown: after an eviction for memory there is none for so long, in seconds.
+        memory_evict_cooldown: the pause after an eviction for memory, in seconds.
         cpu_evict_cooldown: the same for CPU.
-        evict_after: rounds in a row above a threshold after which a pod is evicted. Of profile rubik.
+        evict_after: rounds in a row above a threshold after which a pod is evicted (profile rubik).
     """
 
     interval: Duration = 1.0
@@ -167,8 +164,8 @@ class LoopSettings:
 
     def __post_init__(self) -> None:
         check_timeouts(self, "interval")
-        if not 1 <= self.evict_after <= _MOST_ROUNDS:
-            raise WrongValue("evict_after", f"{self.evict_after} is not from 1 to {_MOST_ROUNDS}", "1 is at once")
+        if not 1 <= self.evict_after <= _MAX_ROUNDS:
+            raise WrongValue("evict_after", f"{self.evict_after} is not from 1 to {_MAX_ROUNDS}", "1 is at once")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +174,9 @@ class RuleSettings:
 
     Attributes:
         source: files of this node, or an apiserver.
-        path: a file, or the folder of files, with the documents, in YAML or JSON; a change is taken up at once.
-        kubeconfig: how to reach the apiserver; empty: as a pod does, by its service account. For pods as well.
-        node_name: this node as the apiserver calls it; empty: the name of this machine. For pods as well.
+        path: a file, or the folder of files, with the documents, in YAML or JSON; a change is applied at once.
+        kubeconfig: how to reach the apiserver; empty for the service account of the agent's pod. For pods as well.
+        node_name: the name of this node at the apiserver; empty for the name of this machine. For pods as well.
     """
 
     source: Literal["files", "apiserver"] = "files"
@@ -190,15 +187,15 @@ class RuleSettings:
 
 @dataclass(frozen=True, slots=True)
 class PodSettings:
-    """The source of this node's pods, for what no request of a runtime brings.
+    """The source of this node's pods.
 
     Attributes:
-        source: what the runtime tells the plugin (modes nri and proxy), an apiserver, the kubelet, the CRI, or files.
-        interval: the pause between two questions to the kubelet or to the CRI, in seconds.
-        kubelet: where the kubelet listens, as https://HOST:PORT; http, which shows the token to all, at loopback alone.
-        kubelet_token: the file of the token that it is shown; empty: the service account's, if there is one.
-        kubelet_ca: the file of the CA that it must be known to; empty: its certificate is not checked.
-        cri: the runtime's CRI socket; empty: in mode proxy that of proxy.runtime_endpoint, else containerd's.
+        source: NRI (modes nri and proxy), an apiserver, the kubelet, the CRI, or files.
+        interval: the pause between two queries of the kubelet or the CRI, in seconds.
+        kubelet: the kubelet's address, https://HOST:PORT; http, which sends the token in clear, only at loopback.
+        kubelet_token: the file of the token for it; empty for that of the service account, if there is one.
+        kubelet_ca: the file of the CA of its certificate; empty: the certificate is not verified.
+        cri: the runtime's CRI socket; empty for that of proxy.runtime_endpoint in mode proxy, else containerd's.
         path: a file, or the folder of files, with manifests of pods, in YAML or JSON.
     """
 

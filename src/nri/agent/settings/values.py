@@ -1,7 +1,6 @@
-"""The settings of the agent as frozen values, each with its default, unit and meaning; they are the keys of the file.
+"""The agent's settings as frozen values: a class is a table of ``agent.toml``, a field is a key.
 
-Rules: pure; a class is a table of ``agent.toml``, a field a key. Settings that contradict each other are a ValueError
-that says so. Durations are seconds, written as a number or as "5s". Next: :mod:`nri.agent.settings.sources`.
+Contradicting settings raise ValueError. Durations are seconds, written as a number or as "5s".
 """
 
 from __future__ import annotations
@@ -62,18 +61,18 @@ class AgentSettings:
     """All settings of an agent. `AgentSettings()` is an agent without a configuration file.
 
     Attributes:
-        profile: whose rules: koordinator or rubik.
-        modes: how decisions reach the node; several at once.
-        root: where the machine's root file system is; another one in a container.
-        socket: where nri agent explain asks, and health and metrics are served; for root alone.
-        log_level: the least that is logged.
-        failure_policy: what an error of a hook does: nothing to the other hooks and to the request, or an end to both.
+        profile: the profile: koordinator or rubik.
+        modes: how decisions reach the node; there may be several.
+        root: the path of the machine's root file system, for an agent in a container.
+        socket: the socket for nri agent explain, health and metrics; for root only.
+        log_level: the lowest level that is logged.
+        failure_policy: whether an error of a hook stops the other hooks and fails the request.
         disabled_stages: stages at which no hook decides.
-        keep_quota: pods with CPUs of their own keep their CPU quota.
+        keep_quota: pods with exclusive CPUs keep their CPU quota.
         beside_koordlet: start although a koordlet runs here; both then write the same files.
-        compat: "reference" decides as the original where that surprises its users, see docs/deviations.md.
-        gates: hooks and strategies that are switched on or off, by name; others are as the profile has them.
-        preview: hooks and strategies that decide, report and count, and change nothing, by name.
+        compat: "reference" decides exactly as the original system; see docs/deviations.md.
+        gates: hooks and strategies that are switched on or off, by name; the profile has the defaults.
+        preview: hooks and strategies that decide, record and count without any effect, by name.
     """
 
     profile: ProfileName = "koordinator"
@@ -108,14 +107,14 @@ class AgentSettings:
         if unknown := set(self.preview) - (profile.gates.keys() - profile.switches.keys()):
             raise ValueError(f"preview: {min(unknown)} is not a hook or strategy of profile {self.profile}")
         if not self.modes:
-            raise ValueError("modes is empty: the agent would do nothing; say nri, proxy, hooks or standalone")
+            raise ValueError("modes is empty; choose nri, proxy, hooks or standalone")
         if self.pods.source == "nri" and not {"nri", "proxy"} & set(self.modes):
-            raise ValueError('pods.source = "nri" needs mode nri or proxy, because the plugin learns there what runs')
+            raise ValueError('pods.source = "nri" requires mode nri or proxy, where the plugin learns what runs')
         if len(set(self.modes)) < len(self.modes):
-            raise ValueError(f"modes names one twice: {', '.join(self.modes)}")
+            raise ValueError(f"modes has duplicates: {', '.join(self.modes)}")
 
     @property
     def cri_socket(self) -> str:
-        """The socket of the runtime's CRI; behind the agent's own proxy the one that the proxy was given."""
+        """The socket of the runtime's CRI; behind the agent's proxy the proxy's runtime endpoint."""
         behind = self.proxy.runtime_endpoint if "proxy" in self.modes else ""
         return self.pods.cri or behind or CONTAINERD

@@ -1,7 +1,7 @@
-"""The ways by which pods and containers come to the policy and its decisions go back: NRI, CRI proxy, reconciler.
+"""Transports: how pods and containers reach the hooks and how decisions get back (NRI, CRI proxy, standalone).
 
-No transport knows another one: each hands contexts to `nri.agent.decisions` and takes changes away in its own words;
-what it has no words for goes to `nri.agent.executor`. Next: `nri.agent.transports.nri`.
+Each transport passes contexts to `nri.agent.decisions` and delivers the changes in its own form; what it cannot express
+goes to `nri.agent.executor`.
 """
 
 from typing import Protocol
@@ -13,11 +13,11 @@ __all__ = ["Transport"]
 
 
 class Transport(Component, Protocol):
-    """A way in for pods and containers, and a way out for what was decided. Any thread may call its methods.
+    """A source of pods and containers, and a receiver of decisions. Thread-safe.
 
     Attributes:
-        name: its word among the modes of the settings: "nri", "proxy", "standalone", "hooks".
-        values: sets what strategies decide; None if the executor does all of that.
+        name: its mode in the settings: "nri", "proxy", "standalone", "hooks".
+        values: writes the values of strategies; None if the executor writes all of them.
     """
 
     name: str

@@ -1,47 +1,47 @@
-"""Contexts of NRI's pods and containers, with the folders that their cgroups really have.
+"""Pods and containers of NRI's messages, with the actual paths of their cgroups.
 
-A kubelet that leaves cgroups to systemd names only the last slice of a pod's folder, and a runtime says in its own
-words where a container's is. Both become paths below the root of the cgroups here. Pure. Next:
-`nri.agent.transports.inventory`, which keeps them.
+A kubelet with the systemd driver names only the last slice of a pod's cgroup, and each runtime has its own form for the
+path of a container. Both become paths below the root of the cgroups.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.executor import tidy
+from nri.agent.model import Container, Pod, Resources
+from nri.agent.transports import messages
 from nri.api import messages as m
-from nri.policies import messages, paths
-from nri.policies.contexts import ContainerContext, PodContext, Resources
 
 __all__ = ["container_context", "placed", "pod_context", "requested"]
 
 
-def pod_context(pod: m.PodSandbox) -> PodContext:
+def pod_context(pod: m.PodSandbox) -> Pod:
     """Return the context of a pod."""
-    return replace(messages.pod_context(pod), cgroup_parent=tidy(pod.linux.cgroup_parent))
+    return replace(messages.pod_context(pod), folder=tidy(pod.linux.cgroup_parent))
 
 
 def container_context(
-    pod: m.PodSandbox, container: m.Container, runtime: str, own: PodContext | None = None
-) -> ContainerContext:
-    """Return the context of a container; `runtime` is what its ids have in front, `own` its pod's if that is there."""
-    own = own or pod_context(pod)
-    driver = paths.SYSTEMD if own.cgroup_parent.endswith(".slice") else paths.CGROUPFS
-    made = messages.container_context(pod, container, runtime, driver, own)
+    pod: m.PodSandbox, container: m.Container, runtime: str, known_pod: Pod | None = None
+) -> Container:
+    """Return a container; `runtime` is the prefix of its id, `known_pod` its pod if it is known already."""
+    known_pod = known_pod or pod_context(pod)
+    driver = paths.SYSTEMD if known_pod.folder.endswith(".slice") else paths.CGROUPFS
+    context = messages.container_context(pod, container, runtime, driver, known_pod)
     folder = tidy(container.linux.cgroups_path)
-    return replace(made, cgroup_parent=folder) if folder else made
+    return replace(context, folder=folder) if folder else context
 
 
-def placed(context: ContainerContext, pod: m.PodSandbox, container: m.Container, runtime: str) -> ContainerContext:
-    """Return the context with the folder that the container has now; behind a proxy it has none before it is made."""
-    folder = container_context(pod, container, runtime).cgroup_parent
-    return replace(context, cgroup_parent=folder) if folder else context
+def placed(context: Container, pod: m.PodSandbox, container: m.Container, runtime: str) -> Container:
+    """Return the container with its current folder; behind a proxy it has none before it is created."""
+    folder = container_context(pod, container, runtime).folder
+    return replace(context, folder=folder) if folder else context
 
 
-def requested(pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources, runtime: str) -> ContainerContext:
-    """Return the context of a container that is about to be updated, with what is asked for as its resources."""
+def requested(pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources, runtime: str) -> Container:
+    """Return a container that is about to be updated, with the requested resources."""
     asking = m.Container(id=container.id)
     asking.linux.resources.CopyFrom(resources)
-    asked = messages.container_context(pod, asking, runtime).resources or Resources()
-    return replace(container_context(pod, container, runtime), resources=asked)
+    resources_ = messages.container_context(pod, asking, runtime).resources or Resources()
+    return replace(container_context(pod, container, runtime), resources=resources_)

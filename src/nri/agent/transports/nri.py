@@ -1,14 +1,12 @@
-"""Mode "nri": the agent as a plugin of the container runtime, in this process, on threads of its own.
+"""Mode "nri": the agent as a plugin of the container runtime.
 
-| what happens | what follows |
+| situation | reaction |
 |---|---|
-| no socket yet, or the runtime goes away | it is waited for; a socket that appears later is noticed |
-| the connection ends | again, after a pause that doubles up to its cap, with jitter, from the start after a good one |
-| refused: the name is taken, the configuration is bad | that is the transport's health; again, after such a pause |
+| no socket yet, or the runtime went away | wait for the socket |
+| the connection ends | connect again after a pause that doubles up to a limit, with jitter |
+| refused: the name is taken, the configuration is bad | reported by the transport's health; tried again later |
 | another process, or part of this one, has this index and name at the socket | refused by name, without connecting |
-| a rule changes | what runs is decided again, by a thread of its own |
-
-Next: `nri.agent.transports.plugin_transport`.
+| a rule changes | what runs is decided again, in a separate thread |
 """
 
 from __future__ import annotations

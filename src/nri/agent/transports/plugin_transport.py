@@ -1,8 +1,6 @@
-"""A transport in which the agent is a plugin: its label, its thread, and reports on its connection.
+"""Base class of transports in which the agent is a plugin: its name, thread and connection state.
 
-Rules: the agent lives on whatever happens to a connection; another one is tried after a pause that doubles up to its
-cap, from the start after a good one. The same problem again and again is one line of the log. Next:
-`nri.agent.transports.hook_plugin` answers the events.
+A lost connection is retried after a pause that doubles up to a limit; a repeated problem is logged once.
 """
 
 from __future__ import annotations
@@ -60,11 +58,11 @@ class PluginTransport(Generic[P]):
         self._observer.met(self.name, "connected")
 
     def _failed(self, reason: str, what: str = "") -> None:
-        """The connection has ended, or cannot be had; `what` introduces the reason in the log."""
+        """Record a failed or lost connection; `what` introduces the reason in the log."""
         text = plain(reason)
         with self._lock:
-            known, self._problem = self._problem == text, text
-        if not known:
+            is_repeated, self._problem = self._problem == text, text
+        if not is_repeated:
             _log.warning("mode %s: %s%s", self.name, what, text)
 
     def _pause(self, backoff: Backoff) -> None:

@@ -1,14 +1,12 @@
-"""Mode "proxy": a CRI proxy in this process, with the agent as a plugin of it, over a pair of sockets.
+"""Mode "proxy": a CRI proxy in this process, with the agent as its plugin over a pair of sockets.
 
-| what happens | what follows |
+| situation | reaction |
 |---|---|
-| no runtime yet, or it goes away | the proxy waits for it, and the kubelet hears that it is not there |
-| another process listens at the proxy's socket, or has its records | the transport cannot be started, and says why |
-| the plugin does not take part when the proxy begins | the kubelet is let in after a while all the same, without it |
-| the plugin's connection ends | again, after a pause that doubles up to its cap |
-| a rule changes | what runs is decided again, by a thread of its own |
-
-Next: `nri.agent.transports.proxy_plugin` answers the events, `nri.proxy` is the proxy.
+| no runtime yet, or it went away | the proxy waits for it; the kubelet gets an error |
+| another process listens at the proxy's socket, or has its records | the transport fails to start, with the reason |
+| the plugin is not ready when the proxy starts | after a while the kubelet is served without it |
+| the plugin's connection ends | connect again, after a pause that doubles up to a limit |
+| a rule changes | what runs is decided again, in a separate thread |
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from nri.stub.session.session import Session
 __all__ = ["ProxyTransport", "proxy_settings"]
 
 _log = logging.getLogger(__name__)
-#: How long the kubelet waits for the agent's own plugin when the proxy begins, in seconds.
+#: How long the kubelet waits for the agent's plugin when the proxy starts, in seconds.
 ADMIT_S: Final = 5.0
 
 
@@ -50,7 +48,7 @@ class ProxyTransport(PluginTransport[ProxyPlugin]):
     """
 
     def __init__(self, settings: AgentSettings, parts: Parts) -> None:
-        plugin = ProxyPlugin(parts, self._runtime_name, self._asked, fail=settings.failure_policy == "Fail")
+        plugin = ProxyPlugin(parts, self._runtime_name, self._kubelet_request, fail=settings.failure_policy == "Fail")
         super().__init__("proxy", settings, parts, plugin)
         self.values = None
         self._settings = settings
@@ -58,7 +56,7 @@ class ProxyTransport(PluginTransport[ProxyPlugin]):
         self._session: Session | None = None
 
     def start(self) -> None:
-        """Listen for the kubelet; a second call does nothing. Raises NriError if the proxy cannot be had."""
+        """Listen for the kubelet; a second call has no effect. Raises NriError if the proxy cannot start."""
         if self.proxy is not None:
             return
         self._stopped.clear()
@@ -98,7 +96,7 @@ class ProxyTransport(PluginTransport[ProxyPlugin]):
         with self._lock:
             session, problem = self._session, self._problem
         if session is None or session.stage != "ready":
-            return False, problem or "the agent is not connected to its own proxy yet"
+            return False, problem or "the agent is not connected to its proxy yet"
         if not proxy.listening:
             return False, "the kubelet is not let in yet"
         where = f"{proxy.settings.listen}, before {proxy.runtime}"
@@ -115,20 +113,20 @@ class ProxyTransport(PluginTransport[ProxyPlugin]):
         )
         self._thread.start()
         if not adaptation.ready([self.label], ADMIT_S):
-            _log.warning("mode proxy: the agent is not connected to its own proxy: %s", self._problem or "it is late")
+            _log.warning("mode proxy: the agent is not connected to its proxy: %s", self._problem or "it is late")
 
     def _connect(self, adaptation: Adaptation) -> None:
         backoff = self._backoff()
         while not self._stopped.is_set():
-            ours, theirs = socket.socketpair()
+            runtime_end, plugin_end = socket.socketpair()
             session = Session(
-                self.plugin, theirs, index=self._nri.index, name=self._nri.name,
+                self.plugin, plugin_end, index=self._nri.index, name=self._nri.name,
                 on_ready=lambda: self._connected(backoff),
             )  # fmt: skip
             with self._lock:
                 self._session = session
             try:
-                _take(adaptation, ours, theirs)
+                _take(adaptation, runtime_end, plugin_end)
                 problem = session.run()
             except Exception as error:  # noqa: BLE001 - the agent lives on
                 problem = str(error) if isinstance(error, NriError) else f"{type(error).__name__}: {error}"
@@ -140,38 +138,38 @@ class ProxyTransport(PluginTransport[ProxyPlugin]):
         proxy = self.proxy
         return proxy.runtime_name if proxy is not None else ""
 
-    def _asked(self, container_id: str) -> pb.LinuxContainerResources | None:
+    def _kubelet_request(self, container_id: str) -> pb.LinuxContainerResources | None:
         proxy = self.proxy
         return proxy.asked(container_id) if proxy is not None else None
 
 
 def proxy_settings(settings: AgentSettings) -> ProxySettings:
     """The proxy's settings, of the agent's."""
-    own = settings.proxy
-    key, _, value = own.skip_label.partition("=")
+    proxy = settings.proxy
+    key, _, value = proxy.skip_label.partition("=")
     plugins = PluginSettings(
-        socket_path=own.socket_path or os.path.join(own.state, "no-plugins.sock"),
-        disable_connections=not own.socket_path,
-        plugin_path=own.plugin_path or os.path.join(own.state, "no-plugins"),
-        plugin_config_path=own.plugin_config_path,
-        policy_path=own.policy_path,
+        socket_path=proxy.socket_path or os.path.join(proxy.state, "no-plugins.sock"),
+        disable_connections=not proxy.socket_path,
+        plugin_path=proxy.plugin_path or os.path.join(proxy.state, "no-plugins"),
+        plugin_config_path=proxy.plugin_config_path,
+        policy_path=proxy.policy_path,
         admin_socket="",
     )
     return ProxySettings(
-        listen=own.listen,
-        runtime_endpoint=own.runtime_endpoint,
-        state=own.state,
+        listen=proxy.listen,
+        runtime_endpoint=proxy.runtime_endpoint,
+        state=proxy.state,
         skip_label_key=key,
         skip_label_value=value,
         nri=plugins,
     )
 
 
-def _take(adaptation: Adaptation, ours: socket.socket, theirs: socket.socket) -> None:
-    """Give the adaptation its end of a connection; both ends are closed if it does not take it."""
+def _take(adaptation: Adaptation, runtime_end: socket.socket, plugin_end: socket.socket) -> None:
+    """Pass the adaptation its end of a connection; both ends are closed if it refuses."""
     try:
-        adaptation.connect(ours)
+        adaptation.connect(runtime_end)
     except BaseException:
-        ours.close()
-        theirs.close()
+        runtime_end.close()
+        plugin_end.close()
         raise

@@ -1,7 +1,6 @@
-"""A thread that does one thing whenever it is asked to, so that no source of rules waits for a runtime.
+"""A thread that calls a function on request, so that no source of rules waits for a runtime.
 
-Several requests before it begins are one. The rest is tried again after a pause that grows, a few times; the
-next request starts again. Next: `nri.agent.transports.nri`.
+Requests before a run are merged. A failed run is repeated a few times, after a growing pause.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from nri.backoff import Backoff
 __all__ = ["Refresher"]
 
 _log = logging.getLogger(__name__)
-_MOST_TRIES = 5
+_MAX_TRIES = 5
 
 
 class Refresher:
@@ -31,7 +30,7 @@ class Refresher:
         self._run, self._name = run, name
         self._backoff = backoff or Backoff()
         self._condition = threading.Condition()
-        self._asked = self._stopped = False
+        self._kubelet_request = self._stopped = False
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -45,7 +44,7 @@ class Refresher:
     def ask(self) -> None:
         """Have the work done soon; returns at once."""
         with self._condition:
-            self._asked = True
+            self._kubelet_request = True
             self._condition.notify_all()
 
     def stop(self, timeout_s: float = 10.0) -> None:
@@ -61,22 +60,22 @@ class Refresher:
         tries = 0
         while True:
             with self._condition:
-                self._condition.wait_for(lambda: self._asked or self._stopped)
+                self._condition.wait_for(lambda: self._kubelet_request or self._stopped)
                 if self._stopped:
                     return
-                self._asked = False
+                self._kubelet_request = False
             try:
-                done = self._run()
+                succeeded = self._run()
             except Exception:  # noqa: BLE001 - the thread goes on
-                _log.exception("%s: what runs could not be decided again", self._name)
-                done = False
-            if done:
+                _log.exception("%s: running pods could not be decided again", self._name)
+                succeeded = False
+            if succeeded:
                 tries = 0
                 self._backoff.reset()
-            elif (tries := tries + 1) < _MOST_TRIES:
+            elif (tries := tries + 1) < _MAX_TRIES:
                 with self._condition:
-                    self._condition.wait_for(lambda: self._stopped or self._asked, self._backoff.ended())
-                    self._asked = True
+                    self._condition.wait_for(lambda: self._stopped or self._kubelet_request, self._backoff.ended())
+                    self._kubelet_request = True
             else:
                 tries = 0
-                _log.warning("%s: some of what runs does not take its values; next when a rule changes", self._name)
+                _log.warning("%s: some values were not applied; the next attempt is when a rule changes", self._name)

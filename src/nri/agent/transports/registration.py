@@ -1,9 +1,8 @@
-"""The registration of the agent at a runtime: which events it subscribes to, and that there is only one of its name.
+"""The agent's registration at a runtime: its events, and a lock against a second agent of the same name.
 
-Runtimes let two of one name register. Two of them then set the same values, and every container is refused as a
-conflict. So there is a lock, a file beside the runtime's socket, which each process that can register sees as well: it
-has the process's number in it, and the kernel takes the lock away with the process. A folder that cannot be written
-has no lock. Next: `nri.agent.transports.nri`.
+Runtimes let two plugins of one name register; both would then set the same values, and every container would be refused
+as a conflict. The lock is a file next to the runtime's socket, which all processes that can register see. A folder that
+cannot be written has no lock.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ EVENTS: Final = EventMask.of(
 )  # fmt: skip
 
 
-def subscription(listed: Sequence[str], known: EventMask) -> EventMask:
+def subscription(listed: Sequence[str], known_events: EventMask) -> EventMask:
     """Return the events to subscribe to: those that the runtime's configuration lists, else all of use that it knows.
 
     Raises:
         ConfigError: an event does not exist, or no hook decides at any of them.
     """
     if not listed:
-        return EVENTS & known
+        return EVENTS & known_events
     source, hint = "the runtime's configuration", f"of use here: {EVENTS}"
     try:
         chosen = EventMask.parse(",".join(listed)) & EVENTS
@@ -76,7 +75,7 @@ class Registration:
                 " container would be refused"
             ) from None
         except OSError:
-            pass  # the folder cannot be written, or knows no locks
+            pass  # the folder cannot be written, or does not support locks
         return self
 
     def __exit__(

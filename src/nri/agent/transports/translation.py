@@ -1,10 +1,8 @@
-"""Changes in NRI's words, and what a runtime says of a container: whether it has them.
+"""Changes as NRI's messages, and whether a runtime's view of a container contains them.
 
-Rules: pure. A value that no runtime could take, such as CPUs that are no list, is left out with its reason, so that it
-costs the container nothing else. A CPU quota that was scaled must not be scaled again by an agent that starts later:
-the kubelet's is asked of the API, if its pods are known; else it is read from an annotation that the container was
-given when its quota was scaled; nothing is decided by one that is known by neither. Next:
-`nri.agent.transports.clear_cpus`, for what NRI has no word for.
+A value that no runtime could take, for example a malformed CPU list, is left out with its reason. A scaled CPU quota
+must not be scaled again by an agent that starts later: the kubelet's quota is read from the API if its pods are known,
+else from an annotation that the container got when it was scaled; otherwise nothing is decided.
 """
 
 from __future__ import annotations
@@ -13,16 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from nri.agent.model import AT_CREATION, CPUS, OOM_SCORE, QUOTA, Changes, Resources, Setting
+from nri.agent.pods import manifest
 from nri.agent.pods.verbose_info import ASKED_QUOTA
+from nri.agent.transports import messages
 from nri.agent.writing.cpus import cpus
 from nri.api import cpuset
 from nri.api import messages as m
 from nri.host import KNOBS, Outcome, Result
-from nri.policies import manifest, messages
-from nri.policies.changes import Changes, Setting
-from nri.policies.contexts import Resources
-from nri.policies.messages import AT_CREATION
-from nri.policies.writes import CPUS, OOM_SCORE, QUOTA
 from nri.text import cut, plain
 
 __all__ = [
@@ -48,7 +44,7 @@ OnV2 = Callable[[str], bool]
 
 
 def sayable(changes: Changes, target: str) -> tuple[Changes, list[Result]]:
-    """Return changes without what no runtime could take, and one result for each that was left out."""
+    """Return changes without values that no runtime accepts, and one result for each of those."""
     refused = {name: reason for name, value in changes.knobs.items() if (reason := _complaint(name, value))}
     if not refused:
         return changes, []
@@ -59,61 +55,61 @@ def sayable(changes: Changes, target: str) -> tuple[Changes, list[Result]]:
 
 
 def _complaint(name: str, value: Setting) -> str:
-    """The reason why no runtime could take a value; "" if one could."""
+    """The reason why no runtime accepts a value; "" if one could."""
     if name in _SETS and isinstance(value, str):
-        found, reason = cpus(value)
-        return "" if found or not value else reason or "it names no CPU"
+        cpu_set, reason = cpus(value)
+        return "" if cpu_set or not value else reason or "it names no CPU"
     return KNOBS[name].complaint(value) if name in KNOBS and isinstance(value, int) else ""
 
 
-def adjustment(changes: Changes, asked: Resources | None, on_v2: OnV2) -> m.ContainerAdjustment:
-    """Return changes as an adjustment of a container for which these resources were asked."""
+def adjustment(changes: Changes, requested: Resources | None, on_v2: OnV2) -> m.ContainerAdjustment:
+    """Return changes as an adjustment of a container with these requested resources."""
     message = messages.adjustment(changes, on_v2)
-    _note(message, changes, asked)
+    _note(message, changes, requested)
     return message
 
 
-def _note(message: m.ContainerAdjustment, changes: Changes, asked: Resources | None) -> None:
-    """Note in an adjustment which quota was asked for, if it gives the container another one."""
-    quota = asked.cfs_quota if asked is not None else None
-    if quota is not None and quota > 0 and (made := changes.number(QUOTA)) not in (None, quota, -1):
-        message.annotations[ASKED_QUOTA] = f"{quota} {made}"
+def _note(message: m.ContainerAdjustment, changes: Changes, requested: Resources | None) -> None:
+    """Annotate an adjustment with the requested quota, if it sets another one."""
+    quota = requested.cfs_quota if requested is not None else None
+    if quota is not None and quota > 0 and (scaled := changes.number(QUOTA)) not in (None, quota, -1):
+        message.annotations[ASKED_QUOTA] = f"{quota} {scaled}"
 
 
 def asked_before(pod: m.PodSandbox, container: m.Container, resources: Resources | None) -> Resources | None:
-    """Return what was asked for a container that runs already; a quota that may have been scaled is not known.
+    """Return the requested resources of a running container; a quota that may have been scaled is unknown.
 
-    The annotation counts only if the quota is the one that was made then, and only if the pod has not
-    got it as well: some runtimes hand annotations of pods on, and those are written by users.
+    The annotation is trusted only if the quota is the scaled one, and only if the pod does not have
+    it as well: some runtimes copy annotations of pods, which users write.
     """
     if resources is None or not resources.cfs_quota or resources.cfs_quota < 0:
         return resources
-    asked, _, made = container.annotations.get(ASKED_QUOTA, "").partition(" ")
-    numbers = all(len(each) < 19 and each.isascii() and each.isdecimal() for each in (asked, made))
-    trusted = numbers and ASKED_QUOTA not in pod.annotations and int(made) == resources.cfs_quota
-    return replace(resources, cfs_quota=int(asked) if trusted else None)
+    requested, _, scaled = container.annotations.get(ASKED_QUOTA, "").partition(" ")
+    numbers = all(len(number) < 19 and number.isascii() and number.isdecimal() for number in (requested, scaled))
+    trusted = numbers and ASKED_QUOTA not in pod.annotations and int(scaled) == resources.cfs_quota
+    return replace(resources, cfs_quota=int(requested) if trusted else None)
 
 
 def by_api(pods: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Resources]:
     """Return what pods of the API ask for each container, by the pod's uid and the container's name."""
-    found = {}
+    resources_by_container = {}
     for pod in pods:
         uid = (pod.get("metadata") or {}).get("uid", "")
-        for each in (pod.get("spec") or {}).get("containers") or ():
+        for container in (pod.get("spec") or {}).get("containers") or ():
             try:
-                found[(uid, each.get("name", ""))] = manifest.container_resources(each)
-            except (ValueError, TypeError, AttributeError):  # a manifest that nobody has checked
+                resources_by_container[(uid, container.get("name", ""))] = manifest.container_resources(container)
+            except (ValueError, TypeError, AttributeError):  # an unchecked manifest
                 continue
-    return found
+    return resources_by_container
 
 
 def updatable(changes: Changes, on_v2: OnV2) -> Changes:
-    """Return the part of changes that an update can say."""
+    """Return the part of changes that an update can express."""
     return changes.only([name for name in changes.knobs if name not in AT_CREATION and messages.sayable(name, on_v2)])
 
 
 def beside(changes: Changes, on_v2: OnV2) -> Changes:
-    """Return the knobs that no update can say, and that a write can bring about; without a clear of CPUs."""
+    """Return the knobs that no update can express and a write can, without a clear of CPUs."""
     by_update = updatable(changes, on_v2).knobs
     return changes.only([name for name in changes.knobs if name not in by_update and name not in _BY_RUNTIME])
 
@@ -121,35 +117,37 @@ def beside(changes: Changes, on_v2: OnV2) -> Changes:
 def update(
     changes: Changes, container: str, on_v2: OnV2, container_message: m.Container | None = None
 ) -> m.ContainerUpdate | None:
-    """Return changes as an update of a container; None if there is nothing to say.
+    """Return changes as an update of a container; None if it would be empty.
 
     Args:
-        changes: what is to be set.
+        changes: the changes.
         container: the container's id.
         on_v2: whether this machine has a knob on cgroup v2.
-        container_message: the container as the runtime has it, if what it has already may be left out.
+        container_message: the runtime's view; values that it has already are left out.
     """
     if container_message is not None:
-        found = messages.reported(container_message.linux.resources)
-        changes = changes.without({name for name, value in changes.knobs.items() if same(name, value, found.get(name))})
+        current = messages.reported(container_message.linux.resources)
+        changes = changes.without(
+            {name for name, value in changes.knobs.items() if same(name, value, current.get(name))}
+        )
     return messages.update(changes, container, on_v2)
 
 
 def compared(container: m.Container, changes: Changes, target: str) -> list[Result]:
-    """Return what came of changes, by what the runtime says of the container; nothing of what it does not say."""
+    """Return the outcome of changes by the runtime's view of the container; none for values that it does not report."""
     results = []
-    found = messages.reported(container.linux.resources)
-    for name, wanted in changes.knobs.items():
-        has = found.get(name)
-        if wanted != "" and has is not None:
-            results.append(_result(target, name, wanted, has, same(name, wanted, has)))
-    for what, wanted, has in _others(container, changes):
-        results.append(_result(target, what, wanted, has, wanted == has))
+    current = messages.reported(container.linux.resources)
+    for name, value in changes.knobs.items():
+        has = current.get(name)
+        if value != "" and has is not None:
+            results.append(_result(target, name, value, has, same(name, value, has)))
+    for what, value, has in _other_fields(container, changes):
+        results.append(_result(target, what, value, has, value == has))
     return results
 
 
 def confirmed(container: m.Container, changes: Changes, on_v2: OnV2) -> bool:
-    """Whether the runtime says of a container that it has all that a write could bring about as well."""
+    """Whether the runtime reports all the values that a write could set as well."""
     score = changes.number(OOM_SCORE)
     return update(changes, container.id, on_v2, container) is None and (
         not beside(changes, on_v2).without((OOM_SCORE,))
@@ -157,34 +155,36 @@ def confirmed(container: m.Container, changes: Changes, on_v2: OnV2) -> bool:
     )
 
 
-def _others(container: m.Container, changes: Changes) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the values that are no resources: name, wanted, and what the runtime says."""
+def _other_fields(container: m.Container, changes: Changes) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the values outside of resources: name, decided value, and the runtime's."""
     env = dict(entry.partition("=")[::2] for entry in container.env)
     yield from ((f"env.{name}", value, env.get(name)) for name, value in changes.env.items())
-    mounts = {each.destination: each.source for each in container.mounts}
-    yield from ((f"mount.{each.destination}", each.source, mounts.get(each.destination)) for each in changes.mounts)
-    devices = {each.path: (each.major, each.minor) for each in container.linux.devices}
-    yield from ((f"device.{each.path}", (each.major, each.minor), devices.get(each.path)) for each in changes.devices)
+    mounts = {mount.destination: mount.source for mount in container.mounts}
+    yield from ((f"mount.{mount.destination}", mount.source, mounts.get(mount.destination)) for mount in changes.mounts)
+    devices = {device.path: (device.major, device.minor) for device in container.linux.devices}
+    yield from (
+        (f"device.{device.path}", (device.major, device.minor), devices.get(device.path)) for device in changes.devices
+    )
     if (score := changes.number(OOM_SCORE)) is not None and container.linux.HasField("oom_score_adj"):
         yield OOM_SCORE, score, container.linux.oom_score_adj.value
     if changes.resctrl is not None and container.linux.resources.HasField("rdt_class"):
         yield "rdt_class", changes.resctrl.group, container.linux.resources.rdt_class.value
 
 
-def same(name: str, wanted: Setting, has: Setting | None) -> bool:
-    """Whether a runtime that has this value of a knob has the one that is wanted; None is that it says nothing."""
+def same(name: str, value: Setting, has: Setting | None) -> bool:
+    """Whether a runtime's value of a knob equals a decided one; None if it reports none."""
     if has is None:
         return False
-    if name not in _SETS or not (isinstance(wanted, str) and isinstance(has, str)):
-        return wanted == has
+    if name not in _SETS or not (isinstance(value, str) and isinstance(has, str)):
+        return value == has
     try:
-        return cpuset.parse(wanted) == cpuset.parse(has)
+        return cpuset.parse(value) == cpuset.parse(has)
     except ValueError:
         return False
 
 
-def _result(target: str, name: str, wanted: Any, has: Any, same: bool) -> Result:
+def _result(target: str, name: str, value: Any, has: Any, same: bool) -> Result:
     if same:
-        return Result(target, name, wanted, Outcome.APPLIED, after=has)
+        return Result(target, name, value, Outcome.APPLIED, after=has)
     reason = f"the runtime has {plain(cut(str(has), 80))}" if has is not None else "the runtime does not have it"
-    return Result(target, name, wanted, Outcome.CLAMPED, reason, after=has)
+    return Result(target, name, value, Outcome.CLAMPED, reason, after=has)

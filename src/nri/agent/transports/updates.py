@@ -1,14 +1,13 @@
-"""Updates of containers that run, which no request of the runtime asks for: values of strategies, and room for others.
+"""Unsolicited updates of running containers: values of strategies, and room for a container that is being created.
 
-A strategy's value for a container goes to the runtime, so that the runtime's own view stays true, and nothing that it
-applies again undoes the value; what NRI has no word for goes to the executor. While a container is being created, hooks
-may decide for those that run already (stage `MAKE_ROOM`), and their updates go with the answer.
+A strategy's value for a container goes to the runtime, so that the runtime's view stays correct and it does not undo
+the value later; what NRI cannot express goes to the executor. While a container is created, hooks may decide for
+running ones (stage `MAKE_ROOM`); those updates are part of the answer.
 
-Rules: what came of an update is read from the kernel. A value that is not there after it is written to its file, and
-the record says why; so it is after a refusal. A value is sent once, while the runtime's view has it; one that was
-refused is sent again after a pause, or when it is another one. Where pods come from NRI alone, the runtime's view is
-the only record of what a kubelet has asked for, and a later agent has to find that there: such values are written to
-their files. Next: `nri.agent.transports.hook_plugin`.
+The kernel's files are read after an update. A value that is missing there, or was refused, is written to its file, and
+the record says why. A value is sent once while the runtime's view has it; a refused value is sent again after a pause.
+Where pods come from NRI alone, the runtime's view is the only record of the kubelet's request, which a later agent
+needs: such values are written to their files.
 """
 
 from __future__ import annotations
@@ -20,41 +19,48 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from nri.agent.executor import Written, tidy
+from nri.agent.hooks import MAKE_ROOM
+from nri.agent.model import (
+    AT_CREATION,
+    MEMORY_LIMIT,
+    QUOTA,
+    SHARES,
+    Changes,
+    Container,
+    Setting,
+    Write,
+    writes,
+)
 from nri.agent.parts import Parts
 from nri.agent.pods.nri import NriPods
-from nri.agent.transports import translation
-from nri.agent.transports.inventory import InventoryContainer, RuntimeInventory
-from nri.agent.transports.reapply import PORTION
+from nri.agent.transports import messages, translation
+from nri.agent.transports.inventory import InventoryEntry, RuntimeInventory
+from nri.agent.transports.reapplication import PORTION
 from nri.agent.writing.cpus import value_of
 from nri.api import messages as m
 from nri.errors import DeadlineExceeded, NriError
 from nri.host import Outcome, Result
-from nri.policies import messages
-from nri.policies.changes import Changes, Setting
-from nri.policies.contexts import ContainerContext, while_created
-from nri.policies.hooks import MAKE_ROOM
-from nri.policies.writes import MEMORY_LIMIT, QUOTA, SHARES, Write, writes
 from nri.stub.support.runtime_handle import RuntimeHandle
 from nri.text import plain
 
 __all__ = ["RuntimeUpdates"]
 
 _log = logging.getLogger(__name__)
-#: For how many seconds a value that was refused is not told again, and a runtime that does not answer is left alone.
+#: Seconds before a refused value is sent again, and before a silent runtime is used again.
 _PAUSE_S: Final = 60.0
-#: For how many seconds updates of one round go out; what is left follows in the next one.
+#: Seconds for which updates of one round are sent; the rest follows in the next round.
 _ROUND_S: Final = 4.0
 #: The part of the time for an answer to a creation in which hooks decide for other containers.
 _SHARE: Final = 0.5
-#: The resources by which it is known what a kubelet asks for.
-_ASKED: Final = (SHARES, QUOTA, MEMORY_LIMIT)
+#: The resources that a kubelet requests.
+_REQUESTED_KNOBS: Final = (SHARES, QUOTA, MEMORY_LIMIT)
 _LEFT_OUT: Final = "the runtime took the update and did not set it, so it was written to its file"
 
 
 class _Due(NamedTuple):
-    """An update of one container, and the places of its values in what was asked for."""
+    """An update of one container, and the positions of its values among the requested writes."""
 
-    known: InventoryContainer
+    entry: InventoryEntry
     update: m.ContainerUpdate
     values: dict[str, Setting]
     places: list[int]
@@ -65,179 +71,184 @@ class RuntimeUpdates:
 
     Args:
         parts: the agent's.
-        held: the containers.
-        transport: the word in records.
-        runtime: gives the connection of now.
+        inventory: the containers.
+        transport: the name in records.
+        runtime: returns the current connection.
         now: monotonic seconds.
     """
 
     def __init__(
         self,
         parts: Parts,
-        held: RuntimeInventory,
+        inventory: RuntimeInventory,
         transport: str,
         runtime: Callable[[], RuntimeHandle],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._parts, self._held, self.name = parts, held, transport
+        self._parts, self._held, self.name = parts, inventory, transport
         self._runtime, self._now = runtime, now
         self._deaf_until = 0.0
-        #: Values that were refused, by container and knob, each with the time until which it is not told again.
+        #: Refused values by container and knob, each with the time until which it is not sent again.
         self._refused: dict[tuple[str, str], tuple[Setting, float]] = {}
-        #: Values for others, by the container that was being created then; not looked at yet.
-        self._room: dict[str, list[tuple[ContainerContext, list[Write]]]] = {}
-        #: Knobs that a runtime is not told, because a later agent reads from its view what was asked for.
-        self._asked_for = _ASKED if isinstance(parts.pods, NriPods) else ()
+        #: Writes for other containers, by the container that is being created; not confirmed yet.
+        self._room: dict[str, list[tuple[Container, list[Write]]]] = {}
+        #: Knobs that are not sent to the runtime, because a later agent reads the kubelet's request from its view.
+        self._asked_for = _REQUESTED_KNOBS if isinstance(parts.pods, NriPods) else ()
         self._makes_room = any(MAKE_ROOM in row.stages for row in parts.profile.hooks)
 
     # -- strategies ---------------------------------------------------------------------------------------------------
 
-    def write(self, wanted: Sequence[Write]) -> list[Written]:
-        """Have values set, by the runtime or by the executor; one result for each, in the order of `wanted`.
+    def write(self, requests: Sequence[Write]) -> list[Written]:
+        """Write values through the runtime or the executor; one result for each, in the order of `requests`.
 
         Cgroups above containers come first, as they have to where values grow; what the kernel refuses of them is tried
         once more when the containers have theirs, as it has to be where values shrink.
         """
         executor = self._parts.executor
-        due = self._due(wanted)
-        told = {place: "" for each in due for place in each.places}
-        by_file = [place for place in range(len(wanted)) if place not in told]
-        found = dict(zip(by_file, executor.write([wanted[place] for place in by_file], keep=False), strict=True))
+        due = self._due(requests)
+        reason_by_place = {place: "" for update in due for place in update.places}
+        by_file = [place for place in range(len(requests)) if place not in reason_by_place]
+        results = dict(zip(by_file, executor.write([requests[place] for place in by_file], keep=False), strict=True))
         if due:
-            for each, reason in self._send(due):
-                told.update(dict.fromkeys(each.places, reason))
-            looked_at = executor.write([wanted[place] for place in told], force=True, keep=False)
-            found.update(zip(told, looked_at, strict=True))
-            again = [place for place in by_file if found[place].outcome in (Outcome.REFUSED, Outcome.CLAMPED)]
-            found.update(zip(again, executor.write([wanted[place] for place in again], keep=False), strict=True))
+            for update, reason in self._send(due):
+                reason_by_place.update(dict.fromkeys(update.places, reason))
+            looked_at = executor.write([requests[place] for place in reason_by_place], force=True, keep=False)
+            results.update(zip(reason_by_place, looked_at, strict=True))
+            failed = [place for place in by_file if results[place].outcome in (Outcome.REFUSED, Outcome.CLAMPED)]
+            results.update(zip(failed, executor.write([requests[place] for place in failed], keep=False), strict=True))
         return [
-            _by_update(found[place], told[place]) if place in told else Written(found[place], False)
-            for place in range(len(wanted))
+            _by_update(results[place], reason_by_place[place])
+            if place in reason_by_place
+            else Written(results[place], False)
+            for place in range(len(requests))
         ]
 
-    def _due(self, wanted: Sequence[Write]) -> list[_Due]:
+    def _due(self, requests: Sequence[Write]) -> list[_Due]:
         """The updates that bring the runtime's view to what was decided now, or before and could not be sent."""
         runtime, now = self._runtime(), self._now()
         if not runtime.connected:
             return []
         listed = dict(self._held.containers())
         by_folder: dict[str, str] = {}
-        if wanted:
-            by_folder = {tidy(known.context.cgroup_parent).rpartition("/")[2]: key for key, known in listed.items()}
+        if requests:
+            by_folder = {tidy(entry.context.folder).rpartition("/")[2]: key for key, entry in listed.items()}
         places: dict[tuple[str, str], int] = {}
-        for place, write in enumerate(wanted):
+        for place, write in enumerate(requests):
             number = by_folder.get(tidy(write.folder).rpartition("/")[2], "")
             value = self._value(write) if number and listed[number].created else None
             if value is not None:
                 listed[number].decided[write.knob] = value
                 places[number, write.knob] = place
-        self._refused = {key: each for key, each in self._refused.items() if key[0] in listed and each[1] > now}
+        self._refused = {key: update for key, update in self._refused.items() if key[0] in listed and update[1] > now}
         if now < self._deaf_until:
             return []
-        made = (self._of(number, known, places) for number, known in listed.items() if known.decided)
-        return [each for each in made if each is not None]
+        updates = (self._of(number, entry, places) for number, entry in listed.items() if entry.decided)
+        return [update for update in updates if update is not None]
 
-    def _of(self, number: str, known: InventoryContainer, places: Mapping[tuple[str, str], int]) -> _Due | None:
+    def _of(self, number: str, entry: InventoryEntry, places: Mapping[tuple[str, str], int]) -> _Due | None:
         values = {
             name: value
-            for name, value in known.decided.items()
-            if not translation.same(name, value, known.said.get(name))
+            for name, value in entry.decided.items()
+            if not translation.same(name, value, entry.reported.get(name))
             and self._refused.get((number, name), (None, 0.0))[0] != value
         }
         update = translation.update(Changes(values), number, self._parts.executor.on_v2)
         if update is None:
             return None
-        return _Due(known, update, values, [places[number, name] for name in values if (number, name) in places])
+        return _Due(entry, update, values, [places[number, name] for name in values if (number, name) in places])
 
     def _value(self, write: Write) -> Setting | None:
-        """The value of a write as an update says it; None if an update cannot, or the kernel has another unit for it.
+        """The value of a write in an update; None if an update cannot express it, or the kernel has another unit.
 
-        Runtimes make weights of cgroup v2 of shares in ways of their own, so that no file tells whether they have.
+        Runtimes convert shares to weights of cgroup v2 differently, so that no file confirms the value.
         """
         on_v2 = self._parts.executor.on_v2
         name = write.knob
-        if name in self._asked_for or name in messages.AT_CREATION or not messages.sayable(name, on_v2):
+        if name in self._asked_for or name in AT_CREATION or not messages.sayable(name, on_v2):
             return None
         if name == SHARES and on_v2(name):
             return None
         try:
             value = value_of(name, write.value)
         except (KeyError, ValueError):
-            return None  # the executor says what is wrong with it
+            return None  # the executor reports what is wrong with it
         if isinstance(value, int):
             return value
         return write.value or None
 
     def _send(self, due: Sequence[_Due]) -> list[tuple[_Due, str]]:
-        """Send updates; return each with the reason why the runtime does not have it, "" if it has."""
-        found, until = [], self._now() + _ROUND_S
+        """Send updates; return each with the reason why the runtime refused it, "" if it did not."""
+        outcomes, until = [], self._now() + _ROUND_S
         for start in range(0, len(due), PORTION):
             portion = due[start : start + PORTION]
             if self._now() > until:
-                found += [(each, "it had enough to do for one round") for each in portion]
+                outcomes += [(update, "the round had no time left") for update in portion]
             else:
-                found += self._sent(portion)
-        for each, reason in found:
+                outcomes += self._sent(portion)
+        for update, reason in outcomes:
             if reason:
                 self._parts.observer.met(self.name, "update refused")
-            elif self._held.container(each.update.container_id) is each.known:
-                each.known.said.update(each.values)
-        return found
+            elif self._held.container(update.update.container_id) is update.entry:
+                update.entry.reported.update(update.values)
+        return outcomes
 
     def _sent(self, portion: Sequence[_Due]) -> list[tuple[_Due, str]]:
         reason, until = "it could not update the container", self._now() + _PAUSE_S
         try:
-            failed = {each.container_id for each in self._runtime().update(*(each.update for each in portion)).result()}
+            failed = {
+                update_.container_id
+                for update_ in self._runtime().update(*(update_.update for update_ in portion)).result()
+            }
         except NriError as error:
-            reason, failed = plain(str(error)), {each.update.container_id for each in portion}
+            reason, failed = plain(str(error)), {update_.update.container_id for update_ in portion}
             if isinstance(error, DeadlineExceeded):
                 self._deaf_until = until
         if failed:
             _log.warning("mode %s: %s does not update %s: %s; their values are written to their files for %d s",
                          self.name, self._runtime().name, ", ".join(sorted(failed)), reason, _PAUSE_S)  # fmt: skip
-        for each in portion:
-            if each.update.container_id in failed:
+        for update_ in portion:
+            if update_.update.container_id in failed:
                 self._refused.update(
-                    ((each.update.container_id, name), (value, until)) for name, value in each.values.items()
+                    ((update_.update.container_id, name), (value, until)) for name, value in update_.values.items()
                 )
-        return [(each, reason if each.update.container_id in failed else "") for each in portion]
+        return [(update_, reason if update_.update.container_id in failed else "") for update_ in portion]
 
     # -- requests of the kubelet --------------------------------------------------------------------------------------
 
-    def kept(self, known: InventoryContainer, requested: m.LinuxResources) -> Changes:
-        """Return the values to be kept when a kubelet asks for resources: those that it asks for again are not."""
-        asked = messages.reported(requested)
+    def values_to_keep(self, entry: InventoryEntry, requested: m.LinuxResources) -> Changes:
+        """Return the values to keep when a kubelet requests resources: all but those that it requests anew."""
+        request = messages.reported(requested)
         anew = {
             name
-            for name, value in asked.items()
-            if value and not translation.same(name, value, known.asked_for.get(name))
+            for name, value in request.items()
+            if value and not translation.same(name, value, entry.requested.get(name))
         }
-        known.asked_for.update({name: value for name, value in asked.items() if value})
-        for name in anew & set(known.decided):
-            del known.decided[name]
-        return Changes(dict(known.decided))
+        entry.requested.update({name: value for name, value in request.items() if value})
+        for name in anew & set(entry.decided):
+            del entry.decided[name]
+        return Changes(dict(entry.decided))
 
     # -- creations ----------------------------------------------------------------------------------------------------
 
-    def room(self, created: str, new: ContainerContext, time_left_s: float | None) -> list[m.ContainerUpdate]:
-        """Ask the hooks what the creation of a container asks of those that run; return the updates.
+    def room(self, created: str, new: Container, time_left_s: float | None) -> list[m.ContainerUpdate]:
+        """Run the hooks of running containers for the creation of another one; return the updates.
 
         Args:
             created: the new container's id.
             new: its context.
-            time_left_s: until the runtime waits no longer; None is for ever.
+            time_left_s: the time until the runtime's deadline; None for no deadline.
         """
         if not self._makes_room:
             return []
         until = None if time_left_s is None else time.monotonic() + time_left_s * _SHARE
         updates: list[m.ContainerUpdate] = []
         looked_at = self._room[created] = []
-        running = [(number, known) for number, known in self._held.containers() if known.created and number != created]
-        for done, (number, known) in enumerate(running):
+        running = [(number, entry) for number, entry in self._held.containers() if entry.created and number != created]
+        for position, (number, entry) in enumerate(running):
             if until is not None and time.monotonic() > until:
-                self._parts.observer.left_out("containers beside a creation", len(running) - done)
+                self._parts.observer.left_out("containers beside a creation", len(running) - position)
                 break
-            update = self._moved(number, known, new, looked_at)
+            update = self._moved(number, entry, new, looked_at)
             if update is not None:
                 updates.append(update)
         return updates
@@ -245,32 +256,32 @@ class RuntimeUpdates:
     def _moved(
         self,
         number: str,
-        known: InventoryContainer,
-        new: ContainerContext,
-        looked_at: list[tuple[ContainerContext, list[Write]]],
+        entry: InventoryEntry,
+        new: Container,
+        looked_at: list[tuple[Container, list[Write]]],
     ) -> m.ContainerUpdate | None:
-        """Decide for one container that runs; what no update can say is written at once."""
-        decisions, executor, context = self._parts.decisions, self._parts.executor, known.context
-        outcome = decisions.decide(MAKE_ROOM, while_created(context, new), self.name)
-        changes, left_out = translation.sayable(outcome.changes, context.cgroup_parent)
+        """Decide for one running container; what no update can express is written at once."""
+        decisions, executor, context = self._parts.decisions, self._parts.executor, entry.context
+        outcome = decisions.decide(MAKE_ROOM, replace(context, new=new), self.name)
+        changes, left_out = translation.sayable(outcome.changes, context.folder)
         if not changes.knobs and not left_out:
             return None
-        said, rest = translation.updatable(changes, executor.on_v2), translation.beside(changes, executor.on_v2)
-        results = executor.write(writes(context.cgroup_parent, rest), keep=False) if rest else []
+        sent, file_changes = translation.updatable(changes, executor.on_v2), translation.beside(changes, executor.on_v2)
+        results = executor.write(writes(context.folder, file_changes), keep=False) if file_changes else []
         decisions.record(context, self.name, [*left_out, *results])
-        update = translation.update(said, number, executor.on_v2)
+        update = translation.update(sent, number, executor.on_v2)
         if update is not None:
             update.ignore_failure = True
-            known.decided.update(said.knobs)
-            known.said.update(said.knobs)
-            looked_at.append((context, writes(context.cgroup_parent, said)))
+            entry.decided.update(sent.knobs)
+            entry.reported.update(sent.knobs)
+            looked_at.append((context, writes(context.folder, sent)))
         return update
 
     def created(self, number: str) -> None:
         """Look at what the kernel has of the updates that went with the answer to a creation, and record it."""
-        for context, wanted in self._room.pop(number, []):
-            found = self._parts.executor.write(wanted, force=True, keep=False)
-            results = [_by_update(result, "").result for result in found]
+        for context, requests in self._room.pop(number, []):
+            results_of_writes = self._parts.executor.write(requests, force=True, keep=False)
+            results = [_by_update(result, "").result for result in results_of_writes]
             self._parts.decisions.record(context, self.name, results)
 
     def forget(self, number: str) -> None:

@@ -1,4 +1,1 @@
-"""Two parts of the executor: writes that wait for their cgroup, and core scheduling of containers.
-
-Next: `pending`, then `cookies`.
-"""
+"""Parts of the executor: waiting writes, core scheduling, lists of CPUs, updates through the CRI."""

@@ -1,16 +1,12 @@
-"""Core scheduling of containers: the policy's groups of cookies, on this machine's processes.
-
-One job: `CoreScheduling`, which gives `CookieGroups` the kernel's calls and tells what came of them. Rules: a container
-is `pod uid/container id`; what is remembered is bounded by the policy, five minutes. Next: `nri.agent.executor`.
-"""
+"""Core scheduling of containers: the groups of cookies, applied to this machine's processes."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
 
+from nri.agent.writing.cookie_groups import CookieGroups, Membership
 from nri.host import CoreScheduler, Outcome, Result
-from nri.policies.cookie_groups import CookieGroups, Membership
 
 __all__ = ["CoreScheduling", "KernelCookies"]
 
@@ -18,7 +14,7 @@ _NAME = "core_sched.cookie"
 
 
 class KernelCookies:
-    """Cookies of this machine's processes, as `nri.policies.cookie_groups.Cookies` wants them."""
+    """The kernel's cookies of this machine's processes (`nri.agent.writing.cookie_groups.Cookies`)."""
 
     def __init__(self, scheduler: CoreScheduler) -> None:
         self._scheduler = scheduler
@@ -38,15 +34,15 @@ class KernelCookies:
         return _failed(targets, self._scheduler.share(source, targets))
 
     def clear(self, pids: Sequence[int]) -> list[int]:
-        """Take the cookies of processes away; return those that failed."""
+        """Remove the cookies of processes; return those that failed."""
         return _failed(pids, self._scheduler.clear(pids))
 
 
 class CoreScheduling:
-    """The groups of one node. Any thread may call it.
+    """The groups of one node. Thread-safe.
 
     Attributes:
-        groups: the cookies that are held, by group; changed under a lock.
+        groups: the cookies by group; changed under a lock.
     """
 
     def __init__(self, scheduler: CoreScheduler, clock: Callable[[], float]) -> None:
@@ -57,34 +53,34 @@ class CoreScheduling:
     def apply(
         self, membership: Membership, container: str, pids: Sequence[int], *, forget_moved: bool = True
     ) -> list[Result]:
-        """Give a container's processes the cookie of its group, or take it away; one result.
+        """Give a container's processes the cookie of its group, or remove it; return one result.
 
         Args:
             membership: whether it takes part, and in which group.
             container: `pod uid/container id`.
-            pids: its processes; none is no work, and no result.
+            pids: its processes; without processes there is no result.
             forget_moved: see `CookieGroups.enable`.
         """
         if not pids:
             return []
-        wanted = membership.group if membership.enabled else "none"
+        group = membership.group if membership.enabled else "none"
         missing = self._scheduler.probe()
         if missing is not None:
-            return [Result(container, _NAME, wanted, Outcome.UNSUPPORTED, missing.reason)]
+            return [Result(container, _NAME, group, Outcome.UNSUPPORTED, missing.reason)]
         with self._lock:
             if not membership.enabled:
                 before, member = self.groups.current(pids)[0], container in self.groups.members
                 self.groups.disable(container, pids, self._clock())
                 after = self.groups.current(pids)[0]
-                return [_result(container, wanted, before, after, in_force=after == 0 or not member)]
+                return [_result(container, group, before, after, in_force=after == 0 or not member)]
             before = self.groups.current(pids)[0]
-            done = self.groups.enable(membership.group, container, pids, self._clock(), forget_moved=forget_moved)
-            return [_result(container, wanted, before, self.groups.current(pids)[0], in_force=done)]
+            succeeded = self.groups.enable(membership.group, container, pids, self._clock(), forget_moved=forget_moved)
+            return [_result(container, group, before, self.groups.current(pids)[0], in_force=succeeded)]
 
     def learn(self, membership: Membership, container: str, pids: Sequence[int]) -> None:
-        """Take over the cookie that a container has from an earlier life of the agent, as that of its group.
+        """Take over the cookie that a container has from an earlier run of the agent, as that of its group.
 
-        One that takes part no longer is a group by itself, so that its cookie is its own alone and can be taken away.
+        A container that no longer takes part becomes its own group, so that its cookie can be removed.
         """
         if pids and self._scheduler.probe() is None:
             group = membership.group if membership.enabled else container
@@ -96,9 +92,7 @@ def _failed(pids: Sequence[int], results: Sequence[Result]) -> list[int]:
     return [pid for pid, result in zip(pids, results, strict=True) if not result.in_force]
 
 
-def _result(container: str, wanted: str, before: int, after: int, *, in_force: bool) -> Result:
+def _result(container: str, group: str, before: int, after: int, *, in_force: bool) -> Result:
     if not in_force:
-        return Result(container, _NAME, wanted, Outcome.REFUSED, "no process could be given it", before, after)
-    return Result(
-        container, _NAME, wanted, Outcome.UNCHANGED if before == after else Outcome.APPLIED, "", before, after
-    )
+        return Result(container, _NAME, group, Outcome.REFUSED, "no process got it", before, after)
+    return Result(container, _NAME, group, Outcome.UNCHANGED if before == after else Outcome.APPLIED, "", before, after)

@@ -1,10 +1,9 @@
-"""Values written to cgroups of containers, sent to their runtime by the CRI, so that its own view stays true.
+"""Values written to containers' cgroups, sent to their runtime through the CRI so that its view stays correct.
 
-Rules: files come first, in the order that the kernel needs, and the runtime gets what is in force; it sets that
-again, which changes nothing. A value is sent once, and again after its file had to be written again. A value for which
-the CRI has no word is in its file alone, and so is one by which an agent that starts later finds out what the kubelet
-has asked for, where pods are known by the runtime alone. A runtime that does not answer is left alone for a minute.
-Next: `nri.agent.executor`, which writes.
+Files are written first, in the order that the kernel needs; the runtime then sets the same value again, which changes
+nothing. A value is sent once, and again after its file had to be written again. Where pods are known by the runtime
+alone, requested resources are not sent, because an agent that starts later reads the kubelet's request there. A runtime
+that does not answer is left alone for a minute.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
+from nri.agent.model import CPUS, MEMORY_LIMIT, QUOTA, SHARES, Write
 from nri.cri.client import CriClient
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError, RpcError
-from nri.policies.writes import CPUS, MEMORY_LIMIT, QUOTA, SHARES, Write
 from nri.text import plain
 
 __all__ = ["CriUpdates"]
@@ -35,18 +34,18 @@ _FIELDS: Final = {
     "cpuset.mems": "cpuset_mems",
 }
 _LISTS: Final = (CPUS, "cpuset.mems")
-#: By which a later agent finds out what a kubelet has asked for, if the runtime is all that knows of pods.
-_ASKED: Final = frozenset({SHARES, QUOTA, MEMORY_LIMIT})
+#: Knobs that a later agent reads the kubelet's request from, if pods are known by the runtime alone.
+_REQUESTED_KNOBS: Final = frozenset({SHARES, QUOTA, MEMORY_LIMIT})
 #: The last part of a container's cgroup, in which its id is.
 _ID: Final = re.compile(r"(?:.*-)?([0-9a-f]{64})(?:\.scope)?")
 _CALL_S: Final = 4.0
 _PAUSE_S: Final = 60.0
-#: Values that are remembered as told.
-_MOST: Final = 20_000
+#: The maximum number of values remembered as sent.
+_MAX_VALUES: Final = 20_000
 
 
 class CriUpdates:
-    """Tells one runtime.
+    """Sends values to one runtime.
 
     Args:
         socket: its CRI socket.
@@ -56,25 +55,25 @@ class CriUpdates:
 
     def __init__(self, socket: str, *, runtime_alone: bool = False, now: Callable[[], float] = time.monotonic) -> None:
         self._socket, self._now = socket, now
-        self._knobs: Collection[str] = _FIELDS.keys() - (_ASKED if runtime_alone else ())
+        self._knobs: Collection[str] = _FIELDS.keys() - (_REQUESTED_KNOBS if runtime_alone else ())
         self._client: CriClient | None = None
         self._told: dict[tuple[str, str], str] = {}
         self._deaf_until = 0.0
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """The number of values that are remembered as told."""
+        """The number of values remembered as sent."""
         return len(self._told)
 
     def tell(self, in_force: Iterable[Write]) -> None:
-        """Tell of values that are in force, one call for each container. Never raises: the values are there."""
+        """Send values in force, with one call for each container. Never raises, because the files are written."""
         with self._lock:
             new: dict[str, dict[str, str]] = {}
             for write in in_force:
-                found = _ID.fullmatch(write.folder.rstrip("/").rpartition("/")[2])
-                known = found is not None and write.knob in self._knobs and write.value
-                if found and known and self._told.get((found[1], write.knob)) != write.value:
-                    new.setdefault(found[1], {})[write.knob] = write.value
+                match = _ID.fullmatch(write.folder.rstrip("/").rpartition("/")[2])
+                is_reportable = match is not None and write.knob in self._knobs and write.value
+                if match and is_reportable and self._told.get((match[1], write.knob)) != write.value:
+                    new.setdefault(match[1], {})[write.knob] = write.value
             for number, values in new.items():
                 if self._now() < self._deaf_until:
                     return
@@ -82,11 +81,11 @@ class CriUpdates:
 
     def forget(self, folder: str) -> None:
         """Forget what was sent of a container."""
-        found = _ID.fullmatch(folder.rstrip("/").rpartition("/")[2])
-        if found is not None:
+        match = _ID.fullmatch(folder.rstrip("/").rpartition("/")[2])
+        if match is not None:
             with self._lock:
                 for knob in _FIELDS:
-                    self._told.pop((found[1], knob), None)
+                    self._told.pop((match[1], knob), None)
 
     def _one(self, number: str, values: dict[str, str]) -> None:
         fields: dict[str, Any] = {
@@ -103,6 +102,6 @@ class CriUpdates:
             self._deaf_until = self._now() + _PAUSE_S
             _log.warning("values are in their cgroups, but not in the view of the runtime: %s", plain(str(error), 200))
             return
-        if len(self._told) >= _MOST:
+        if len(self._told) >= _MAX_VALUES:
             self._told.clear()
         self._told.update(((number, knob), value) for knob, value in values.items())

@@ -7,8 +7,8 @@ import os
 from typing import TYPE_CHECKING
 
 from nri.api.naming import DEFAULT_SOCKET
-from nri.api.versions import version_at_least
-from nri.cli.doctor import Finding, engine, launched, plugins, runtimes, sockets
+from nri.cli.doctor import Finding, engine, plugins, runtimes, sockets
+from nri.cli.doctor import plugin_processes as launched
 from nri.cli.support.versions import versions
 from nri.config.kubelet import pinning
 from nri.config.root import inside
@@ -18,6 +18,7 @@ from nri.config.runtimes.file_tree import DiskTree
 from nri.config.runtimes.registry import RUNTIMES
 from nri.config.runtimes.release import Release, find_release
 from nri.placement.registry import POLICIES, POLICY_NAMES
+from nri.versions import version_at_least
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

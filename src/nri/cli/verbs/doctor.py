@@ -56,8 +56,8 @@ def command(settings: Settings, root: str, release: str, path: str) -> int:
     """
     import os
 
-    from nri.api.versions import parse_version
     from nri.cli.doctor.examination import examine
+    from nri.versions import parse_version
 
     if release and parse_version(release) is None:
         raise click.UsageError(f'--release: "{release}" is not a version; write such as 2.1.9')

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Literal
 
 from nri.adaptation import AdaptationSettings
+from nri.api.default_validator import ValidatorConfig
 from nri.config import Duration, check_timeouts
-from nri.policies.default_validator import ValidatorConfig
 from nri.service.settings import HttpSettings
 
 _MAX_PORT = 65535

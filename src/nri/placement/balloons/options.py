@@ -12,10 +12,10 @@ from nri.config.place import Path
 from nri.placement.amounts import Amounts
 from nri.placement.containers import SUFFIX, Container, Pod
 from nri.placement.expressions import Expression, expand
+from nri.placement.ignored_keys import POD_RESOURCES, without_effect
 from nri.placement.machine import Priority
 from nri.placement.scheduling import SchedulingClass, check_names
 from nri.placement.tuning import Control, CpuClass
-from nri.placement.unread import POD_RESOURCES, without_effect
 from nri.placement.zones import parse_kinds
 
 RESERVED, DEFAULT = "reserved", "default"

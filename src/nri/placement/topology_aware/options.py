@@ -10,9 +10,9 @@ from nri.config.complaint import WrongValue
 from nri.config.place import Path
 from nri.placement.amounts import Amounts
 from nri.placement.containers import SUFFIX
+from nri.placement.ignored_keys import without_effect
 from nri.placement.scheduling import SchedulingClass, check_names
 from nri.placement.tuning import Control, CpuClass
-from nri.placement.unread import without_effect
 
 ANNOTATIONS: Final[Mapping[str, str]] = {
     f"{key}{SUFFIX}": meaning

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import nri
 from nri.api.annotations import REQUIRED_PLUGINS
+from nri.api.default_validator import KEYS, DefaultValidator, ValidatorConfig
 from nri.config import Source, parse_text
 from nri.errors import ConfigError
-from nri.policies.default_validator import KEYS, DefaultValidator, ValidatorConfig
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

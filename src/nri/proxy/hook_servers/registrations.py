@@ -16,7 +16,7 @@ from typing import Final
 
 from nri.config.watch import fingerprint_of
 from nri.files import open_regular
-from nri.policies.shapes import Items, Record, decode
+from nri.kube.shapes import Items, Record, decode
 from nri.proxy.hook_servers.dispatch import STAGES, HookServer
 from nri.text import plain
 

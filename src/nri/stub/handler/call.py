@@ -11,7 +11,7 @@ from nri.errors import Reject
 from nri.stub.handler.answers import REPLY_FIELDS, encode_answer, wrong_answer
 from nri.stub.handler.coroutines import CoroutineType, resolve, run_to_end
 from nri.stub.support.checks import ARGUMENTS
-from nri.stub.support.unreadable import unreadable
+from nri.stub.support.decode_errors import unreadable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def build(
         plugin: its methods are looked up once, here.
         base: the class whose methods count as not overridden.
         mirror: receives every event before the handler.
-        wrap_handler: wraps each handler; see `nri.stub.support.unchanged`.
+        wrap_handler: wraps each handler; see `nri.stub.support.handler_mistakes`.
     """
     table: dict[str, Serve] = {}
     for spec in EVENTS:

@@ -59,7 +59,7 @@ def make_log_if_due() -> None:
 
 
 class Program:
-    """One plugin in one process, or one of several in a process (`nri.stub.program.several`).
+    """One plugin in one process, or one of several in a process (`nri.stub.program.plugin_group`).
 
     Args:
         plugin: the plugin.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from nri.interfaces import Reporter
     from nri.stub.base import PluginBase
-    from nri.stub.program.several import Several
+    from nri.stub.program.plugin_group import Several
 
 __all__ = ["main", "run", "run_all", "tell"]
 
@@ -102,7 +102,7 @@ def _program(plugins: Sequence[tuple[type[PluginBase], Options]], reporter: Repo
     if connections[0][1].socket_fd is not None:
         reason = "the runtime has launched this process for one plugin only"
         raise ConfigError("environment", naming.ENV_SOCKET, reason, "run it as a service, or in a DaemonSet")
-    from nri.stub.program.several import Several
+    from nri.stub.program.plugin_group import Several
 
     return Several(connections, reporter=reporter)
 

@@ -24,7 +24,7 @@ from nri.stub.session import subscription
 from nri.stub.session.synchronize import MORE_REPLY, Parts, StateTooLarge
 from nri.stub.support import context
 from nri.stub.support.checks import ARGUMENTS
-from nri.stub.support.unreadable import Unreadable, unreadable
+from nri.stub.support.decode_errors import Unreadable, unreadable
 from nri.text import plain
 from nri.ttrpc.codes import Code
 from nri.ttrpc.endpoint import LATER, Endpoint
@@ -62,7 +62,7 @@ class PluginService:
         configure: called with the runtime's configuration text; sets `plugin.config`. None: apply the text.
         on_ready: called after the reply with which the plugin starts to take part.
         reporting: wraps all calls of handlers.
-        wrap_handler: wraps each handler; see `nri.stub.support.unchanged`.
+        wrap_handler: wraps each handler; see `nri.stub.support.handler_mistakes`.
 
     Attributes:
         endpoint: sends the replies; set by the session before the first request.

@@ -54,8 +54,8 @@ class Session:
         on_ready: called when the plugin is synchronized, or at the first event of a runtime that does not synchronize.
         interceptors: see `nri.ttrpc.interceptors`.
         reporter: is called with every step of every request (`nri.interfaces.Reporter`).
-        check_messages: a handler fails if it changes the message of its request (`nri.stub.support.unchanged`), or
-            sets fields that its class does not declare (`nri.stub.support.declared`).
+        check_messages: a handler fails if it changes the message of its request (`nri.stub.support.handler_mistakes`),
+            or sets fields that its class does not declare (`nri.stub.support.sets_check`).
         wake_fd: readable after a signal (`nri.signals.wake_fd`); -1 if another thread handles signals.
     """
 
@@ -240,11 +240,11 @@ def _checks(plugin: Any, strict: bool) -> tuple[Any, Any]:
     wrap_handler: Any = None
     sets_check: Any = None
     if strict:
-        from nri.stub.support.unchanged import checked_handler
+        from nri.stub.support.handler_mistakes import checked_handler
 
         wrap_handler = checked_handler
     if plugin.sets is not None:
-        from nri.stub.support.declared import SetsCheck
+        from nri.stub.support.sets_check import SetsCheck
 
         sets_check = SetsCheck(plugin, strict=strict)
     return wrap_handler, sets_check

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from nri.errors import ConfigError
-from nri.stub.support.initial import defaults, has_all_defaults
+from nri.stub.support.default_attributes import defaults, has_all_defaults
 from nri.stub.support.mirror import Mirror
 from nri.stub.support.runtime_handle import RuntimeHandle
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nri.api import versions
+from nri import versions
 from nri.api.events import ALL, BY_RPC, OLD, EventMask
 from nri.errors import RegistrationError
 from nri.stub.base import PluginBase

@@ -13,7 +13,7 @@ from typing import Any
 
 from nri.api import messages as m
 from nri.errors import RpcError
-from nri.stub.support.unreadable import unreadable
+from nri.stub.support.decode_errors import unreadable
 from nri.ttrpc.codes import Code
 from nri.wire import iter_fields
 

@@ -192,7 +192,7 @@ def _check_tables(cls: type) -> None:
     if cls.__dict__.get("flags"):
         _check_flags(cls)
     if cls.__dict__.get("sets"):
-        from nri.stub.support.declared import check_sets
+        from nri.stub.support.sets_check import check_sets
 
         check_sets(cls)
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from time import monotonic
 
+from nri import versions
 from nri.api import messages as m
-from nri.api import naming, versions
+from nri.api import naming
 from nri.api.builders.update import Update
 from nri.errors import ConnectionClosed, NriError, RpcError
 from nri.stub.support import context
@@ -61,7 +62,7 @@ class RuntimeHandle:
         nri_version: the NRI release that it uses, as reported or inferred from its version; "" if unknown.
         registration_timeout_s, request_timeout_s: its timeouts, in seconds; the defaults if not reported.
         connected: whether updates can be sent now.
-        sets_check: for the session: checks requests (`nri.stub.support.declared`); None without a check.
+        sets_check: for the session: checks requests (`nri.stub.support.sets_check`); None without a check.
     """
 
     __slots__ = (

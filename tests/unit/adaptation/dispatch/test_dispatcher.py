@@ -18,7 +18,7 @@ from nri.api import messages as m
 from nri.errors import DeadlineExceeded, PluginError
 from nri.metrics import Observer
 from nri.testing import FakeRuntime, make_container, make_pod
-from nri.testing.attached import Attached
+from nri.testing.plugin_connection import Attached
 from nri.ttrpc import Interceptor, Request
 from tests.support.waiting import wait_for
 

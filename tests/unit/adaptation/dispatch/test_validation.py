@@ -17,9 +17,9 @@ from nri.adaptation.dispatch.validation import validate
 from nri.adaptation.peers.peer import Peer
 from nri.adaptation.peers.state import State
 from nri.api import messages as m
+from nri.api.default_validator import ValidatorConfig
 from nri.api.events import BY_METHOD
 from nri.errors import DeadlineExceeded, NriError, PluginError, PluginTimeout, ValidationRejected
-from nri.policies.default_validator import ValidatorConfig
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.adapting import RawPlugin
 from tests.support.made_plugins import Mode, both

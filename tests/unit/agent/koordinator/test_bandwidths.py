@@ -92,14 +92,14 @@ def _of_ten_million(value: int | str | None) -> int:
 
 @pytest.mark.parametrize("switch", [{}, {"enable": False}])
 def test_nothing_of_a_class_that_is_not_switched_on_counts(switch: dict[str, bool]) -> None:
-    found = network.class_shares({**switch, "ingressLimit": "8M", "egressRequest": 50}, _of_ten_million)
-    assert found == {"rx_bps_min": 0, "rx_bps_max": 0, "tx_bps_min": 0, "tx_bps_max": 0}
+    actual = network.class_shares({**switch, "ingressLimit": "8M", "egressRequest": 50}, _of_ten_million)
+    assert actual == {"rx_bps_min": 0, "rx_bps_max": 0, "tx_bps_min": 0, "tx_bps_max": 0}
 
 
 def test_a_classs_four_parts_are_requests_and_limits_of_both_directions_in_bytes() -> None:
     qos = {"enable": True, "ingressRequest": "8M", "ingressLimit": "16M", "egressRequest": 30, "egressLimit": 40}
-    found = network.class_shares(qos, _of_ten_million)
-    assert found == {
+    actual = network.class_shares(qos, _of_ten_million)
+    assert actual == {
         "rx_bps_min": 1_000_000,
         "rx_bps_max": 2_000_000,
         "tx_bps_min": 3_000_000,

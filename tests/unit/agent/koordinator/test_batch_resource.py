@@ -10,23 +10,22 @@ from hypothesis import strategies as st
 from nri.agent.koordinator import batch_resource, names
 from nri.agent.koordinator.node import BatchRule
 from nri.agent.koordinator.quirks import Quirks
-from nri.policies.changes import NO_CHANGES, Changes, HookError
-from nri.policies.contexts import ContainerContext, ExtendedResources, PodContext
+from nri.agent.model import NO_CHANGES, Changes, Container, ExtendedResources, HookError, Pod
 
 AMOUNT = st.integers(min_value=1, max_value=10**6)
 
 
 def ask(cpu: int | None, memory: int | None, request: int | None = None) -> ExtendedResources:
     limits = {names.BATCH_CPU: cpu, names.BATCH_MEMORY: memory}
-    asked = {names.BATCH_CPU: request}
+    requested = {names.BATCH_CPU: request}
     return ExtendedResources(
-        {name: Fraction(value) for name, value in asked.items() if value is not None},
+        {name: Fraction(value) for name, value in requested.items() if value is not None},
         {name: Fraction(value) for name, value in limits.items() if value is not None},
     )
 
 
-def pod(*containers: ExtendedResources, qos: str = "BE") -> PodContext:
-    return PodContext(labels={names.LABEL_QOS: qos}, extended={str(n): each for n, each in enumerate(containers)})
+def pod(*containers: ExtendedResources, qos: str = "BE") -> Pod:
+    return Pod(labels={names.LABEL_QOS: qos}, extended={str(n): container for n, container in enumerate(containers)})
 
 
 @given(st.lists(st.tuples(AMOUNT, AMOUNT), min_size=1, max_size=5))
@@ -51,14 +50,14 @@ def test_one_container_without_a_limit_makes_the_pod_unlimited(missing: Extended
 def test_without_a_quota_there_is_none_and_memory_stays_limited() -> None:
     rule = BatchRule(has_quota=False, ratio=2.0)
     assert batch_resource.pod(pod(ask(500, 1024)), rule).changes.knobs.get("cpu.cfs_quota") == -1
-    changes = batch_resource.container(ContainerContext(pod(), extended=ask(500, 1024)), rule).changes
+    changes = batch_resource.container(Container(pod(), extended=ask(500, 1024)), rule).changes
     assert (changes.knobs.get("cpu.cfs_quota"), changes.knobs.get("memory.limit")) == (-1, 1024)
 
 
 @given(AMOUNT, st.floats(min_value=1.01, max_value=10))
 def test_a_faster_node_scales_pod_and_container_alike(cpu: int, ratio: float) -> None:
     rule = BatchRule(ratio=ratio)
-    alone = batch_resource.container(ContainerContext(pod(), extended=ask(cpu, 1)), rule).changes
+    alone = batch_resource.container(Container(pod(), extended=ask(cpu, 1)), rule).changes
     assert alone.knobs.get("cpu.cfs_quota") == batch_resource.pod(pod(ask(cpu, 1)), rule).changes.knobs.get(
         "cpu.cfs_quota"
     )
@@ -68,13 +67,13 @@ def test_a_faster_node_scales_pod_and_container_alike(cpu: int, ratio: float) ->
 def test_pods_of_other_classes_are_left_alone(qos: str) -> None:
     context = pod(ask(500, 1024), qos=qos)
     assert batch_resource.pod(context, BatchRule()).changes == NO_CHANGES
-    assert batch_resource.container(ContainerContext(context, extended=ask(1, 1)), BatchRule()).changes == NO_CHANGES
+    assert batch_resource.container(Container(context, extended=ask(1, 1)), BatchRule()).changes == NO_CHANGES
 
 
 def test_what_asks_for_nothing_is_left_alone() -> None:
-    bare = PodContext(labels={names.LABEL_QOS: "BE"})
+    bare = Pod(labels={names.LABEL_QOS: "BE"})
     assert batch_resource.pod(bare, BatchRule()).changes == NO_CHANGES
-    assert batch_resource.container(ContainerContext(bare), BatchRule()).changes == NO_CHANGES
+    assert batch_resource.container(Container(bare), BatchRule()).changes == NO_CHANGES
 
 
 @pytest.mark.parametrize(
@@ -84,16 +83,16 @@ def test_an_annotation_that_cannot_be_read_is_an_error_unless_the_spec_says_it_o
     text: str,
 ) -> None:
     """`bad_batch_spec_told`."""
-    given = {batch_resource.ANNOTATION_EXTENDED: text}
-    bad = PodContext(labels={names.LABEL_QOS: "BE"}, annotations=given)
+    source = {batch_resource.ANNOTATION_EXTENDED: text}
+    bad = Pod(labels={names.LABEL_QOS: "BE"}, annotations=source)
     with pytest.raises(HookError, match=batch_resource.ANNOTATION_EXTENDED):
         batch_resource.pod(bad, BatchRule())
     with pytest.raises(HookError, match=batch_resource.ANNOTATION_EXTENDED):
-        batch_resource.container(ContainerContext(bad), BatchRule())
+        batch_resource.container(Container(bad), BatchRule())
     assert batch_resource.pod(bad, BatchRule(), Quirks.REFERENCE).changes == NO_CHANGES
-    assert batch_resource.container(ContainerContext(bad), BatchRule(), Quirks.REFERENCE).changes == NO_CHANGES
-    told = replace(bad, extended={"app": ask(500, 1024, 500)})
-    assert batch_resource.pod(told, BatchRule()).changes.knobs.get("cpu.shares") == 512
+    assert batch_resource.container(Container(bad), BatchRule(), Quirks.REFERENCE).changes == NO_CHANGES
+    message = replace(bad, extended={"app": ask(500, 1024, 500)})
+    assert batch_resource.pod(message, BatchRule()).changes.knobs.get("cpu.shares") == 512
     assert batch_resource.pod(replace(bad, labels={}), BatchRule()).changes == NO_CHANGES
 
 
@@ -117,16 +116,18 @@ SPEC = '{"containers": {"c": {"requests": {"kubernetes.io/batch-cpu": "500"}}}}'
 
 
 def test_the_spec_goes_before_the_annotation_and_other_resources_do_not() -> None:
-    own = ExtendedResources(requests={"kubernetes.io/batch-cpu": Fraction(1000)})
+    resources = ExtendedResources(requests={"kubernetes.io/batch-cpu": Fraction(1000)})
     other = ExtendedResources(requests={"nvidia.com/gpu": Fraction(1)})
-    found = []
-    for extended in (own, other, None):
-        of_pod = PodContext(
+    collected = []
+    for extended in (resources, other, None):
+        of_pod = Pod(
             labels={"koordinator.sh/qosClass": "BE"},
             annotations={"node.koordinator.sh/extended-resource-spec": SPEC},
             extended=None if extended is None else {"c": extended},
         )
-        of_container = ContainerContext(of_pod, name="c", extended=extended)
+        of_container = Container(of_pod, name="c", extended=extended)
         pod_shares = batch_resource.pod(of_pod, BatchRule()).changes.knobs.get("cpu.shares")
-        found.append((pod_shares, batch_resource.container(of_container, BatchRule()).changes.knobs.get("cpu.shares")))
-    assert found == [(1024, 1024), (512, 512), (512, 512)]
+        collected.append(
+            (pod_shares, batch_resource.container(of_container, BatchRule()).changes.knobs.get("cpu.shares"))
+        )
+    assert collected == [(1024, 1024), (512, 512), (512, 512)]

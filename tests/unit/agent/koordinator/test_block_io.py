@@ -44,8 +44,8 @@ def lvm(folder: Path, number: int, name: str, *below: str) -> None:
     write_files(folder, {"sys/devices/sdb/dev": "8:16\n"})
     (folder / inside / "slaves").mkdir()
     places = {"sda1": "../../../../sda/sda1", "sdb": "../../../../sdb"}
-    for each in below:
-        (folder / inside / "slaves" / each).symlink_to(places.get(each, f"../../{each}"))
+    for entry in below:
+        (folder / inside / "slaves" / entry).symlink_to(places.get(entry, f"../../{entry}"))
     (folder / f"sys/class/block/dm-{number}").symlink_to(f"../../devices/virtual/block/dm-{number}")
     (folder / f"sys/dev/block/253:{number}").symlink_to(f"../../devices/virtual/block/dm-{number}")
 
@@ -109,7 +109,7 @@ def test_a_pod_may_ask_for_limits_and_a_bad_disk_limits_nothing(tmp_path: Path) 
     world.source.replace([one])
     world.loop()
     assert world.text(folder, "blkio.throttle.write_bps_device") == "8:0 7"
-    assert "the machine has no disk '/dev/none'" in world.loops.health()[1]
+    assert "this machine has no disk '/dev/none'" in world.loops.health()[1]
 
 
 def test_an_annotation_that_cannot_be_read_any_more_leaves_its_limits_and_one_that_is_gone_takes_them(
@@ -146,11 +146,11 @@ def test_an_annotation_that_cannot_be_read_is_an_error_of_the_pod_until_it_can(t
     ("kind", "name", "error"),
     [
         ("device", "/", "is not a device"),
-        ("volumegroup", "vg0", "the machine has no volume in use of the volume group 'vg0'"),
+        ("volumegroup", "vg0", "no volume in use belongs to the volume group 'vg0'"),
         ("volumegroup", "wide", "'wide' is on 2 disks; limits hold for one"),
-        ("zpool", "tank", "there is no kind 'zpool'"),
+        ("zpool", "tank", "unknown kind 'zpool'"),
         ("podvolume", "../../etc", "the kubelet has mounted no volume '../../etc' for the pod"),
-        ("podvolume", "share", "'share' is not on a disk that the machine shows"),
+        ("podvolume", "share", "'share' is not on a disk that is visible here"),
     ],
 )
 def test_what_cannot_be_found_is_named(kind: str, name: str, error: str, tmp_path: Path) -> None:
@@ -228,30 +228,33 @@ def test_a_claim_that_is_two_volumes_of_a_pod_is_mounted_once(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "message"),
     [
-        (PLAIN_MOUNTS, "'data' is one of 2 claims, and the kubelet has mounted 0 of claims for the pod, on 0 disks"),
+        (
+            PLAIN_MOUNTS,
+            "'data' is one of 2 claims; the kubelet has mounted 0 of them, on 0 disks",
+        ),
         (
             (("csi", "pvc-1/mount", "8:1"),),
-            "of 2 claims, and the kubelet has mounted 1 of claims for the pod, on 1 disks",
+            "of 2 claims; the kubelet has mounted 1 of them, on 1 disks",
         ),
         (
             (("csi", "pvc-1/mount", "8:1"), ("csi", "pvc-2/mount", "8:16")),
-            "has mounted 2 of claims for the pod, on 2 disks",
+            "has mounted 2 of them, on 2 disks",
         ),
         ((("csi", "pvc-1/mount", "8:1"), ("nfs", "pvc-2", "0:60")), "'pvc-2' is not on a disk"),
     ],
     ids=["none", "the other is a raw device", "several disks", "the other is on a network"],
 )
 def test_a_claim_that_cannot_be_told_from_others_is_an_error_and_its_persistent_volume_may_be_named(
-    rows: tuple[tuple[str, str, str], ...], told: str, tmp_path: Path
+    rows: tuple[tuple[str, str, str], ...], message: str, tmp_path: Path
 ) -> None:
     world = LoopWorld(tmp_path, {})
     disks(tmp_path)
     mounted(tmp_path, *rows)
     volumes = [*PLAIN, claim("data"), claim("more")]
-    found = limited(world, volumes)
-    assert "pod ns/u: " in found and told in found
+    actual = limited(world, volumes)
+    assert "pod ns/u: " in actual and message in actual
     if rows != PLAIN_MOUNTS:
         assert limited(world, volumes, "pvc-1") == "8:0 7"
 
@@ -260,7 +263,7 @@ def test_a_disk_of_the_whole_machine_that_is_not_there_is_told(tmp_path: Path) -
     root = {"blkioQOS": {"enable": True, "blocks": [{"name": "/dev/none", "ioCfg": {"readLatency": 5000}}]}}
     world = LoopWorld(tmp_path, {"resourceQOSStrategy": {"cgroupRoot": root}})
     world.loop()
-    assert "cgroupRoot: the machine has no disk '/dev/none'" in world.loops.health()[1]
+    assert "cgroupRoot: this machine has no disk '/dev/none'" in world.loops.health()[1]
 
 
 def test_best_effort_pods_together_have_no_volume_of_a_pod(tmp_path: Path) -> None:
@@ -278,13 +281,13 @@ def test_the_mounts_of_the_machine_are_read_once_a_round_however_many_volumes_ar
     write_files(tmp_path, {"proc/1/mountinfo": f"30 1 8:1 / {path} rw - ext4 /dev/sda1 rw\n"})
     blocks = [{"name": name, "type": "podvolume", "ioCfg": {"writeBPS": 7}} for name in ("data", *map(str, range(60)))]
     pods = [pod(uid, n.LS, annotations={"koordinator.sh/blkioQOS": json.dumps({"blocks": blocks})}) for uid in "abc"]
-    folder, *_ = [world.pod(each) for each in pods]
+    folder, *_ = [world.pod(pod) for pod in pods]
     world.source.replace(pods)
-    read, found = list[str](), Root.find
+    read, actual = list[str](), Root.find
 
     def find(root: Root, path: str) -> str | None:
         read.append(path)
-        return found(root, path)
+        return actual(root, path)
 
     monkeypatch.setattr(Root, "find", find)
     world.loop()
@@ -299,17 +302,17 @@ def test_latencies_of_the_whole_machine_are_set_and_switched_off(tmp_path: Path)
     write_files(tmp_path, {"sys/class/block/sda/dev": "8:0\n"})
     block = {"name": "/dev/sda", "ioCfg": {"readLatency": 5000}}
     spec = {"resourceQOSStrategy": {"cgroupRoot": {"blkioQOS": {"enable": True, "blocks": [block]}}}}
-    loop, found = BlockIo(AgentSettings(), ["BlkIOReconcile"]), []
-    for given in (spec, {}):
+    loop, collected = BlockIo(AgentSettings(), ["BlkIOReconcile"]), []
+    for source in (spec, {}):
         strategies = NodeSlo(PARTS)
-        strategies.take({"spec": given})
+        strategies.take({"spec": source})
         assert loop.wants(strategies)
         sample = Sample(0.0, 8, None, None, None, {})
         moment = Round(world.parts, strategies, [], sample, read_topology(world.root))
         loop.round(moment)
-        found.append([(each.knob, each.devices) for each in moment.values])
+        collected.append([(value.knob, value.devices) for value in moment.values])
     on = "enable=1 ctrl=user rpct=95 rlat=5000 wpct=95 wlat=3000"
-    assert found == [
+    assert collected == [
         [("io.cost_model", {"8:0": "ctrl=auto"}), ("io.cost_qos", {"8:0": on})],
         [("io.cost_qos", {"8:0": "enable=0"})],
     ]
@@ -358,7 +361,7 @@ def test_latencies_of_two_disks_are_set_in_one_round_and_those_of_a_killed_agent
 def test_disks_have_a_value_of_each_knob() -> None:
     given_ = {"enable": True, "blocks": [{"name": "/dev/sda", "type": "device", "ioCfg": {"readBPS": 1048576}}]}
     (disk,) = block_io.parse(given_)
-    assert block_io.wanted([("8:0", disk)], ["8:0"]) == {
+    assert block_io.limits_by_knob([("8:0", disk)], ["8:0"]) == {
         "io.read_iops": {"8:0": -1},
         "io.write_iops": {"8:0": -1},
         "io.read_bps": {"8:0": 1048576},
@@ -372,8 +375,8 @@ def test_disks_have_a_value_of_each_knob() -> None:
 
 
 def test_what_is_in_force_and_not_asked_for_goes() -> None:
-    found = block_io.wanted([], ["8:16"])
-    assert {knob: values["8:16"] for knob, values in found.items()} == {
+    actual = block_io.limits_by_knob([], ["8:16"])
+    assert {knob: values["8:16"] for knob, values in actual.items()} == {
         **dict.fromkeys(("io.read_iops", "io.write_iops", "io.read_bps", "io.write_bps"), -1),
         "io.device_weight": 100,
     }
@@ -384,8 +387,10 @@ def test_a_model_of_the_users_own_counts_only_if_it_is_whole() -> None:
         ("modelReadBPS", "modelReadSeqIOPS", "modelReadRandIOPS", "modelWriteBPS", "modelWriteSeqIOPS"), 5
     )
     models = [
-        block_io.parse_root({"enable": True, "blocks": [{"name": "x", "ioCfg": {"enableUserModel": True, **given}}]})[0]
-        for given in (numbers, {**numbers, "modelWriteRandIOPS": 6})
+        block_io.parse_root({"enable": True, "blocks": [{"name": "x", "ioCfg": {"enableUserModel": True, **source}}]})[
+            0
+        ]
+        for source in (numbers, {**numbers, "modelWriteRandIOPS": 6})
     ]
     assert models[0].model == ""
     assert models[1].model == "ctrl=user model=linear rbps=5 rseqiops=5 rrandiops=5 wbps=5 wseqiops=5 wrandiops=6"

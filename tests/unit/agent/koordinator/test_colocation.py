@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nri.agent.koordinator import colocation
-from nri.agent.koordinator.unread import unread_annotations
+from nri.agent.koordinator.unread_keys import unread_annotations
 
 
 def node(labels: dict[str, Any] | None = None, own: str | None = None) -> dict[str, Any]:
@@ -41,9 +41,9 @@ def test_the_first_node_configuration_that_fits_is_over_the_cluster_s(selector: 
 
 
 def test_the_words_of_the_node_are_over_all_and_its_labels_over_its_annotation() -> None:
-    given = node({"node.koordinator.sh/cpu-reclaim-ratio": "0.7"}, '{"cpuReclaimThresholdPercent": 1, "enable": true}')
-    found = colocation.of_node({"enable": False, "cpuReclaimThresholdPercent": 65}, given)
-    assert found == {"enable": True, "cpuReclaimThresholdPercent": 70}
+    source = node({"node.koordinator.sh/cpu-reclaim-ratio": "0.7"}, '{"cpuReclaimThresholdPercent": 1, "enable": true}')
+    actual = colocation.of_node({"enable": False, "cpuReclaimThresholdPercent": 65}, source)
+    assert actual == {"enable": True, "cpuReclaimThresholdPercent": 70}
 
 
 @pytest.mark.parametrize(
@@ -64,23 +64,23 @@ def test_numbers_that_the_manager_refuses_are_named_with_the_rule(key: str, valu
 @pytest.mark.parametrize("text", ["-1", "often", "nan", "inf"])
 def test_a_ratio_that_is_none_is_told(text: str) -> None:
     label = "node.koordinator.sh/memory-reclaim-ratio"
-    (found,) = unread_annotations(node({label: text}))
-    assert str(found) == f"label {label}: '{text}' is no ratio such as 0.7: Koordinator's manager leaves it out"
+    (actual,) = unread_annotations(node({label: text}))
+    assert str(actual) == f"label {label}: '{text}' is not a ratio (example: 0.7): Koordinator's manager ignores it"
     assert colocation.of_node({}, node({label: text})) == {}
 
 
 @pytest.mark.parametrize(
-    ("own", "why"),
+    ("own_part", "why"),
     [
-        ("[]", "it is no JSON object: Koordinator's manager leaves it out"),
-        ("{", "it is no JSON object: Koordinator's manager leaves it out"),
+        ("[]", "not a JSON object: Koordinator's manager ignores it"),
+        ("{", "not a JSON object: Koordinator's manager ignores it"),
         (
             '{"midUnallocatedPercent": -10}',
             "midUnallocatedPercent -10 is below 0: Koordinator's manager refuses such a strategy",
         ),
     ],
 )
-def test_a_strategy_of_the_node_that_the_manager_does_not_take_is_told(own: str, why: str) -> None:
-    assert [str(each) for each in unread_annotations(node(own=own))] == [
+def test_a_strategy_of_the_node_that_the_manager_does_not_take_is_told(own_part: str, why: str) -> None:
+    assert [str(unread_annotation) for unread_annotation in unread_annotations(node(own=own_part))] == [
         f"annotation {colocation.ANNOTATION_STRATEGY}: {why}"
     ]

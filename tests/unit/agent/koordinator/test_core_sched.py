@@ -5,7 +5,7 @@ import pytest
 from nri.agent.koordinator import core_sched, names
 from nri.agent.koordinator.node import CoreSchedClass, CoreSchedRule
 from nri.agent.koordinator.quirks import Quirks
-from nri.policies.contexts import KubeQosContext
+from nri.agent.model import KubeQosFolder
 
 RULE = CoreSchedRule(
     True,
@@ -48,11 +48,13 @@ def test_no_label_names_the_group_of_an_exclusive_pod_or_of_an_expelling_class(
 ) -> None:
     """`groups_of_labels_apart`."""
     other = {names.LABEL_QOS: "BE", core_sched.LABEL_CORE_GROUP: label}
-    own, others = (core_sched.membership(each, "Burstable", uid, RULE) for each, uid in ((victim, "uid"), (other, "x")))
-    assert own.enabled and others.enabled and own.group != others.group
+    own_part, other_entries = (
+        core_sched.membership(entry, "Burstable", uid, RULE) for entry, uid in ((victim, "uid"), (other, "x"))
+    )
+    assert own_part.enabled and other_entries.enabled and own_part.group != other_entries.group
 
 
 def test_folders_are_idle_if_their_class_is_and_nothing_is_said_before_a_rule() -> None:
-    assert core_sched.kube_class(KubeQosContext("BestEffort"), RULE).changes.knobs.get("cpu.idle") == 1
-    assert core_sched.kube_class(KubeQosContext("Burstable"), RULE).changes.knobs.get("cpu.idle") == 0
-    assert not core_sched.kube_class(KubeQosContext("BestEffort"), CoreSchedRule()).changes
+    assert core_sched.kube_class(KubeQosFolder("BestEffort"), RULE).changes.knobs.get("cpu.idle") == 1
+    assert core_sched.kube_class(KubeQosFolder("Burstable"), RULE).changes.knobs.get("cpu.idle") == 0
+    assert not core_sched.kube_class(KubeQosFolder("BestEffort"), CoreSchedRule()).changes

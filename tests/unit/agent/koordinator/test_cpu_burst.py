@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator import cpu_burst, cpu_normalization
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.cpu_burst import Bucket, BurstConfig, Pool, Step
 from nri.agent.koordinator.node import Node
-from nri.policies import paths
 from tests.support.host_trees import TOP
 from tests.support.loop_world import LoopWorld
 from tests.unit.agent.transports.standalone.test_pods import pod
@@ -197,16 +197,18 @@ def test_why_a_pod_that_shares_no_cpus_has_no_burst_is_explained(tmp_path: Path)
     world = world_of(tmp_path, qos=n.LSR, policy="auto")
     world.loop()
     assert world.loops.unchanged("ls") == [
-        {"container": "", "strategy": "CPUBurst", "reason": "pods of class LSR share no CPUs, and so have no burst"}
+        {"container": "", "strategy": "CPUBurst", "reason": "pods of class LSR have no burst: they do not share CPUs"}
     ]
 
 
 def test_cpus_that_a_pod_with_its_own_reserves_for_a_sidecar_are_not_idle(tmp_path: Path) -> None:
     world = world_of(tmp_path, policy="auto")
-    own = pod("own", n.LSR, paths.GUARANTEED, containers=[{"name": "c", "resources": {"requests": {"cpu": "1"}}}])
-    own["spec"]["initContainers"] = [{"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "4"}}}]
-    world.pod(own)
-    world.source.replace([*world.source.pods(), own])
+    manifest = pod("own", n.LSR, paths.GUARANTEED, containers=[{"name": "c", "resources": {"requests": {"cpu": "1"}}}])
+    manifest["spec"]["initContainers"] = [
+        {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "4"}}}
+    ]
+    world.pod(manifest)
+    world.source.replace([*world.source.pods(), manifest])
     world.throttled.add(C)
     world.node_milli = 2500  # of the 3 CPUs that are shared
     world.loop(10)

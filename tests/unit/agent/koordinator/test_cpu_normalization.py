@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from nri.agent.koordinator import cpu_normalization, cpuset, names
 from nri.agent.koordinator.node import NO_RATIO
 from nri.agent.koordinator.quirks import Quirks
-from nri.policies import formulas
-from nri.policies.contexts import ContainerContext, PodContext, Resources
+from nri.agent.model import Container, Pod, Resources
+from nri.kube import cgroup_limits as formulas
 
 
-def context(qos: str | None, quota: int | None = 100_000, status: str | None = None) -> PodContext:
+def context(qos: str | None, quota: int | None = 100_000, status: str | None = None) -> Pod:
     labels = {} if qos is None else {names.LABEL_QOS: qos}
     annotations = {} if status is None else {cpuset.ANNOTATION_STATUS: status}
-    return PodContext(labels=labels, annotations=annotations, resources=Resources(cfs_quota=quota))
+    return Pod(labels=labels, annotations=annotations, resources=Resources(cfs_quota=quota))
 
 
 @pytest.mark.parametrize(
@@ -41,15 +41,15 @@ def context(qos: str | None, quota: int | None = 100_000, status: str | None = N
         (context(None, status="bad"), 1.2, 83_334),
     ],
 )
-def test_quotas_of_pods_that_share_cpus_are_scaled(pod: PodContext, ratio: float, quota: int | None) -> None:
+def test_quotas_of_pods_that_share_cpus_are_scaled(pod: Pod, ratio: float, quota: int | None) -> None:
     assert cpu_normalization.pod(pod, ratio).changes.knobs.get("cpu.cfs_quota") == quota
-    container = ContainerContext(pod, resources=pod.resources)
+    container = Container(pod, resources=pod.resources)
     assert cpu_normalization.container(container, ratio).changes.knobs.get("cpu.cfs_quota") == quota
 
 
 def test_without_a_known_quota_nothing_is_scaled() -> None:
-    assert not cpu_normalization.pod(PodContext(), 2.0).changes
-    assert not cpu_normalization.container(ContainerContext(), 2.0).changes
+    assert not cpu_normalization.pod(Pod(), 2.0).changes
+    assert not cpu_normalization.container(Container(), 2.0).changes
 
 
 def on_node(text: str) -> dict[str, Any]:

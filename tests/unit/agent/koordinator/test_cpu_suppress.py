@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator import cpu_suppress
 from nri.agent.koordinator import cpuset as koord_cpuset
 from nri.agent.koordinator import names as n
@@ -17,7 +18,6 @@ from nri.agent.koordinator.cpu_suppress import Cpu, Used
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.quirks import Quirks
 from nri.api import cpuset
-from nri.policies import paths
 from tests.support.loop_world import LoopWorld
 from tests.support.scrape import scrape
 from tests.unit.agent.transports.standalone.test_pods import pod
@@ -55,9 +55,9 @@ def test_a_quota_follows_what_the_others_use_and_grows_by_a_tenth_of_the_node(tm
     assert quota(world) == 100_000
     world.loop()
     assert quota(world) == 180_000
-    told = world.history.of("kube-qos/BestEffort")
-    assert told is not None
-    (row,) = [row for row in told["values"] if row["hook"] == "BECPUSuppress"]
+    account = world.history.of("kube-qos/BestEffort")
+    assert account is not None
+    (row,) = [row for row in account["values"] if row["hook"] == "BECPUSuppress"]
     assert row["reason"].startswith("5200 thousandths of a CPU are left: 65 % of 8000")
 
 
@@ -205,7 +205,7 @@ UNREADABLE = pod("bare", n.BE, paths.BEST_EFFORT, annotations={koord_cpuset.ANNO
 
 
 @pytest.mark.parametrize(
-    ("manifest", "batch_pools", "seen", "originally"),
+    ("manifest", "batch_pools", "observed", "originally"),
     [
         (BARE, False, ["1-3"], ["0-7", "1-3"]),
         (pod("bare", n.SYSTEM, paths.BEST_EFFORT), False, ["1-3"], ["0-3", "1-3"]),
@@ -216,7 +216,7 @@ UNREADABLE = pod("bare", n.BE, paths.BEST_EFFORT, annotations={koord_cpuset.ANNO
     ],
 )
 def test_best_effort_cpus_left_to_one_writer_stay_what_they_are_over_rounds(
-    manifest: dict[str, Any], batch_pools: bool, seen: list[str], originally: list[str], tmp_path: Path
+    manifest: dict[str, Any], batch_pools: bool, observed: list[str], originally: list[str], tmp_path: Path
 ) -> None:
     annotations = {
         koord_cpuset.ANNOTATION_SHARE_POOLS: json.dumps([{"cpuset": "0-7"}]),
@@ -224,19 +224,19 @@ def test_best_effort_cpus_left_to_one_writer_stay_what_they_are_over_rounds(
         koord_cpuset.ANNOTATION_SYSTEM_QOS: json.dumps({"cpuset": "0-3", "cpusetExclusive": False}),
         koord_cpuset.ANNOTATION_RESERVATION: json.dumps({"reservedCPUs": "0"}),
     }
-    for quirks, wanted in ((Quirks.DEFAULT, seen), (Quirks.REFERENCE, originally)):
+    for quirks, expected in ((Quirks.DEFAULT, observed), (Quirks.REFERENCE, originally)):
         world = LoopWorld(
             tmp_path / str(quirks == Quirks.DEFAULT), on("cpuset"), 8, Node(quirks=quirks, batch_pools=batch_pools)
         )
         world.store.put("NodeResourceTopology", {"metadata": {"annotations": annotations}}, "test")
         busy(world, (pod("ls", n.LS), 2300), (manifest, 0))
         world.loop(2)
-        found = set()
+        collected = set()
         for work in (world.round, world.loop) * 3:
             world.clock.now += 10
             work()
-            found.add(world.text(f"{BE}/podbare/barec", "cpuset.cpus"))
-        assert sorted(found) == wanted
+            collected.add(world.text(f"{BE}/podbare/barec", "cpuset.cpus"))
+        assert sorted(collected) == expected
 
 
 def test_a_list_without_pods_changes_nothing(tmp_path: Path) -> None:
@@ -244,11 +244,11 @@ def test_a_list_without_pods_changes_nothing(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, on())
     busy(world, (pod("ls", n.LS), 2000))
     world.loop(2)
-    held = quota(world)
+    stored = quota(world)
     world.source.replace([])
     world.node_milli = 7000
     world.loop(3)
-    assert quota(world) == held > 0
+    assert quota(world) == stored > 0
 
 
 def machine(nodes: int, cores: int) -> list[Cpu]:
@@ -257,16 +257,16 @@ def machine(nodes: int, cores: int) -> list[Cpu]:
 
 
 def test_the_budget_is_a_share_of_the_node_less_what_the_others_use() -> None:
-    used = Used(node=40_000, pods=30_000, others=20_000, programs=2_000, other_programs=1_000)
+    used = Used(node=40_000, pods=30_000, other_pods=20_000, programs=2_000, other_programs=1_000)
     assert cpu_suppress.budget_milli(100_000, used) == 65_000 - 20_000 - 1_000 - 8_000
     assert cpu_suppress.budget_milli(100_000, used._replace(reserved=10_000)) == 34_000
-    assert cpu_suppress.budget_milli(100_000, used._replace(others=90_000), least_percent=10) == 10_000
+    assert cpu_suppress.budget_milli(100_000, used._replace(other_pods=90_000), least_percent=10) == 10_000
 
 
 @given(MILLI, MILLI, MILLI, st.integers(1, 100))
-def test_more_used_by_others_never_leaves_more(node: int, pods: int, others: int, percent: int) -> None:
-    used = Used(node, pods, others)
-    more = used._replace(others=others + 1000)
+def test_more_used_by_others_never_leaves_more(node: int, pods: int, other_entries: int, percent: int) -> None:
+    used = Used(node, pods, other_entries)
+    more = used._replace(other_pods=other_entries + 1000)
     assert cpu_suppress.budget_milli(64_000, more, percent) < cpu_suppress.budget_milli(64_000, used, percent)
 
 
@@ -275,13 +275,13 @@ def test_a_quota_grows_in_steps_shrinks_at_once_and_small_changes_are_none(
     budget: int, current: int, cpus: int
 ) -> None:
     quota = cpu_suppress.quota_us(budget, current, cpus)
-    wanted = max(budget * 100, 2000)
+    expected = max(budget * 100, 2000)
     if quota is None:
-        assert abs(wanted - current) < cpus * 1000
+        assert abs(expected - current) < cpus * 1000
     else:
-        assert 2000 <= quota <= max(wanted, 2000)
+        assert 2000 <= quota <= max(expected, 2000)
         assert quota - current <= cpus * 10_000
-        assert quota == wanted or quota == current + cpus * 10_000
+        assert quota == expected or quota == current + cpus * 10_000
 
 
 def test_a_first_quota_is_the_whole_one() -> None:

@@ -10,8 +10,7 @@ import pytest
 from nri.agent.koordinator import cpuset, names
 from nri.agent.koordinator.node import CpusetRule, SharePool
 from nri.agent.koordinator.quirks import Quirks
-from nri.policies.changes import HookError
-from nri.policies.contexts import ContainerContext, HostApplicationContext, PodContext
+from nri.agent.model import Container, HookError, HostApplication, Pod
 
 RULE = CpusetRule(
     (SharePool(0, 0, "1-3"), SharePool(0, 1, "5-7")), (SharePool(0, 0, "0-3"), SharePool(0, 1, "4-7")), "none", "0"
@@ -19,13 +18,13 @@ RULE = CpusetRule(
 BEST_EFFORT = "kubepods/besteffort/podx/c"
 
 
-def container(qos: str, status: object = None, folder: str = "kubepods/podx/c") -> ContainerContext:
+def container(qos: str, status: object = None, folder: str = "kubepods/podx/c") -> Container:
     annotations = {} if status is None else {cpuset.ANNOTATION_STATUS: json.dumps(status)}
-    return ContainerContext(PodContext(labels={names.LABEL_QOS: qos}, annotations=annotations), cgroup_parent=folder)
+    return Container(Pod(labels={names.LABEL_QOS: qos}, annotations=annotations), folder=folder)
 
 
-def zones(*given: tuple[int, str]) -> dict[str, object]:
-    return {"numaNodeResources": [{"node": node, "resources": {name: "2"}} for node, name in given]}
+def zones(*source: tuple[int, str]) -> dict[str, object]:
+    return {"numaNodeResources": [{"node": node, "resources": {name: "2"}} for node, name in source]}
 
 
 @pytest.mark.parametrize(
@@ -47,7 +46,7 @@ def zones(*given: tuple[int, str]) -> dict[str, object]:
         (container("LSE"), "1-3,5-7"),
     ],
 )
-def test_the_first_rule_that_fits_gives_the_cpus(context: ContainerContext, cpus: str) -> None:
+def test_the_first_rule_that_fits_gives_the_cpus(context: Container, cpus: str) -> None:
     assert cpuset.container_cpus(context, RULE).changes.knobs.get("cpuset.cpus") == cpus
 
 
@@ -60,7 +59,7 @@ def test_the_first_rule_that_fits_gives_the_cpus(context: ContainerContext, cpus
     ],
 )
 def test_best_effort_cpus_left_to_their_loop_are_those_of_all_pods_of_its_folder(
-    context: ContainerContext, original: str
+    context: Container, original: str
 ) -> None:
     assert cpuset.container_cpus(context, RULE).changes.knobs.get("cpuset.cpus") == ""
     assert cpuset.container(context, RULE, Quirks.REFERENCE).changes.knobs.get("cpuset.cpus") == original
@@ -84,37 +83,35 @@ def test_without_a_topology_only_the_scheduler_gives_cpus() -> None:
 
 @pytest.mark.parametrize("text", ["bad-format", '{"cpuset": 5}', '{"numaNodeResources": {}}'])
 def test_a_status_that_cannot_be_read_is_an_error_for_cpus_and_quota(text: str) -> None:
-    pod = PodContext(annotations={cpuset.ANNOTATION_STATUS: text})
+    pod = Pod(annotations={cpuset.ANNOTATION_STATUS: text})
     for decide in (
-        lambda: cpuset.container(ContainerContext(pod), RULE),
+        lambda: cpuset.container(Container(pod), RULE),
         lambda: cpuset.pod_quota(pod),
-        lambda: cpuset.container_quota(ContainerContext(pod)),
+        lambda: cpuset.container_quota(Container(pod)),
     ):
         with pytest.raises(HookError, match="resource-status"):
             decide()
 
 
 def test_quotas_go_with_cpus_of_its_own_unless_they_are_to_be_kept() -> None:
-    own = container("LSR", {"cpuset": "0-3"})
-    assert cpuset.container(own, RULE).changes.knobs.get("cpu.cfs_quota") == -1
-    assert cpuset.container(own, RULE, keep_quota=True).changes.knobs.get("cpu.cfs_quota") is None
-    assert cpuset.pod_quota(own.pod).changes.knobs.get("cpu.cfs_quota") == -1
-    assert cpuset.pod_quota(own.pod, keep_quota=True).changes.knobs.get("cpu.cfs_quota") is None
+    own_part = container("LSR", {"cpuset": "0-3"})
+    assert cpuset.container(own_part, RULE).changes.knobs.get("cpu.cfs_quota") == -1
+    assert cpuset.container(own_part, RULE, keep_quota=True).changes.knobs.get("cpu.cfs_quota") is None
+    assert cpuset.pod_quota(own_part.pod).changes.knobs.get("cpu.cfs_quota") == -1
+    assert cpuset.pod_quota(own_part.pod, keep_quota=True).changes.knobs.get("cpu.cfs_quota") is None
     assert cpuset.container(container("LS", zones((0, "cpu"))), RULE).changes.knobs.get("cpu.cfs_quota") is None
 
 
 def test_programs_of_the_host_have_cpus_if_they_are_ls() -> None:
-    assert (
-        cpuset.host_application(HostApplicationContext("a", "LS"), RULE).changes.knobs.get("cpuset.cpus") == "1-3,5-7"
-    )
-    assert cpuset.host_application(HostApplicationContext("a", "BE"), None).changes.knobs.get("cpuset.cpus") is None
+    assert cpuset.host_application(HostApplication("a", "LS"), RULE).changes.knobs.get("cpuset.cpus") == "1-3,5-7"
+    assert cpuset.host_application(HostApplication("a", "BE"), None).changes.knobs.get("cpuset.cpus") is None
     with pytest.raises(HookError, match=r"host application a: .* LS only"):
-        cpuset.host_application(HostApplicationContext("a", "BE"), RULE)
+        cpuset.host_application(HostApplication("a", "BE"), RULE)
 
 
 def test_the_class_is_that_of_the_pods_folder_while_the_containers_is_not_known() -> None:
-    pod = PodContext(cgroup_parent="kubepods/besteffort/podu")
-    assert cpuset.container(ContainerContext(pod), RULE).changes.knobs.get("cpuset.cpus") == ""
+    pod = Pod(folder="kubepods/besteffort/podu")
+    assert cpuset.container(Container(pod), RULE).changes.knobs.get("cpuset.cpus") == ""
 
 
 def topology(**annotations: str) -> dict[str, Any]:

@@ -18,18 +18,18 @@ from nri.agent.koordinator.thresholds import THRESHOLD
 
 
 def test_a_spec_has_what_is_written_over_the_defaults_and_neither_is_changed() -> None:
-    given = {"resourceUsedThresholdWithBE": {"enable": True, "cpuSuppressPolicy": ""}}
-    found = merged(given)
-    assert found["resourceUsedThresholdWithBE"] == {**DEFAULTS["resourceUsedThresholdWithBE"], "enable": True}
-    found["resourceUsedThresholdWithBE"]["enable"] = False
-    assert given["resourceUsedThresholdWithBE"]["enable"] and merged(None) == merged({})
+    source = {"resourceUsedThresholdWithBE": {"enable": True, "cpuSuppressPolicy": ""}}
+    actual = merged(source)
+    assert actual["resourceUsedThresholdWithBE"] == {**DEFAULTS["resourceUsedThresholdWithBE"], "enable": True}
+    actual["resourceUsedThresholdWithBE"]["enable"] = False
+    assert source["resourceUsedThresholdWithBE"]["enable"] and merged(None) == merged({})
 
 
 def test_a_class_that_is_off_has_nothing_and_the_system_class_what_is_written() -> None:
     parts = {"memoryQOS": {"lowLimitPercent": 7}}
-    found = merged({"resourceQOSStrategy": {"lsClass": parts, "systemClass": parts}})["resourceQOSStrategy"]
-    assert found["lsClass"]["memoryQOS"] == OFF["memoryQOS"]
-    assert found["systemClass"]["memoryQOS"]["lowLimitPercent"] == 7
+    actual = merged({"resourceQOSStrategy": {"lsClass": parts, "systemClass": parts}})["resourceQOSStrategy"]
+    assert actual["lsClass"]["memoryQOS"] == OFF["memoryQOS"]
+    assert actual["systemClass"]["memoryQOS"]["lowLimitPercent"] == 7
 
 
 @pytest.mark.parametrize("bad", [[], 5, {"lsClass": 5}, {"lsClass": {"memoryQOS": []}}])
@@ -38,7 +38,7 @@ def test_what_has_another_form_stays_to_be_refused_by_who_reads_it(bad: Any) -> 
 
 
 @pytest.mark.parametrize(
-    ("part", "given", "named"),
+    ("part", "source", "named"),
     [
         (
             "resourceUsedThresholdWithBE",
@@ -66,39 +66,43 @@ def test_what_has_another_form_stays_to_be_refused_by_who_reads_it(bad: Any) -> 
     ids=["most", "least", "no numbers", "nothing", "pair", "lower alone", "upper alone", "classes"],
 )
 def test_numbers_out_of_range_and_pairs_in_the_wrong_order_are_named(
-    part: str, given: dict[str, Any] | None, named: list[tuple[str, str]]
+    part: str, source: dict[str, Any] | None, named: list[tuple[str, str]]
 ) -> None:
-    assert violations(part, given) == named
+    assert violations(part, source) == named
 
 
-def taken(**spec: Any) -> NodeSlo:
-    made = NodeSlo(PARTS)
-    made.take({"spec": spec})
-    return made
+def loaded_spec(**spec: Any) -> NodeSlo:
+    node_slo = NodeSlo(PARTS)
+    node_slo.take({"spec": spec})
+    return node_slo
 
 
 def test_everything_is_off_without_a_word_of_nodeslo() -> None:
-    for strategies in (NodeSlo(PARTS), taken(), taken(resourceUsedThresholdWithBE=None, resourceQOSStrategy=None)):
+    for strategies in (
+        NodeSlo(PARTS),
+        loaded_spec(),
+        loaded_spec(resourceUsedThresholdWithBE=None, resourceQOSStrategy=None),
+    ):
         assert (strategies[THRESHOLD].enabled, strategies[BURST].policy) == (False, "none")
-        assert not any(each["enable"] for each in strategies[MEMORY].values())
+        assert not any(strategy["enable"] for strategy in strategies[MEMORY].values())
         assert strategies[DISKS] == ()
 
 
 def test_nodeslo_that_only_switches_on_has_the_defaults() -> None:
-    made = taken(resourceUsedThresholdWithBE={"enable": True}, cpuBurstStrategy={"policy": "auto"})
-    assert made[THRESHOLD].keys == {**DEFAULTS["resourceUsedThresholdWithBE"], "enable": True}
-    assert made[BURST] == BurstConfig("auto")
-    on = taken(resourceQOSStrategy={"beClass": {"memoryQOS": {"enable": True}}})[MEMORY]["beClass"]
+    created = loaded_spec(resourceUsedThresholdWithBE={"enable": True}, cpuBurstStrategy={"policy": "auto"})
+    assert created[THRESHOLD].keys == {**DEFAULTS["resourceUsedThresholdWithBE"], "enable": True}
+    assert created[BURST] == BurstConfig("auto")
+    on = loaded_spec(resourceQOSStrategy={"beClass": {"memoryQOS": {"enable": True}}})[MEMORY]["beClass"]
     assert (on["enable"], on["wmarkRatio"], on["wmarkMinAdj"]) == (True, 95, 50)
 
 
 def test_a_part_that_cannot_be_read_keeps_its_last_good_form_and_the_others_change() -> None:
-    made = taken(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressThresholdPercent": 50})
-    made.take({"spec": {"resourceUsedThresholdWithBE": {"enable": 5}, "cpuBurstStrategy": {"policy": "auto"}}})
-    assert (made[THRESHOLD].suppress_percent, made[BURST].policy) == (50, "auto")
-    assert made.errors == ["resourceUsedThresholdWithBE.enable: 5 is not true or false"]
-    made.take(None)
-    assert (made[THRESHOLD].enabled, made[BURST].policy, made.errors) == (False, "none", [])
+    created = loaded_spec(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressThresholdPercent": 50})
+    created.take({"spec": {"resourceUsedThresholdWithBE": {"enable": 5}, "cpuBurstStrategy": {"policy": "auto"}}})
+    assert (created[THRESHOLD].suppress_percent, created[BURST].policy) == (50, "auto")
+    assert created.errors == ["resourceUsedThresholdWithBE.enable: 5 is not true or false"]
+    created.take(None)
+    assert (created[THRESHOLD].enabled, created[BURST].policy, created.errors) == (False, "none", [])
 
 
 @pytest.mark.parametrize(
@@ -106,7 +110,7 @@ def test_a_part_that_cannot_be_read_keeps_its_last_good_form_and_the_others_chan
     [
         ({"resourceUsedThresholdWithBE": {"cpuSuppressThresholdPercent": 101}}, "is not from 0 to 100"),
         ({"resourceUsedThresholdWithBE": {"cpuEvictTimeWindowSeconds": 0}}, "is not from 1 to 86400"),
-        ({"cpuBurstStrategy": {"policy": "much"}}, "there is no policy 'much'"),
+        ({"cpuBurstStrategy": {"policy": "much"}}, "unknown policy 'much'"),
         ({"cpuBurstStrategy": {"cfsQuotaBurstPercent": 50}}, "50 is not from 100 to 10000"),
         ({"cpuBurstStrategy": {"cfsQuotaBurstPeriodSeconds": -2}}, "-2 is not from -1 to 86400"),
         ({"resourceQOSStrategy": {"lsClass": {"memoryQOS": {"enable": "yes"}}}}, "memoryQOS.enable"),
@@ -114,8 +118,8 @@ def test_a_part_that_cannot_be_read_keeps_its_last_good_form_and_the_others_chan
     ],
 )
 def test_numbers_out_of_range_are_refused(spec: dict[str, Any], error: str) -> None:
-    (told,) = taken(**spec).errors
-    assert error in told
+    (message,) = loaded_spec(**spec).errors
+    assert error in message
 
 
 class PodValues(NamedTuple):
@@ -128,7 +132,7 @@ class PodValues(NamedTuple):
 
 def of(annotations: dict[str, str], **spec: Any) -> tuple[PodValues, list[str]]:
     """The values of a pod, and the errors of annotations that cannot be read, which have the node's."""
-    rules, errors, values = taken(**spec), [], []
+    rules, errors, values = loaded_spec(**spec), [], []
     for annotation in (POD_BURST, POD_MEMORY, POD_DISKS):
         try:
             values.append(annotation.value(rules, "LS", annotations))
@@ -140,26 +144,30 @@ def of(annotations: dict[str, str], **spec: Any) -> tuple[PodValues, list[str]]:
 
 def test_a_pods_word_goes_before_the_nodes_where_it_says_something() -> None:
     node = {"resourceQOSStrategy": {"lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 10}}}}
-    found, errors = of({ANNOTATION_BURST: '{"policy": "auto"}', ANNOTATION_MEMORY: '{"lowLimitPercent": 30}'}, **node)
-    assert (found.burst, errors) == (BurstConfig("auto"), [])
-    assert (found.memory["enable"], found.memory["minLimitPercent"], found.memory["lowLimitPercent"]) == (True, 10, 30)
+    actual, errors = of({ANNOTATION_BURST: '{"policy": "auto"}', ANNOTATION_MEMORY: '{"lowLimitPercent": 30}'}, **node)
+    assert (actual.burst, errors) == (BurstConfig("auto"), [])
+    assert (actual.memory["enable"], actual.memory["minLimitPercent"], actual.memory["lowLimitPercent"]) == (
+        True,
+        10,
+        30,
+    )
     assert of({ANNOTATION_MEMORY: '{"policy": "none"}'}, **node)[0].memory == OFF["memoryQOS"]
     auto = of({ANNOTATION_MEMORY: '{"policy": "auto", "wmarkRatio": 80}'})[0].memory
     assert (auto["wmarkRatio"], auto["wmarkMinAdj"]) == (80, -25)
     disks = '{"blocks": [{"name": "/dev/sda", "ioCfg": {"readBPS": 5}}]}'
-    assert [each.read_bps for each in of({ANNOTATION_BLOCK_IO: disks})[0].disks] == [5]
+    assert [disk.read_bps for disk in of({ANNOTATION_BLOCK_IO: disks})[0].disks] == [5]
 
 
 @pytest.mark.parametrize(
     "bad", ["{", "[]", '{"policy": 5}', "5", '{"policy": "what"}', "x" * 10_000, '{"a":' * 100_000]
 )
 def test_a_bad_annotation_is_told_and_the_nodes_word_stays(bad: str) -> None:
-    given = {ANNOTATION_BURST: bad, ANNOTATION_MEMORY: bad, ANNOTATION_BLOCK_IO: bad}
-    found, errors = of(given, cpuBurstStrategy={"policy": "cpuBurstOnly"})
-    assert (found.burst.policy, found.memory, found.disks) == ("cpuBurstOnly", OFF["memoryQOS"], ())
-    told = {each.split(":")[0] for each in errors}
-    assert told >= {f"annotation {ANNOTATION_BURST}", f"annotation {ANNOTATION_MEMORY}"}
-    assert all(len(each) < 400 for each in errors)
+    source = {ANNOTATION_BURST: bad, ANNOTATION_MEMORY: bad, ANNOTATION_BLOCK_IO: bad}
+    actual, errors = of(source, cpuBurstStrategy={"policy": "cpuBurstOnly"})
+    assert (actual.burst.policy, actual.memory, actual.disks) == ("cpuBurstOnly", OFF["memoryQOS"], ())
+    message = {error.split(":")[0] for error in errors}
+    assert message >= {f"annotation {ANNOTATION_BURST}", f"annotation {ANNOTATION_MEMORY}"}
+    assert all(len(error) < 400 for error in errors)
 
 
 def test_each_annotation_names_the_strategy_that_reads_it() -> None:
@@ -218,7 +226,7 @@ def test_core_scheduling_needs_its_policy() -> None:
     }
     rule = core_sched.rule_of(slo("coreSched", **classes))
     assert rule.enabled
-    assert rule.known
+    assert rule.is_configured
     assert (rule.pods["LS"].expeller, rule.pods["BE"].expeller, rule.pods["BE"].cpu_idle) == (True, False, True)
     assert not core_sched.rule_of(slo(None, **classes)).enabled
 

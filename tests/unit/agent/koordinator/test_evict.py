@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator import batch_resource, evict
 from nri.agent.koordinator import evict as strategy
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.evict import BatchCpu, Task, Victim
-from nri.policies import paths
 from tests.support.host_trees import write_files
 from tests.support.loop_world import LoopWorld
 from tests.support.scrape import scrape
@@ -23,7 +23,7 @@ from tests.unit.agent.transports.standalone.test_pods import pod
 
 BE = "kubepods/besteffort"
 GIB = 1 << 30
-FEATURES = {each.name: each for each in evict.FEATURES}
+FEATURES = {feature.name: feature for feature in evict.FEATURES}
 CPU, USED, MEMORY = FEATURES["BECPUEvict"], FEATURES["CPUEvict"], FEATURES["BEMemoryEvict"]
 ALLOCATABLE = FEATURES["CPUAllocatableEvict"]
 DECIDED_ASKED = {
@@ -54,8 +54,8 @@ def test_the_lowest_priority_and_biggest_goes_first_and_only_as_many_as_the_need
     world.memory(100 * GIB, 27 * GIB)
     world.loop()
     assert world.asked.pods == ["big"]  # 73 % down to 68 % are 5 GiB
-    told = world.history.of("ns/big")
-    assert told is not None and told["values"][0]["reason"] == "the node uses 73 % of its memory"
+    account = world.history.of("ns/big")
+    assert account is not None and account["values"][0]["reason"] == "the node uses 73 % of its memory"
 
 
 def test_after_an_eviction_there_is_a_pause_and_nobody_is_asked_twice(tmp_path: Path) -> None:
@@ -99,12 +99,12 @@ def test_a_batch_pod_that_may_not_be_evicted_stays_and_log_metric_and_explain_sa
     world.memory(100 * GIB, 5 * GIB)
     world.loop(8)
     assert world.asked.pods == ["goes"]
-    told = world.history.of("ns/spared")
-    assert told is not None
-    (row,) = [each for each in told["values"] if each["field"] == "eviction"]
+    account = world.history.of("ns/spared")
+    assert account is not None
+    (row,) = [value for value in account["values"] if value["field"] == "eviction"]
     assert row["value"] == "not allowed" and row["reason"].startswith(why)
-    said = [record for record in caplog.records if "does not evict ns/spared" in record.getMessage()]
-    assert len(said) == 1 and why in said[0].getMessage()
+    messages = [record for record in caplog.records if "does not evict ns/spared" in record.getMessage()]
+    assert len(messages) == 1 and why in messages[0].getMessage()
     assert 'event="pod not allowed to be evicted",transport="loops"} 1.0\n' in scrape(world.observer)
 
 
@@ -131,9 +131,9 @@ def test_best_effort_pods_of_kubernetes_are_no_batch_pods_and_no_victims(gate: s
 
 def test_a_label_of_its_priority_class_makes_a_pod_without_priority_known(tmp_path: Path) -> None:
     """The CRI knows no priority, but labels."""
-    known = batch("known", priority=None)
-    known["metadata"]["labels"]["koordinator.sh/priority-class"] = "koord-batch"
-    world = memory_world(tmp_path, (known, 20 * GIB), (batch("unknown", priority=None), 90 * GIB))
+    manifest = batch("known", priority=None)
+    manifest["metadata"]["labels"]["koordinator.sh/priority-class"] = "koord-batch"
+    world = memory_world(tmp_path, (manifest, 20 * GIB), (batch("unknown", priority=None), 90 * GIB))
     world.memory(100 * GIB, 5 * GIB)
     world.loop()
     assert world.asked.pods == ["known"]
@@ -233,12 +233,12 @@ def test_where_one_pod_refuses_for_good_the_next_one_goes_each_time_the_node_is_
     world.loop(25)
     assert "p01" in world.asked.pods
     world.asked.pods.clear()
-    left = [manifest for manifest in world.source.pods() if manifest["metadata"]["uid"] == "p00"]
-    newcomer = {**left[0], "metadata": {**left[0]["metadata"], "name": "p02", "uid": "p02"}}
+    remaining = [manifest for manifest in world.source.pods() if manifest["metadata"]["uid"] == "p00"]
+    newcomer = {**remaining[0], "metadata": {**remaining[0]["metadata"], "name": "p02", "uid": "p02"}}
     path = world.pod(newcomer)
     world.uses[path] = 1000
     world.overwrite(path, "memory.usage_in_bytes", str(20 * GIB))
-    world.source.replace([*left, newcomer])
+    world.source.replace([*remaining, newcomer])
     world.loop(25)
     assert "p02" in world.asked.pods
 
@@ -291,7 +291,7 @@ def test_thresholds_that_contradict_each_other_evict_nobody(tmp_path: Path) -> N
     world.memory(100 * GIB, 0)
     world.loop(3)
     assert world.asked.pods == []
-    assert "makes no sense" in world.loops.health()[1]
+    assert "is not valid" in world.loops.health()[1]
 
 
 def cpu_world(folder: Path, used: int, **more: Any) -> LoopWorld:
@@ -360,8 +360,8 @@ def test_where_only_the_annotation_can_say_it_a_pod_asks_for_no_more_than_the_ma
     world.source.replace([{**liar, "cgroupParent": "/" + world.pod(liar)}])
     world.loop(25)
     assert world.asked.pods == ["z"]
-    told = world.history.of("ns/z")
-    assert told is not None and told["values"][0]["reason"] == "batch pods get 25 % of the CPU that they ask for"
+    account = world.history.of("ns/z")
+    assert account is not None and account["values"][0]["reason"] == "batch pods get 25 % of the CPU that they request"
 
 
 CPU_USED = {"cpuEvictThresholdPercent": 70, "evictEnabledPriorityThreshold": 5999}
@@ -375,10 +375,10 @@ def labelled_world(folder: Path, gate: str, allocatable: Any = None, **keys: Any
     """Three batch pods, of which two may be evicted by their label, and a pod of production that may by its label."""
     world = LoopWorld(folder, {"resourceUsedThresholdWithBE": {"enable": True, **keys}}, gates={gate: True})
     pods = [batch("kept"), batch("small"), batch("big", "5000"), pod("prod", n.LS, priority=9500)]
-    for each in pods[1:]:
-        each["metadata"]["labels"]["koordinator.sh/eviction-enabled"] = "true"
-    for each, milli in zip(pods, (3000, 400, 1600, 2000), strict=True):
-        world.uses[world.pod(each)] = milli
+    for entry in pods[1:]:
+        entry["metadata"]["labels"]["koordinator.sh/eviction-enabled"] = "true"
+    for entry, milli in zip(pods, (3000, 400, 1600, 2000), strict=True):
+        world.uses[world.pod(entry)] = milli
     world.node_milli = 7000
     if allocatable is not None:
         world.store.put("Node", {"status": {"allocatable": allocatable}}, "test")
@@ -387,28 +387,28 @@ def labelled_world(folder: Path, gate: str, allocatable: Any = None, **keys: Any
 
 
 @pytest.mark.parametrize(
-    ("gate", "allocatable", "keys", "asked", "reason"),
+    ("gate", "allocatable", "keys", "requested", "reason"),
     [
         ("CPUEvict", None, CPU_USED, ["big"], "the node uses 87 % of its CPU"),
         ("CPUEvict", None, CPU_USED | {"cpuEvictThresholdPercent": 95}, [], ""),
-        ("CPUAllocatableEvict", {n.BATCH_CPU: "9000"}, ASKED, ["big"], f"pods ask for 13000 of 9000 {n.BATCH_CPU}"),
+        ("CPUAllocatableEvict", {n.BATCH_CPU: "9000"}, ASKED, ["big"], f"pods request 13000 of 9000 {n.BATCH_CPU}"),
         ("CPUAllocatableEvict", {n.BATCH_CPU: "12000"}, ASKED, [], ""),
-        ("CPUAllocatableEvict", {"cpu": "8"}, ASKED, ["big", "small"], f"pods ask for 13000 of 0 {n.BATCH_CPU}"),
+        ("CPUAllocatableEvict", {"cpu": "8"}, ASKED, ["big", "small"], f"pods request 13000 of 0 {n.BATCH_CPU}"),
     ],
     ids=["used", "used below the threshold", "asked for", "asked for below the threshold", "none to be had"],
 )
 def test_pods_whose_label_allows_it_go_for_cpu_up_to_the_priority_that_counts(
-    tmp_path: Path, gate: str, allocatable: Any, keys: dict[str, Any], asked: list[str], reason: str
+    tmp_path: Path, gate: str, allocatable: Any, keys: dict[str, Any], requested: list[str], reason: str
 ) -> None:
     world = labelled_world(tmp_path, gate, allocatable, **keys)
     world.loop(25)
-    assert sorted(world.asked.pods) == asked
-    told = world.history.of("ns/big")
-    assert (told["values"][0]["reason"] if told and told["values"] else "") == reason
+    assert sorted(world.asked.pods) == requested
+    account = world.history.of("ns/big")
+    assert (account["values"][0]["reason"] if account and account["values"] else "") == reason
 
 
 @pytest.mark.parametrize(
-    ("gate", "allocatable", "keys", "said"),
+    ("gate", "allocatable", "keys", "message"),
     [
         (
             "CPUEvict",
@@ -434,12 +434,12 @@ def test_pods_whose_label_allows_it_go_for_cpu_up_to_the_priority_that_counts(
     ids=["no priority", "no lower end", "production", "no Node", "no number"],
 )
 def test_where_the_need_cannot_be_known_nobody_goes_and_health_says_why(
-    tmp_path: Path, gate: str, allocatable: Any, keys: dict[str, Any], said: str
+    tmp_path: Path, gate: str, allocatable: Any, keys: dict[str, Any], message: str
 ) -> None:
     world = labelled_world(tmp_path, gate, allocatable, **keys)
     world.loop(25)
     assert world.asked.pods == []
-    assert said in str(world.loops.health())
+    assert message in str(world.loops.health())
 
 
 def test_cpu_that_is_used_for_a_moment_evicts_nobody_where_a_window_is_asked_for(tmp_path: Path) -> None:
@@ -454,17 +454,17 @@ def test_cpu_that_is_used_for_a_moment_evicts_nobody_where_a_window_is_asked_for
 
 
 @pytest.mark.parametrize(
-    ("allocatable", "asked"),
+    ("allocatable", "requested"),
     [({n.BATCH_CPU: "2000"}, ["b"]), ({n.BATCH_CPU: "8000"}, []), ({n.BATCH_CPU: "many"}, []), ({}, []), (None, [])],
     ids=["little", "enough", "no number", "nothing said", "no allocatable"],
 )
 def test_batch_pods_may_be_held_to_starve_by_what_the_node_has_for_them(
-    tmp_path: Path, allocatable: Any, asked: list[str]
+    tmp_path: Path, allocatable: Any, requested: list[str]
 ) -> None:
     world = cpu_world(tmp_path, 2000, cpuEvictPolicy="evictByAllocatable")
     world.store.put("Node", {"status": {"allocatable": allocatable}}, "test")
     world.loop(25)
-    assert world.asked.pods == asked
+    assert world.asked.pods == requested
 
 
 def claims(milli: str) -> str:
@@ -567,26 +567,26 @@ def test_batch_pods_go_by_priority_then_by_use(feature: evict.Feature, used: dic
         decided_pod("ls", "LS"),
     ]
     pods += [decided_pod("none", milli="0"), decided_pod("e")]
-    found = evict.ranked(feature, [{**each, "spec": {"priority": 0, **each["spec"]}} for each in pods], used, {})
-    assert [each.pod["metadata"]["name"] for each in found] == order
+    actual = evict.ranked(feature, [{**pod, "spec": {"priority": 0, **pod["spec"]}} for pod in pods], used, {})
+    assert [entry.pod["metadata"]["name"] for entry in actual] == order
 
 
 def test_who_is_evicted_frees_what_it_used_for_the_next_feature_too() -> None:
     victims = [Victim(decided_pod(name), 1000, 700) for name in "ab"]
-    asked = Asked()
+    evictor = Asked()
     tasks = [Task(CPU, {"kubernetes.io/batch-cpu": 500}, victims), Task(USED, {"cpu": 700}, victims[::-1])]
-    assert (evict.evict_round(tasks, set(), asked), asked.names) == (1, ["a"])
+    assert (evict.evict_round(tasks, set(), evictor), evictor.names) == (1, ["a"])
 
 
 def test_a_mid_pod_frees_no_cpu_of_batch_pods() -> None:
     labels = {"koordinator.sh/priority-class": "koord-mid"}
     mid = {"metadata": {"name": "mid", "uid": "mid", "labels": labels}, "spec": {}, "status": {}}
-    asked, release = Asked(), {"kubernetes.io/batch-cpu": 1, "kubernetes.io/mid-cpu": 1}
+    evictor, release = Asked(), {"kubernetes.io/batch-cpu": 1, "kubernetes.io/mid-cpu": 1}
     tasks = [
         Task(CPU, {"kubernetes.io/batch-cpu": 1}, []),
         Task(ALLOCATABLE, release, [Victim(mid, 9, 0), Victim(decided_pod("b"), 9, 0)]),
     ]
-    assert (evict.evict_round(tasks, set(), asked), asked.names) == (2, ["mid", "b"])
+    assert (evict.evict_round(tasks, set(), evictor), evictor.names) == (2, ["mid", "b"])
 
 
 def test_pods_that_allow_it_go_up_to_a_priority() -> None:
@@ -595,8 +595,8 @@ def test_pods_that_allow_it_go_up_to_a_priority() -> None:
         decided_pod("b", "LS", priority=200),
         decided_pod("c", "LS", priority=50),
     ]
-    found = evict.ranked(USED, pods, {"a": 1, "b": 1, "c": 1}, {"evictEnabledPriorityThreshold": 100})
-    assert [each.pod["metadata"]["name"] for each in found] == ["c", "a"]
+    actual = evict.ranked(USED, pods, {"a": 1, "b": 1, "c": 1}, {"evictEnabledPriorityThreshold": 100})
+    assert [entry.pod["metadata"]["name"] for entry in actual] == ["c", "a"]
 
 
 class Asked:
@@ -611,7 +611,7 @@ class Asked:
 
 def test_what_is_gone_counts_a_failure_goes_on_and_one_task_counts_for_the_next() -> None:
     victims = [Victim(decided_pod(name), 1000, 1) for name in "abcd"]
-    asked = Asked("b")
+    evictor = Asked("b")
     release = {"kubernetes.io/batch-cpu": 2000}
-    count = evict.evict_round([Task(CPU, release, victims), Task(ALLOCATABLE, release, victims)], {"a"}, asked)
-    assert (count, asked.names) == (1, ["b", "c"])
+    count = evict.evict_round([Task(CPU, release, victims), Task(ALLOCATABLE, release, victims)], {"a"}, evictor)
+    assert (count, evictor.names) == (1, ["b", "c"])

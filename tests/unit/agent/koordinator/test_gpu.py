@@ -5,14 +5,13 @@ import json
 import pytest
 
 from nri.agent.koordinator import gpu, names
-from nri.policies.changes import HookError, Mount
-from nri.policies.contexts import ContainerContext, PodContext
+from nri.agent.model import Container, HookError, Mount, Pod
 
 
-def container(allocated: object, hami: bool = False) -> ContainerContext:
+def container(allocated: object, hami: bool = False) -> Container:
     labels = {gpu.LABEL_GPU_ISOLATION: "HAMi-core"} if hami else {}
     text = allocated if isinstance(allocated, str) else json.dumps(allocated)
-    return ContainerContext(PodContext(uid="u", labels=labels, annotations={names.ANNOTATION_DEVICES: text}), name="c")
+    return Container(Pod(uid="u", labels=labels, annotations={names.ANNOTATION_DEVICES: text}), name="c")
 
 
 def share(**parts: str) -> dict[str, object]:
@@ -23,7 +22,7 @@ def share(**parts: str) -> dict[str, object]:
 def test_a_container_sees_the_gpus_that_it_was_given() -> None:
     assert gpu.container(container(share())).changes.env == {"NVIDIA_VISIBLE_DEVICES": "1,3"}
     assert not gpu.container(container({"rdma": []})).changes
-    assert not gpu.container(ContainerContext()).changes
+    assert not gpu.container(Container()).changes
 
 
 def test_a_share_of_a_gpu_is_limited_by_hami() -> None:

@@ -13,9 +13,9 @@ import pytest
 
 from nri.agent.koordinator.gpu_folder import make_folder
 from nri.agent.koordinator.node import Node
+from nri.agent.model import Changes, Mount
 from nri.agent.transports.hook_plugin import HookPlugin
 from nri.host import Outcome, Root
-from nri.policies.changes import Changes, Mount
 from nri.testing import FakeRuntime
 from tests.support import agents
 from tests.support.hook_modes import CASES, MAIN, UID
@@ -47,9 +47,9 @@ def test_it_is_there_and_anybody_may_write_before_the_container_is_created(root:
     pod, container = GPU.pod.messages()
     with FakeRuntime() as runtime:
         reply = runtime.add(HookPlugin(parts)).create_container(pod, container)
-    made = tmp_path / CONTAINERS / f"{UID}_{MAIN}"
-    assert stat.S_IMODE(made.stat().st_mode) == 0o777
-    assert {each.source for each in reply.message.mounts} >= {f"/{CONTAINERS}/{UID}_{MAIN}"}
+    created = tmp_path / CONTAINERS / f"{UID}_{MAIN}"
+    assert stat.S_IMODE(created.stat().st_mode) == 0o777
+    assert {mount.source for mount in reply.message.mounts} >= {f"/{CONTAINERS}/{UID}_{MAIN}"}
 
 
 def test_what_an_earlier_container_has_left_is_gone_and_links_are_not_followed(root: Root, tmp_path: Path) -> None:
@@ -77,8 +77,8 @@ def test_no_id_leads_elsewhere(root: Root, tmp_path: Path, source: str) -> None:
 
 def test_the_folder_of_locks_is_made_if_it_is_missing(root: Root, tmp_path: Path) -> None:
     changes = Changes(mounts=(Mount("/tmp/vgpulock", "bind", "/tmp/vgpulock"),))
-    (gone,) = make_folder(root, changes, NODE)
-    assert gone.outcome is Outcome.GONE
+    (removed,) = make_folder(root, changes, NODE)
+    assert removed.outcome is Outcome.GONE
     (tmp_path / "tmp").mkdir()
     (result,) = make_folder(root, changes, NODE)
     assert result.outcome is Outcome.APPLIED

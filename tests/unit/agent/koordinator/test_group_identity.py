@@ -8,9 +8,8 @@ import pytest
 
 from nri.agent.koordinator import group_identity, names
 from nri.agent.koordinator.node import GroupIdentityRule
-from nri.policies.changes import HookError
-from nri.policies.contexts import HostApplicationContext, KubeQosContext, PodContext
-from nri.policies.running import RunningPod
+from nri.agent.model import HookError, HostApplication, KubeQosFolder, Pod
+from nri.agent.pods.manifest import listed_pod
 
 RULE = GroupIdentityRule(
     True,
@@ -20,9 +19,9 @@ RULE = GroupIdentityRule(
 )
 
 
-def pod(qos: str, cpu_qos: str | None = None, folder: str = "kubepods/podx") -> PodContext:
+def pod(qos: str, cpu_qos: str | None = None, folder: str = "kubepods/podx") -> Pod:
     annotations = {} if cpu_qos is None else {group_identity.ANNOTATION_CPU_QOS: cpu_qos}
-    return PodContext(labels={names.LABEL_QOS: qos}, annotations=annotations, cgroup_parent=folder)
+    return Pod(labels={names.LABEL_QOS: qos}, annotations=annotations, folder=folder)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +39,7 @@ def pod(qos: str, cpu_qos: str | None = None, folder: str = "kubepods/podx") -> 
         (pod("BE", '{"enable":true,"groupIdentity":2}'), -1),
     ],
 )
-def test_a_pods_identity_is_its_classes_and_only_ls_may_say_otherwise(context: PodContext, bvt: int) -> None:
+def test_a_pods_identity_is_its_classes_and_only_ls_may_say_otherwise(context: Pod, bvt: int) -> None:
     assert group_identity.pod(context, RULE).changes.knobs.get("cpu.bvt") == bvt
 
 
@@ -52,9 +51,9 @@ def test_an_annotation_that_cannot_be_read_is_an_error_for_every_class(qos: str,
 
 
 def test_folders_and_programs_have_their_own_values() -> None:
-    assert group_identity.kube_class(KubeQosContext("Guaranteed"), RULE).changes.knobs.get("cpu.bvt") == 0
-    assert group_identity.host_application(HostApplicationContext("a", "BE"), RULE).changes.knobs.get("cpu.bvt") == -1
-    assert group_identity.host_application(HostApplicationContext("a"), RULE).changes.knobs.get("cpu.bvt") == 0
+    assert group_identity.kube_class(KubeQosFolder("Guaranteed"), RULE).changes.knobs.get("cpu.bvt") == 0
+    assert group_identity.host_application(HostApplication("a", "BE"), RULE).changes.knobs.get("cpu.bvt") == -1
+    assert group_identity.host_application(HostApplication("a"), RULE).changes.knobs.get("cpu.bvt") == 0
 
 
 @pytest.mark.parametrize(
@@ -81,7 +80,7 @@ def test_without_a_rule_there_is_no_work() -> None:
 
 def fleet_pod(
     name: str, qos: str = "", limits: dict[str, str] | None = None, phase: str = "Running", **more: str
-) -> RunningPod:
+) -> Pod:
     manifest: dict[str, Any] = {
         "metadata": {"name": name, "uid": name, "labels": {names.LABEL_QOS: qos}, "annotations": more},
         "spec": {"containers": [{"name": "c", "resources": {"limits": limits or {}}}]},
@@ -91,13 +90,13 @@ def fleet_pod(
             "containerStatuses": [{"name": "c", "containerID": f"containerd://{name}"}],
         },
     }
-    return RunningPod(manifest, f"kubepods/fleet_pod{name}", f"containerd://{name}-pause")
+    return listed_pod(manifest, f"kubepods/fleet_pod{name}", f"containerd://{name}-pause")
 
 
 def test_identities_reach_folders_pods_their_containers_and_what_nobody_lists() -> None:
     rule = GroupIdentityRule(True, {"LS": 2}, {"BestEffort": -1, "Burstable": 2}, {"Guaranteed": 1})
     root = "kubepods.slice"
-    there = [
+    existing = [
         root,
         f"{root}/kubepods-besteffort.slice",
         f"{root}/kubepods-besteffort.slice/dangling",
@@ -105,9 +104,9 @@ def test_identities_reach_folders_pods_their_containers_and_what_nobody_lists() 
         f"{root}/listed",
         f"{root}/listed/container",
     ]
-    listed = RunningPod(fleet_pod("ls", "LS").pod, f"/{root}/listed/")
-    found = {write.folder: write.value for write in group_identity.identities(rule, [listed], there)}
-    assert found == {
+    listed = listed_pod(fleet_pod("ls", "LS").manifest, f"/{root}/listed/")
+    actual = {write.folder: write.value for write in group_identity.identities(rule, [listed], existing)}
+    assert actual == {
         root: "0",
         f"{root}/kubepods-burstable.slice": "2",
         f"{root}/kubepods-besteffort.slice": "-1",

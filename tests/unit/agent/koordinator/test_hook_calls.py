@@ -53,9 +53,9 @@ def root(tmp_path: Path) -> Root:
 
 
 def test_stages_are_those_at_which_a_hook_decides_and_the_ends_of_what_is_kept() -> None:
-    kept = ["PostStartContainer", "PostStopContainer", "PostStopPodSandbox"]
-    assert stages_of(Node()) == ["PreRunPodSandbox", "PreCreateContainer", "PreUpdateContainerResources", *kept]
-    assert stages_of(Node(gates=frozenset({"GPUEnvInject"}))) == ["PreCreateContainer", *kept]
+    kept_part = ["PostStartContainer", "PostStopContainer", "PostStopPodSandbox"]
+    assert stages_of(Node()) == ["PreRunPodSandbox", "PreCreateContainer", "PreUpdateContainerResources", *kept_part]
+    assert stages_of(Node(gates=frozenset({"GPUEnvInject"}))) == ["PreCreateContainer", *kept_part]
     off = frozenset({"PreCreateContainer"})
     assert stages_of(Node(gates=frozenset({"GPUEnvInject"}), disabled_stages=off)) == []
     assert stages_of(Node(gates=frozenset({"TerwayQoS"}))) == []
@@ -88,8 +88,8 @@ def test_a_ratio_is_not_applied_to_a_quota_that_was_ours(root: Root) -> None:
     calls = HookCalls(parts(root, node=Node(gates=frozenset({"CPUNormalization"})), rules=RATIO))
     labels = {n.LABEL_QOS: n.LS}
 
-    def quota(stage: str, number: str, asked: int) -> int:
-        request = container(number, pod_labels=labels, container_resources={"cpu_quota": asked})
+    def quota(stage: str, number: str, requested: int) -> int:
+        request = container(number, pod_labels=labels, container_resources={"cpu_quota": requested})
         answer: int = calls.answer(stage, request)["container_resources"]["cpu_quota"]
         return answer
 
@@ -104,8 +104,8 @@ def test_a_changed_rule_is_written_to_what_runs_and_to_nothing_that_has_stopped(
     shared = parts(root, node=Node(gates=frozenset({"CPUNormalization"})), rules=RATIO)
     calls = HookCalls(shared)
     labels = {n.LABEL_QOS: n.LS}
-    asked = {"pod_labels": labels, "container_resources": {"cpu_quota": 100_000}}
-    calls.answer("PreCreateContainer", container(**asked))
+    requested = {"pod_labels": labels, "container_resources": {"cpu_quota": 100_000}}
+    calls.answer("PreCreateContainer", container(**requested))
     assert calls.apply_again() == 0, "it does not run yet"
     in_force = {"pod_labels": labels, "container_resources": {"cpu_quota": 50_000}}
     calls.answer("PostStartContainer", container(NUMBER, **in_force))
@@ -188,11 +188,11 @@ def test_what_the_protocol_cannot_say_is_told_as_unsupported(root: Root) -> None
         pod_labels={gpu.LABEL_GPU_ISOLATION: "HAMi-core"}, pod_annotations={n.ANNOTATION_DEVICES: json.dumps(devices)}
     )
     assert HookCalls(shared).answer("PreCreateContainer", request)["container_envs"]["NVIDIA_VISIBLE_DEVICES"] == "0"
-    known = shared.history.of(UID)
-    assert known is not None
-    rows = {row["name"]: (row["outcome"], row["container"]) for row in known["writes"]}
+    account = shared.history.of(UID)
+    assert account is not None
+    rows = {row["name"]: (row["outcome"], row["container"]) for row in account["writes"]}
     assert rows["mount /usr/local/vgpu/libvgpu.so"] == ("unsupported", "app")
-    assert all("hook protocol has no word" in row["reason"] for row in known["writes"])
+    assert all("hook protocol cannot express" in row["reason"] for row in account["writes"])
 
 
 def test_a_bad_annotation_fails_its_own_request_only_under_the_policy_fail(root: Root) -> None:
@@ -202,9 +202,9 @@ def test_a_bad_annotation_fails_its_own_request_only_under_the_policy_fail(root:
         key: bad[key] for key in ("labels", "annotations", "cgroup_parent")
     }
     assert text(root, "cpu,cpuacct", POD, "cpu.shares") == "1024"
-    known = shared.history.of(UID)
-    assert known is not None
-    assert [row["hook"] for row in known["errors"]] == ["CPUSetAllocator"]
+    account = shared.history.of(UID)
+    assert account is not None
+    assert [row["hook"] for row in account["errors"]] == ["CPUSetAllocator"]
     strict = HookCalls(parts(root, node=Node(fail=True)))
     with pytest.raises(HookRefused, match="CPUSetAllocator"):
         strict.answer("PreRunPodSandbox", bad)
@@ -213,7 +213,7 @@ def test_a_bad_annotation_fails_its_own_request_only_under_the_policy_fail(root:
 
 
 def test_what_is_remembered_is_bounded_and_goes_with_its_pod(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hook_calls, "MOST", 3)
+    monkeypatch.setattr(hook_calls, "MAX_ENTRIES", 3)
     calls = HookCalls(parts(root))
     for number in range(5):
         meta = {**META, "uid": f"uid{number}"}
@@ -227,8 +227,8 @@ def test_what_is_remembered_is_bounded_and_goes_with_its_pod(root: Root, monkeyp
 def test_a_folder_that_systemd_keeps_is_found_from_its_short_name(tmp_path: Path) -> None:
     slice_ = f"kubepods-besteffort-pod{UID.replace('-', '_')}.slice"
     folder = f"kubepods.slice/kubepods-besteffort.slice/{slice_}"
-    own = f"{folder}/cri-containerd-{NUMBER}.scope"
-    root = v1(tmp_path, folder, own)
+    own_part = f"{folder}/cri-containerd-{NUMBER}.scope"
+    root = v1(tmp_path, folder, own_part)
     calls = HookCalls(parts(root, rules={"NodeResourceTopology": TOPOLOGY}))
     batch = {n.LABEL_QOS: n.BE}, {batch_resource.ANNOTATION_EXTENDED: BATCH}
     calls.answer("PreRunPodSandbox", pod(labels=batch[0], annotations=batch[1], cgroup_parent=slice_))
@@ -236,7 +236,7 @@ def test_a_folder_that_systemd_keeps_is_found_from_its_short_name(tmp_path: Path
     request = container(NUMBER, pod_labels=batch[0], pod_annotations=batch[1], pod_cgroup_parent=slice_)
     calls.answer("PostStartContainer", request)
     calls.apply_again()
-    assert text(root, "cpu,cpuacct", own, "cpu.shares") == "512"
+    assert text(root, "cpu,cpuacct", own_part, "cpu.shares") == "512"
 
 
 def test_many_pods_leave_nothing_behind(root: Root) -> None:
@@ -255,7 +255,7 @@ def test_many_pods_leave_nothing_behind(root: Root) -> None:
             calls.answer(stage, request)
         calls.answer("PostStopPodSandbox", pod_request)
     assert calls.apply_again() == 0
-    assert set(shared.executor.held().values()) == {0}
+    assert set(shared.executor.counts().values()) == {0}
     assert len(shared.history) <= 1024
 
 
@@ -275,7 +275,7 @@ def test_what_has_ended_by_itself_leaves_no_write_that_waits(root: Root) -> None
     batch = {n.LABEL_QOS: n.BE}, {batch_resource.ANNOTATION_EXTENDED: BATCH}
     calls.answer("PostStartContainer", container("a" * 64, pod_labels=batch[0], pod_annotations=batch[1]))
     assert calls.apply_again() == 1
-    assert shared.executor.held()["waiting writes"] == 0
-    known = shared.history.of(UID)
-    assert known is not None
-    assert {row["outcome"] for row in known["writes"]} == {"gone"}
+    assert shared.executor.counts()["waiting writes"] == 0
+    account = shared.history.of(UID)
+    assert account is not None
+    assert {row["outcome"] for row in account["writes"]} == {"gone"}

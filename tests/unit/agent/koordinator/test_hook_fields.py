@@ -4,8 +4,7 @@ import json
 
 from nri.agent.koordinator import batch_resource, names
 from nri.agent.koordinator import hook_fields as proxy
-from nri.policies.changes import Changes, Device, Mount, Resctrl
-from nri.policies.contexts import Resources
+from nri.agent.model import Changes, Device, Mount, Resctrl, Resources
 
 SPEC = json.dumps({"containers": {"c": {"limits": {names.BATCH_CPU: "500"}}}})
 
@@ -31,13 +30,13 @@ REQUEST = {
 
 def test_a_hook_request_becomes_a_context() -> None:
     context = proxy.container_context(REQUEST)
-    assert context.cgroup_parent == "/kubepods/podu/cri-containerd-cid.scope"
+    assert context.folder == "/kubepods/podu/cri-containerd-cid.scope"
     assert context.env == {"A": ""}
     assert context.resources == Resources(cfs_quota=-1, cpuset="1", memory_limit=-1)
     assert context.extended is not None
     assert proxy.container_context({}).resources is None
     pod = proxy.pod_context({"pod_meta": {"uid": "u"}, "labels": {"l": "1"}, "cgroup_parent": "p"})
-    assert (pod.uid, pod.labels, pod.cgroup_parent) == ("u", {"l": "1"}, "p")
+    assert (pod.uid, pod.labels, pod.folder) == ("u", {"l": "1"}, "p")
 
 
 def test_a_hook_response_clears_cpus_and_keeps_what_nobody_set() -> None:

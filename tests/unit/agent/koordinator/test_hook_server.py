@@ -13,16 +13,16 @@ from typing import Any
 import grpc
 import pytest
 
+from nri.agent.hooks import Outcome
 from nri.agent.koordinator import batch_resource, cpu_normalization, cpuset, hook_server
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.hook_calls import HookCalls
 from nri.agent.koordinator.hook_server import HooksTransport
 from nri.agent.koordinator.node import Node
+from nri.agent.model import Pod
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import HooksSettings
 from nri.errors import NriError
-from nri.policies.contexts import PodContext
-from nri.policies.hooks import Outcome
 from nri.proxy.hook_servers.registrations import Registrations
 from tests.support.agents import POD, TOPOLOGY, UID, parts, text
 from tests.support.hook_peers import ask
@@ -37,7 +37,7 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def made(place: Path, node: Node | None = None, **settings: Any) -> HooksTransport:
+def make_transport(place: Path, node: Node | None = None, **settings: Any) -> HooksTransport:
     options = {"socket": str(place / "run/hooks.sock"), "registration_folder": place / "hookserver.d", **settings}
     return HooksTransport(AgentSettings(hooks=HooksSettings(**options)), parts(v1(place / "root", POD), node=node))
 
@@ -46,12 +46,12 @@ def made(place: Path, node: Node | None = None, **settings: Any) -> HooksTranspo
 def started() -> Iterator[list[HooksTransport]]:
     transports: list[HooksTransport] = []
     yield transports
-    for each in transports:
-        each.stop()
+    for transport in transports:
+        transport.stop()
 
 
 def test_it_serves_and_is_registered_as_a_proxy_reads_it(place: Path, started: list[HooksTransport]) -> None:
-    transport = made(place)
+    transport = make_transport(place)
     started.append(transport)
     assert transport.health() == (False, "it does not serve")
     transport.start()
@@ -93,17 +93,17 @@ def test_later_writes_hit_the_cgroups_of_the_runtime_that_the_settings_name(
 
 
 def test_under_the_policy_fail_the_registration_outlives_the_agent(place: Path, started: list[HooksTransport]) -> None:
-    transport = made(place, failure_policy="Fail", endpoint="unix:///host/hooks.sock")
+    transport = make_transport(place, failure_policy="Fail", endpoint="unix:///host/hooks.sock")
     started.append(transport)
     transport.start()
     transport.stop()
-    found = json.loads((place / "hookserver.d" / hook_server.FILE_NAME).read_text())
-    assert found["failure-policy"] == "Fail"
-    assert found["remote-endpoint"] == "/host/hooks.sock"
+    document = json.loads((place / "hookserver.d" / hook_server.FILE_NAME).read_text())
+    assert document["failure-policy"] == "Fail"
+    assert document["remote-endpoint"] == "/host/hooks.sock"
 
 
 def test_a_registration_that_another_agent_has_written_stays(place: Path, started: list[HooksTransport]) -> None:
-    transport = made(place)
+    transport = make_transport(place)
     started.append(transport)
     transport.start()
     file = place / "hookserver.d" / hook_server.FILE_NAME
@@ -117,7 +117,7 @@ def test_a_registration_that_was_taken_away_is_written_again(
     place: Path, started: list[HooksTransport], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hook_server, "LOOK_S", 0.01)
-    transport = made(place)
+    transport = make_transport(place)
     started.append(transport)
     transport.start()
     file = place / "hookserver.d" / hook_server.FILE_NAME
@@ -133,7 +133,7 @@ def test_a_registration_that_was_taken_away_is_written_again(
 def test_an_agent_whose_hooks_are_all_off_is_not_registered(place: Path, started: list[HooksTransport]) -> None:
     (place / "hookserver.d").mkdir()
     (place / "hookserver.d" / hook_server.FILE_NAME).write_text("of another life")
-    transport = made(place, Node(gates=frozenset()))
+    transport = make_transport(place, Node(gates=frozenset()))
     started.append(transport)
     transport.start()
     assert [*(place / "hookserver.d").iterdir()] == []
@@ -143,7 +143,7 @@ def test_a_folder_that_cannot_be_written_is_told_and_costs_nothing_else(
     place: Path, started: list[HooksTransport], caplog: pytest.LogCaptureFixture
 ) -> None:
     (place / "hookserver.d").write_text("a file is not a folder")
-    transport = made(place)
+    transport = make_transport(place)
     started.append(transport)
     transport.start()
     ready, line = transport.health()
@@ -154,10 +154,10 @@ def test_a_folder_that_cannot_be_written_is_told_and_costs_nothing_else(
 
 
 def test_a_socket_that_somebody_serves_is_not_taken(place: Path, started: list[HooksTransport]) -> None:
-    first, second = made(place), made(place)
+    first, second = make_transport(place), make_transport(place)
     started += [first, second]
     first.start()
-    with pytest.raises(NriError, match="cannot serve at"):
+    with pytest.raises(NriError, match="cannot listen at"):
         second.start()
     second.stop()
     assert ask(place / "run/hooks.sock", "PreRunPodSandbox", pod_meta=META) == {}
@@ -166,7 +166,7 @@ def test_a_socket_that_somebody_serves_is_not_taken(place: Path, started: list[H
 def test_a_failed_hook_refuses_the_request_and_the_agents_own_fault_is_one_of_its_own(
     place: Path, started: list[HooksTransport], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    transport = made(place, Node(fail=True))
+    transport = make_transport(place, Node(fail=True))
     started.append(transport)
     transport.start()
     bad = {"annotations": {cpuset.ANNOTATION_STATUS: "{"}}
@@ -199,7 +199,7 @@ def test_a_pod_that_cannot_be_decided_again_stops_neither_the_others_nor_the_nex
     decided: list[str] = []
     twice = threading.Event()
 
-    def decide(_: object, stage: str, context: PodContext, transport: str) -> Outcome:
+    def decide(_: object, stage: str, context: Pod, transport: str) -> Outcome:
         decided.append(context.uid)
         if len(decided) == 4:
             twice.set()
@@ -231,9 +231,9 @@ def test_a_changed_rule_is_applied_to_what_runs(place: Path, started: list[Hooks
     ask(place / "run/hooks.sock", "PreRunPodSandbox", pod_meta=META, cgroup_parent=f"/{POD}", **batch)
     assert text(root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "50000"
     shared.store.put("Node", {"metadata": {"annotations": {cpu_normalization.ANNOTATION_RATIO: "2"}}}, "a test")
-    done = threading.Event()
+    notified = threading.Event()
     for _ in range(500):
-        if done.wait(0.02) or text(root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "25000":
+        if notified.wait(0.02) or text(root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "25000":
             break
     assert text(root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "25000"
 
@@ -241,7 +241,7 @@ def test_a_changed_rule_is_applied_to_what_runs(place: Path, started: list[Hooks
 def test_an_error_in_applying_rules_ends_neither_the_next_nor_the_registration(
     place: Path, started: list[HooksTransport], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    transport = made(place)
+    transport = make_transport(place)
     started.append(transport)
     tries, second = list[int](), threading.Event()
 

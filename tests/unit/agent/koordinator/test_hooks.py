@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from nri.agent.hooks import decide
 from nri.agent.koordinator import cpuset, gpu, group_identity, names, oom_score_adj, resctrl
 from nri.agent.koordinator.node import (
     Cache,
@@ -17,16 +18,17 @@ from nri.agent.koordinator.node import (
 )
 from nri.agent.koordinator.profile import HOOKS
 from nri.agent.koordinator.quirks import Quirks
-from nri.policies.changes import Changes, Device, Resctrl
-from nri.policies.contexts import (
-    ContainerContext,
+from nri.agent.model import (
+    Changes,
+    Container,
+    Device,
     ExtendedResources,
-    HostApplicationContext,
-    KubeQosContext,
-    PodContext,
+    HostApplication,
+    KubeQosFolder,
+    Pod,
+    Resctrl,
     Resources,
 )
-from nri.policies.hooks import decide
 
 ALL = frozenset(row.name for row in HOOKS)
 
@@ -52,7 +54,7 @@ NODE = Node(
 )
 
 
-def pod(qos: str = "", **annotations: object) -> PodContext:
+def pod(qos: str = "", **annotations: object) -> Pod:
     keys = {
         "devices": names.ANNOTATION_DEVICES,
         "resctrl": resctrl.ANNOTATION_RESCTRL,
@@ -60,8 +62,8 @@ def pod(qos: str = "", **annotations: object) -> PodContext:
         "oom": oom_score_adj.ANNOTATION_OOM_SCORE,
         "cpu_qos": group_identity.ANNOTATION_CPU_QOS,
     }
-    given = {keys[key]: value if isinstance(value, str) else json.dumps(value) for key, value in annotations.items()}
-    return PodContext("ns", "pod", "uid", {names.LABEL_QOS: qos} if qos else {}, given, "kubepods/poduid")
+    source = {keys[key]: value if isinstance(value, str) else json.dumps(value) for key, value in annotations.items()}
+    return Pod("ns", "pod", "uid", {names.LABEL_QOS: qos} if qos else {}, source, "kubepods/poduid")
 
 
 BATCH = {"c": ExtendedResources({names.BATCH_CPU: 500}, {names.BATCH_CPU: 500, names.BATCH_MEMORY: 1024})}  # type: ignore[dict-item]
@@ -96,34 +98,34 @@ BATCH = {"c": ExtendedResources({names.BATCH_CPU: 500}, {names.BATCH_CPU: 500, n
             "Resctrl",
             Changes(resctrl=Resctrl("koordlet-uid", remove=True)),
         ),
-        ("PreCreateContainer", ContainerContext(pod("LS")), "CPUSetAllocator", Changes({"cpuset.cpus": "0-3,4-7"})),
+        ("PreCreateContainer", Container(pod("LS")), "CPUSetAllocator", Changes({"cpuset.cpus": "0-3,4-7"})),
         (
             "PreUpdateContainerResources",
-            ContainerContext(pod("LS")),
+            Container(pod("LS")),
             "CPUSetAllocator",
             Changes({"cpuset.cpus": "0-3,4-7"}),
         ),
         (
             "PreCreateContainer",
-            ContainerContext(pod("LS"), resources=Resources(cfs_quota=100_000)),
+            Container(pod("LS"), resources=Resources(cfs_quota=100_000)),
             "CPUNormalization",
             Changes({"cpu.cfs_quota": 50_000}),
         ),
         (
             "PreCreateContainer",
-            ContainerContext(pod("BE"), extended=BATCH["c"]),
+            Container(pod("BE"), extended=BATCH["c"]),
             "BatchResource",
             Changes({"cpu.shares": 512, "cpu.cfs_quota": 50_000, "memory.limit": 1024}),
         ),
         (
             "PreCreateContainer",
-            ContainerContext(pod(devices={"gpu": [{"minor": 3}]})),
+            Container(pod(devices={"gpu": [{"minor": 3}]})),
             "GPUEnvInject",
             Changes(env={"NVIDIA_VISIBLE_DEVICES": "3"}),
         ),
         (
             "PreCreateContainer",
-            ContainerContext(pod(devices={"rdma": [{"id": "0000:01:00.0"}]})),
+            Container(pod(devices={"rdma": [{"id": "0000:01:00.0"}]})),
             "RDMADeviceInject",
             Changes(
                 devices=tuple(
@@ -133,31 +135,31 @@ BATCH = {"c": ExtendedResources({names.BATCH_CPU: 500}, {names.BATCH_CPU: 500, n
         ),
         (
             "PreCreateContainer",
-            ContainerContext(pod(resctrl={})),
+            Container(pod(resctrl={})),
             "Resctrl",
             Changes(resctrl=Resctrl("koordlet-uid")),
         ),
-        ("PreCreateContainer", ContainerContext(pod(oom="-500")), "OOMScoreAdj", Changes({"oom_score_adj": -500})),
+        ("PreCreateContainer", Container(pod(oom="-500")), "OOMScoreAdj", Changes({"oom_score_adj": -500})),
         ("ReconcilePod", pod("LS"), "GroupIdentity", Changes({"cpu.bvt": 2})),
         (
             "ReconcileSandbox",
-            ContainerContext(pod("LS"), sandbox=True),
+            Container(pod("LS"), sandbox=True),
             "CPUSetAllocator",
             Changes({"cpuset.cpus": "0-3,4-7"}),
         ),
         (
             "ReconcileContainer",
-            ContainerContext(pod("BE"), extended=BATCH["c"]),
+            Container(pod("BE"), extended=BATCH["c"]),
             "BatchResource",
             Changes({"cpu.shares": 512, "cpu.cfs_quota": 50_000, "memory.limit": 1024}),
         ),
-        ("ReconcileContainer", ContainerContext(pod(oom="-500")), "OOMScoreAdj", Changes({"oom_score_adj": -500})),
-        ("KubeQoS", KubeQosContext("BestEffort"), "GroupIdentity", Changes({"cpu.bvt": -1})),
-        ("KubeQoS", KubeQosContext("BestEffort"), "CoreSched", Changes({"cpu.idle": 1})),
-        ("HostApplication", HostApplicationContext("app", "LS"), "GroupIdentity", Changes({"cpu.bvt": 2})),
+        ("ReconcileContainer", Container(pod(oom="-500")), "OOMScoreAdj", Changes({"oom_score_adj": -500})),
+        ("KubeQoS", KubeQosFolder("BestEffort"), "GroupIdentity", Changes({"cpu.bvt": -1})),
+        ("KubeQoS", KubeQosFolder("BestEffort"), "CoreSched", Changes({"cpu.idle": 1})),
+        ("HostApplication", HostApplication("app", "LS"), "GroupIdentity", Changes({"cpu.bvt": 2})),
         (
             "HostApplication",
-            HostApplicationContext("app", "LS"),
+            HostApplication("app", "LS"),
             "CPUSetAllocator",
             Changes({"cpuset.cpus": "0-3,4-7"}),
         ),
@@ -172,13 +174,13 @@ def test_each_hook_decides_at_its_stages(stage: str, context: object, hook: str,
 
 @pytest.mark.parametrize("hook", ["GPUEnvInject", "RDMADeviceInject", "Resctrl", "OOMScoreAdj"])
 def test_what_only_a_creation_can_say_is_not_said_at_an_update(hook: str) -> None:
-    context = ContainerContext(pod(devices={"gpu": [{"minor": 3}], "rdma": [{"id": "x"}]}, resctrl={}, oom="1"))
+    context = Container(pod(devices={"gpu": [{"minor": 3}], "rdma": [{"id": "x"}]}, resctrl={}, oom="1"))
     assert not decide(HOOKS, "PreUpdateContainerResources", context, replace(NODE, gates=frozenset({hook}))).changes
 
 
 @pytest.mark.parametrize("hook", ["GPUEnvInject", "RDMADeviceInject", "Resctrl"])
 def test_what_only_a_creation_can_say_is_not_said_of_a_container_that_runs(hook: str) -> None:
-    context = ContainerContext(pod(devices={"gpu": [{"minor": 3}], "rdma": [{"id": "x"}]}, resctrl={}))
+    context = Container(pod(devices={"gpu": [{"minor": 3}], "rdma": [{"id": "x"}]}, resctrl={}))
     assert not decide(HOOKS, "ReconcileContainer", context, replace(NODE, gates=frozenset({hook}))).changes
 
 
@@ -186,9 +188,9 @@ def test_what_only_a_creation_can_say_is_not_said_of_a_container_that_runs(hook:
     ("off", "stage", "context"),
     [
         ("PreRunPodSandbox", "ReconcilePod", pod("LS")),
-        ("PreUpdateContainerResources", "ReconcileSandbox", ContainerContext(pod("LS"), sandbox=True)),
-        ("PreUpdateContainerResources", "ReconcileContainer", ContainerContext(pod("LS"))),
-        ("ReconcileContainer", "ReconcileContainer", ContainerContext(pod("LS"))),
+        ("PreUpdateContainerResources", "ReconcileSandbox", Container(pod("LS"), sandbox=True)),
+        ("PreUpdateContainerResources", "ReconcileContainer", Container(pod("LS"))),
+        ("ReconcileContainer", "ReconcileContainer", Container(pod("LS"))),
     ],
 )
 def test_a_stage_that_is_off_is_not_made_up_for_later(off: str, stage: str, context: object) -> None:
@@ -198,7 +200,7 @@ def test_a_stage_that_is_off_is_not_made_up_for_later(off: str, stage: str, cont
 
 
 def test_a_pod_with_cpus_of_its_own_has_no_quota_whatever_normalization_says() -> None:
-    context = ContainerContext(pod("LS", status={"cpuset": "1"}), resources=Resources(cfs_quota=100_000))
+    context = Container(pod("LS", status={"cpuset": "1"}), resources=Resources(cfs_quota=100_000))
     outcome = decide(HOOKS, "PreCreateContainer", context, NODE)
     assert (outcome.changes.knobs.get("cpuset.cpus"), outcome.changes.knobs.get("cpu.cfs_quota")) == ("1", -1)
 
@@ -206,15 +208,15 @@ def test_a_pod_with_cpus_of_its_own_has_no_quota_whatever_normalization_says() -
 def test_without_gates_koordinators_defaults_hold() -> None:
     on = {row.name for row in HOOKS if row.default}
     assert on == {"GroupIdentity", "CPUSetAllocator", "BatchResource"}
-    outcome = decide(HOOKS, "PreCreateContainer", ContainerContext(pod("LS", oom="1")), replace(NODE, gates=None))
+    outcome = decide(HOOKS, "PreCreateContainer", Container(pod("LS", oom="1")), replace(NODE, gates=None))
     assert {because.hook for because in outcome.because} <= on
 
 
-BAD = ContainerContext(pod("LS", status="bad", devices="bad", resctrl="bad", oom="bad", cpu_qos="bad"))
+BAD = Container(pod("LS", status="bad", devices="bad", resctrl="bad", oom="bad", cpu_qos="bad"))
 
 
 def test_one_bad_annotation_stops_no_other_hook() -> None:
-    context = ContainerContext(pod("LS", devices="bad"))
+    context = Container(pod("LS", devices="bad"))
     outcome = decide(HOOKS, "PreCreateContainer", context, NODE)
     assert outcome.changes.knobs.get("cpuset.cpus") == "0-3,4-7"
     assert {error.hook for error in outcome.errors} == {"GPUEnvInject", "RDMADeviceInject"}
@@ -239,8 +241,8 @@ def test_bad_annotations_change_nothing_and_crash_nothing(stage: str) -> None:
 def test_what_a_failed_hook_had_decided_is_applied_by_the_original_alone() -> None:
     """`failed_hook_changes_nothing`."""
     share = {"gpu": [{"minor": 1, "resources": {"koordinator.sh/gpu-memory-ratio": "50"}}]}
-    whole = pod(devices=share)
-    context = ContainerContext(replace(whole, labels={gpu.LABEL_GPU_ISOLATION: "HAMi-core"}))
+    manifest = pod(devices=share)
+    context = Container(replace(manifest, labels={gpu.LABEL_GPU_ISOLATION: "HAMi-core"}))
     node = replace(NODE, gates=frozenset({"GPUEnvInject"}))
     assert not decide(HOOKS, "PreCreateContainer", context, node).changes
     original = decide(HOOKS, "PreCreateContainer", context, replace(node, quirks=Quirks.REFERENCE))
@@ -258,7 +260,7 @@ def test_disabled_stages_are_so_by_default_and_not_in_the_original() -> None:
 def test_the_original_sets_no_oom_score_at_creation() -> None:
     """`oom_score_at_creation`."""
     node = replace(NODE, gates=frozenset({"OOMScoreAdj"}), quirks=Quirks.REFERENCE)
-    assert not decide(HOOKS, "PreCreateContainer", ContainerContext(pod(oom="-500")), node).changes
+    assert not decide(HOOKS, "PreCreateContainer", Container(pod(oom="-500")), node).changes
 
 
 def test_a_stage_that_is_none_is_an_error() -> None:

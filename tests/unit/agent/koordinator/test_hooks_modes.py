@@ -90,13 +90,13 @@ def requests(case: Case) -> tuple[dict[str, Any], dict[str, Any]]:
 def answered(request: Mapping[str, Any], response: Mapping[str, Any]) -> dict[tuple[str, str], str]:
     """The effects of a response on the container."""
     old, new = request["container_resources"], response.get("container_resources", {})
-    found = {
+    actual = {
         ("container", knob): str(new.get(field, ""))
         for field, knob in KNOBS.items()
         if (new.get(field) or 0) != (old.get(field) or 0)
     }
     env = response.get("container_envs", {})
-    return found | {
+    return actual | {
         ("container", f"env {name}"): value for name, value in env.items() if name not in request["container_envs"]
     }
 
@@ -104,17 +104,17 @@ def answered(request: Mapping[str, Any], response: Mapping[str, Any]) -> dict[tu
 def written(root: Root, case: Case, history: Any) -> dict[tuple[str, str], str]:
     """The effects of what was written, as it is on the machine."""
     folders = {case.pod.folder: "pod", f"{case.pod.folder}/{CONTAINER_ID}": "container"}
-    known = history.of(UID) or {"writes": []}
-    rows = [row for row in known["writes"] if row["outcome"] in ("applied", "unchanged")]
-    found = {(folders[row["target"]], row["name"]): row["wanted"] for row in rows if row["target"] in folders}
+    account = history.of(UID) or {"writes": []}
+    rows = [row for row in account["writes"] if row["outcome"] in ("applied", "unchanged")]
+    actual = {(folders[row["target"]], row["name"]): row["wanted"] for row in rows if row["target"] in folders}
     base = Path(root.path)
     if (base / GROUP / "tasks").exists():
-        found["resctrl", "schemata"] = (base / GROUP / "schemata").read_text().strip()
+        actual["resctrl", "schemata"] = (base / GROUP / "schemata").read_text().strip()
         if (base / GROUP / "tasks").read_text().strip() == str(TASK):
-            found["resctrl", "tasks"] = f"koordlet-{UID}"
+            actual["resctrl", "tasks"] = f"koordlet-{UID}"
     elif not (base / GROUP).exists() and any(row["target"] == f"koordlet-{UID}" for row in rows):
-        found["resctrl", "removed"] = f"koordlet-{UID}"
-    return found
+        actual["resctrl", "removed"] = f"koordlet-{UID}"
+    return actual
 
 
 def life(tmp_path: Path, case: Case, updated: bool) -> dict[tuple[str, str], str]:
@@ -150,5 +150,5 @@ def test_a_row_of_the_table(tmp_path: Path, case: Case) -> None:
 
 @pytest.mark.parametrize("case", UPDATED, ids=case_id)
 def test_an_update_brings_it_about_as_well(tmp_path: Path, case: Case) -> None:
-    found = life(tmp_path, case, updated=True)
-    assert outcome(case, found, updated=True) == wanted(case, works, updated=True)
+    actual = life(tmp_path, case, updated=True)
+    assert outcome(case, actual, updated=True) == wanted(case, works, updated=True)

@@ -23,8 +23,8 @@ def test_a_host_application_is_where_it_says_or_where_its_class_is(application: 
 
 
 def test_host_applications_are_by_name_and_the_last_one_counts() -> None:
-    found = host_application.by_name([{"name": "a", "qos": "LS"}, {"name": "a", "qos": "BE"}])
-    assert found == {"a": {"name": "a", "qos": "BE"}}
+    actual = host_application.by_name([{"name": "a", "qos": "LS"}, {"name": "a", "qos": "BE"}])
+    assert actual == {"a": {"name": "a", "qos": "BE"}}
     assert host_application.by_name(None) == {}
     with pytest.raises(ValueError, match=r"hostApplications\[0\]\.name"):
         host_application.by_name([{"name": 5}])

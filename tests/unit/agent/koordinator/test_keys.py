@@ -9,7 +9,7 @@ import pytest
 from nri.agent.koordinator.documents import DEFAULTS
 from nri.agent.koordinator.keys import requested_gates
 from nri.agent.koordinator.profile import PROFILE
-from nri.agent.koordinator.unread import unread
+from nri.agent.koordinator.unread_keys import unread
 
 STRATEGY, THRESHOLD = "resourceQOSStrategy", "resourceUsedThresholdWithBE"
 ON = {"enable": True}
@@ -56,20 +56,20 @@ def test_defaults_and_nothing_ask_for_none(document: Any) -> None:
 
 
 #: Hooks that read pods alone.
-_PODS_ALONE = {each.name for each in PROFILE.hooks if not set(each.sources) - {"pods"}}
+_PODS_ALONE = {hook.name for hook in PROFILE.hooks if not set(hook.sources) - {"pods"}}
 
 
 @pytest.mark.parametrize("name", [row.name for row in (*PROFILE.hooks, *PROFILE.strategies)])
 def test_every_hook_and_strategy_has_keys_that_are_read(name: str) -> None:
-    found = PROFILE.origins(name, "BE")
-    assert bool(found) is (name not in _PODS_ALONE)
-    for kind, key in found:
+    actual = PROFILE.origins(name, "BE")
+    assert bool(actual) is (name not in _PODS_ALONE)
+    for kind, key in actual:
         spec: dict[str, object] = {"spec": {}}
         part = spec["spec"]
-        for each in key.split(".") if kind == "NodeSLO" else ():
+        for entry in key.split(".") if kind == "NodeSLO" else ():
             assert isinstance(part, dict)
-            part[each] = {}
-            part = part[each]
+            part[entry] = {}
+            part = part[entry]
         assert unread(spec) == []
 
 

@@ -43,9 +43,9 @@ def test_a_cache_that_cannot_be_shared_or_read_is_none(files: dict[str, str], tm
 
 
 def test_an_unknown_vendor_is_no_vendor(tmp_path: Path) -> None:
-    found = cache_of(write_files(tmp_path, FILES | {"proc/cpuinfo": "processor : 0\n"}))
-    assert found is not None
-    assert found.vendor == ""
+    actual = cache_of(write_files(tmp_path, FILES | {"proc/cpuinfo": "processor : 0\n"}))
+    assert actual is not None
+    assert actual.vendor == ""
 
 
 def test_verbs_are_found_by_pci_address(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_verbs_are_found_by_pci_address(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("address", ["", "../../../etc", "0000:81:00.1/../x", "0000:81:00.1\n", "x" * 9999])
 def test_what_is_no_pci_address_never_is_a_path(address: str, tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="no PCI address"):
+    with pytest.raises(OSError, match="not a PCI address"):
         RdmaDevices(write_files(tmp_path, {})).verbs(address)
 
 

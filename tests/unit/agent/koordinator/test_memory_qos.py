@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.agent.cgroup_paths import BEST_EFFORT, BURSTABLE, GUARANTEED
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.documents import OFF
-from nri.agent.koordinator.memory_qos import CACHE_SWITCH, Container, Pod, of_pod, parse, targets
-from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED
+from nri.agent.koordinator.memory_qos import CACHE_SWITCH, QosContainer, QosPod, of_pod, parse, targets
 from tests.support.host_trees import TOP, write_files
 from tests.support.loop_world import LoopWorld
 from tests.unit.agent.transports.standalone.test_pods import pod
@@ -45,8 +45,8 @@ def test_protection_adds_up_on_the_way_to_the_root_and_goes_when_it_is_switched_
 ) -> None:
     world = LoopWorld(tmp_path, slo(minLimitPercent=50, lowLimitPercent=80, throttlingPercent=50))
     pods = [ls("a", "100Mi", "200Mi"), ls("b", "40Mi")]
-    for each in pods:
-        world.pod(each)
+    for manifest in pods:
+        world.pod(manifest)
     world.source.replace(pods)
     world.loop()
     top = "kubepods/burstable"
@@ -78,16 +78,16 @@ def test_an_agent_that_finds_nothing_of_it_and_nobody_who_asks_changes_nothing(t
 def test_the_group_that_an_agent_which_was_killed_has_made_of_pods_alone_goes(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, slo(oomKillGroup=1, wmarkRatio=0, wmarkScalePermill=50, wmarkMinAdj=0))
     folder = tmp_path / TOP / "memory" / world.pod(ls("a", "100Mi"))
-    files = [each / "memory.oom.group" for each in (folder, folder / "ac")]
-    for each in files:
-        write_files(each.parent, {each.name: "0"})
+    files = [entry / "memory.oom.group" for entry in (folder, folder / "ac")]
+    for entry in files:
+        write_files(entry.parent, {entry.name: "0"})
     world.source.replace([ls("a", "100Mi")])
     world.loop()
-    assert [each.read_text() for each in files] == ["1", "1"]
+    assert [file.read_text() for file in files] == ["1", "1"]
     world.kill()
     world.slo({})
     world.loop()
-    assert [each.read_text() for each in files] == ["0", "0"]
+    assert [file.read_text() for file in files] == ["0", "0"]
 
 
 def test_an_annotation_that_cannot_be_read_any_more_leaves_what_it_gave(tmp_path: Path) -> None:
@@ -182,19 +182,25 @@ def test_protection_is_below_the_request_and_slowing_above_it_in_whole_pages(
     least: int, low: int, slow: int, request: int, limit: int
 ) -> None:
     config = {"minLimitPercent": least, "lowLimitPercent": low, "throttlingPercent": slow}
-    pod = Pod("top/burstable/p", BURSTABLE, config, request, [Container("top/burstable/p/c", request, request + limit)])
-    found = {(each.folder, each.knob): each.value for each in targets([pod], CLASSES, 1 << 50, FOLDERS)}
-    own = {knob: value for (folder, knob), value in found.items() if folder.endswith("/c")}
-    assert own["memory.min"] <= request >= own["memory.low"]
-    assert own["memory.low"] == 0 or own["memory.low"] >= own["memory.min"]
-    high = own["memory.high"]
-    assert high == -1 if slow == 0 else high >= own["memory.min"] and (high % 4096 == 0 or high == own["memory.min"])
-    assert found["top", "memory.min"] == found["top/burstable", "memory.min"] == own["memory.min"]
+    pod = QosPod(
+        "top/burstable/p", BURSTABLE, config, request, [QosContainer("top/burstable/p/c", request, request + limit)]
+    )
+    actual = {(target.folder, target.knob): target.value for target in targets([pod], CLASSES, 1 << 50, FOLDERS)}
+    own_part = {knob: value for (folder, knob), value in actual.items() if folder.endswith("/c")}
+    assert own_part["memory.min"] <= request >= own_part["memory.low"]
+    assert own_part["memory.low"] == 0 or own_part["memory.low"] >= own_part["memory.min"]
+    high = own_part["memory.high"]
+    assert (
+        high == -1
+        if slow == 0
+        else high >= own_part["memory.min"] and (high % 4096 == 0 or high == own_part["memory.min"])
+    )
+    assert actual["top", "memory.min"] == actual["top/burstable", "memory.min"] == own_part["memory.min"]
 
 
 def test_where_the_node_is_not_known_nothing_without_a_limit_is_slowed_down() -> None:
-    pod = Pod("p", BURSTABLE, {"throttlingPercent": 50}, 0, [Container("p/c", 0, 0)])
-    assert "memory.high" not in {each.knob for each in targets([pod], {}, None, FOLDERS)}
+    pod = QosPod("p", BURSTABLE, {"throttlingPercent": 50}, 0, [QosContainer("p/c", 0, 0)])
+    assert "memory.high" not in {target.knob for target in targets([pod], {}, None, FOLDERS)}
 
 
 def test_an_annotation_takes_a_policy_and_single_fields() -> None:
@@ -231,6 +237,6 @@ def test_a_pod_without_an_annotation_has_the_nodes_word() -> None:
 def test_a_page_cache_is_limited_by_a_size_or_a_share_of_the_limit(
     config: dict[str, int], limit: int, expected: dict[str, int]
 ) -> None:
-    pod = Pod("p", BURSTABLE, config, 0, [Container("p/c", 0, limit)], limit)
-    found = {each.knob: each.value for each in targets([pod], {}, None, FOLDERS) if each.folder == "p"}
-    assert {knob: found[knob] for knob in (CACHE_SWITCH, CACHE_SIZE) if knob in found} == expected
+    pod = QosPod("p", BURSTABLE, config, 0, [QosContainer("p/c", 0, limit)], limit)
+    actual = {target.knob: target.value for target in targets([pod], {}, None, FOLDERS) if target.folder == "p"}
+    assert {knob: actual[knob] for knob in (CACHE_SWITCH, CACHE_SIZE) if knob in actual} == expected

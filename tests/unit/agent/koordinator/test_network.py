@@ -18,6 +18,6 @@ def test_one_of_both_is_set_up_as_nodeslo_chooses(tmp_path: Path, policy: str, c
     world.source.replace([])
     world.store.put("NodeSLO", {"spec": spec}, "test")
     world.round()
-    made = [argv[:3] for argv, _ in world.programs.calls if argv[:3] == ["tc", "qdisc", "replace"]]
-    assert bool(made) is classes
+    created = [argv[:3] for argv, _ in world.programs.calls if argv[:3] == ["tc", "qdisc", "replace"]]
+    assert bool(created) is classes
     assert bool(list((tmp_path / "var/lib/terway/qos").iterdir())) is not classes

@@ -3,14 +3,13 @@
 import pytest
 
 from nri.agent.koordinator import oom_score_adj
-from nri.policies.changes import HookError
-from nri.policies.contexts import ContainerContext, PodContext
+from nri.agent.model import Container, HookError, Pod
 
 
-def container(score: str = "", scores: str = "", **more: bool) -> ContainerContext:
-    given = {oom_score_adj.ANNOTATION_OOM_SCORE: score, oom_score_adj.ANNOTATION_OOM_SCORES: scores}
-    annotations = {key: value for key, value in given.items() if value}
-    return ContainerContext(PodContext(annotations=annotations), name="c1", **more)  # type: ignore[arg-type]
+def container(score: str = "", scores: str = "", **more: bool) -> Container:
+    source = {oom_score_adj.ANNOTATION_OOM_SCORE: score, oom_score_adj.ANNOTATION_OOM_SCORES: scores}
+    annotations = {key: value for key, value in source.items() if value}
+    return Container(Pod(annotations=annotations), name="c1", **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -26,7 +25,7 @@ def container(score: str = "", scores: str = "", **more: bool) -> ContainerConte
         (container("5", sandbox=True), None),
     ],
 )
-def test_a_containers_score_goes_before_its_pods(context: ContainerContext, value: int | None) -> None:
+def test_a_containers_score_goes_before_its_pods(context: Container, value: int | None) -> None:
     assert oom_score_adj.container(context).changes.knobs.get("oom_score_adj") == value
 
 
@@ -41,6 +40,6 @@ def test_a_containers_score_goes_before_its_pods(context: ContainerContext, valu
         container("9" * 30),
     ],
 )
-def test_a_score_that_is_none_is_an_error(context: ContainerContext) -> None:
+def test_a_score_that_is_none_is_an_error(context: Container) -> None:
     with pytest.raises(HookError):
         oom_score_adj.container(context)

@@ -10,12 +10,12 @@ from nri.agent.koordinator import pod_class
 
 
 def pod(qos: str = "", kube: str = "BestEffort", labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
-    given = {**({"koordinator.sh/qosClass": qos} if qos else {}), **(labels or {})}
-    return {"metadata": {"name": "a", "labels": given}, "spec": spec, "status": {"qosClass": kube}}
+    source = {**({"koordinator.sh/qosClass": qos} if qos else {}), **(labels or {})}
+    return {"metadata": {"name": "a", "labels": source}, "spec": spec, "status": {"qosClass": kube}}
 
 
 @pytest.mark.parametrize(
-    ("qos", "kube", "found"),
+    ("qos", "kube", "actual"),
     [
         ("BE", "Burstable", (True, False, True)),
         ("LS", "BestEffort", (False, True, True)),
@@ -25,14 +25,14 @@ def pod(qos: str = "", kube: str = "BestEffort", labels: dict[str, str] | None =
     ],
 )
 def test_labelled_be_kubernetes_best_effort_and_offline_are_three_things(
-    qos: str, kube: str, found: tuple[bool, bool, bool]
+    qos: str, kube: str, actual: tuple[bool, bool, bool]
 ) -> None:
     one = pod(qos, kube)
     assert (
         pod_class.labelled_be(one["metadata"]["labels"]),
         pod_class.kubernetes_best_effort(one),
         pod_class.offline(one),
-    ) == found
+    ) == actual
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,13 @@ def test_a_priority_tells_the_class_and_the_class_the_priority(priority: Any, qo
 def test_a_class_asks_for_resources_of_its_own(kind: str) -> None:
     asks = {"resources": {"requests": {"cpu": "1500m", "kubernetes.io/batch-cpu": "2k", "memory": "1Ki"}}}
     prod, batch = pod("LS", containers=[asks, asks], priority=9000), pod("BE", containers=[asks, asks], priority=5000)
-    found = {
-        each: pod_class.request(each_pod, each)
+    actual = {
+        entry: pod_class.request(each_pod, entry)
         for each_pod in (prod, batch)
-        for each in [pod_class.resource_name(each_pod, kind)]
+        for entry in [pod_class.resource_name(each_pod, kind)]
     }
     expected = {"cpu": {"cpu": 3000, "kubernetes.io/batch-cpu": 4000}}
-    assert found == expected.get(kind, {"memory": 2048, "kubernetes.io/batch-memory": 0})
+    assert actual == expected.get(kind, {"memory": 2048, "kubernetes.io/batch-memory": 0})
 
 
 def test_what_initializes_a_batch_pod_asks_for_none_of_its_cpu_and_a_sidecar_does() -> None:

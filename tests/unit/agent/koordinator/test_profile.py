@@ -10,13 +10,13 @@ from nri.agent.koordinator.profile import POD_ANNOTATIONS, PROFILE
 from nri.agent.koordinator.resctrl import ANNOTATION_RESCTRL
 from nri.agent.loops.round import Round
 from nri.agent.loops.strategy import Strategy
+from nri.agent.model import Pod
 from nri.agent.profile import load
 from nri.agent.settings import AgentSettings
-from nri.policies.contexts import PodContext
 
 HOOKS = ("Resctrl", "TCNetworkQoS", "TerwayQoS")
 READERS = {annotation.key: annotation.strategy for annotation in POD_ANNOTATIONS}
-BAD = PodContext(annotations=dict.fromkeys((*READERS, ANNOTATION_NETWORK_QOS, ANNOTATION_RESCTRL), "{"))
+BAD = Pod(annotations=dict.fromkeys((*READERS, ANNOTATION_NETWORK_QOS, ANNOTATION_RESCTRL), "{"))
 
 
 def test_without_a_word_hooks_and_strategies_are_on_as_koordinator_has_them() -> None:
@@ -33,11 +33,11 @@ def test_a_gate_switches_its_own_hook_or_strategy_and_no_other() -> None:
 
 @pytest.mark.parametrize("row", PROFILE.strategies, ids=lambda row: row.name)
 def test_a_strategy_declares_what_the_timer_asks_of_it(row: object) -> None:
-    made: Strategy = load(row.made)(AgentSettings(), [row.name])  # type: ignore[attr-defined]
-    assert made.name == row.name  # type: ignore[attr-defined]
-    assert made.key == row.key  # type: ignore[attr-defined]
-    assert made.interval_s >= 0 and made.samples is not None
-    assert callable(made.wants) and callable(made.round)
+    created: Strategy = load(row.strategy_class)(AgentSettings(), [row.name])  # type: ignore[attr-defined]
+    assert created.name == row.name  # type: ignore[attr-defined]
+    assert created.key == row.key  # type: ignore[attr-defined]
+    assert created.interval_s >= 0 and created.samples is not None
+    assert callable(created.wants) and callable(created.round)
     assert Round.__doc__
 
 
@@ -49,5 +49,5 @@ def test_each_annotation_is_told_once_for_each_that_reads_it_and_is_on() -> None
 
 
 def test_of_good_annotations_there_is_nothing_to_tell() -> None:
-    good = PodContext(annotations=dict.fromkeys(BAD.annotations, "{}"))
+    good = Pod(annotations=dict.fromkeys(BAD.annotations, "{}"))
     assert PROFILE.unreadable(good, Node(gates=frozenset(HOOKS)), READERS.values()) == {}

@@ -9,18 +9,18 @@ from tests.support.deviation_rows import deviation_rows
 
 def test_every_choice_is_a_row_of_the_deviations() -> None:
     rows = [row for row in deviation_rows("Koordinator") if row.startswith("`")]
-    assert sorted(rows) == sorted(f"`{each.name}`" for each in fields(Quirks))
+    assert sorted(rows) == sorted(f"`{field.name}`" for field in fields(Quirks))
 
 
 def test_every_choice_is_off_in_the_reference_and_on_by_default() -> None:
-    assert not any(getattr(Quirks.REFERENCE, each.name) for each in fields(Quirks))
-    assert all(getattr(Quirks.DEFAULT, each.name) for each in fields(Quirks))
+    assert not any(getattr(Quirks.REFERENCE, field.name) for field in fields(Quirks))
+    assert all(getattr(Quirks.DEFAULT, field.name) for field in fields(Quirks))
 
 
 def test_every_choice_is_asked_for_somewhere_and_named_by_a_test() -> None:
     root = Path(__file__).parents[4]
     source = "".join(path.read_text() for path in (root / "src" / "nri").rglob("*.py") if path.name != "quirks.py")
     tests = "".join(path.read_text() for path in (root / "tests").rglob("test_*.py"))
-    for each in fields(Quirks):
-        assert f"quirks.{each.name}" in source, each.name
-        assert each.name in tests, each.name
+    for field in fields(Quirks):
+        assert f"quirks.{field.name}" in source, field.name
+        assert field.name in tests, field.name

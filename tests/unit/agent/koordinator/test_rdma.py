@@ -6,14 +6,13 @@ from collections.abc import Sequence
 import pytest
 
 from nri.agent.koordinator import gpu, names, rdma
-from nri.policies.changes import HookError
-from nri.policies.contexts import ContainerContext, PodContext
+from nri.agent.model import Container, HookError, Pod
 
 
-def container(allocated: object, hami: bool = False) -> ContainerContext:
+def container(allocated: object, hami: bool = False) -> Container:
     labels = {gpu.LABEL_GPU_ISOLATION: "HAMi-core"} if hami else {}
     text = allocated if isinstance(allocated, str) else json.dumps(allocated)
-    return ContainerContext(PodContext(uid="u", labels=labels, annotations={names.ANNOTATION_DEVICES: text}), name="c")
+    return Container(Pod(uid="u", labels=labels, annotations={names.ANNOTATION_DEVICES: text}), name="c")
 
 
 class Machine:

@@ -23,8 +23,8 @@ def test_the_group_of_the_last_pod_goes_too_and_groups_of_others_stay(tmp_path: 
     world = World(tmp_path, NODE)
     world.root.make_folder("/sys/fs/resctrl/somebody-elses")
     one, two = pod("a", annotations=dict(ASKS)), pod("b", annotations=dict(ASKS))
-    for each in (one, two):
-        world.pod(each)
+    for entry in (one, two):
+        world.pod(entry)
     world.source.replace([one, two])
     world.round()
     assert groups(world) == ["koordlet-a", "koordlet-b", "somebody-elses"]

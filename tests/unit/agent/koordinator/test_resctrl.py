@@ -19,21 +19,20 @@ from nri.agent.koordinator.quirks import Quirks
 from nri.agent.koordinator.resctrl import ClassResctrl, Schemata, cache_mask, class_bandwidth, class_schemata, group_of
 from nri.agent.loops.round import Round
 from nri.agent.loops.samples import Sample
+from nri.agent.model import Container, HookError, Pod, Resctrl
 from nri.agent.settings import AgentSettings
 from nri.host import read_topology
-from nri.policies.changes import HookError, Resctrl
-from nri.policies.contexts import ContainerContext, PodContext
 from tests.support.host_trees import write_files
 from tests.support.loop_world import LoopWorld
-from tests.unit.agent.loops.test_round import made
+from tests.unit.agent.loops.test_round import make_pod
 from tests.unit.agent.transports.standalone.test_pods import pod as class_pod
 
 CACHE = Cache((0, 1), 0xFFF, resctrl.INTEL)
 BE_THIRD = {"resourceQOSStrategy": {"beClass": {"resctrlQOS": {"enable": True, "mbaPercent": 33}}}}
 
 
-def pod(text: str) -> PodContext:
-    return PodContext(uid="u", annotations={resctrl.ANNOTATION_RESCTRL: text})
+def pod(text: str) -> Pod:
+    return Pod(uid="u", annotations={resctrl.ANNOTATION_RESCTRL: text})
 
 
 @given(st.integers(0, 100), st.integers(0, 100), st.integers(1, 31))
@@ -60,8 +59,8 @@ def test_intel_bandwidths_are_rounded_up_to_tens_and_amds_are_of_160(percent: in
 
 def test_a_container_has_the_class_of_a_group_that_there_is() -> None:
     """`resctrl_class_needs_group`."""
-    assert resctrl.container(ContainerContext(pod("{}"))).changes.resctrl == Resctrl("koordlet-u")
-    bad = ContainerContext(pod("not-json"))
+    assert resctrl.container(Container(pod("{}"))).changes.resctrl == Resctrl("koordlet-u")
+    bad = Container(pod("not-json"))
     with pytest.raises(HookError, match=r"node\.koordinator\.sh/resctrl"):
         resctrl.container(bad)
     assert resctrl.container(bad, Quirks.REFERENCE).changes.resctrl == Resctrl("koordlet-u")
@@ -72,19 +71,19 @@ def test_a_container_has_the_class_of_a_group_that_there_is() -> None:
 def test_groups_of_gone_pods_are_stale_and_others_are_not_ours() -> None:
     groups = ["koordlet-u", "koordlet-gone", "BE", "mon_groups"]
     assert resctrl.stale(groups, [pod("{}")]) == ["koordlet-gone"]
-    assert resctrl.stale(groups, [PodContext(uid="u")]) == ["koordlet-gone", "koordlet-u"]
+    assert resctrl.stale(groups, [Pod(uid="u")]) == ["koordlet-gone", "koordlet-u"]
 
 
-def schemata(wanted: Mapping[str, object], vendor: str = resctrl.INTEL) -> str:
-    group = resctrl.pod(pod(json.dumps(wanted)), Cache((0, 1), 0xFFF, vendor)).changes.resctrl
+def schemata(expected: Mapping[str, object], vendor: str = resctrl.INTEL) -> str:
+    group = resctrl.pod(pod(json.dumps(expected)), Cache((0, 1), 0xFFF, vendor)).changes.resctrl
     assert group is not None
     return group.schemata
 
 
 def test_a_pod_without_annotation_has_no_group_to_make_or_to_remove() -> None:
-    plain = PodContext(uid="u")
+    plain = Pod(uid="u")
     assert resctrl.pod(plain, CACHE).changes.resctrl is None
-    assert resctrl.container(ContainerContext(plain)).changes.resctrl is None
+    assert resctrl.container(Container(plain)).changes.resctrl is None
     assert resctrl.removal(plain).changes.resctrl is None
 
 
@@ -96,18 +95,18 @@ def test_the_group_of_a_removed_pod_goes_even_if_its_annotation_cannot_be_read()
 @pytest.mark.parametrize(("vendor", "line"), [(resctrl.INTEL, "MB:0=20;1=40;\n"), (resctrl.AMD, "MB:0=24;1=2048;\n")])
 def test_a_bandwidth_of_one_cache_counts_before_that_of_all(vendor: str, line: str) -> None:
     one = 31 if vendor == resctrl.INTEL else 100
-    wanted = {"mb": {"schemata": {"percent": 15}, "schemataPerCache": [{"cacheID": 1, "percent": one}]}}
-    assert schemata(wanted, vendor) == line
+    expected = {"mb": {"schemata": {"percent": 15}, "schemataPerCache": [{"cacheID": 1, "percent": one}]}}
+    assert schemata(expected, vendor) == line
 
 
 def test_a_range_of_one_cache_counts_before_that_of_all() -> None:
-    wanted = {"llc": {"schemata": {"range": [0, 50]}, "schemataPerCache": [{"cacheID": 1, "range": [50, 100]}]}}
-    assert schemata(wanted) == "L3:0=3f;1=fc0;\n"
+    expected = {"llc": {"schemata": {"range": [0, 50]}, "schemataPerCache": [{"cacheID": 1, "range": [50, 100]}]}}
+    assert schemata(expected) == "L3:0=3f;1=fc0;\n"
 
 
 def test_a_range_of_one_cache_that_has_not_two_ends_is_passed_over() -> None:
-    wanted = {"llc": {"schemata": {"range": [0, 50]}, "schemataPerCache": [{"range": [50]}, {"cacheID": 1}]}}
-    assert schemata(wanted) == "L3:0=3f;1=3f;\n"
+    expected = {"llc": {"schemata": {"range": [0, 50]}, "schemataPerCache": [{"range": [50]}, {"cacheID": 1}]}}
+    assert schemata(expected) == "L3:0=3f;1=3f;\n"
 
 
 def test_a_range_that_is_none_leaves_the_rest_of_the_schemata() -> None:
@@ -128,28 +127,28 @@ def test_a_line_has_each_domain_in_order_and_none_without_domains() -> None:
 
 
 def test_schemata_are_valid_if_all_domains_of_the_machine_are_set_and_no_others() -> None:
-    found = Schemata((0, 1))
-    assert not found.l3_valid()
-    assert not found.mb_valid()
-    found.l3, found.mb = {0: 1, 1: 3}, {0: 10, 1: 10}
-    assert found.l3_valid()
-    assert found.mb_valid()
-    found.l3[5] = 1
-    assert not found.l3_valid()
+    schemata = Schemata((0, 1))
+    assert not schemata.l3_valid()
+    assert not schemata.mb_valid()
+    schemata.l3, schemata.mb = {0: 1, 1: 3}, {0: 10, 1: 10}
+    assert schemata.l3_valid()
+    assert schemata.mb_valid()
+    schemata.l3[5] = 1
+    assert not schemata.l3_valid()
 
 
 @pytest.mark.parametrize(("ways", "start", "end"), [(0b101, 0, 50), (0xFF, 50, 50), (0xFF, -1, 50), (0xFF, 0, 101)])
 def test_a_range_that_is_none_is_refused(ways: int, start: int, end: int) -> None:
-    with pytest.raises(ValueError, match=r"hole|range"):
+    with pytest.raises(ValueError, match=r"gap|range"):
         cache_mask(ways, start, end)
 
 
 @pytest.mark.parametrize(
-    ("percent", "vendor", "found"),
+    ("percent", "vendor", "actual"),
     [(33, "GenuineIntel", "40"), (33, "AuthenticAMD", "52"), (100, "AuthenticAMD", "2048"), (0, "GenuineIntel", "")],
 )
-def test_a_share_of_bandwidth_is_in_the_processors_words(percent: int, vendor: str, found: str) -> None:
-    assert class_bandwidth(percent, vendor) == found
+def test_a_share_of_bandwidth_is_in_the_processors_words(percent: int, vendor: str, actual: str) -> None:
+    assert class_bandwidth(percent, vendor) == actual
 
 
 def test_what_makes_no_sense_has_no_line() -> None:
@@ -159,14 +158,14 @@ def test_what_makes_no_sense_has_no_line() -> None:
 
 
 def test_lse_pods_are_with_those_of_lsr_and_system_pods_in_none() -> None:
-    assert [group_of(each) for each in ("LSE", "LSR", "LS", "BE", "SYSTEM", "")] == ["LSR", "LSR", "LS", "BE", "", ""]
+    assert [group_of(entry) for entry in ("LSE", "LSR", "LS", "BE", "SYSTEM", "")] == ["LSR", "LSR", "LS", "BE", "", ""]
 
 
 def moment_of(world: LoopWorld, spec: dict[str, object] | None) -> Round:
     strategies = NodeSlo(PARTS)
     strategies.take(None if spec is None else {"spec": spec})
     world.pod(class_pod("be", n.BE, "BestEffort"))
-    pods = [made(world, class_pod("be", n.BE, "BestEffort"))]
+    pods = [make_pod(world, class_pod("be", n.BE, "BestEffort"))]
     return Round(world.parts, strategies, pods, Sample(0.0, 8, None, None, None, {}), read_topology(world.root))
 
 
@@ -178,24 +177,24 @@ def test_a_class_has_its_part_and_its_threads_and_gives_it_back_when_it_is_switc
     off = moment_of(world, {})
     assert loop.wants(off.rules)
     loop.round(off)
-    assert [each.schemata for each in off.groups] == ["L3:0=f;1=f;\nMB:0=100;1=100;\n"] * 3
+    assert [group.schemata for group in off.groups] == ["L3:0=f;1=f;\nMB:0=100;1=100;\n"] * 3
     assert not loop.wants(off.rules)
 
 
 def test_the_group_of_an_agent_that_was_killed_is_given_back_if_no_class_asks_for_it_any_more(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, node=Node(cache=Cache((0, 1), 0xF, "GenuineIntel")))
-    off, none = moment_of(world, {}), moment_of(world, {})
-    ClassResctrl(AgentSettings(), ["RdtResctrl"]).round(none)
-    assert not none.groups
+    off, nothing_set = moment_of(world, {}), moment_of(world, {})
+    ClassResctrl(AgentSettings(), ["RdtResctrl"]).round(nothing_set)
+    assert not nothing_set.groups
     write_files(tmp_path, {"sys/fs/resctrl/BE/schemata": "L3:0=3;1=3\n"})
     loop = ClassResctrl(AgentSettings(), ["RdtResctrl"])
     loop.round(off)
     assert Resctrl("BE", "L3:0=f;1=f;\nMB:0=100;1=100;\n") in off.groups
-    loop.round(again := moment_of(world, {}))
-    assert not again.groups
+    loop.round(second_round := moment_of(world, {}))
+    assert not second_round.groups
 
 
 def test_a_machine_that_cannot_share_out_its_caches_is_told(tmp_path: Path) -> None:
     loop, moment = ClassResctrl(AgentSettings(), ["RdtResctrl"]), moment_of(LoopWorld(tmp_path), BE_THIRD)
     loop.round(moment)
-    assert not moment.groups and "cannot share out its caches" in next(iter(moment.unsupported))
+    assert not moment.groups and "cannot partition its caches" in next(iter(moment.unsupported))

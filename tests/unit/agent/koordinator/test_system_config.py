@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nri.agent.koordinator.system_config import System, parse, wanted
+from nri.agent.koordinator.system_config import System, parse, switch_values
 from tests.support.host_trees import write_files
 from tests.support.loop_world import LoopWorld
 
@@ -58,15 +58,15 @@ def test_what_only_other_kernels_have_is_unsupported_here(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("given", "error"),
+    ("source", "error"),
     [
         ({"watermarkScaleFactor": 500}, "systemStrategy.watermarkScaleFactor: 500 is not from 10 to 400"),
         ({"minFreeKbytesFactor": 0}, "systemStrategy.minFreeKbytesFactor: 0 is not above 0"),
     ],
 )
-def test_numbers_out_of_range_are_refused_by_name(given: dict[str, Any], error: str) -> None:
+def test_numbers_out_of_range_are_refused_by_name(source: dict[str, Any], error: str) -> None:
     with pytest.raises(ValueError, match=f"^{error}$"):
-        parse(given)
+        parse(source)
 
 
 def test_nothing_is_asked_for_by_nothing() -> None:
@@ -74,5 +74,7 @@ def test_nothing_is_asked_for_by_nothing() -> None:
 
 
 def test_a_share_of_the_memory_stays_free_within_bounds() -> None:
-    assert wanted(parse({"minFreeKbytesFactor": 100}), 8 << 30) == ({"vm.min_free_kbytes": (8 << 20) // 100}, "")
-    assert wanted(parse({"minFreeKbytesFactor": 1, "memcgReapBackGround": 0}), 8 << 30)[0] == {"mm.memcg_reaper": 0}
+    assert switch_values(parse({"minFreeKbytesFactor": 100}), 8 << 30) == ({"vm.min_free_kbytes": (8 << 20) // 100}, "")
+    assert switch_values(parse({"minFreeKbytesFactor": 1, "memcgReapBackGround": 0}), 8 << 30)[0] == {
+        "mm.memcg_reaper": 0
+    }

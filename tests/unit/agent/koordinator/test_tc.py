@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator import bandwidths, tc
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.bandwidths import Bandwidths
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.tc import Plan, TcRule, Traffic, TrafficClass, minors, own_minors
-from nri.policies import paths
-from nri.policies.changes import HookError
+from nri.agent.model import HookError
 from tests.support.standalone_world import World
 from tests.unit.agent.transports.standalone.test_pods import pod
 
@@ -40,8 +40,8 @@ def test_each_class_of_service_has_a_class_of_traffic() -> None:
 
 
 def test_a_pods_own_limits_are_bits_and_one_of_them_may_be_missing() -> None:
-    given = {bandwidths.ANNOTATION_NETWORK_QOS: '{"egressLimit": "10M"}'}
-    assert tc.own_limits(given) == (0, 10_000_000)
+    source = {bandwidths.ANNOTATION_NETWORK_QOS: '{"egressLimit": "10M"}'}
+    assert tc.own_limits(source) == (0, 10_000_000)
     assert tc.own_limits({}) == tc.own_limits({bandwidths.ANNOTATION_NETWORK_QOS: ""}) == (0, 0)
     for bad in ("{", '{"egressLimit": "much"}', '{"egressLimit": 10}', '{"ingressLimit": "-1"}', "[]"):
         with pytest.raises(HookError, match="networkQOS"):
@@ -70,8 +70,8 @@ def test_addresses_are_in_sets_or_each_is_a_rule() -> None:
     assert "10.0.0.2" not in plan(True).sets()
     with_sets, without = plan(True).chain().splitlines(), plan(False).chain().splitlines()
     assert "-A NRI-NETQOS -m set --match-set nri_netqos_be src -j CLASSIFY --set-class 1:4" in with_sets
-    own = "-A NRI-NETQOS -s 10.0.0.3/32 -j CLASSIFY --set-class 1:10"
-    assert own in with_sets and own in without
+    own_part = "-A NRI-NETQOS -s 10.0.0.3/32 -j CLASSIFY --set-class 1:10"
+    assert own_part in with_sets and own_part in without
     assert "-A NRI-NETQOS -s 10.0.0.1/32 -j CLASSIFY --set-class 1:3" in without
     assert without[:2] == ["*mangle", ":NRI-NETQOS - [0:0]"] and without[-1] == "COMMIT"
 
@@ -83,11 +83,11 @@ def test_classes_are_read_back_exactly() -> None:
 
 def test_pods_have_classes_of_their_own_that_a_restart_gives_again() -> None:
     uids = [f"uid-{number}" for number in range(3000)]
-    given = own_minors(uids)
-    assert len(set(given.values())) == 3000
-    assert min(given.values()) >= 0x10 and max(given.values()) < 0xFFFF
-    assert own_minors(reversed(uids)) == given
-    assert own_minors(uids[:1])[uids[0]] == given[uids[0]]
+    source = own_minors(uids)
+    assert len(set(source.values())) == 3000
+    assert min(source.values()) >= 0x10 and max(source.values()) < 0xFFFF
+    assert own_minors(reversed(uids)) == source
+    assert own_minors(uids[:1])[uids[0]] == source[uids[0]]
 
 
 def slo(policy: str = "tc", bandwidth: str = "1G") -> dict[str, Any]:
@@ -102,7 +102,7 @@ def limited(uid: str, text: str) -> dict[str, Any]:
 
 
 def at(manifest: dict[str, Any], *addresses: str, host: bool = False) -> dict[str, Any]:
-    manifest["status"]["podIPs"] = [{"ip": each} for each in addresses]
+    manifest["status"]["podIPs"] = [{"ip": address} for address in addresses]
     manifest["spec"]["hostNetwork"] = host
     return manifest
 
@@ -118,15 +118,15 @@ def test_a_pods_limit_is_in_bits_and_has_a_class_of_its_own(tmp_path: Path) -> N
     world.source.replace([one])
     world.store.put("NodeSLO", slo(), "test")
     world.round("NodeSLO")
-    own = [argv for argv, _ in world.programs.calls if argv[:3] == ["tc", "class", "replace"]][-1]
-    assert "10000000bit" in own
-    minor = int(own[own.index("classid") + 1].partition(":")[2], 16)
+    own_part = [argv for argv, _ in world.programs.calls if argv[:3] == ["tc", "class", "replace"]][-1]
+    assert "10000000bit" in own_part
+    minor = int(own_part[own_part.index("classid") + 1].partition(":")[2], 16)
     assert int(world.text(folder, "net_cls.classid")) == 0x10000 | minor
     assert f"-s 10.1.0.1/32 -j CLASSIFY --set-class 1:{minor:x}" in chain(world)
     assert "fd00" not in chain(world)
-    told = world.history.of("a")
-    assert told is not None
-    (ingress,) = [row for row in told["writes"] if row["name"] == "tc.ingress"]
+    account = world.history.of("a")
+    assert account is not None
+    (ingress,) = [row for row in account["writes"] if row["name"] == "tc.ingress"]
     assert (ingress["outcome"], ingress["wanted"]) == ("unsupported", "5000000")
     world.source.replace([at(limited("a", "{"), "10.1.0.1")])
     world.round()
@@ -151,7 +151,7 @@ def test_the_nodes_own_address_is_no_pods(tmp_path: Path) -> None:
 def test_a_bad_annotation_limits_nothing_and_the_other_pods_keep_their_classes(tmp_path: Path) -> None:
     world = World(tmp_path, NODE)
     bad, good = limited("bad", '{"egressLimit": "$(reboot)"}'), pod("good", n.LS)
-    folders = [world.pod(each) for each in (bad, good)]
+    folders = [world.pod(entry) for entry in (bad, good)]
     world.source.replace([bad, good])
     world.store.put("NodeSLO", slo(), "test")
     world.round("NodeSLO")
@@ -171,7 +171,7 @@ def test_a_pod_without_a_class_is_left_alone_and_told_if_it_asks_for_a_limit(tmp
     asks = {bandwidths.ANNOTATION_NETWORK_QOS: '{"egressLimit": "10M"}'}
     proxy = at(pod("proxy", "", paths.BEST_EFFORT), "10.1.0.1")
     asking = at(pod("asking", "", annotations=asks), "10.1.0.2")
-    folders = [world.pod(each) for each in (proxy, asking)]
+    folders = [world.pod(entry) for entry in (proxy, asking)]
     world.source.replace([proxy, asking])
     world.store.put("NodeSLO", slo(), "test")
     world.round("NodeSLO")
@@ -223,15 +223,15 @@ def test_a_machine_without_a_default_route_is_told(tmp_path: Path) -> None:
     world.source.replace([])
     world.store.put("NodeSLO", slo(), "test")
     world.round("NodeSLO")
-    told = world.history.of("node/network")
-    assert told is not None and told["writes"][0]["reason"] == "the machine has no default route"
+    account = world.history.of("node/network")
+    assert account is not None and account["writes"][0]["reason"] == "the machine has no default route"
 
 
 def test_a_pod_of_no_form_is_told_and_the_other_pods_keep_their_classes(tmp_path: Path) -> None:
     world = World(tmp_path, NODE)
     bad, good = pod("bad", n.LS), pod("good", n.LS)
     bad["status"]["podIPs"] = ["10.1.0.1"]
-    folders = [world.pod(each) for each in (bad, good)]
+    folders = [world.pod(entry) for entry in (bad, good)]
     world.source.replace([bad, good])
     world.store.put("NodeSLO", slo(), "test")
     world.round("NodeSLO")

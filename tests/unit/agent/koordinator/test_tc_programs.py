@@ -18,7 +18,7 @@ from tests.support.standalone_world import Clock, Programs
 from tests.unit.agent.koordinator.test_tc import plan
 
 
-def made(programs: Programs, clock: Clock | None = None) -> Shaper:
+def make_shaper(programs: Programs, clock: Clock | None = None) -> Shaper:
     return Shaper(programs, lambda *_: None, clock or Clock())
 
 
@@ -28,11 +28,11 @@ def words(programs: Programs, *first: str) -> list[list[str]]:
 
 def test_what_was_made_is_only_looked_at_until_the_plan_or_the_minute_changes() -> None:
     programs, clock = Programs(), Clock()
-    shaper = made(programs, clock)
-    assert {each.outcome for each in shaper.apply(plan(True))} == {Outcome.APPLIED}
+    shaper = make_shaper(programs, clock)
+    assert {entry.outcome for entry in shaper.apply(plan(True))} == {Outcome.APPLIED}
     programs.calls.clear()
     programs.classes = "".join(f"class htb 1:{minor}\n" for minor in ("1", "2", "3", "4", "10"))
-    assert {each.outcome for each in shaper.apply(plan(True))} == {Outcome.UNCHANGED}
+    assert {entry.outcome for entry in shaper.apply(plan(True))} == {Outcome.UNCHANGED}
     assert not words(programs, "tc", "class", "replace") and not words(programs, "iptables-restore")
     shaper.apply(plan(True)._replace(pods=()))
     assert words(programs, "iptables-restore") and words(programs, "tc", "class", "del") == [
@@ -46,7 +46,7 @@ def test_what_was_made_is_only_looked_at_until_the_plan_or_the_minute_changes() 
 
 def test_a_class_that_somebody_removed_is_made_again() -> None:
     programs = Programs()
-    shaper = made(programs)
+    shaper = make_shaper(programs)
     shaper.apply(plan(True))
     programs.calls.clear()
     shaper.apply(plan(True))
@@ -56,7 +56,7 @@ def test_a_class_that_somebody_removed_is_made_again() -> None:
 def test_a_discipline_of_somebody_else_is_left_alone_and_told() -> None:
     programs = Programs()
     programs.discipline = '[{"kind":"cake","handle":"8001:","root":true}]'
-    (result,) = made(programs).apply(plan(True))
+    (result,) = make_shaper(programs).apply(plan(True))
     assert (result.outcome, result.reason) == (
         Outcome.REFUSED,
         "it has a queueing discipline of another program: cake 8001:",
@@ -120,25 +120,25 @@ def test_in_a_network_of_its_own_real_programs_make_classes_and_take_them_away()
     probe = "ip link add v0 type veth peer name v1 && tc qdisc add dev v0 root handle 1: htb && iptables -t mangle -S"
     able = subprocess.run(["unshare", "-n", "sh", "-c", probe], capture_output=True, check=False).returncode == 0
     need_machine(able, "kernel with veth, htb and iptables in a network namespace")
-    done = subprocess.run(
+    process = subprocess.run(
         ["unshare", "-n", sys.executable, "-c", IN_A_NETWORK], capture_output=True, text=True, check=False, timeout=60
     )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["interface"] == "v0"
-    bad = [row for row in found["results"] if row[2] not in ("applied", "unchanged", "unsupported")]
+    assert process.returncode == 0, process.stderr
+    document = json.loads(process.stdout)
+    assert document["interface"] == "v0"
+    bad = [row for row in document["results"] if row[2] not in ("applied", "unchanged", "unsupported")]
     assert not bad
-    assert all(name == "tc.filter" for name, _, outcome, _ in found["results"] if outcome == "unsupported")
+    assert all(name == "tc.filter" for name, _, outcome, _ in document["results"] if outcome == "unsupported")
     for minor in ("1:1 root", "1:2 parent 1:1", "1:3 parent 1:1", "1:4 parent 1:1", "1:10 parent 1:1"):
-        assert f"class htb {minor}" in found["classes"]
-    assert "-A POSTROUTING -j NRI-NETQOS" in found["chain"]
-    assert "-A NRI-NETQOS -s 10.0.0.2/32 -j CLASSIFY --set-class 0001:0010" in found["chain"]
-    if not found["sets"]:
-        assert "-A NRI-NETQOS -s 10.0.0.1/32 -j CLASSIFY --set-class 0001:0003" in found["chain"]
-    assert "1:10 " not in found["fewer"] and "10.0.0.2" not in found["fewer_chain"]
-    assert "class htb 1:4" in found["again"] and "-A POSTROUTING -j NRI-NETQOS" in found["again"]
-    assert set(found["cleared"]) == {"applied"}
-    assert "htb" not in found["after"] and "NRI-NETQOS" not in found["after"]
+        assert f"class htb {minor}" in document["classes"]
+    assert "-A POSTROUTING -j NRI-NETQOS" in document["chain"]
+    assert "-A NRI-NETQOS -s 10.0.0.2/32 -j CLASSIFY --set-class 0001:0010" in document["chain"]
+    if not document["sets"]:
+        assert "-A NRI-NETQOS -s 10.0.0.1/32 -j CLASSIFY --set-class 0001:0003" in document["chain"]
+    assert "1:10 " not in document["fewer"] and "10.0.0.2" not in document["fewer_chain"]
+    assert "class htb 1:4" in document["again"] and "-A POSTROUTING -j NRI-NETQOS" in document["again"]
+    assert set(document["cleared"]) == {"applied"}
+    assert "htb" not in document["after"] and "NRI-NETQOS" not in document["after"]
     with pytest.raises(subprocess.CalledProcessError):
         subprocess.run(["ip", "link", "show", "v0"], capture_output=True, check=True)
 

@@ -14,9 +14,8 @@ from nri.agent.koordinator import names as n
 from nri.agent.koordinator.bandwidths import Bandwidths
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.quirks import Quirks
+from nri.agent.model import HookError, Pod
 from nri.host import Outcome, Root
-from nri.policies.changes import HookError
-from nri.policies.contexts import PodContext
 from tests.support.standalone_world import World
 from tests.unit.agent.transports.standalone.test_pods import pod
 
@@ -33,7 +32,7 @@ def slo(policy: str) -> dict[str, Any]:
 
 
 def files(world: World) -> list[str]:
-    return sorted(each.name for each in (world.folder / "var/lib/terway/qos").iterdir())
+    return sorted(entry.name for entry in (world.folder / "var/lib/terway/qos").iterdir())
 
 
 def test_files_are_written_kept_and_removed_as_nodeslo_says(tmp_path: Path) -> None:
@@ -48,13 +47,13 @@ def test_files_are_written_kept_and_removed_as_nodeslo_says(tmp_path: Path) -> N
     world.store.put("NodeSLO", slo("terway-qos"), "test")
     world.round("NodeSLO")
     assert files(world) == ["global_bps_config", "pod.json"]
-    told = world.history.of("node/network")
-    assert told is not None
-    assert {row["target"] for row in told["writes"]} == {f"var/lib/terway/qos/{name}" for name in files(world)}
+    account = world.history.of("node/network")
+    assert account is not None
+    assert {row["target"] for row in account["writes"]} == {f"var/lib/terway/qos/{name}" for name in files(world)}
     assert "hw_tx_bps_max 100000000\n" in world.root.read("/var/lib/terway/qos/global_bps_config")
-    found = json.loads(world.root.read("/var/lib/terway/qos/pod.json"))
-    assert list(found) == ["a"]
-    assert found["a"]["qosConfig"] == {"ingressBandwidth": 0, "egressBandwidth": 10_000_000}
+    document = json.loads(world.root.read("/var/lib/terway/qos/pod.json"))
+    assert list(document) == ["a"]
+    assert document["a"]["qosConfig"] == {"ingressBandwidth": 0, "egressBandwidth": 10_000_000}
     assert world.standalone.last_network.errors == 1
     assert world.standalone.last_network.first_error.startswith("ns/b: TerwayQoS: annotation koordinator.sh/networkQOS")
     (error,) = (world.history.of("b") or {})["errors"]
@@ -62,11 +61,11 @@ def test_files_are_written_kept_and_removed_as_nodeslo_says(tmp_path: Path) -> N
     assert world.history.of("a") is None
     (world.folder / "var/lib/terway/qos/pod.json").write_text("somebody else's")
     world.round()
-    assert json.loads(world.root.read("/var/lib/terway/qos/pod.json")) == found
+    assert json.loads(world.root.read("/var/lib/terway/qos/pod.json")) == document
     broken = pod("a", n.LS, annotations={bandwidths.ANNOTATION_NETWORK_QOS: "{"})
     world.source.replace([broken, bad])
     world.round()
-    assert json.loads(world.root.read("/var/lib/terway/qos/pod.json")) == found, "what it had stays"
+    assert json.loads(world.root.read("/var/lib/terway/qos/pod.json")) == document, "what it had stays"
     world.store.put("NodeSLO", slo("tc"), "test")
     world.round("NodeSLO")
     assert files(world) == []
@@ -88,13 +87,13 @@ def test_before_a_nodeslo_is_read_and_while_the_hook_is_off_files_are_left_alone
 
 def test_one_bad_pod_is_left_out_of_terways_file_and_the_others_stay() -> None:
     limits = {bandwidths.ANNOTATION_NETWORK_QOS: '{"ingressLimit":"80M","egressLimit":"8"}'}
-    good = PodContext("ns", "good", "1", {names.LABEL_QOS: "LS"}, limits, "/kubepods/pod1")
-    bad = PodContext("ns", "bad", "2", {}, {bandwidths.ANNOTATION_NETWORK_QOS: "not-json"})
-    plain = PodContext("ns", "plain", "3")
+    good = Pod("ns", "good", "1", {names.LABEL_QOS: "LS"}, limits, "/kubepods/pod1")
+    bad = Pod("ns", "bad", "2", {}, {bandwidths.ANNOTATION_NETWORK_QOS: "not-json"})
+    plain = Pod("ns", "plain", "3")
     text, errors = terway.pods_text([(good, "Burstable"), (bad, "BestEffort"), (plain, "BestEffort")])
-    found = json.loads(text)
-    assert set(found) == {"1", "3"}
-    assert found["1"] == {
+    document = json.loads(text)
+    assert set(document) == {"1", "3"}
+    assert document["1"] == {
         "podName": "good",
         "podNamespace": "ns",
         "podUID": "1",
@@ -102,25 +101,25 @@ def test_one_bad_pod_is_left_out_of_terways_file_and_the_others_stay() -> None:
         "cgroupDir": "/sys/fs/cgroup/net_cls/kubepods/pod1",
         "qosConfig": {"ingressBandwidth": 10_000_000, "egressBandwidth": 1},
     }
-    assert found["3"]["prio"] == 2
+    assert document["3"]["prio"] == 2
     assert list(errors) == ["2"]
     assert str(errors["2"]).startswith('TerwayQoS: annotation koordinator.sh/networkQOS: "not-json" is not JSON')
 
 
 def test_a_pod_may_limit_one_way_alone() -> None:
     """`absent_bandwidth_is_none`."""
-    given = {bandwidths.ANNOTATION_NETWORK_QOS: '{"egressLimit":"80M"}'}
-    assert terway.pod_limits(given) == terway.PodLimits(0, 10_000_000)
-    with pytest.raises(HookError, match="networkQOS: ingressLimit: "):
-        terway.pod_limits(given, Quirks.REFERENCE)
+    source = {bandwidths.ANNOTATION_NETWORK_QOS: '{"egressLimit":"80M"}'}
+    assert terway.pod_limits(source) == terway.PodLimits(0, 10_000_000)
+    with pytest.raises(HookError, match="networkQOS: ingressLimit is missing"):
+        terway.pod_limits(source, Quirks.REFERENCE)
 
 
 def test_a_negative_bandwidth_of_a_pod_is_refused() -> None:
     """`negative_bandwidth_refused`."""
-    given = {bandwidths.ANNOTATION_NETWORK_QOS: '{"ingressLimit":"-8","egressLimit":"0"}'}
+    source = {bandwidths.ANNOTATION_NETWORK_QOS: '{"ingressLimit":"-8","egressLimit":"0"}'}
     with pytest.raises(HookError, match="-8"):
-        terway.pod_limits(given)
-    assert terway.pod_limits(given, Quirks.REFERENCE).ingress == (2**64 - 8) // 8
+        terway.pod_limits(source)
+    assert terway.pod_limits(source, Quirks.REFERENCE).ingress == (2**64 - 8) // 8
 
 
 def test_the_nodes_file_has_ten_lines() -> None:
@@ -141,7 +140,7 @@ def test_a_file_is_replaced_in_one_step_and_not_touched_while_it_is_right(tmp_pa
         assert terway.replace_file(root, "/d", "f", "two").outcome is Outcome.APPLIED
         assert reader.read() == "one"
     assert (tmp_path / "d" / "f").read_text() == "two"
-    assert [each.name for each in (tmp_path / "d").iterdir()] == ["f"]
+    assert [entry.name for entry in (tmp_path / "d").iterdir()] == ["f"]
 
 
 def test_a_folder_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> None:
@@ -174,7 +173,7 @@ def test_what_cannot_be_written_leaves_the_old_file_and_nothing_beside_it(tmp_pa
     (tmp_path / "f").mkdir()
     result = terway.replace_file(Root(tmp_path), "/", "f", "one")
     assert result.outcome is Outcome.REFUSED
-    assert [each.name for each in tmp_path.iterdir()] == ["f"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["f"]
 
 
 def test_a_disk_that_takes_no_more_leaves_the_old_file_whole(tmp_path: Path) -> None:
@@ -187,4 +186,4 @@ def test_a_disk_that_takes_no_more_leaves_the_old_file_whole(tmp_path: Path) -> 
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert (result.outcome, result.reason) == (Outcome.REFUSED, "File too large")
     assert (tmp_path / "f").read_text() == "old"
-    assert [each.name for each in tmp_path.iterdir()] == ["f"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["f"]

@@ -32,21 +32,21 @@ def test_nobody_evicts_nobody_and_says_so() -> None:
 
 
 def test_the_apiserver_is_asked_for_the_pod_by_its_uid(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, ...]] = []
+    collected: list[tuple[str, ...]] = []
 
     class Api:
         def evict(self, namespace: str, name: str, uid: str) -> None:
-            asked.append((namespace, name, uid))
+            collected.append((namespace, name, uid))
             if uid == "b":
                 raise NriError("429: a disruption budget forbids it")
 
     module = ModuleType("nri.kube.client")
-    module.connect = lambda kubeconfig: asked.append((kubeconfig,)) or Api()  # type: ignore[attr-defined, func-returns-value]
+    module.connect = lambda kubeconfig: collected.append((kubeconfig,)) or Api()  # type: ignore[attr-defined, func-returns-value]
     monkeypatch.setitem(sys.modules, "nri.kube.client", module)
     evictor = ApiserverEvictor("/k")
     assert evictor.evict(pod("a"), "memory") == ""
     assert evictor.evict(pod("b"), "memory") == "429: a disruption budget forbids it"
-    assert asked == [("/k",), ("ns", "a", "a"), ("ns", "b", "b")]
+    assert collected == [("/k",), ("ns", "a", "a"), ("ns", "b", "b")]
 
 
 class Stopping(CriServer):
@@ -98,7 +98,7 @@ class Other:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         (None, ""),
         (RpcError(Code.UNIMPLEMENTED, "ignored"), "other: memory"),
@@ -108,10 +108,10 @@ class Other:
     ids=["done", "ignored", "refused", "not connected"],
 )
 def test_pods_of_nri_are_evicted_by_it_and_else_where_the_runtime_does_nothing(
-    answer: Exception | None, said: str
+    answer: Exception | None, message: str
 ) -> None:
     pods = Pods(answer)
-    assert said in NriEvictor(pods, Other()).evict(pod("a"), "memory")
+    assert message in NriEvictor(pods, Other()).evict(pod("a"), "memory")
     assert pods.asked == ["ac"]
 
 
@@ -122,10 +122,10 @@ def test_where_a_runtime_ignores_evictions_the_apiserver_is_asked_if_it_is_known
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     if cluster:
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
-    found = evictor_of(AgentSettings(pods=PodSettings(source="nri")), Pods(RpcError(Code.UNIMPLEMENTED, "")))
-    assert isinstance(found, NriEvictor)
-    made: list[str] = []
+    actual = evictor_of(AgentSettings(pods=PodSettings(source="nri")), Pods(RpcError(Code.UNIMPLEMENTED, "")))
+    assert isinstance(actual, NriEvictor)
+    collected: list[str] = []
     for kind in (ApiserverEvictor, CriEvictor):
-        monkeypatch.setattr(kind, "evict", lambda self, *_: made.append(type(self).__name__) or "")
-    found.evict(pod("a"), "memory")
-    assert made == ["ApiserverEvictor" if cluster else "CriEvictor"]
+        monkeypatch.setattr(kind, "evict", lambda self, *_: collected.append(type(self).__name__) or "")
+    actual.evict(pod("a"), "memory")
+    assert collected == ["ApiserverEvictor" if cluster else "CriEvictor"]

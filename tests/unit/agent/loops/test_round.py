@@ -6,38 +6,38 @@ from pathlib import Path
 
 import pytest
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator import names as n
-from nri.agent.loops.round import StrategyPod
+from nri.agent.model import Pod
 from nri.agent.pods.running import running
-from nri.policies import paths
 from tests.support.loop_world import LoopWorld
 from tests.unit.agent.transports.standalone.test_pods import pod
 
 
-def made(world: LoopWorld, manifest: dict[str, object]) -> StrategyPod:
-    (found,) = running([manifest], world.parts.executor.hierarchies, paths.CGROUPFS)
-    return StrategyPod(found)
+def make_pod(world: LoopWorld, manifest: dict[str, object]) -> Pod:
+    (listed_pod,) = running([manifest], world.parts.executor.hierarchies, paths.CGROUPFS)
+    return listed_pod
 
 
 def test_containers_without_a_folder_or_in_a_virtual_machine_are_none(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path)
-    assert [each.name for each in made(world, pod("a")).containers] == ["c"]
+    assert [container.name for container in make_pod(world, pod("a")).containers] == ["c"]
     early = pod("b")
     early["status"]["containerStatuses"][0]["containerID"] = ""
-    assert made(world, early).containers == []
-    assert made(world, pod("c", runtimeClassName="kata")).containers == []
+    assert make_pod(world, early).containers == ()
+    assert make_pod(world, pod("c", runtimeClassName="kata")).containers == ()
 
 
 def test_amounts_are_those_of_the_first_resource_that_is_asked_for(tmp_path: Path) -> None:
     asks = {"limits": {"memory": "1Gi", n.BATCH_MEMORY: "2Gi"}}
-    found = made(LoopWorld(tmp_path), pod("a", containers=[{"name": "c", "resources": asks}]))
-    assert found.amount("c", "limits", n.BATCH_MEMORY, "memory") == 2 << 30
-    assert found.amount("c", "limits", "memory") == 1 << 30
-    assert found.amount("c", "requests", "memory") == found.amount("d", "limits", "memory") == -1
+    manifest = make_pod(LoopWorld(tmp_path), pod("a", containers=[{"name": "c", "resources": asks}]))
+    assert manifest.amount("c", "limits", n.BATCH_MEMORY, "memory") == 2 << 30
+    assert manifest.amount("c", "limits", "memory") == 1 << 30
+    assert manifest.amount("c", "requests", "memory") == manifest.amount("d", "limits", "memory") == -1
 
 
 @pytest.mark.parametrize(
-    ("told", "started"),
+    ("message", "started"),
     [
         ("2001-09-09T01:46:40Z", 1e9),
         ("2001-09-09T03:46:40.5+02:00", 1e9 + 0.5),
@@ -45,13 +45,13 @@ def test_amounts_are_those_of_the_first_resource_that_is_asked_for(tmp_path: Pat
         *((odd, None) for odd in ("2001-09-09T01:46:40", "", "soon", None, 7, ["x"])),
     ],
 )
-def test_a_pod_has_started_when_its_status_says_so(tmp_path: Path, told: object, started: float | None) -> None:
-    given = pod("a")
-    assert made(LoopWorld(tmp_path), given).started is None
-    given["status"]["startTime"] = told
-    assert made(LoopWorld(tmp_path), given).started == started
+def test_a_pod_has_started_when_its_status_says_so(tmp_path: Path, message: object, started: float | None) -> None:
+    manifest = pod("a")
+    assert make_pod(LoopWorld(tmp_path), manifest).started is None
+    manifest["status"]["startTime"] = message
+    assert make_pod(LoopWorld(tmp_path), manifest).started == started
 
 
 def test_a_pod_has_a_bounded_number_of_containers_for_strategies(tmp_path: Path) -> None:
     manifest = pod("a", containers=[{"name": f"c{number}"} for number in range(257)])
-    assert len(made(LoopWorld(tmp_path), manifest).specs) == 256
+    assert len(make_pod(LoopWorld(tmp_path), manifest).specs) == 256

@@ -38,7 +38,7 @@ class Seldom(EachTime):
 
 
 def loops_of(world: LoopWorld) -> tuple[Loops, EachTime, EachTime]:
-    rows = tuple(StrategyRow(each.name, True, "", f"{__name__}:{each.name}") for each in (EachTime, Seldom))
+    rows = tuple(StrategyRow(entry.name, True, "", f"{__name__}:{entry.name}") for entry in (EachTime, Seldom))
     parts = replace(world.parts, profile=replace(world.parts.profile, strategies=rows))
     loops = Loops(AgentSettings(), parts, evictor=Asked(), now=world.clock)
     often, seldom = loops.loops
@@ -78,6 +78,6 @@ def test_a_strategy_is_given_what_the_cgroups_that_it_declares_have_used_since_i
         loops.round(frozenset({"timer"}))
         world.uses |= {folder: milli, f"{folder}/ac": milli}
         world.pass_s()
-    assert [each.of(folder).milli for each in often.seen] == [None, 100, 200, 300, 400, 500]
-    assert [each.of(f"{folder}/ac").milli for each in seldom.seen] == [None, 300]
+    assert [entry.of(folder).milli for entry in often.seen] == [None, 100, 200, 300, 400, 500]
+    assert [entry.of(f"{folder}/ac").milli for entry in seldom.seen] == [None, 300]
     assert folder not in seldom.seen[0].cgroups and f"{folder}/ac" not in often.seen[0].cgroups

@@ -15,8 +15,8 @@ from nri.agent.executor import Written
 from nri.agent.koordinator import names as n
 from nri.agent.loops import Loops
 from nri.agent.loops.round import Round
+from nri.agent.model import Write
 from nri.agent.settings.values import AgentSettings, LoopSettings
-from nri.policies.writes import Write
 from tests.support.host_trees import TOP
 from tests.support.loop_world import ALL_ON, Asked, LoopWorld
 from tests.support.scrape import scrape
@@ -90,9 +90,9 @@ class ByRuntime:
     def __init__(self, world: LoopWorld) -> None:
         self._executor = world.parts.executor
 
-    def write(self, wanted: Sequence[Write]) -> list[Written]:
-        found = zip(wanted, self._executor.write(wanted, keep=False), strict=True)
-        return [Written(result, write.folder.endswith("/ac")) for write, result in found]
+    def write(self, expected: Sequence[Write]) -> list[Written]:
+        actual = zip(expected, self._executor.write(expected, keep=False), strict=True)
+        return [Written(result, write.folder.endswith("/ac")) for write, result in actual]
 
 
 def test_the_record_of_a_value_says_whether_the_runtime_has_set_it(tmp_path: Path) -> None:
@@ -102,9 +102,9 @@ def test_the_record_of_a_value_says_whether_the_runtime_has_set_it(tmp_path: Pat
     world.source.replace([ls])
     world.loops = Loops(AgentSettings(gates=ALL_ON), world.parts, ByRuntime(world), evictor=Asked(), now=world.clock)
     world.loop(2)
-    told = world.history.of("ns/a")
-    assert told is not None
-    rows = {(row["container"], row["name"]): row["transport"] for row in told["writes"]}
+    account = world.history.of("ns/a")
+    assert account is not None
+    rows = {(row["container"], row["name"]): row["transport"] for row in account["writes"]}
     assert (rows["", "memory.min"], rows["c", "memory.min"]) == ("loops", "nri")
 
 
@@ -141,12 +141,12 @@ def test_without_the_times_of_cpus_what_needs_them_is_unsupported_once_and_the_o
         world.clock.now += 1
         world.loops.round()
     assert world.text(folder, "memory.min") == str(1 << 20)
-    told = [record.getMessage() for record in caplog.records if "unsupported" in record.getMessage()]
-    assert sorted(each.partition(": unsupported here: /proc/stat")[0] for each in told) == [
+    messages = [record.getMessage() for record in caplog.records if "unsupported" in record.getMessage()]
+    assert sorted(entry.partition(": unsupported here: /proc/stat")[0] for entry in messages) == [
         "BECPUSuppress: best-effort pods are not held back", "CPUBurst: no quota grows",
     ]  # fmt: skip
     assert not any(record.exc_info for record in caplog.records)
-    assert told[0] in world.loops.health()[1]
+    assert messages[0] in world.loops.health()[1]
     (tmp_path / "proc/stat").write_text(text)
     world.loop(2)
     assert "unsupported" not in world.loops.health()[1]
@@ -166,7 +166,7 @@ def test_without_the_sizes_of_memory_what_needs_them_is_unsupported_once_and_the
     slo = {**ALL, "resourceQOSStrategy": {"lsClass": {"memoryQOS": {"enable": True, "throttlingPercent": 50}}}}
     world = LoopWorld(tmp_path, slo)
     pods = [pod("a", n.LS, containers=[{"name": "c"}]), batch("b")]
-    folder, _ = (world.pod(each) for each in pods)
+    folder, _ = (world.pod(pod) for pod in pods)
     world.source.replace(pods)
     world.node_milli = 4000
     (tmp_path / "proc/meminfo").unlink()
@@ -174,12 +174,12 @@ def test_without_the_sizes_of_memory_what_needs_them_is_unsupported_once_and_the
         (tmp_path / "proc/meminfo").write_text(text)
     high = world.text(f"{folder}/ac", "memory.high")
     world.loop(3)
-    told = [record.getMessage() for record in caplog.records if "unsupported" in record.getMessage()]
-    wanted = [f"BEMemoryEvict: no pod is evicted: unsupported here: {reason}"]
+    messages = [record.getMessage() for record in caplog.records if "unsupported" in record.getMessage()]
+    expected = [f"BEMemoryEvict: no pod is evicted: unsupported here: {reason}"]
     if "MemTotal: " not in (text or ""):
-        wanted.append(f"CgroupReconcile: no memory.high for containers without a limit: unsupported here: {reason}")
+        expected.append(f"CgroupReconcile: no memory.high for containers without a limit: unsupported here: {reason}")
         assert world.text(f"{folder}/ac", "memory.high") == high
-    assert told == wanted
+    assert messages == expected
     assert not any(record.exc_info for record in caplog.records)
     assert world.asked.pods == []
     assert scrape(world.observer).count('outcome="applied"') > 0
@@ -220,12 +220,12 @@ def held_after_rounds(folder: Path, rounds: int) -> list[str]:
         world.clock.now += 1
         world.loops.round()
     assert world.loops.health()[0]
-    held = {loop.name: (len(loop), 20) for loop in world.loops.loops if hasattr(loop, "__len__")}
-    held["waiting writes"] = world.parts.executor.held()["waiting writes"], 0
-    held["written values"] = world.parts.executor.held()["written values"], 299
-    held["history"] = len(world.history), 1024
-    held["descriptors"] = len(os.listdir("/proc/self/fd")), descriptors
-    return over(held)
+    stored = {loop.name: (len(loop), 20) for loop in world.loops.loops if hasattr(loop, "__len__")}
+    stored["waiting writes"] = world.parts.executor.counts()["waiting writes"], 0
+    stored["written values"] = world.parts.executor.counts()["written values"], 299
+    stored["history"] = len(world.history), 1024
+    stored["descriptors"] = len(os.listdir("/proc/self/fd")), descriptors
+    return over(stored)
 
 
 def test_what_of_nodeslo_cannot_be_read_is_one_entry_of_the_log_until_it_is_over(
@@ -236,12 +236,12 @@ def test_what_of_nodeslo_cannot_be_read_is_one_entry_of_the_log_until_it_is_over
     for spec in (good, bad, bad, good, bad):
         world.slo(spec)
         world.loop()
-    told = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
-    assert len(told) == 2 and told[0] == told[1]
-    assert told[0].startswith(
-        "NodeSLO: cpuBurstStrategy.policy: there is no policy 'atuo'; there are none, cpuBurstOnly,"
+    messages = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(messages) == 2 and messages[0] == messages[1]
+    assert messages[0].startswith(
+        "NodeSLO: cpuBurstStrategy.policy: unknown policy 'atuo'; there are none, cpuBurstOnly,"
     )
-    assert told[0].endswith("; what it said last of that is in force")
+    assert messages[0].endswith("; the last valid value stays in force")
 
 
 def test_a_strategy_that_breaks_off_each_round_is_one_entry_of_the_log(

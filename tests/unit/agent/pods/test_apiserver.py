@@ -53,10 +53,10 @@ def test_pods_of_this_node_are_followed(tmp_path: Path) -> None:
             time.sleep(0.01)
         source.stop()
         hold.set()
-    assert not any({"cgroupParent", "cgroups"} & each.keys() for each in source.pods()), (
+    assert not any({"cgroupParent", "cgroups"} & pod.keys() for pod in source.pods()), (
         "a word of ours, which the API does not have"
     )
-    assert [each["metadata"]["name"] for each in source.pods()] == ["a", "b"]
+    assert [pod["metadata"]["name"] for pod in source.pods()] == ["a", "b"]
     assert (calls, source.synced, source.problem) == ([1, 2], True, "")
     assert server.asked[0]["query"]["fieldSelector"] == "spec.nodeName=n1,status.phase!=Succeeded,status.phase!=Failed"
 

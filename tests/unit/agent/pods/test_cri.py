@@ -12,11 +12,11 @@ from typing import Any
 import grpc
 import pytest
 
+from nri.agent.pods import manifest
 from nri.agent.pods.cri import CriPods
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import PodSettings, ProxySettings
 from nri.cri.pb import api_pb2 as pb
-from nri.policies import manifest
 from tests.support.cri_server import CriServer
 from tests.support.pod_folders import pod_folder
 
@@ -54,16 +54,16 @@ class Runtime(CriServer):
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Iterator[Runtime]:
-    made = Runtime()
-    with made.listening(tmp_path / "cri.sock"):
-        yield made
+    runtime = Runtime()
+    with runtime.listening(tmp_path / "cri.sock"):
+        yield runtime
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Iterator[CriPods]:
-    made = CriPods(AgentSettings(pods=PodSettings(cri=str(tmp_path / "cri.sock"), interval=0.01)))
-    yield made
-    made.stop()
+    cri_pods = CriPods(AgentSettings(pods=PodSettings(cri=str(tmp_path / "cri.sock"), interval=0.01)))
+    yield cri_pods
+    cri_pods.stop()
 
 
 def test_a_pod_is_put_together_as_the_api_has_it(runtime: Runtime, source: CriPods) -> None:
@@ -126,8 +126,8 @@ def test_the_policy_reads_it_as_it_reads_a_pod_of_the_api(runtime: Runtime, sour
     assert manifest.active(pod)
     folder = pod_folder(pod, "cgroupfs")
     assert folder == f"kubepods/burstable/pod{UID}"
-    context = manifest.container_context(pod, folder, "main", "cgroupfs")
-    assert context.cgroup_parent == f"{folder}/c1"
+    (context,) = manifest.listed_pod(pod, folder, "", "cgroupfs").containers
+    assert context.folder == f"{folder}/c1"
     assert context.resources is not None
     assert (context.resources.cpu_shares, context.resources.cfs_quota) == (512, 50000)
 
@@ -143,7 +143,9 @@ def test_a_pod_whose_sandbox_is_not_ready_is_left_out_and_of_two_the_younger_cou
     runtime.add_container("c2", "young", "main")
     source.ask()
     (pod,) = source.pods()
-    assert [each["containerID"] for each in pod["status"]["containerStatuses"]] == ["containerd://c2"]
+    assert [container_status["containerID"] for container_status in pod["status"]["containerStatuses"]] == [
+        "containerd://c2"
+    ]
 
 
 def test_what_does_not_change_is_asked_for_once(runtime: Runtime, source: CriPods) -> None:
@@ -167,7 +169,7 @@ def test_what_does_not_change_is_asked_for_once(runtime: Runtime, source: CriPod
 
 
 def test_without_verbose_answers_the_oom_score_tells_the_class(runtime: Runtime, source: CriPods) -> None:
-    found = []
+    collected = []
     for score in (-997, 1000, 900):
         runtime.pods.clear()
         runtime.containers.clear()
@@ -176,9 +178,9 @@ def test_without_verbose_answers_the_oom_score_tells_the_class(runtime: Runtime,
         runtime.add_container(f"c{score}", f"p{score}", "main")
         runtime.container_info[f"c{score}"] = {"config": {"linux": {"resources": {"oom_score_adj": score}}}}
         source.ask()
-        found.append(source.pods()[0]["status"]["qosClass"])
+        collected.append(source.pods()[0]["status"]["qosClass"])
         assert "cgroupParent" not in source.pods()[0]
-    assert found == ["Guaranteed", "BestEffort", "Burstable"]
+    assert collected == ["Guaranteed", "BestEffort", "Burstable"]
 
 
 def test_a_runtime_that_is_not_there_is_a_problem_until_it_comes(tmp_path: Path, source: CriPods) -> None:

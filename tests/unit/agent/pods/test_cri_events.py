@@ -42,14 +42,14 @@ class Runtime(CriServer):
 
 
 def test_an_event_is_told_also_of_a_runtime_that_comes_later(tmp_path: Path) -> None:
-    told = threading.Semaphore(0)
-    events = CriEvents(str(tmp_path / "cri.sock"), told.release)
+    notified = threading.Semaphore(0)
+    events = CriEvents(str(tmp_path / "cri.sock"), notified.release)
     events.start()
     events.start()
     runtime = Runtime()
     runtime.may.set()
     with runtime.listening(tmp_path / "cri.sock"):
-        assert told.acquire(timeout=20)
+        assert notified.acquire(timeout=20)
     events.stop()
     events.stop()
 
@@ -66,7 +66,7 @@ def test_a_stop_does_not_wait_for_the_next_event(tmp_path: Path) -> None:
 
 
 def test_a_runtime_without_events_is_left_alone_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runtime, told = Runtime(), []
+    runtime, collected = Runtime(), []
 
     def answer(method: str, request: Any, context: grpc.ServicerContext) -> Any:
         runtime.asked[method] += 1
@@ -74,11 +74,11 @@ def test_a_runtime_without_events_is_left_alone_for_a_while(tmp_path: Path, monk
 
     monkeypatch.setattr(runtime, "answer", answer)
     with runtime.listening(tmp_path / "cri.sock"):
-        events = CriEvents(str(tmp_path / "cri.sock"), lambda: told.append(1))
+        events = CriEvents(str(tmp_path / "cri.sock"), lambda: collected.append(1))
         events.start()
         wait_for(lambda: runtime.asked["GetContainerEvents"])
         time.sleep(0.2)
-        assert (runtime.asked["GetContainerEvents"], told) == (1, [])
+        assert (runtime.asked["GetContainerEvents"], collected) == (1, [])
         events.stop()
         monkeypatch.setattr(cri_events, "LATER_S", 0.01)
         events.start()

@@ -34,15 +34,15 @@ def test_pods_of_this_node_are_known_and_others_are_not(tmp_path: Path, source: 
 def test_a_pod_without_a_uid_is_told_once_with_its_file_and_what_to_do_and_left_out(
     tmp_path: Path, source: FilePods, caplog: pytest.LogCaptureFixture
 ) -> None:
-    whole, file = POD.format(name="a", node="n1"), tmp_path / "a.yaml"
+    complete, file = POD.format(name="a", node="n1"), tmp_path / "a.yaml"
     odd = ["kind: Pod\nmetadata: {name: b, namespace: ns}\n", "kind: Pod\nmetadata: {name: c, uid: 5}\n"]
     elsewhere = "kind: Pod\nmetadata: {name: d}\nspec: {nodeName: n2}\n"
-    file.write_text("---\n".join([whole, *odd, elsewhere]))
+    file.write_text("---\n".join([complete, *odd, elsewhere]))
     source.look()
     assert names(source) == ["a"]
     advice = "has no uid and is left alone: give it the metadata.uid that its cgroups have, which kubectl get pod -o "
     assert caplog.messages == [f"{file}:{line} {advice}yaml prints" for line in ("7: pod ns/b", "10: pod c")]
-    file.write_text("---\n".join([whole, *odd, elsewhere, whole]))
+    file.write_text("---\n".join([complete, *odd, elsewhere, complete]))
     source.look()
     assert len(caplog.messages) == 2
     file.write_text("---\n".join(odd[:1] * 30))

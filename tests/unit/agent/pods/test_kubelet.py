@@ -29,8 +29,8 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def server(certificate: Path) -> Iterator[HttpServer]:
-    with HttpServer().listening(certificate) as made:
-        yield made
+    with HttpServer().listening(certificate) as created:
+        yield created
 
 
 def source(server: HttpServer, **more: Any) -> KubeletPods:
@@ -48,7 +48,7 @@ def test_pods_are_asked_for_with_a_token_that_is_read_each_time(
     token.write_text("second\n")
     pods.ask()
     assert (pods.pods(), pods.synced, pods.problem) == ([PODS["items"][0]], True, "")
-    assert [asked["headers"]["Authorization"] for asked in server.asked] == ["Bearer first", "Bearer second"]
+    assert [requested["headers"]["Authorization"] for requested in server.asked] == ["Bearer first", "Bearer second"]
     assert server.asked[0]["path"] == "/pods"
 
 
@@ -59,7 +59,7 @@ def test_a_pod_that_is_too_large_is_a_problem_and_the_others_are_known(
     large = {"metadata": {"name": "big", "namespace": "shop", "uid": "2"}, "junk": "x" * MAX_OBJECT_BYTES}
     server.script(page({"items": [large, *PODS["items"]]}), page(PODS))
     pods.ask()
-    assert [each["metadata"]["name"] for each in pods.pods()] == ["a"]
+    assert [pod["metadata"]["name"] for pod in pods.pods()] == ["a"]
     assert pods.problem.startswith("1 object left out: shop/big: its 2097") and pods.problem in caplog.text
     pods.ask()
     assert pods.problem == ""
@@ -176,7 +176,7 @@ def test_a_token_that_cannot_be_sent_is_in_no_log(
     (tmp_path / "token").write_text(token)
     pods = source(server, kubelet_token=str(tmp_path / "token"), kubelet_ca=str(certificate))
     pods.ask()
-    assert "holds no token" in pods.problem
+    assert "has no token" in pods.problem
     assert "SECR" not in pods.problem + caplog.text
 
 

@@ -9,16 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from nri.agent import cgroup_paths as paths
+from nri.agent.model import Container, Pod, Resources
+from nri.agent.pods.manifest import started_of
 from nri.agent.pods.nri import NriPods, api_pod
-from nri.agent.pods.running import running, started_of
+from nri.agent.pods.running import running
 from nri.agent.settings import AgentSettings
 from nri.agent.transports.hook_plugin import HookPlugin
-from nri.agent.transports.inventory import InventoryContainer, RuntimeInventory
+from nri.agent.transports.inventory import InventoryEntry, RuntimeInventory
 from nri.api import messages as m
 from nri.errors import NriError
 from nri.host import Root, detect
-from nri.policies import paths
-from nri.policies.contexts import ContainerContext, PodContext, Resources
 from nri.testing import FakeRuntime
 from tests.support import agents
 from tests.support.host_trees import write_files
@@ -29,7 +30,7 @@ NESTED = f"kubepods.slice/kubepods-burstable.slice/{SLICE}"
 HASH = "0123456789abcdef0123456789abcdef"
 
 
-def made(folder: Path) -> tuple[HookPlugin, NriPods]:
+def make_source(folder: Path) -> tuple[HookPlugin, NriPods]:
     """The agent's plugin on a machine of 8 GiB, and the pods that follow it."""
     write_files(folder, {"proc/meminfo": f"MemTotal: {8 * GIB >> 10} kB\n"})
     pods = NriPods(AgentSettings(root=folder))
@@ -38,7 +39,7 @@ def made(folder: Path) -> tuple[HookPlugin, NriPods]:
     return plugin, pods
 
 
-def told(parent: str, path: str, *, kinds: tuple[str, ...] = ()) -> tuple[m.PodSandbox, m.Container]:
+def make_messages(parent: str, path: str, *, kinds: tuple[str, ...] = ()) -> tuple[m.PodSandbox, m.Container]:
     pod = m.PodSandbox(id="s1", uid="a1-b2", name="web", namespace="shop", annotations={"a": "b"})
     pod.linux.cgroup_parent = parent
     for kind in kinds:
@@ -53,7 +54,7 @@ def told(parent: str, path: str, *, kinds: tuple[str, ...] = ()) -> tuple[m.PodS
 
 
 @pytest.mark.parametrize(
-    ("parent", "path", "folder", "own", "kube"),
+    ("parent", "path", "folder", "own_part", "kube"),
     [
         ("/kubepods/burstable/poda1-b2", "/kubepods/burstable/poda1-b2/c1",
          "kubepods/burstable/poda1-b2", "kubepods/burstable/poda1-b2/c1", "Burstable"),
@@ -68,55 +69,57 @@ def told(parent: str, path: str, *, kinds: tuple[str, ...] = ()) -> tuple[m.PodS
     ids=["cgroupfs", "cgroupfs of CRI-O", "systemd", "systemd of CRI-O", "static pod"],
 )  # fmt: skip
 def test_every_form_of_a_path_becomes_the_folder_that_there_is(
-    tmp_path: Path, parent: str, path: str, folder: str, own: str, kube: str
+    tmp_path: Path, parent: str, path: str, folder: str, own_part: str, kube: str
 ) -> None:
-    plugin, pods = made(tmp_path)
-    pod, container = told(parent, path)
+    plugin, pods = make_source(tmp_path)
+    pod, container = make_messages(parent, path)
     with FakeRuntime(pods=[pod], containers=[container]) as runtime:
         runtime.add(plugin)
-        (found,) = running(pods.pods(), detect(Root(tmp_path)), paths.CGROUPFS)
-    assert (found.folder, found.container("app").cgroup_parent) == (folder, own)
-    assert found.pod["status"]["qosClass"] == kube
+        (listed_pod,) = running(pods.pods(), detect(Root(tmp_path)), paths.CGROUPFS)
+    assert (listed_pod.folder, listed_pod.containers[0].folder) == (folder, own_part)
+    assert listed_pod.kube_class == kube
 
 
 def test_requests_and_limits_are_decoded_from_what_the_kubelet_gave(tmp_path: Path) -> None:
-    plugin, pods = made(tmp_path)
-    pod, container = told("/kubepods/burstable/poda1-b2", "/kubepods/burstable/poda1-b2/c1")
+    plugin, pods = make_source(tmp_path)
+    pod, container = make_messages("/kubepods/burstable/poda1-b2", "/kubepods/burstable/poda1-b2/c1")
     with FakeRuntime(pods=[pod], containers=[container]) as runtime:
         runtime.add(plugin)
-        (found,) = pods.pods()
-    (spec,) = found["spec"]["containers"]
+        (actual,) = pods.pods()
+    (spec,) = actual["spec"]["containers"]
     assert spec["resources"]["limits"] == {"cpu": "1500m", "memory": str(GIB)}
     assert spec["resources"]["requests"]["cpu"] == "500m"
-    asked = int(spec["resources"]["requests"]["memory"])
-    assert abs(asked - 8 * GIB * 124 // 1000) <= 8 * GIB // 1000, "right to a thousandth of the node"
+    requested = int(spec["resources"]["requests"]["memory"])
+    assert abs(requested - 8 * GIB * 124 // 1000) <= 8 * GIB // 1000, "right to a thousandth of the node"
 
 
 def test_nothing_is_asked_for_where_nothing_was_given() -> None:
-    pod = PodContext(uid="u", cgroup_parent="kubepods/besteffort/podu")
-    found = api_pod(pod, [ContainerContext(pod, id="containerd://c", name="app")])
-    assert found["spec"]["containers"] == [{"name": "app", "resources": {"requests": {}, "limits": {}}}]
-    assert found["cgroups"] == {}
-    assert "cgroupParent" not in api_pod(PodContext(uid="u"), [])
+    pod = Pod(uid="u", folder="kubepods/besteffort/podu")
+    actual = api_pod(pod, [Container(pod, id="containerd://c", name="app")])
+    assert actual["spec"]["containers"] == [{"name": "app", "resources": {"requests": {}, "limits": {}}}]
+    assert actual["cgroups"] == {}
+    assert "cgroupParent" not in api_pod(Pod(uid="u"), [])
 
 
 @pytest.mark.parametrize(
     ("kinds", "host"), [((), False), (("network", "ipc"), False), (("ipc", "uts"), True)], ids=["unsaid", "own", "host"]
 )
 def test_a_pod_without_a_network_of_its_own_has_the_nodes(tmp_path: Path, kinds: tuple[str, ...], host: bool) -> None:
-    plugin, pods = made(tmp_path)
-    with FakeRuntime(pods=[told("/kubepods/podu", "", kinds=kinds)[0]]) as runtime:
+    plugin, pods = make_source(tmp_path)
+    with FakeRuntime(pods=[make_messages("/kubepods/podu", "", kinds=kinds)[0]]) as runtime:
         runtime.add(plugin)
-        assert [each["spec"]["hostNetwork"] for each in pods.pods()] == [host]
+        assert [pod["spec"]["hostNetwork"] for pod in pods.pods()] == [host]
 
 
 def test_pods_come_and_go_with_the_events_of_the_runtime(tmp_path: Path) -> None:
-    plugin, pods = made(tmp_path)
-    pod, container = told("/kubepods/poda1-b2", "/kubepods/poda1-b2/c1")
+    plugin, pods = make_source(tmp_path)
+    pod, container = make_messages("/kubepods/poda1-b2", "/kubepods/poda1-b2/c1")
     assert (pods.synced, pods.problem) == (False, "waiting for the runtime, mode nri")
 
     def names() -> list[list[str]]:
-        return [[each["name"] for each in one["status"]["containerStatuses"]] for one in pods.pods()]
+        return [
+            [container_status["name"] for container_status in one["status"]["containerStatuses"]] for one in pods.pods()
+        ]
 
     with FakeRuntime() as runtime:
         runtime.add(plugin)
@@ -137,13 +140,13 @@ def test_pods_come_and_go_with_the_events_of_the_runtime(tmp_path: Path) -> None
 
 
 def test_a_pod_has_started_with_its_first_container_or_when_it_was_first_seen(tmp_path: Path) -> None:
-    plugin, pods = made(tmp_path)
-    pod, container = told("/kubepods/poda1-b2", "/kubepods/poda1-b2/c1")
+    plugin, pods = make_source(tmp_path)
+    pod, container = make_messages("/kubepods/poda1-b2", "/kubepods/poda1-b2/c1")
     side, unknown = (m.Container(id=number, pod_sandbox_id="s1", name=number, state=container.state) for number in "ab")
     container.created_at, side.created_at = 1_500_000_000 * 10**9, 1_600_000_000 * 10**9
 
     def started() -> list[float | None]:
-        return [started_of(each) for each in pods.pods()]
+        return [started_of(pod) for pod in pods.pods()]
 
     with FakeRuntime(pods=[pod], containers=[side, unknown, container]) as runtime:
         runtime.add(plugin)
@@ -153,29 +156,29 @@ def test_a_pod_has_started_with_its_first_container_or_when_it_was_first_seen(tm
         runtime.remove_pod_sandbox(pod)
         before = time.time()
         runtime.run_pod_sandbox(pod)
-        ((seen,), after) = started(), time.time()
-        assert seen is not None and before - 1e-3 <= seen <= after
+        ((observed,), after) = started(), time.time()
+        assert observed is not None and before - 1e-3 <= observed <= after
         runtime.create_container(pod, container)
         runtime.post_create_container(pod, container)
-        assert started() == [seen]
+        assert started() == [observed]
 
 
 def test_what_changes_is_told_to_those_who_asked(tmp_path: Path) -> None:
-    pods, held, heard = NriPods(AgentSettings(root=tmp_path)), RuntimeInventory(), threading.Event()
-    pods.follow(held, lambda *_: None)
+    pods, inventory, heard = NriPods(AgentSettings(root=tmp_path)), RuntimeInventory(), threading.Event()
+    pods.follow(inventory, lambda *_: None)
     pods.subscribe(heard.set)
     pods.start()
     try:
-        held.put_pod("s1", PodContext(uid="u"))
+        inventory.put_pod("s1", Pod(uid="u"))
         assert heard.wait(30), "nobody was told of a new pod"
     finally:
         pods.stop()
-    assert [each["metadata"]["uid"] for each in pods.pods()] == ["u"]
+    assert [pod["metadata"]["uid"] for pod in pods.pods()] == ["u"]
 
 
 def test_a_resize_by_the_kubelet_is_a_new_limit(tmp_path: Path) -> None:
-    plugin, pods = made(tmp_path)
-    pod, container = told("/kubepods/poda1-b2", "/kubepods/poda1-b2/c1")
+    plugin, pods = make_source(tmp_path)
+    pod, container = make_messages("/kubepods/poda1-b2", "/kubepods/poda1-b2/c1")
     with FakeRuntime(pods=[pod], containers=[container]) as runtime:
         runtime.add(plugin)
         wish = m.LinuxResources()
@@ -188,29 +191,29 @@ def test_a_resize_by_the_kubelet_is_a_new_limit(tmp_path: Path) -> None:
 def test_two_runtimes_are_one_node(tmp_path: Path) -> None:
     pods, helds = NriPods(AgentSettings(root=tmp_path)), (RuntimeInventory(), RuntimeInventory("proxy"))
     assert not pods.synced, "nobody tells it anything"
-    for number, held in enumerate(helds):
-        pods.follow(held, lambda *_: None)
-        held.put_pod(str(number), PodContext(uid=str(number)))
-        held.put(f"c{number}", _container(str(number)))
+    for number, stored in enumerate(helds):
+        pods.follow(stored, lambda *_: None)
+        stored.put_pod(str(number), Pod(uid=str(number)))
+        stored.put(f"c{number}", _container(str(number)))
     helds[0].note_problem("")
     assert (pods.synced, pods.problem) == (False, "waiting for the runtime, mode proxy")
     helds[1].note_problem("")
     assert pods.synced
-    assert [each["metadata"]["uid"] for each in pods.pods()] == ["0", "1"]
+    assert [pod["metadata"]["uid"] for pod in pods.pods()] == ["0", "1"]
 
 
-def _container(pod_id: str) -> InventoryContainer:
+def _container(pod_id: str) -> InventoryEntry:
 
-    context = ContainerContext(PodContext(uid=pod_id), id="containerd://c", name="app", resources=Resources())
-    return InventoryContainer(pod_id, context, created=True)
+    context = Container(Pod(uid=pod_id), id="containerd://c", name="app", resources=Resources())
+    return InventoryEntry(pod_id, context, created=True)
 
 
 def test_an_eviction_is_asked_of_the_runtime_that_has_the_container() -> None:
-    pods, asked = NriPods(AgentSettings()), list[tuple[str, str]]()
-    held = RuntimeInventory()
-    pods.follow(held, lambda number, reason: asked.append((number, reason)))
-    held.put("c1", _container("s1"))
+    pods, collected = NriPods(AgentSettings()), list[tuple[str, str]]()
+    inventory = RuntimeInventory()
+    pods.follow(inventory, lambda number, reason: collected.append((number, reason)))
+    inventory.put("c1", _container("s1"))
     pods.evict("c1", "memory")
-    assert asked == [("c1", "memory")]
+    assert collected == [("c1", "memory")]
     with pytest.raises(NriError, match="no runtime has container gone"):
         pods.evict("gone", "memory")

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator.node import Node
-from nri.agent.pods.running import key_of, plain_context, running
-from nri.policies import paths
+from nri.agent.pods.manifest import listed_pod
+from nri.agent.pods.running import running
 from tests.support.standalone_world import World
 
 
@@ -31,11 +32,11 @@ def test_a_pod_has_the_folder_that_the_kubelets_driver_gives_it_and_its_pause_co
 ) -> None:
     world = World(tmp_path, Node(), driver=driver)
     folder = world.pod(pod(), sandbox="pause")
-    (found,) = running([pod()], world.parts.executor.hierarchies, driver)
-    assert (found.folder, found.sandbox_id) == (folder, "containerd://pause")
-    assert world.parts.executor.hierarchies.exists(found.sandbox().cgroup_parent)
-    assert world.parts.executor.hierarchies.exists(found.container("c").cgroup_parent)
-    assert key_of(found.pod) == "ns/u1"
+    (listed_pod,) = running([pod()], world.parts.executor.hierarchies, driver)
+    assert (listed_pod.folder, listed_pod.sandbox.id) == (folder, "containerd://pause")
+    assert world.parts.executor.hierarchies.exists(listed_pod.sandbox.folder)
+    assert world.parts.executor.hierarchies.exists(listed_pod.main_containers[0].folder)
+    assert listed_pod.key == "ns/u1"
 
 
 def test_the_pause_container_of_cri_o_without_systemd_has_its_prefix(tmp_path: Path) -> None:
@@ -44,9 +45,9 @@ def test_the_pause_container_of_cri_o_without_systemd_has_its_prefix(tmp_path: P
     crio["status"]["containerStatuses"][0]["containerID"] = "cri-o://c1"
     folder = world.pod(crio)
     world.cgroup(f"{folder}/crio-pause")
-    (found,) = running([crio], world.parts.executor.hierarchies, paths.CGROUPFS)
-    assert found.sandbox_id == "cri-o://pause"
-    assert found.container("c").cgroup_parent == f"{folder}/crio-c1"
+    (listed_pod,) = running([crio], world.parts.executor.hierarchies, paths.CGROUPFS)
+    assert listed_pod.sandbox.id == "cri-o://pause"
+    assert listed_pod.main_containers[0].folder == f"{folder}/crio-c1"
 
 
 def test_there_is_no_pause_container_before_all_containers_are_known(tmp_path: Path) -> None:
@@ -55,17 +56,17 @@ def test_there_is_no_pause_container_before_all_containers_are_known(tmp_path: P
     early = pod()
     early["status"]["containerStatuses"].append({"name": "d", "containerID": ""})
     hierarchies = world.parts.executor.hierarchies
-    assert [each.sandbox_id for each in running([early], hierarchies, paths.CGROUPFS)] == [""]
+    assert [entry.sandbox.id for entry in running([early], hierarchies, paths.CGROUPFS)] == [""]
     world.cgroup(f"{folder}/new")
-    assert [each.sandbox_id for each in running([pod()], hierarchies, paths.CGROUPFS)] == [""]
+    assert [entry.sandbox.id for entry in running([pod()], hierarchies, paths.CGROUPFS)] == [""]
 
 
 def test_pods_that_have_ended_or_make_no_sense_are_left_out(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     bad: list[dict[str, Any]] = [{}, {"metadata": {"uid": 5}, "status": {"phase": "Running"}}, {"metadata": "text"}]
     listed = [pod("done", "Succeeded"), pod("failed", "Failed"), pod("soon", "Pending"), *bad]
-    found = running(listed, world.parts.executor.hierarchies, paths.CGROUPFS)
-    assert [each.pod["metadata"]["uid"] for each in found] == ["soon"]
+    listed_pod = running(listed, world.parts.executor.hierarchies, paths.CGROUPFS)
+    assert [entry.uid for entry in listed_pod] == ["soon"]
 
 
 def mirror(uid: str, hashed: str) -> dict[str, Any]:
@@ -77,7 +78,7 @@ def test_a_static_pod_has_the_folder_of_its_hash_unless_another_pod_has_or_claim
     one, two = "a" * 32, "b" * 32
 
     def folders(*pods: dict[str, Any]) -> list[str]:
-        return [each.folder for each in running(pods, world.parts.executor.hierarchies, paths.CGROUPFS)]
+        return [entry.folder for entry in running(pods, world.parts.executor.hierarchies, paths.CGROUPFS)]
 
     assert folders(mirror("m", one)) == [f"kubepods/burstable/pod{one}"]
     assert folders(mirror("m", one), mirror("n", one)) == ["kubepods/burstable/podm", "kubepods/burstable/podn"]
@@ -89,31 +90,33 @@ def test_a_folder_that_the_source_knows_goes_before_one_that_is_computed(tmp_pat
     world = World(tmp_path, Node())
     hierarchies = world.parts.executor.hierarchies
     slices = {**pod(), "cgroupParent": "kubepods-burstable-podu1.slice"}
-    (found,) = running([slices], hierarchies, paths.CGROUPFS)
-    whole = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu1.slice"
-    assert (found.folder, found.driver) == (whole, paths.SYSTEMD)
-    assert found.container("c").cgroup_parent == f"{whole}/cri-containerd-u1c.scope"
-    (found,) = running([{**pod(), "cgroupParent": "/mine/kubepods/podu1/"}], hierarchies, paths.SYSTEMD)
-    assert (found.folder, found.driver) == ("mine/kubepods/podu1", paths.CGROUPFS)
-    (found,) = running([{**pod(), "cgroups": {"c": "mine/crio-u1c"}}], hierarchies, paths.CGROUPFS)
-    assert found.container("c").cgroup_parent == "mine/crio-u1c"
-    (found,) = running([{**pod(), "cgroupParent": "-.slice"}], hierarchies, paths.CGROUPFS)
-    assert found.folder == "kubepods/burstable/podu1"
+    (listed_pod,) = running([slices], hierarchies, paths.CGROUPFS)
+    complete = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu1.slice"
+    assert (listed_pod.folder, listed_pod.driver) == (complete, paths.SYSTEMD)
+    assert listed_pod.main_containers[0].folder == f"{complete}/cri-containerd-u1c.scope"
+    (listed_pod,) = running([{**pod(), "cgroupParent": "/mine/kubepods/podu1/"}], hierarchies, paths.SYSTEMD)
+    assert (listed_pod.folder, listed_pod.driver) == ("mine/kubepods/podu1", paths.CGROUPFS)
+    (listed_pod,) = running([{**pod(), "cgroups": {"c": "mine/crio-u1c"}}], hierarchies, paths.CGROUPFS)
+    assert listed_pod.main_containers[0].folder == "mine/crio-u1c"
+    (listed_pod,) = running([{**pod(), "cgroupParent": "-.slice"}], hierarchies, paths.CGROUPFS)
+    assert listed_pod.folder == "kubepods/burstable/podu1"
 
 
 def test_a_pod_that_makes_no_sense_is_told_and_costs_no_other(tmp_path: Path) -> None:
-    many = pod("many")
-    del many["status"]["qosClass"]
-    many["spec"]["containers"] = [{"name": "c", "resources": {"limits": {"cpu": "many"}}}]
+    manifest = pod("many")
+    del manifest["status"]["qosClass"]
+    manifest["spec"]["containers"] = [{"name": "c", "resources": {"limits": {"cpu": "many"}}}]
     odd = pod("odd", labels={"a": 5}, annotations={"b": [], "c": "text"})
     statuses = pod("statuses")
     statuses["status"]["containerStatuses"] = "text"
     hierarchies = World(tmp_path, Node()).parts.executor.hierarchies
-    told: list[str] = []
-    found = running([many, odd, statuses, pod()], hierarchies, paths.CGROUPFS, lambda key, error: told.append(key))
-    listed = {each.pod["metadata"]["uid"]: each for each in found}
-    assert (list(listed), told) == (["odd", "u1"], ["ns/many", "ns/statuses"])
-    context = plain_context(listed["odd"])
+    collected: list[str] = []
+    listed_pod = running(
+        [manifest, odd, statuses, pod()], hierarchies, paths.CGROUPFS, lambda key, error: collected.append(key)
+    )
+    listed = {entry.uid: entry for entry in listed_pod}
+    assert (list(listed), collected) == (["odd", "u1"], ["ns/many", "ns/statuses"])
+    context = listed["odd"]
     assert (context.labels, context.annotations, context.uid) == ({}, {"c": "text"}, "odd")
 
 
@@ -122,25 +125,25 @@ def test_a_folder_of_another_runtime_is_no_pause_container(tmp_path: Path) -> No
     folder = world.pod(pod())
     world.cgroup(f"{folder}/crio-other.scope")
     hierarchies = world.parts.executor.hierarchies
-    assert [each.sandbox_id for each in running([pod()], hierarchies, paths.SYSTEMD)] == [""]
+    assert [entry.sandbox.id for entry in running([pod()], hierarchies, paths.SYSTEMD)] == [""]
     foreign = pod()
     foreign["status"]["containerStatuses"][0]["containerID"] = "unknown://u1c"
-    assert [each.sandbox_id for each in running([foreign], hierarchies, paths.SYSTEMD)] == [""]
+    assert [entry.sandbox.id for entry in running([foreign], hierarchies, paths.SYSTEMD)] == [""]
 
 
 def test_a_folder_that_leads_out_of_the_hierarchy_has_no_containers_to_look_for(tmp_path: Path) -> None:
     hierarchies = World(tmp_path, Node()).parts.executor.hierarchies
-    (found,) = running([{**pod(), "cgroupParent": "/../../etc"}], hierarchies, paths.CGROUPFS)
-    assert found.sandbox_id == ""
+    (listed_pod,) = running([{**pod(), "cgroupParent": "/../../etc"}], hierarchies, paths.CGROUPFS)
+    assert listed_pod.sandbox.id == ""
 
 
 def test_a_pod_of_a_class_that_kubernetes_does_not_have_is_told_and_has_no_folder(tmp_path: Path) -> None:
     odd = pod()
     odd["status"]["qosClass"] = "Best"
     hierarchies = World(tmp_path, Node()).parts.executor.hierarchies
-    told: list[str] = []
-    assert list(running([odd], hierarchies, paths.SYSTEMD, lambda _, error: told.append(str(error)))) == []
-    assert told == ["'Best' is not a class of Kubernetes"]
+    collected: list[str] = []
+    assert list(running([odd], hierarchies, paths.SYSTEMD, lambda _, error: collected.append(str(error)))) == []
+    assert collected == ["'Best' is not a Kubernetes QoS class"]
 
 
 @pytest.mark.parametrize(
@@ -158,13 +161,13 @@ def test_a_pod_of_a_class_that_kubernetes_does_not_have_is_told_and_has_no_folde
 @pytest.mark.parametrize("driver", [paths.CGROUPFS, paths.SYSTEMD])
 def test_a_pod_whose_names_are_none_is_left_out_and_told(meta: dict[str, str], driver: str, tmp_path: Path) -> None:
     """Of such a uid the folder was that of another service, and a name that is no UTF-8 cost all pods their network."""
-    world, told = World(tmp_path, Node(), driver=driver), list[str]()
+    world, collected = World(tmp_path, Node(), driver=driver), list[str]()
     liar = {**pod("u2"), "metadata": {**pod("u2")["metadata"], **meta}}
-    found = running(
-        [liar, pod()], world.parts.executor.hierarchies, driver, lambda _key, error: told.append(str(error))
+    listed_pod = running(
+        [liar, pod()], world.parts.executor.hierarchies, driver, lambda _key, error: collected.append(str(error))
     )
-    assert [each.pod["metadata"]["uid"] for each in found] == ["u1"]
-    assert len(told) == 1 and told[0].isprintable() and len(told[0]) < 200
+    assert [entry.uid for entry in listed_pod] == ["u1"]
+    assert len(collected) == 1 and collected[0].isprintable() and len(collected[0]) < 200
 
 
 @pytest.mark.parametrize("number", ["../../../../system.slice/ssh", "a/b", "..", "."])
@@ -172,5 +175,26 @@ def test_a_pod_whose_names_are_none_is_left_out_and_told(meta: dict[str, str], d
 def test_a_container_whose_id_leads_elsewhere_has_no_folder(number: str, driver: str, tmp_path: Path) -> None:
     world, liar = World(tmp_path, Node(), driver=driver), pod()
     liar["status"]["containerStatuses"][0]["containerID"] = f"containerd://{number}"
-    (found,) = running([liar], world.parts.executor.hierarchies, driver)
-    assert found.container("c").cgroup_parent == ""
+    (listed_pod,) = running([liar], world.parts.executor.hierarchies, driver)
+    assert listed_pod.main_containers[0].folder == ""
+
+
+def test_its_containers_are_below_its_folder_and_refer_to_it() -> None:
+    manifest = pod("u")
+    manifest["spec"]["initContainers"] = [{"name": "i"}]
+    manifest["status"]["initContainerStatuses"] = [{"name": "i", "containerID": "containerd://2"}]
+    listed = listed_pod(manifest, "kubepods/podu", "containerd://p", "cgroupfs")
+    (main,) = listed.main_containers
+    assert (main.name, main.folder, main.pod) == ("c", "kubepods/podu/uc", listed)
+    assert listed.containers == (main,)
+    assert [c.folder for c in listed.init_containers] == ["kubepods/podu/2"]
+    assert listed.sandbox is not None
+    assert (listed.sandbox.sandbox, listed.sandbox.folder) == (True, "kubepods/podu/p")
+
+
+def test_names_of_a_pod_whose_resources_cannot_be_read_remain_usable() -> None:
+    manifest = pod("u", labels={"a": "b"})
+    manifest["spec"]["containers"] = [{"name": "c", "resources": {"limits": {"cpu": "many"}}}]
+    listed = listed_pod(manifest, "kubepods/podu")
+    assert (listed.uid, listed.labels, listed.kube_class, listed.containers) == ("u", {"a": "b"}, "Burstable", ())
+    assert isinstance(listed.problem, ValueError)

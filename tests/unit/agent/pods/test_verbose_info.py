@@ -86,9 +86,11 @@ def test_the_nodes_network_is_told() -> None:
     ],
 )
 def test_resources_are_the_quantities_that_the_kubelet_made_them_of(resources: dict[str, Any]) -> None:
-    found = container_info(container_answer({"config": {"linux": {"resources": resources}}}))
-    assert found.oom_score == 9
-    assert found.spec == {"resources": {"requests": {"cpu": "500m"}, "limits": {"cpu": "500m", "memory": "1073741824"}}}
+    actual = container_info(container_answer({"config": {"linux": {"resources": resources}}}))
+    assert actual.oom_score == 9
+    assert actual.spec == {
+        "resources": {"requests": {"cpu": "500m"}, "limits": {"cpu": "500m", "memory": "1073741824"}}
+    }
 
 
 @given(st.integers(2, 512_000))
@@ -118,8 +120,8 @@ def test_a_quota_that_the_agents_own_proxy_has_scaled_is_the_one_that_was_asked_
 
 def test_what_the_kubelet_did_not_ask_for_is_not_made_up() -> None:
     resources = {"cpu_shares": 2, "cpu_quota": -1, "memory_limit_in_bytes": 0, "cpu_period": True}
-    found = container_info(container_answer({"config": {"linux": {"resources": resources}}}))
-    assert found == ContainerInfo({"resources": {"requests": {}, "limits": {}}})
+    actual = container_info(container_answer({"config": {"linux": {"resources": resources}}}))
+    assert actual == ContainerInfo({"resources": {"requests": {}, "limits": {}}})
     assert container_info(container_answer({"runtimeSpec": {}})) == ContainerInfo()
     assert container_info(container_answer("x" * 10)) == ContainerInfo()
 
@@ -127,5 +129,5 @@ def test_what_the_kubelet_did_not_ask_for_is_not_made_up() -> None:
 @given(JSON)
 def test_any_json_is_read_or_not_known(tree: Any) -> None:
     assert isinstance(pod_info(pod_answer(tree if isinstance(tree, dict) else {"config": tree})), PodInfo)
-    found = container_info(container_answer({"config": tree}))
-    assert found.spec.keys() <= {"resources"}, "nothing but resources is made of a container's configuration"
+    actual = container_info(container_answer({"config": tree}))
+    assert actual.spec.keys() <= {"resources"}, "nothing but resources is made of a container's configuration"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.agent.model import Container, Pod
 from nri.agent.rubik import cpi
 from nri.agent.rubik.cpi import Baseline, Online
-from nri.agent.rubik.pods import Container, Pod
 from nri.host import Unsupported
 from nri.host.perf import Event
 from tests.support.counted import Counted, counting
@@ -27,9 +27,9 @@ def batch(**more: str) -> dict[str, object]:
 
 
 def whole_pod(cpu: str) -> dict[str, object]:
-    given: Any = batch()
-    given["spec"]["resources"] = {"limits": {"cpu": cpu}}
-    return cast("dict[str, object]", given)
+    manifest: Any = batch()
+    manifest["spec"]["resources"] = {"limits": {"cpu": cpu}}
+    return cast("dict[str, object]", manifest)
 
 
 def events(ratio: float) -> dict[Event, int]:
@@ -54,7 +54,7 @@ def usual(folder: Path, monkeypatch: pytest.MonkeyPatch, **more: str) -> tuple[R
 
 
 def quotas(world: RubikWorld) -> list[int]:
-    return [world.quota(each) for each in (world.folder_of(batch()), world.app(batch()))]
+    return [world.quota(entry) for entry in (world.folder_of(batch()), world.app(batch()))]
 
 
 def test_who_slows_an_online_pod_down_is_limited_for_five_minutes(
@@ -66,9 +66,10 @@ def test_who_slows_an_online_pod_down_is_limited_for_five_minutes(
     minutes(world, 9)
     assert quotas(world) == [LIMITED, LIMITED]
     assert world.quota(world.app(WEB)) == 400_000
-    told = world.history.of("uid-batch")
+    account = world.history.of("uid-batch")
     assert (
-        told is not None and told["values"][0]["reason"] == "it disturbs an online pod, as cycles per instruction say"
+        account is not None
+        and account["values"][0]["reason"] == "it disturbs an online pod, as cycles per instruction say"
     )
     counted.events = events(1.0)
     minutes(world, 15)
@@ -153,24 +154,24 @@ def test_a_pod_that_was_left_limited_gets_the_quota_of_all_its_containers_also_o
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, running: bool, first: str, quota: int
 ) -> None:
     counting(monkeypatch, Counted(events(1.0)))
-    world, given = RubikWorld(tmp_path, WEB, batch(), cpi=None), cast("Any", batch())
+    world, manifest = RubikWorld(tmp_path, WEB, batch(), cpi=None), cast("Any", batch())
     asks = [{"resources": {"limits": {"cpu": cpu} if cpu else {}}} for cpu in (first, "1", "1")]
-    given["spec"]["containers"] += [{"name": "late", **asks[1]}]
-    given["spec"]["initContainers"] = [
+    manifest["spec"]["containers"] += [{"name": "late", **asks[1]}]
+    manifest["spec"]["initContainers"] = [
         {"name": "first", **asks[0]},
         {"name": "side", "restartPolicy": "Always", **asks[2]},
     ]
-    for folder in (world.folder_of(given), world.app(given)):
+    for folder in (world.folder_of(manifest), world.app(manifest)):
         world.overwrite(folder, "cpu.cfs_quota_us", str(LIMITED))
     if not running:
-        given["status"]["containerStatuses"] = []
-    world.run(WEB, given)
+        manifest["status"]["containerStatuses"] = []
+    world.run(WEB, manifest)
     minutes(world, 8)
     assert quotas(world) == [quota, 200_000 if running else LIMITED]
 
 
 @pytest.mark.parametrize(
-    ("given", "whole"),
+    ("source", "complete"),
     [
         (batch(quota_turbo="true"), True),  # quotaTurbo's
         (batch() | {"spec": {"runtimeClassName": "kata", "containers": [{"name": "app"}]}}, True),
@@ -179,15 +180,15 @@ def test_a_pod_that_was_left_limited_gets_the_quota_of_all_its_containers_also_o
     ],
 )
 def test_a_low_quota_that_is_none_of_cpi_s_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, object], whole: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: dict[str, object], complete: bool
 ) -> None:
     counting(monkeypatch, Counted(events(1.0)))
     world = RubikWorld(tmp_path, WEB, batch(), cpi=None)
     world.overwrite(world.app(batch()), "cpu.cfs_quota_us", str(LIMITED))
-    if whole:
+    if complete:
         world.overwrite(world.folder_of(batch()), "cpu.cfs_quota_us", str(LIMITED))
     before = quotas(world)
-    world.run(WEB, given)
+    world.run(WEB, source)
     minutes(world, 8)
     assert quotas(world) == before
 
@@ -213,10 +214,10 @@ TIMES = [NOW - age * S for age in (310, 250, 190, 130, 70, 10)]
 
 @given(st.lists(values, min_size=1, max_size=30), st.lists(values, max_size=30))
 def test_folding_is_the_mean_and_deviation_of_all(first: list[float], later: list[float]) -> None:
-    found = Baseline().fold(first).fold(later)
-    assert found.count == len(first + later)
-    assert found.mean == pytest.approx(statistics.fmean(first + later))
-    assert found.std == pytest.approx(statistics.pstdev(first + later), abs=1e-6)
+    baseline = Baseline().fold(first).fold(later)
+    assert baseline.count == len(first + later)
+    assert baseline.mean == pytest.approx(statistics.fmean(first + later))
+    assert baseline.std == pytest.approx(statistics.pstdev(first + later), abs=1e-6)
 
 
 @given(st.lists(st.integers(0, 50), unique=True).map(sorted), st.integers(0, 60), st.integers(0, 60))
@@ -235,8 +236,8 @@ def test_the_score_goes_with_the_slowed_pods_cpi(slowed: list[float], used: list
     for value, use in zip(slowed, used, strict=True):
         part = use / total if total else 0.0
         expected += part * (1 - 1.2 / value) if value > 1.2 else part * (value / 1.2 - 1)
-    found = cpi.score(pod, list(zip(TIMES, used, strict=True)), NOW)
-    assert found == pytest.approx(expected, abs=1e-9)
+    actual = cpi.score(pod, list(zip(TIMES, used, strict=True)), NOW)
+    assert actual == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -299,11 +300,11 @@ def test_old_samples_of_a_pod_at_work_are_folded_and_those_without_cpu_are_not()
     pod = Online(
         Baseline(60, 1.0, 0.1), [(1, 1.1), (2, 9.0), (3, 1.1), (4, 1.1)], [(1, 0.25), (2, 1.0), (3, 0.24), (9, 1.0)]
     )
-    found = cpi.expire(pod, 5)
-    assert (found.baseline.count, found.cpi, found.cpu) == (61, [], [(9, 1.0)])
+    actual = cpi.expire(pod, 5)
+    assert (actual.baseline.count, actual.cpi, actual.cpu) == (61, [], [(9, 1.0)])
     young = Online(Baseline(59, 1.0, 0.1), pod.cpi, pod.cpu)
     assert cpi.expire(young, 5).baseline.count == 61, "before sixty nothing is far from the usual"
-    assert cpi.expire(found, 5).baseline == found.baseline
+    assert cpi.expire(actual, 5).baseline == actual.baseline
 
 
 def test_what_is_older_than_a_time_goes_and_a_sample_of_that_time_stays() -> None:
@@ -326,5 +327,5 @@ def test_a_sample_may_have_the_time_of_the_last_one() -> None:
 
 
 def test_a_limited_pod_is_limited_from_its_containers_up() -> None:
-    pod = Pod("u", folder="p", containers=(Container("1", folder="p/1"),))
-    assert [(each.folder, each.value) for each in cpi.limits(pod)] == [("p/1", "10000"), ("p", "10000")]
+    pod = Pod(uid="u", folder="p", containers=(Container(id="1", folder="p/1"),))
+    assert [(limit.folder, limit.value) for limit in cpi.limits(pod)] == [("p/1", "10000"), ("p", "10000")]

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.agent.model import Container, Pod
 from nri.agent.rubik import dyn_cache
 from nri.agent.rubik.dyn_cache import ANNOTATION, Block, Misses, Shares
-from nri.agent.rubik.pods import PREEMPTIBLE, Container, Pod
+from nri.agent.rubik.pods import PREEMPTIBLE
 from nri.host import Unsupported
 from nri.host.perf import Event
 from tests.support.counted import Counted, counting
@@ -28,7 +29,7 @@ FILES = {
 }
 
 
-def made(folder: Path, *pods: dict[str, Any], preview: tuple[str, ...] = (), **block: Any) -> RubikWorld:
+def make_world(folder: Path, *pods: dict[str, Any], preview: tuple[str, ...] = (), **block: Any) -> RubikWorld:
     world = RubikWorld(folder, *pods, preview=preview, dynCache=block)
     write_files(folder, FILES)
     return world
@@ -39,7 +40,7 @@ def lines(world: RubikWorld, group: str) -> list[str]:
 
 
 def test_each_level_is_a_group_with_its_share_in_every_cache(tmp_path: Path) -> None:
-    world = made(tmp_path, pod("a", offline=True, cache_limit="low"), pod("b", offline=True), pod("web"))
+    world = make_world(tmp_path, pod("a", offline=True, cache_limit="low"), pod("b", offline=True), pod("web"))
     world.loop(2)
     shares = {group: lines(world, group) for group in ("low", "middle", "high", "max", "dynamic")}
     assert shares["low"] == shares["dynamic"] == ["L3:0=3;2=3", "MB:0=10;2=10"], "2 of 12 ways"
@@ -51,17 +52,17 @@ def test_each_level_is_a_group_with_its_share_in_every_cache(tmp_path: Path) -> 
 
 
 def test_a_bad_level_costs_its_pod_alone_and_keeps_its_last_good_group(tmp_path: Path) -> None:
-    world = made(tmp_path, pod("a", offline=True, cache_limit="low"), pod("b", offline=True, cache_limit="huge"))
+    world = make_world(tmp_path, pod("a", offline=True, cache_limit="low"), pod("b", offline=True, cache_limit="huge"))
     world.loop()
     world.run(pod("a", offline=True, cache_limit="tiny"), pod("b", offline=True, cache_limit="huge"))
     world.loop()
     assert (tmp_path / TOP / "rubik_low/tasks").read_text().split() == ["100"]
     assert (tmp_path / TOP / "rubik_max/tasks").read_text() == "", "b never had a level"
-    assert sum("is none of low, middle" in each for each in world.loops.errors) == 2
+    assert sum("is not one of low, middle" in error for error in world.loops.errors) == 2
 
 
 def test_an_agent_that_sees_no_process_of_any_offline_pod_tells_it(tmp_path: Path) -> None:
-    world = made(tmp_path, pod("web"))
+    world = make_world(tmp_path, pod("web"))
     world.loop()
     assert world.loops.errors == []
     world.run(pod("web"), batch := pod("a", offline=True))
@@ -73,7 +74,7 @@ def test_an_agent_that_sees_no_process_of_any_offline_pod_tells_it(tmp_path: Pat
 
 
 def test_groups_go_when_the_service_is_switched_off(tmp_path: Path) -> None:
-    world = made(tmp_path)
+    world = make_world(tmp_path)
     world.loop()
     world.configure()
     world.loop(2)
@@ -81,17 +82,20 @@ def test_groups_go_when_the_service_is_switched_off(tmp_path: Path) -> None:
 
 
 def test_a_preview_makes_no_group_and_says_which_it_would_have(tmp_path: Path) -> None:
-    world = made(tmp_path, preview=("dynCache",))
+    world = make_world(tmp_path, preview=("dynCache",))
     world.loop()
     assert not list((tmp_path / TOP).glob("rubik_*"))
-    told = world.history.of("node/resctrl")
-    assert told is not None and {row["field"] for row in told["values"]} >= {"resctrl.rubik_low", "resctrl.rubik_max"}
+    account = world.history.of("node/resctrl")
+    assert account is not None and {row["field"] for row in account["values"]} >= {
+        "resctrl.rubik_low",
+        "resctrl.rubik_max",
+    }
 
 
-@pytest.mark.parametrize("lacking", ["schemata", "info/L3/cbm_mask"])
-def test_a_processor_without_shares_of_its_cache_is_told(tmp_path: Path, lacking: str) -> None:
-    world = made(tmp_path, pod("a", offline=True))
-    (tmp_path / TOP / lacking).unlink()
+@pytest.mark.parametrize("missing", ["schemata", "info/L3/cbm_mask"])
+def test_a_processor_without_shares_of_its_cache_is_told(tmp_path: Path, missing: str) -> None:
+    world = make_world(tmp_path, pod("a", offline=True))
+    (tmp_path / TOP / missing).unlink()
     world.loop()
     assert "dynCache: offline pods have all of the cache: unsupported here" in world.loops.health()[1]
 
@@ -101,7 +105,7 @@ def test_misses_of_online_pods_take_from_the_dynamic_group_and_quiet_ones_give(
 ) -> None:
     counted = Counted({Event.REFERENCES: 999, Event.MISSES: 0, Event.LAST_LEVEL_READS: 0, Event.LAST_LEVEL_MISSES: 0})
     counting(monkeypatch, counted)
-    world = made(tmp_path, pod("a", offline=True), pod("web"), defaultLimitMode="dynamic")
+    world = make_world(tmp_path, pod("a", offline=True), pod("web"), defaultLimitMode="dynamic")
     world.loop(7)
     assert lines(world, "dynamic") == ["L3:0=f;2=f", "MB:0=25;2=25"], "three times 5 points"
     assert len(world.loops.loops[0]) == 1 == counted.open  # type: ignore[arg-type]
@@ -117,14 +121,16 @@ def test_where_nothing_counts_the_dynamic_group_stays_as_it_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counting(monkeypatch, Counted({}, missing_keys=Unsupported("a virtual machine")))
-    world = made(tmp_path, pod("a", offline=True, cache_limit="dynamic"), pod("web"))
+    world = make_world(tmp_path, pod("a", offline=True, cache_limit="dynamic"), pod("web"))
     world.loop(4)
     assert lines(world, "dynamic")[0] == "L3:0=3;2=3"
     assert "dynCache: the dynamic group stays as it starts: unsupported here: a virtual machine" in world.loops.errors
 
 
 def _pod(name: str, level: str) -> Pod:
-    return Pod(name, annotations={PREEMPTIBLE: "true", ANNOTATION: level}, containers=(Container("1", folder=name),))
+    return Pod(
+        uid=name, annotations={PREEMPTIBLE: "true", ANNOTATION: level}, containers=(Container(id="1", folder=name),)
+    )
 
 
 @given(st.integers(1, 31), st.integers(1, 100))
@@ -142,7 +148,12 @@ def test_a_twenty_way_cache_is_shared_like_any_other() -> None:
 
 
 def test_tasks_are_moved_container_by_container_and_a_bad_level_costs_one_pod() -> None:
-    pods = [_pod("a", "low"), _pod("b", "LOW"), _pod("c", ""), Pod("on", containers=(Container("1", folder="on"),))]
+    pods = [
+        _pod("a", "low"),
+        _pod("b", "LOW"),
+        _pod("c", ""),
+        Pod(uid="on", containers=(Container(id="1", folder="on"),)),
+    ]
     processes = {"a": [1, 2], "b": [3], "c": [], "on": [4]}
     assert dyn_cache.tasks(pods, "dynamic", processes) == {"rubik_low": [1, 2]}
     assert dyn_cache.tasks([_pod("c", ""), _pod("a", "")], "static", processes) == {"rubik_max": [1, 2]}
@@ -159,10 +170,10 @@ def test_the_dynamic_group_falls_at_once_rises_slowly_and_stays_within_its_bound
 ) -> None:
     config, now, l3, mb = Block(), Shares(20, 10), 20, 10
     for measured in rounds:
-        flat = [each for pair in measured for each in pair]
-        if any(each >= 20 for each in flat):
+        flat = [entry for pair in measured for entry in pair]
+        if any(entry >= 20 for entry in flat):
             l3, mb = max(20, l3 - 50), max(10, mb - 50)
-        elif all(each < 10 for each in flat):
+        elif all(entry < 10 for entry in flat):
             l3, mb = min(50, l3 + 5), min(50, mb + 5)
         now = dyn_cache.step(now, [Misses(*pair) for pair in measured], config)
         assert now == (l3, mb)
@@ -170,7 +181,7 @@ def test_the_dynamic_group_falls_at_once_rises_slowly_and_stays_within_its_bound
 
 
 @pytest.mark.parametrize(
-    ("most", "least", "measured", "expected"),
+    ("maximum", "least", "measured", "expected"),
     [
         (0, 0, [Misses()], Shares(20, 10)),
         (0, 0, [], Shares(45, 45)),
@@ -180,6 +191,6 @@ def test_the_dynamic_group_falls_at_once_rises_slowly_and_stays_within_its_bound
     ],
 )
 def test_the_marks_of_misses_are_where_it_falls_and_below_which_it_rises(
-    most: int, least: int, measured: list[Misses], expected: Shares
+    maximum: int, least: int, measured: list[Misses], expected: Shares
 ) -> None:
-    assert dyn_cache.step(Shares(40, 40), measured, Block(), most, least) == expected
+    assert dyn_cache.step(Shares(40, 40), measured, Block(), maximum, least) == expected

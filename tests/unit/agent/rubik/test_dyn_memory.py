@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.agent.model import Pod
 from nri.agent.rubik import dyn_memory
 from nri.agent.rubik.dyn_memory import MemoryHigh
-from nri.agent.rubik.pods import PREEMPTIBLE, Pod
+from nri.agent.rubik.pods import PREEMPTIBLE
 from tests.support.host_trees import TOP
 from tests.support.rubik_world import RubikWorld, pod, run_pod
 
@@ -19,7 +20,7 @@ FSSR = {"dynMemory": {"policy": "fssr"}}
 NONE = "9223372036854771712"
 
 
-def made(folder: Path, *, free: int = 50) -> RubikWorld:
+def make_world(folder: Path, *, free: int = 50) -> RubikWorld:
     world = RubikWorld(folder, pod("batch", offline=True), pod("web"), **FSSR)
     world.memory(100 * GIB, 0, free * GIB)
     return world
@@ -30,22 +31,22 @@ def high(world: RubikWorld, name: str) -> int:
 
 
 def test_offline_pods_have_four_fifths_of_the_node_and_online_ones_no_limit(tmp_path: Path) -> None:
-    world = made(tmp_path)
+    world = make_world(tmp_path)
     world.loop(1, 5)
     assert (high(world, "batch"), high(world, "web")) == (100 * GIB * 8 // 10, int(NONE))
 
 
 def test_the_limit_falls_by_a_tenth_each_round_in_which_memory_is_short(tmp_path: Path) -> None:
-    world = made(tmp_path, free=5)
+    world = make_world(tmp_path, free=5)
     world.loop(2, 5)
     assert high(world, "batch") == 100 * GIB * 8 // 10 - 2 * (100 * GIB // 10)
-    told = world.history.of("uid-batch")
-    assert told is not None
-    assert told["values"][0]["reason"] == "5120 MiB are free on the node"
+    account = world.history.of("uid-batch")
+    assert account is not None
+    assert account["values"][0]["reason"] == "5120 MiB are free on the node"
 
 
 def test_a_round_that_a_new_pod_asks_for_is_no_further_reading(tmp_path: Path) -> None:
-    world = made(tmp_path, free=5)
+    world = make_world(tmp_path, free=5)
     world.loop(1, 5)
     world.run(pod("batch", offline=True), pod("more", offline=True))
     for _ in range(3):
@@ -54,7 +55,7 @@ def test_a_round_that_a_new_pod_asks_for_is_no_further_reading(tmp_path: Path) -
 
 
 def test_a_pod_that_becomes_online_and_a_service_that_is_switched_off_give_it_back(tmp_path: Path) -> None:
-    world = made(tmp_path)
+    world = make_world(tmp_path)
     world.loop(1, 5)
     world.run(pod("batch"), pod("web"))
     world.loop(1, 5)
@@ -70,7 +71,7 @@ def test_a_pod_that_becomes_online_and_a_service_that_is_switched_off_give_it_ba
 
 
 def test_limits_of_an_agent_that_was_killed_go_if_the_service_is_off_and_those_of_others_stay(tmp_path: Path) -> None:
-    world = made(tmp_path, free=5)
+    world = make_world(tmp_path, free=5)
     world.run(pod("batch", offline=True), pod("web"), pod("own", offline=True))
     world.loop(3, 5)
     world.kill()
@@ -82,7 +83,7 @@ def test_limits_of_an_agent_that_was_killed_go_if_the_service_is_off_and_those_o
 
 
 def test_limits_of_an_agent_that_was_killed_go_on_with_the_next_one(tmp_path: Path) -> None:
-    world = made(tmp_path, free=5)
+    world = make_world(tmp_path, free=5)
     world.loop(3, 5)
     world.kill()
     world.loop(1, 5)
@@ -90,7 +91,7 @@ def test_limits_of_an_agent_that_was_killed_go_on_with_the_next_one(tmp_path: Pa
 
 
 def test_without_the_nodes_memory_nothing_is_limited_and_that_is_told(tmp_path: Path) -> None:
-    world = made(tmp_path)
+    world = make_world(tmp_path)
     (tmp_path / "proc/meminfo").unlink()
     world.clock.now += 5
     world.loops.round()
@@ -99,14 +100,14 @@ def test_without_the_nodes_memory_nothing_is_limited_and_that_is_told(tmp_path: 
 
 
 def test_a_kernel_without_the_knob_is_told_once(tmp_path: Path) -> None:
-    world = made(tmp_path)
+    world = make_world(tmp_path)
     for file in (tmp_path / TOP / "memory").rglob("memory.high"):
         file.unlink()
     world.loop(2, 5)
     assert "dynMemory: offline pods have no limit: unsupported here" in world.loops.health()[1]
 
 
-OFF = Pod("u", folder="p", labels={PREEMPTIBLE: "true"})
+OFF = Pod(uid="u", folder="p", labels={PREEMPTIBLE: "true"})
 
 
 #: Percents of the memory that are free, and in how many readings in a row.
@@ -139,11 +140,11 @@ def test_memory_that_is_not_known_is_an_error_of_the_configuration(total: int | 
 
 
 def test_a_pod_that_becomes_online_is_free_again() -> None:
-    assert [each.value for each in dyn_memory.writes(OFF, OFF, 5)] == ["80", "5"]
-    assert [(each.knob, each.value) for each in dyn_memory.writes(OFF, Pod("u", folder="p"), 5)] == [
+    assert [write.value for write in dyn_memory.writes(OFF, OFF, 5)] == ["80", "5"]
+    assert [(write.knob, write.value) for write in dyn_memory.writes(OFF, Pod(uid="u", folder="p"), 5)] == [
         ("memory.high", "-1")
     ]
-    assert dyn_memory.writes(Pod("u"), Pod("u"), 5) == []
+    assert dyn_memory.writes(Pod(uid="u"), Pod(uid="u"), 5) == []
 
 
 def test_an_offline_pod_has_the_limit_of_all_before_its_first_process(tmp_path: Path) -> None:

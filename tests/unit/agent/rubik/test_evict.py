@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from nri.agent.model import Pod
 from nri.agent.rubik import evict
 from nri.agent.rubik.cpu_evict import Window
 from nri.agent.rubik.evict import Cooldown, Sample
 from nri.agent.rubik.memory_evict import memory_percent
-from nri.agent.rubik.pods import PREEMPTIBLE, Pod
+from nri.agent.rubik.pods import PREEMPTIBLE
 from nri.agent.rubik.psi import pressed
 from nri.agent.rubik.service import Ticks
 from tests.support.host_trees import TOP, write_files
@@ -27,11 +28,11 @@ def busy(folder: Path, **blocks: object) -> RubikWorld:
     pods = [pod("small", offline=True), pod("big", offline=True), pod("web")]
     world = RubikWorld(folder, *pods, **blocks)  # type: ignore[arg-type]
     uses = {"small": 1000, "big": 2000, "web": 4200}
-    world.uses = {world.folder_of(each): uses[each["metadata"]["name"]] for each in pods}
+    world.uses = {world.folder_of(pod): uses[pod["metadata"]["name"]] for pod in pods}
     world.node_milli = 7200
     world.memory(100 * GIB, 0, 10 * GIB)
-    for each, size in zip(pods, (2, 1, 50), strict=True):
-        world.use_memory(world.folder_of(each), size * GIB)
+    for entry, size in zip(pods, (2, 1, 50), strict=True):
+        world.use_memory(world.folder_of(entry), size * GIB)
     return world
 
 
@@ -47,9 +48,9 @@ def test_a_busy_node_evicts_the_offline_pod_that_uses_most_cpu_and_then_cools_do
     assert len(world.asked.pods) == 2
     world.loop()
     assert world.asked.pods[2:] == ["uid-big"], "it has not gone within a minute"
-    told = world.history.of("uid-big")
-    assert told is not None
-    assert told["values"][0]["reason"] == "the node uses 90 % of its CPUs, from 60 % on one goes"
+    account = world.history.of("uid-big")
+    assert account is not None
+    assert account["values"][0]["reason"] == "the node uses 90 % of its CPUs; eviction starts at 60 %"
 
 
 def test_a_full_node_evicts_the_offline_pod_that_has_most_memory(tmp_path: Path) -> None:
@@ -62,32 +63,32 @@ def test_a_full_node_evicts_the_offline_pod_that_has_most_memory(tmp_path: Path)
     assert world.asked.pods == ["uid-small", "uid-big"]
 
 
-@pytest.mark.parametrize(("resource", "gone"), [("cpu", "uid-big"), ("memory", "uid-small"), ("io", "uid-big")])
+@pytest.mark.parametrize(("resource", "removed"), [("cpu", "uid-big"), ("memory", "uid-small"), ("io", "uid-big")])
 def test_an_online_pod_that_waits_evicts_an_offline_one_by_what_it_waits_for(
-    tmp_path: Path, resource: str, gone: str
+    tmp_path: Path, resource: str, removed: str
 ) -> None:
     world = busy(tmp_path, **PSI)
     web, big = (f"sys/fs/cgroup/cpu,cpuacct/{world.folder_of(pod(name))}" for name in ("web", "big"))
-    for each in ("cpu", "memory", "io"):
-        line = f"some avg10={6.5 if each == resource else 0} avg60=0.00 avg300=0.00 total=1\n"
-        write_files(tmp_path, {f"{web}/{each}.pressure": line})
-        write_files(tmp_path, {f"{big}/{each}.pressure": line.replace("=0 ", "=99 ")})
+    for entry in ("cpu", "memory", "io"):
+        line = f"some avg10={6.5 if entry == resource else 0} avg60=0.00 avg300=0.00 total=1\n"
+        write_files(tmp_path, {f"{web}/{entry}.pressure": line})
+        write_files(tmp_path, {f"{big}/{entry}.pressure": line.replace("=0 ", "=99 ")})
     world.loop(2, 10)
-    assert world.asked.pods[:1] == [gone]
-    told = world.history.of(gone)
-    assert told is not None
-    assert told["values"][0]["reason"] == f"an online pod waits 6.5 % of the time for {resource}, more than 5"
+    assert world.asked.pods[:1] == [removed]
+    account = world.history.of(removed)
+    assert account is not None
+    assert account["values"][0]["reason"] == f"an online pod waits 6.5 % of the time for {resource}, more than 5"
 
 
 def test_of_equal_pods_the_newer_goes_whatever_its_name_is(tmp_path: Path) -> None:
     pods = [pod(name, offline=True) for name in ("a", "b", "c")]
-    for each, minute in zip(pods, (1, 2, 0), strict=True):
-        each["status"]["startTime"] = f"2026-01-01T00:0{minute}:00Z"
+    for entry, minute in zip(pods, (1, 2, 0), strict=True):
+        entry["status"]["startTime"] = f"2026-01-01T00:0{minute}:00Z"
     del pods[2]["status"]["startTime"]
     world = RubikWorld(tmp_path, *pods, **MEMORY)
     world.memory(100 * GIB, 0, 10 * GIB)
-    for each in pods:
-        world.use_memory(world.folder_of(each), GIB)
+    for entry in pods:
+        world.use_memory(world.folder_of(entry), GIB)
     world.loop(10)
     assert world.asked.pods == ["uid-b", "uid-a", "uid-c"], "one whose start is not known counts as old"
 
@@ -96,7 +97,7 @@ def test_without_pressure_files_nobody_goes_and_that_is_told(tmp_path: Path) -> 
     world = busy(tmp_path, **PSI)
     world.loop(2, 10)
     assert world.asked.pods == []
-    assert "psi: no pod goes for cpu: unsupported here: cpu.pressure of" in world.loops.health()[1]
+    assert "psi: no pod is evicted for cpu: unsupported here: cpu.pressure of" in world.loops.health()[1]
 
 
 def test_a_cool_down_of_psi_is_one_of_seconds(tmp_path: Path) -> None:
@@ -129,7 +130,7 @@ def test_pods_of_kube_system_static_pods_and_mirrors_never_go(tmp_path: Path) ->
     world.memory(100 * GIB, 0, 0)
     world.loop(3)
     assert world.asked.pods == []
-    assert "there is no offline pod whose use is known" in world.loops.health()[1]
+    assert "the use of no offline pod is known" in world.loops.health()[1]
 
 
 def test_a_source_annotation_of_a_user_does_not_protect_a_pod_that_an_apiserver_lists(tmp_path: Path) -> None:
@@ -159,20 +160,20 @@ def test_an_annotation_that_says_false_spares_a_pod_whose_label_says_true(
 def test_the_log_has_once_what_could_not_be_done_however_its_numbers_change(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def told() -> list[str]:
-        return [each.message for each in caplog.records if "no offline pod" in each.message]
+    def logged_messages() -> list[str]:
+        return [record.message for record in caplog.records if "no offline pod" in record.message]
 
     world = RubikWorld(tmp_path, **MEMORY)
     for free in (30, 20, 10):
         world.memory(100 * GIB, 0, free * GIB)
         world.loop()
-    (first,) = told()
-    assert first.startswith("memoryevict: 70 % of the node's memory are in use, from 60 % on one goes, and there is")
+    (first,) = logged_messages()
+    assert first.startswith("memoryevict: 70 % of the node's memory is in use; eviction starts at 60 %, but the use")
     world.memory(100 * GIB, 0, 90 * GIB)
     world.loop()
     world.memory(100 * GIB, 0, 10 * GIB)
     world.loop()
-    assert len(told()) == 2, "it was over in between"
+    assert len(logged_messages()) == 2, "it was over in between"
 
 
 def test_one_that_may_not_go_leaves_it_to_the_next_and_no_cool_down_follows(tmp_path: Path) -> None:
@@ -217,16 +218,16 @@ def test_what_the_node_does_not_tell_evicts_nobody_and_is_told(
         world.clock.now += 1
         world.loops.round()
     assert world.asked.pods == []
-    assert f"{words}: no pod goes: unsupported here: /proc/{file}" in world.loops.health()[1]
+    assert f"{words}: no pod is evicted: unsupported here: /proc/{file}" in world.loops.health()[1]
 
 
 def test_in_preview_nobody_goes_and_it_is_said_who_would(tmp_path: Path) -> None:
     world = busy(tmp_path, preview=("memoryevict",), **MEMORY)
     world.loop(3)
     assert world.asked.pods == []
-    told = world.history.of("uid-small")
-    assert told is not None
-    assert [(row["field"], row["value"], row["stage"]) for row in told["values"]] == [
+    account = world.history.of("uid-small")
+    assert account is not None
+    assert [(row["field"], row["value"], row["stage"]) for row in account["values"]] == [
         ("eviction", "would be", "preview")
     ]
 
@@ -247,11 +248,11 @@ S = 10**9
 
 
 def _off(name: str, namespace: str = "default", started: float | None = None) -> Pod:
-    return Pod(name, name, namespace, labels={PREEMPTIBLE: "true"}, started=started)
+    return Pod(namespace, name, name, labels={PREEMPTIBLE: "true"}, started=started)
 
 
 def test_the_biggest_goes_of_those_that_may() -> None:
-    pods = [_off("big", "kube-system"), _off("small"), _off("middle"), Pod("online", "online")]
+    pods = [_off("big", "kube-system"), _off("small"), _off("middle"), Pod("", "online", "online")]
     use = {"big": 90.0, "small": 1.0, "middle": 5.0, "online": 99.0}
     chosen = evict.victim(evict.candidates(pods, from_apiserver=False), use)
     assert chosen is not None

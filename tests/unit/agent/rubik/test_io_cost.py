@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from nri.agent.model import Pod
 from nri.agent.rubik import io_cost
 from nri.agent.rubik.io_cost import Device, NodeDevices, Parameters
-from nri.agent.rubik.pods import PREEMPTIBLE, Pod
+from nri.agent.rubik.pods import PREEMPTIBLE
 from tests.support.host_trees import TOP, write_files
 from tests.support.needs import need_root
 from tests.support.rubik_world import RubikWorld, pod, run_pod
@@ -25,15 +26,15 @@ def config(dev: str = "/dev/sda", **more: Any) -> dict[str, Any]:
     return {"nodeName": "global", "config": [{"dev": dev, "model": "linear", "param": PARAM, **more}]}
 
 
-def made(folder: Path, *nodes: Any, cmdline: str = "quiet cgroup1_writeback") -> RubikWorld:
+def make_world(folder: Path, *nodes: Any, cmdline: str = "quiet cgroup1_writeback") -> RubikWorld:
     """A machine with the files of openEuler's kernel."""
     need_root()
     world = RubikWorld(folder, WEB, BATCH, ioCost=nodes or [config()])
     (folder / "dev").mkdir()
     os.mknod(folder / "dev/sda", 0o060600, os.makedev(8, 0))
-    folders = ["", "kubepods", *(world.folder_of(each) for each in (WEB, BATCH))]
-    blkio = {f"{TOP}/blkio/{each}/blkio.cost.weight": "100\n" for each in folders}
-    inodes = {f"{TOP}/memory/{each}/memory.wb_blkio_ino": "1\n" for each in folders}
+    folders = ["", "kubepods", *(world.folder_of(entry) for entry in (WEB, BATCH))]
+    blkio = {f"{TOP}/blkio/{folder}/blkio.cost.weight": "100\n" for folder in folders}
+    inodes = {f"{TOP}/memory/{folder}/memory.wb_blkio_ino": "1\n" for folder in folders}
     root = {f"{TOP}/blkio/blkio.cost.{name}": "" for name in ("model", "qos")}
     write_files(folder, {**blkio, **inodes, **root, "proc/cmdline": f"{cmdline}\n"})
     return world
@@ -44,18 +45,18 @@ def text(world: RubikWorld, path: str, controller: str = "blkio") -> str:
 
 
 def test_disks_have_models_and_pods_weights_and_their_memory_is_bound(tmp_path: Path) -> None:
-    world = made(tmp_path)
+    world = make_world(tmp_path)
     world.loop()
     assert (text(world, "blkio.cost.model"), text(world, "blkio.cost.qos")) == (f"8:0 {WORDS}", f"8:0 {ON}")
-    web, batch = (world.folder_of(each) for each in (WEB, BATCH))
-    assert [text(world, f"{each}/blkio.cost.weight") for each in (web, batch)] == ["1000", "10"]
+    web, batch = (world.folder_of(entry) for entry in (WEB, BATCH))
+    assert [text(world, f"{entry}/blkio.cost.weight") for entry in (web, batch)] == ["1000", "10"]
     inode = (tmp_path / TOP / "blkio" / web).stat().st_ino
     assert text(world, f"{web}/memory.wb_blkio_ino", "memory") == str(inode)
 
 
 def test_each_of_several_disks_has_its_model(tmp_path: Path) -> None:
     disks = [{"dev": name, "model": "linear", "param": PARAM} for name in ("sda", "sdb")]
-    world = made(tmp_path, {"nodeName": "global", "config": disks})
+    world = make_world(tmp_path, {"nodeName": "global", "config": disks})
     os.mknod(tmp_path / "dev/sdb", 0o060600, os.makedev(8, 16))
     world.loop()
     assert world.loops.errors == []
@@ -67,7 +68,7 @@ def test_each_of_several_disks_has_its_model(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["sda", "/dev/sda", "disk/by-id/one"])
 def test_a_disk_is_named_below_dev_as_rubik_names_it_or_by_its_path(tmp_path: Path, name: str) -> None:
-    world = made(tmp_path, config(name))
+    world = make_world(tmp_path, config(name))
     (tmp_path / "dev/disk/by-id").mkdir(parents=True)
     os.mknod(tmp_path / "dev/disk/by-id/one", 0o060600, os.makedev(8, 0))
     world.loop()
@@ -75,7 +76,7 @@ def test_a_disk_is_named_below_dev_as_rubik_names_it_or_by_its_path(tmp_path: Pa
 
 
 def test_what_was_set_goes_back(tmp_path: Path) -> None:
-    world = made(tmp_path)
+    world = make_world(tmp_path)
     world.loop()
     world.configure()
     world.loop(2)
@@ -86,16 +87,16 @@ def test_what_was_set_goes_back(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_is_not_there_switches_all_off_and_is_told(tmp_path: Path) -> None:
-    world = made(tmp_path)
+    world = make_world(tmp_path)
     world.loop()
     world.configure(ioCost=[config("/dev/gone")])
     world.loop()
     assert "enable=0" in text(world, "blkio.cost.qos")
-    assert "'/dev/gone' is no block device: no disk is controlled" in world.loops.health()[1]
+    assert "'/dev/gone' is not a block device: no disk is controlled" in world.loops.health()[1]
 
 
 def test_a_model_that_is_not_whole_is_refused_with_the_file_and_the_last_good_one_stays(tmp_path: Path) -> None:
-    world = made(tmp_path)
+    world = make_world(tmp_path)
     world.loop()
     world.configure(ioCost=[config(model="cubic")])
     world.loop()
@@ -109,7 +110,7 @@ def test_a_model_that_is_not_whole_is_refused_with_the_file_and_the_last_good_on
     [("no_cgroup1_writeback", "", "was not booted with cgroup1_writeback"), ("", "blkio.cost.qos", "blkio.cost.qos")],
 )
 def test_a_kernel_that_cannot_is_told(tmp_path: Path, cmdline: str, unlinked: str, words: str) -> None:
-    world = made(tmp_path, cmdline=cmdline)
+    world = make_world(tmp_path, cmdline=cmdline)
     if unlinked:
         (tmp_path / TOP / "blkio" / unlinked).unlink()
     world.loop()
@@ -130,8 +131,8 @@ def test_the_first_entry_of_the_node_counts_else_the_last_of_all() -> None:
 
 
 def test_a_minor_number_above_255_is_one() -> None:
-    found = [(each.knob, each.value) for each in io_cost.writes([GOOD], lambda name: "259:300")]
-    assert found == [
+    actual = [(write.knob, write.value) for write in io_cost.writes([GOOD], lambda name: "259:300")]
+    assert actual == [
         ("io.cost_model", f"259:300 {MODEL_WORDS}"),
         ("io.cost_qos", "259:300 enable=1 ctrl=user min=100.00 max=100.00"),
     ]
@@ -141,7 +142,7 @@ def test_a_minor_number_above_255_is_one() -> None:
 @pytest.mark.parametrize(
     ("device", "words"),
     [
-        (Device("null", "linear", GOOD.param), "config\\[0\\].dev: 'null' is no block device"),
+        (Device("null", "linear", GOOD.param), "config\\[0\\].dev: 'null' is not a block device"),
         (Device("nvme0n1", "exact", GOOD.param), "config\\[0\\].model"),
         (Device("nvme0n1", "linear", Parameters(1)), "config\\[0\\].param.rseqiops: 0"),
     ],
@@ -157,9 +158,9 @@ def test_written_pages_count_only_where_the_kernel_was_told_so() -> None:
 
 
 def test_weights_of_pods() -> None:
-    off = Pod("u", folder="p", labels={PREEMPTIBLE: "true"})
-    assert [each.value for each in io_cost.pod_writes(off, "77")] == ["10", "77"]
-    assert [each.value for each in io_cost.pod_writes(Pod("u", folder="p"), "")] == ["1000"]
+    off = Pod(uid="u", folder="p", labels={PREEMPTIBLE: "true"})
+    assert [pod_write.value for pod_write in io_cost.pod_writes(off, "77")] == ["10", "77"]
+    assert [pod_write.value for pod_write in io_cost.pod_writes(Pod(uid="u", folder="p"), "")] == ["1000"]
 
 
 @pytest.mark.parametrize(("cmdline", "weights"), [("cgroup1_writeback", [10, 1000]), ("", [100, 100])])

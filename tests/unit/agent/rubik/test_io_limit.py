@@ -24,7 +24,7 @@ def asking(name: str, *rows: tuple[str, str], key: str = "device_read_bps") -> d
     return pod(name, blkio_limit=json.dumps(limits))
 
 
-def made(folder: Path, *pods: dict[str, Any]) -> RubikWorld:
+def make_world(folder: Path, *pods: dict[str, Any]) -> RubikWorld:
     world = RubikWorld(folder, *pods, ioLimit=None)
     world.loop()
     return world
@@ -38,7 +38,7 @@ def made(folder: Path, *pods: dict[str, Any]) -> RubikWorld:
     ],
 )  # fmt: skip
 def test_a_container_has_the_limits_that_its_pod_asks_for(tmp_path: Path, key: str, file: str) -> None:
-    world = made(tmp_path, a := asking("a", ("8:0", "1048576"), key=key), b := pod("b"))
+    world = make_world(tmp_path, a := asking("a", ("8:0", "1048576"), key=key), b := pod("b"))
     name = f"blkio.throttle.{file}_device"
     assert (world.text(world.app(a), name), world.text(world.app(b), name)) == ("8:0 1048576", "")
     assert world.text(world.folder_of(a), name) == "", "containers have limits, and pods have none"
@@ -46,7 +46,7 @@ def test_a_container_has_the_limits_that_its_pod_asks_for(tmp_path: Path, key: s
 
 @pytest.mark.parametrize("how", ["annotation", "configuration", "nought"])
 def test_a_limit_that_is_no_longer_asked_for_goes(tmp_path: Path, how: str) -> None:
-    world = made(tmp_path, a := asking("a", ("8:0", "1048576")))
+    world = make_world(tmp_path, a := asking("a", ("8:0", "1048576")))
     if how == "configuration":
         world.configure()
     else:
@@ -58,7 +58,7 @@ def test_a_limit_that_is_no_longer_asked_for_goes(tmp_path: Path, how: str) -> N
 def test_a_container_that_was_being_made_when_the_service_was_switched_off_loses_what_its_hook_gave_it(
     tmp_path: Path,
 ) -> None:
-    world = made(tmp_path)
+    world = make_world(tmp_path)
     world.configure()
     world.loop()
     world.run(a := asking("a", ("8:0", "1048576")))
@@ -68,7 +68,7 @@ def test_a_container_that_was_being_made_when_the_service_was_switched_off_loses
 
 
 def test_limits_of_an_agent_that_was_killed_go_if_the_service_is_off_and_those_of_others_stay(tmp_path: Path) -> None:
-    world = made(tmp_path, a := asking("a", ("8:0", "1048576")), b := asking("b", ("8:0", "many")), c := pod("c"))
+    world = make_world(tmp_path, a := asking("a", ("8:0", "1048576")), b := asking("b", ("8:0", "many")), c := pod("c"))
     world.overwrite(world.app(a), READ, "8:0 1048576\n8:16 7")
     world.kill()
     d, e = asking("d", ("8:0", "5")), asking("e", ("8:0", "6"))
@@ -78,7 +78,7 @@ def test_limits_of_an_agent_that_was_killed_go_if_the_service_is_off_and_those_o
     world.configure()
     world.loop(2)
     assert world.text(world.app(a), READ) == "8:0 0", "and nothing is written for the other disk"
-    assert [world.text(world.app(each), READ) for each in (b, c, d, e)] == ["", "8:0 8", "8:0 7", ""]
+    assert [world.text(world.app(entry), READ) for entry in (b, c, d, e)] == ["", "8:0 8", "8:0 7", ""]
     assert world.loops.errors == [], "nobody has asked for the service"
 
 
@@ -100,7 +100,7 @@ def test_a_disk_is_found_by_its_path_and_what_is_none_is_told(tmp_path: Path) ->
 
 @pytest.mark.parametrize("value", ["-1", "many", "", "9" * 30])
 def test_a_bad_row_costs_no_other_row_and_its_disk_keeps_its_last_good_limit(tmp_path: Path, value: str) -> None:
-    world = made(tmp_path, a := asking("a", ("8:0", "5")), b := asking("b", ("8:0", "6")))
+    world = make_world(tmp_path, a := asking("a", ("8:0", "5")), b := asking("b", ("8:0", "6")))
     world.run(asking("a", ("8:0", value), ("8:16", "7")), b)
     for _ in range(2):
         world.loop()
@@ -122,23 +122,23 @@ def limits_of(*rows: tuple[str, str], key: str = "device_read_bps") -> io_limit.
 
 @pytest.mark.parametrize("device", ["-8:0", f"{10**20}:0", "8:-1", " 8:0", "8", "sda", "/dev/null", ""])
 def test_a_row_without_a_block_device_is_named(device: str) -> None:
-    found = limits_of((device, "5"), ("8:16", "6"))
-    assert (found.limits, found.unclear) == ({"io.read_bps": {"8:16": 6}}, {})
-    assert found.problems == [f"device_read_bps: {device!r} is not a block device; write /dev/NAME or MAJOR:MINOR"]
+    actual = limits_of((device, "5"), ("8:16", "6"))
+    assert (actual.limits, actual.unclear) == ({"io.read_bps": {"8:16": 6}}, {})
+    assert actual.problems == [f"device_read_bps: {device!r} is not a block device; write /dev/NAME or MAJOR:MINOR"]
 
 
 @pytest.mark.parametrize("value", ["", "x", "-1", "+1", "1.5", "0x10", "1_000", "18446744073709551616", "9" * 30])
 def test_a_row_without_a_number_is_named_and_what_its_disk_has_stays(value: str) -> None:
-    found = limits_of(("8:0", value), ("/dev/nvme0n1", "6"), key="device_write_iops")
-    assert (found.limits, found.unclear) == ({"io.write_iops": {"259:300": 6}}, {"io.write_iops": {"8:0"}})
-    assert found.problems == [f"device_write_iops: {value!r} of '8:0' is not a number of 64 bits"]
+    actual = limits_of(("8:0", value), ("/dev/nvme0n1", "6"), key="device_write_iops")
+    assert (actual.limits, actual.unclear) == ({"io.write_iops": {"259:300": 6}}, {"io.write_iops": {"8:0"}})
+    assert actual.problems == [f"device_write_iops: {value!r} of '8:0' is not a number of 64 bits"]
     with pytest.raises(ValueError, match=r"blkio-limit: device_write_iops: .* is not a number"):
         io_limit.check({ANNOTATION: json.dumps({"device_write_iops": [{"device": "8:0", "value": value}]})})
 
 
 def test_a_device_is_named_by_its_path_or_its_numbers_and_nought_is_no_limit() -> None:
-    found = limits_of(("/dev/sda", "18446744073709551615"), ("259:300", "0"), ("/dev/sda", "7"))
-    assert found == ({"io.read_bps": {"8:0": 7, "259:300": -1}}, {}, [])
+    actual = limits_of(("/dev/sda", "18446744073709551615"), ("259:300", "0"), ("/dev/sda", "7"))
+    assert actual == ({"io.read_bps": {"8:0": 7, "259:300": -1}}, {}, [])
 
 
 @pytest.mark.parametrize(
@@ -155,10 +155,10 @@ def test_without_the_annotation_there_are_no_limits() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["8:0", "8:16", "sda", ""]), st.sampled_from(["", "0", "10", "x"]))))
 def test_each_row_has_an_effect_or_a_line(rows: list[tuple[str, str]]) -> None:
-    found = limits_of(*rows)
+    actual = limits_of(*rows)
     good = {device: int(value) or -1 for device, value in rows if ":" in device and value.isdecimal()}
-    assert found.limits.get("io.read_bps", {}) == good
-    assert len(found.problems) == sum(":" not in device or not value.isdecimal() for device, value in rows)
+    assert actual.limits.get("io.read_bps", {}) == good
+    assert len(actual.problems) == sum(":" not in device or not value.isdecimal() for device, value in rows)
 
 
 LIMIT = '{"device_read_bps": [{"device": "8:0", "value": "7"}], "device_write_iops": [{"device": "8:0", "value": "0"}]}'

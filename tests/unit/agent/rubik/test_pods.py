@@ -6,30 +6,29 @@ from pathlib import Path
 
 import pytest
 
-from nri.agent.loops.round import StrategyPod
+from nri.agent import cgroup_paths as paths
+from nri.agent.model import Pod
 from nri.agent.pods.running import running
-from nri.agent.rubik.pods import PREEMPTIBLE, Pod, class_of, offline, pod_of, protected
-from nri.policies import paths
-from nri.policies.contexts import PodContext
+from nri.agent.rubik.pods import PREEMPTIBLE, class_of, offline, protected
 from tests.support.rubik_world import RubikWorld, pod
 
 
 def test_a_pod_has_its_folders_its_limits_and_its_network(tmp_path: Path) -> None:
-    given = pod("a", cpu="1500m", quota_turbo="true")
-    given["spec"]["hostNetwork"] = True
+    manifest = pod("a", cpu="1500m", quota_turbo="true")
+    manifest["spec"]["hostNetwork"] = True
     world = RubikWorld(tmp_path)
-    (one,) = running([given], world.parts.executor.hierarchies, paths.CGROUPFS)
-    found = pod_of(StrategyPod(one))
-    assert (found.uid, found.namespace, found.name, found.host_network) == ("uid-a", "shop", "a", True)
-    assert [(each.folder, each.cpu_limit) for each in found.containers] == [(world.app(given), 1.5)]
+    (one,) = running([manifest], world.parts.executor.hierarchies, paths.CGROUPFS)
+    actual = one
+    assert (actual.uid, actual.namespace, actual.name, actual.host_network) == ("uid-a", "shop", "a", True)
+    assert [(container.folder, container.cpu_limit) for container in actual.containers] == [(world.app(manifest), 1.5)]
     (one,) = running([pod("b")], world.parts.executor.hierarchies, paths.CGROUPFS)
-    assert [each.cpu_limit for each in pod_of(StrategyPod(one)).containers] == [0.0]
+    assert [container.cpu_limit for container in one.containers] == [0.0]
 
 
 @pytest.mark.parametrize("where", ["labels", "annotations"])
 def test_a_pod_is_offline_by_label_or_annotation(where: str) -> None:
-    assert class_of(PodContext(**{where: {PREEMPTIBLE: "true"}})) == "offline"  # type: ignore[arg-type]
-    assert class_of(PodContext(**{where: {PREEMPTIBLE: "True"}})) == "online"  # type: ignore[arg-type]
+    assert class_of(Pod(**{where: {PREEMPTIBLE: "true"}})) == "offline"  # type: ignore[arg-type]
+    assert class_of(Pod(**{where: {PREEMPTIBLE: "True"}})) == "online"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +38,7 @@ def test_a_pod_is_offline_by_label_or_annotation(where: str) -> None:
 def test_a_pod_is_offline_by_annotation_or_label_unless_the_annotation_is_false(
     annotation: str, label: str, expected: bool
 ) -> None:
-    assert offline(Pod("u", annotations={PREEMPTIBLE: annotation}, labels={PREEMPTIBLE: label})) is expected
+    assert offline(Pod(uid="u", annotations={PREEMPTIBLE: annotation}, labels={PREEMPTIBLE: label})) is expected
 
 
 MIRROR = {"kubernetes.io/config.mirror": "x", "kubernetes.io/config.source": "file"}
@@ -48,10 +47,10 @@ MIRROR = {"kubernetes.io/config.mirror": "x", "kubernetes.io/config.source": "fi
 @pytest.mark.parametrize(
     ("pod", "from_kubelet", "from_apiserver"),
     [
-        (Pod("u", namespace="kube-system"), True, True),
-        (Pod("u", annotations=MIRROR), True, True),
-        (Pod("u", annotations={"kubernetes.io/config.source": "file"}), True, False),
-        (Pod("u", namespace="default", annotations={"kubernetes.io/config.source": "api"}), False, False),
+        (Pod(uid="u", namespace="kube-system"), True, True),
+        (Pod(uid="u", annotations=MIRROR), True, True),
+        (Pod(uid="u", annotations={"kubernetes.io/config.source": "file"}), True, False),
+        (Pod(uid="u", namespace="default", annotations={"kubernetes.io/config.source": "api"}), False, False),
     ],
 )
 def test_only_the_kubelet_s_own_source_annotation_protects_a_pod(

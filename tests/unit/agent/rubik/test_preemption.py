@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from nri.agent.model import Container, Pod
 from nri.agent.rubik import preemption
-from nri.agent.rubik.pods import PREEMPTIBLE, Container, Pod
+from nri.agent.rubik.pods import PREEMPTIBLE
 from nri.agent.rubik.preemption import Net
 from nri.agent.transports.hook_plugin import HookPlugin
 from nri.api import messages as m
@@ -23,9 +24,9 @@ MEMORY, NET = ({"preemption": {"resource": [name], "net": BANDWIDTH}} for name i
 
 
 def asking(name: str, mib: int, part: str = "requests", **more: Any) -> dict[str, Any]:
-    made = pod(name, **more)
-    made["spec"]["containers"][0]["resources"].setdefault(part, {})["memory"] = str(mib * MIB)
-    return made
+    manifest = pod(name, **more)
+    manifest["spec"]["containers"][0]["resources"].setdefault(part, {})["memory"] = str(mib * MIB)
+    return manifest
 
 
 def low(world: RubikWorld, path: str) -> int:
@@ -39,7 +40,7 @@ def test_memory_that_a_sidecar_asks_for_is_among_what_is_reclaimed_last_of_its_p
     ]
     world = RubikWorld(tmp_path, web, **MEMORY)
     world.loop()
-    assert [low(world, each) for each in ("kubepods", world.folder_of(web), world.app(web))] == [96, 96, 64]
+    assert [low(world, entry) for entry in ("kubepods", world.folder_of(web), world.app(web))] == [96, 96, 64]
 
 
 def test_memory_that_online_pods_ask_for_is_reclaimed_last_up_to_the_top_and_no_longer_than_that(
@@ -49,14 +50,14 @@ def test_memory_that_online_pods_ask_for_is_reclaimed_last_up_to_the_top_and_no_
     world = RubikWorld(tmp_path, web, db, batch := asking("batch", 500, offline=True), **MEMORY)
     world.loop()
     top, middle = "kubepods", "kubepods/burstable"
-    assert [low(world, each) for each in (top, middle, world.folder_of(web), world.app(web))] == [96, 64, 64, 64]
-    assert [low(world, each) for each in (world.app(db), world.folder_of(batch), world.app(batch))] == [32, 0, 0]
+    assert [low(world, entry) for entry in (top, middle, world.folder_of(web), world.app(web))] == [96, 64, 64, 64]
+    assert [low(world, entry) for entry in (world.app(db), world.folder_of(batch), world.app(batch))] == [32, 0, 0]
     world.run(db, batch)
     world.loop()
-    assert [low(world, each) for each in (top, middle)] == [32, 0]
+    assert [low(world, entry) for entry in (top, middle)] == [32, 0]
     world.configure()
     world.loop()
-    assert [low(world, each) for each in (top, world.app(db))] == [0, 0]
+    assert [low(world, entry) for entry in (top, world.app(db))] == [0, 0]
     (service,) = world.loops.loops
     assert len(service) == 0  # type: ignore[arg-type]
 
@@ -133,8 +134,8 @@ def test_a_pod_that_became_online_and_a_missing_module_are_told(tmp_path: Path, 
     world.loop()
     world.run(pod("batch"))
     world.loop(2)
-    assert any("shop/batch: it became online" in each for each in world.loops.errors)
-    assert (block is NET) == any("there is no /proc/qos/net_qos_enable" in each for each in world.loops.errors)
+    assert any("shop/batch: it became online" in error for error in world.loops.errors)
+    assert (block is NET) == any("there is no /proc/qos/net_qos_enable" in error for error in world.loops.errors)
 
 
 def test_an_online_pod_below_its_level_is_told(tmp_path: Path) -> None:
@@ -142,17 +143,17 @@ def test_an_online_pod_below_its_level_is_told(tmp_path: Path) -> None:
     for path in ("kubepods", world.folder_of(web), world.app(web)):
         write_files(tmp_path, {f"{TOP}/memory/{path}/memory.qos_level": "-1\n"})
     world.loop()
-    assert sum("memory.qos_level of" in each and "cannot be put back" in each for each in world.loops.errors) == 2
+    assert sum("memory.qos_level of" in error and "cannot be put back" in error for error in world.loops.errors) == 2
 
 
-ON = Pod("u", folder="p", containers=(Container("1", folder="p/1"),))
-OFF = Pod("u", folder="p", annotations={PREEMPTIBLE: "true"}, containers=ON.containers)
+ON = Pod(uid="u", folder="p", containers=(Container(id="1", folder="p/1"),))
+OFF = Pod(uid="u", folder="p", annotations={PREEMPTIBLE: "true"}, containers=ON.containers)
 ALL = ("cpu", "memory", "net")
 
 
 def test_the_network_of_a_pod_without_a_process_cannot_be_controlled() -> None:
-    found = preemption.decide(None, OFF, ALL, 0, lambda folder, knob: "0")
-    assert (found.enable, len(found.problems)) == (0, 1)
+    actual = preemption.decide(None, OFF, ALL, 0, lambda folder, knob: "0")
+    assert (actual.enable, len(actual.problems)) == (0, 1)
 
 
 def test_an_online_pod_that_is_below_is_reported() -> None:
@@ -168,7 +169,7 @@ def test_a_pod_that_becomes_online_is_reported_and_one_that_becomes_offline_is_a
 
 
 def test_the_host_network_is_not_controlled_for_one_pod() -> None:
-    pod = Pod("u", folder="p", annotations=OFF.annotations, host_network=True)
+    pod = Pod(uid="u", folder="p", annotations=OFF.annotations, host_network=True)
     assert preemption.decide(None, pod, ["net"], 7, lambda folder, knob: "0").enable == 0
 
 
@@ -211,8 +212,8 @@ def test_without_idle_cgroups_a_pod_has_the_least_shares(tmp_path: Path) -> None
 
 def test_where_the_kernel_has_levels_they_are_set_and_nothing_instead(tmp_path: Path) -> None:
     world = RubikWorld(tmp_path, batch := pod("batch", offline=True), web := pod("web"), **ALL_RESOURCES)
-    for each in (batch, web):
-        for path in ("kubepods", world.folder_of(each), world.app(each)):
+    for entry in (batch, web):
+        for path in ("kubepods", world.folder_of(entry), world.app(entry)):
             kernel_with(world, path, cpu_qos_level="0", memory_qos_level="0")
     world.standalone.round(frozenset({"timer"}))
     for path in (world.folder_of(batch), world.app(batch)):
@@ -232,19 +233,19 @@ def test_only_what_the_file_names_is_held_back(tmp_path: Path) -> None:
 def test_a_runtime_is_told_at_the_creation_and_a_later_update_keeps_it(tmp_path: Path, label: bool) -> None:
     world = RubikWorld(tmp_path, **ALL_RESOURCES)
     word = {"volcano.sh/preemptable": "true"}
-    given = make_pod(name="batch", uid="u", **({"labels": word} if label else {"annotations": word}))
-    given.linux.cgroup_parent = "/kubepods/burstable/podu"
+    manifest = make_pod(name="batch", uid="u", **({"labels": word} if label else {"annotations": word}))
+    manifest.linux.cgroup_parent = "/kubepods/burstable/podu"
     plugin = HookPlugin(world.parts)
     with FakeRuntime() as runtime:
         runtime.add(plugin)
-        runtime.run_pod_sandbox(given)
-        made = make_container(name="app", pod_sandbox_id=given.id)
-        reply = runtime.create_container(given, made)
+        runtime.run_pod_sandbox(manifest)
+        created = make_container(name="app", pod_sandbox_id=manifest.id)
+        reply = runtime.create_container(manifest, created)
         assert reply.resources.cpu.shares.value == 2
         assert reply.message.linux.oom_score_adj.value == 1000
-        asked = m.LinuxResources()
-        asked.cpu.shares.value = 512
-        updated = runtime.update_container(given, made, asked)
+        linux_resources = m.LinuxResources()
+        linux_resources.cpu.shares.value = 512
+        updated = runtime.update_container(manifest, created, linux_resources)
         assert updated.resources.cpu.shares.value == 2
         other = make_pod(name="web", uid="w")
         assert not runtime.create_container(other, make_container(pod_sandbox_id=other.id)).owners.owners

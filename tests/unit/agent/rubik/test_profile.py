@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from nri.agent.model import Pod
+from nri.agent.ownership import KnobConflict, check, check_apart
 from nri.agent.profile import StrategyRow, load, profile_of
 from nri.agent.rubik.pods import PREEMPTIBLE
 from nri.agent.rubik.profile import PROFILE, SERVICES, unread, unreadable
@@ -14,8 +16,6 @@ from nri.agent.rubik.service import Node
 from nri.agent.rubik.settings import KIND
 from nri.agent.settings import AgentSettings
 from nri.host import Root
-from nri.policies.contexts import PodContext
-from nri.policies.ownership import KnobConflict, check, check_apart
 
 FEATURES = {
     "preemption", "dynCache", "ioCost", "dynMemory", "quotaTurbo", "psi", "cpuevict", "memoryevict", "quotaBurst",
@@ -25,7 +25,7 @@ FEATURES = {
 
 @pytest.mark.parametrize("row", PROFILE.strategies, ids=lambda row: row.name)
 def test_each_service_is_one_of_rubiks_and_off_unless_its_file_switches_it_on(row: StrategyRow) -> None:
-    service = load(row.made)
+    service = load(row.strategy_class)
     assert row.name in FEATURES and not row.default
     assert service(AgentSettings(), [row.name]).name == row.name
 
@@ -41,7 +41,7 @@ def test_no_two_services_set_one_knob_of_one_pod() -> None:
 def test_the_page_says_which_of_koordinators_hooks_and_strategies_exclude_each_service() -> None:
     page = (Path(__file__).parents[4] / "docs/howto/rubik.md").read_text(encoding="utf-8")
     table = page.partition("| service | switch off in")[2].partition("\n\n")[0].splitlines()[2:]
-    said = {
+    message = {
         (service, gate, on)
         for services, *gates in (row.strip("|").split("|") for row in table)
         for service in re.findall(r"`(\w+)`", services)
@@ -50,16 +50,16 @@ def test_the_page_says_which_of_koordinators_hooks_and_strategies_exclude_each_s
     }
     koordinator, every = profile_of("koordinator"), list(PROFILE.owners())
     rows = [*koordinator.hooks, *koordinator.strategies]
-    found = set()
+    collected = set()
     for service in FEATURES:
         for row in rows:
-            ours = [owner for owner in every if owner.name == service]
-            theirs = [owner for owner in koordinator.owners() if owner.name == row.name]
+            own_rows = [owner for owner in every if owner.name == service]
+            foreign_file = [owner for owner in koordinator.owners() if owner.name == row.name]
             try:
-                check_apart([theirs, ours])
+                check_apart([foreign_file, own_rows])
             except KnobConflict:
-                found.add((service, row.name, row.default))
-    assert said == found
+                collected.add((service, row.name, row.default))
+    assert message == collected
 
 
 def test_what_is_switched_on_and_how_it_fails_comes_from_the_settings(tmp_path: Path) -> None:
@@ -80,9 +80,9 @@ def test_every_service_can_be_previewed() -> None:
 
 
 def test_an_annotation_that_cannot_be_read_is_told_of_services_that_are_on() -> None:
-    context = PodContext(annotations={"volcano.sh/quota-burst-time": "soon", "volcano.sh/cache-limit": "huge"})
+    context = Pod(annotations={"volcano.sh/quota-burst-time": "soon", "volcano.sh/cache-limit": "huge"})
     assert unreadable(context, Node(), {"dynCache", "ioLimit"}) == {
-        "dynCache": "volcano.sh/cache-limit 'huge' is none of low, middle, high, max, dynamic"
+        "dynCache": "volcano.sh/cache-limit 'huge' is not one of low, middle, high, max, dynamic"
     }
 
 

@@ -7,25 +7,25 @@ from typing import Any
 
 import pytest
 
+from nri.agent.model import Container, Pod
 from nri.agent.rubik import quota_burst
-from nri.agent.rubik.pods import Container, Pod
 from nri.agent.rubik.quota_burst import ANNOTATION, Quota
 from tests.support.rubik_world import RubikWorld, create_container, pod
 
 
-def made(folder: Path, *pods: dict[str, Any], **more: Any) -> RubikWorld:
+def make_world(folder: Path, *pods: dict[str, Any], **more: Any) -> RubikWorld:
     world = RubikWorld(folder, *pods, quotaBurst=None, **more)
     world.loop()
     return world
 
 
-def bursts(world: RubikWorld, given: dict[str, Any]) -> tuple[str, str]:
+def bursts(world: RubikWorld, source: dict[str, Any]) -> tuple[str, str]:
     """Those of the container and of the pod."""
-    return tuple(world.text(path, "cpu.cfs_burst_us") for path in (world.app(given), world.folder_of(given)))  # type: ignore[return-value]
+    return tuple(world.text(path, "cpu.cfs_burst_us") for path in (world.app(source), world.folder_of(source)))  # type: ignore[return-value]
 
 
 def test_a_container_has_the_burst_that_its_pod_asks_for_and_the_pod_the_sum(tmp_path: Path) -> None:
-    world = made(tmp_path, a := pod("a", cpu="1", quota_burst_time="20000"), b := pod("b", cpu="1"))
+    world = make_world(tmp_path, a := pod("a", cpu="1", quota_burst_time="20000"), b := pod("b", cpu="1"))
     assert (bursts(world, a), bursts(world, b)) == (("20000", "20000"), ("0", "0"))
 
 
@@ -35,7 +35,7 @@ def test_a_container_has_the_burst_that_its_pod_asks_for_and_the_pod_the_sum(tmp
 def test_a_burst_that_the_kernel_or_the_node_has_no_room_for_is_told(
     tmp_path: Path, cpu: str, burst: str, words: str
 ) -> None:
-    world = made(tmp_path, a := pod("a", cpu=cpu, quota_burst_time=burst))
+    world = make_world(tmp_path, a := pod("a", cpu=cpu, quota_burst_time=burst))
     assert bursts(world, a) == ("0", "0")
     assert "quotaBurst: shop/a/app: no burst: " in world.loops.health()[1]
     assert words in world.loops.health()[1]
@@ -43,7 +43,7 @@ def test_a_burst_that_the_kernel_or_the_node_has_no_room_for_is_told(
 
 @pytest.mark.parametrize("how", ["annotation", "configuration"])
 def test_a_burst_that_is_no_longer_asked_for_goes(tmp_path: Path, how: str) -> None:
-    world = made(tmp_path, a := pod("a", cpu="1", quota_burst_time="20000"))
+    world = make_world(tmp_path, a := pod("a", cpu="1", quota_burst_time="20000"))
     if how == "annotation":
         world.run(pod("a", cpu="1"))
     else:
@@ -57,7 +57,7 @@ def test_a_burst_that_is_no_longer_asked_for_goes(tmp_path: Path, how: str) -> N
 def test_a_container_that_was_being_made_when_the_service_was_switched_off_loses_what_its_hook_gave_it_once(
     tmp_path: Path,
 ) -> None:
-    world = made(tmp_path)
+    world = make_world(tmp_path)
     world.configure()
     world.loop()
     world.run(a := pod("a", cpu="1", quota_burst_time="20000"))
@@ -73,13 +73,13 @@ def test_a_container_that_was_being_made_when_the_service_was_switched_off_loses
 
 def test_bursts_of_an_agent_that_was_killed_go_if_the_service_is_off_and_those_of_others_stay(tmp_path: Path) -> None:
     a, b, c = (pod(name, cpu="1", quota_burst_time=text) for name, text in (("a", "20000"), ("b", "9"), ("c", "soon")))
-    world = made(tmp_path, a, b, c)
+    world = make_world(tmp_path, a, b, c)
     world.kill()
-    for each in (b, c):
-        world.overwrite(world.app(each), "cpu.cfs_burst_us", "5000")
+    for entry in (b, c):
+        world.overwrite(world.app(entry), "cpu.cfs_burst_us", "5000")
     world.configure()
     world.loop(2)
-    assert [bursts(world, each) for each in (a, b, c)] == [("0", "0"), ("5000", "9"), ("5000", "0")]
+    assert [bursts(world, entry) for entry in (a, b, c)] == [("0", "0"), ("5000", "9"), ("5000", "0")]
     assert world.loops.errors == [], "nobody has asked for the service"
 
 
@@ -88,7 +88,7 @@ def test_of_a_pod_the_containers_with_another_burst_than_a_killed_agent_gave_kee
     a["spec"]["containers"].append({"name": "side", "resources": {}})
     side = {"name": "side", "containerID": "containerd://side", "state": {"running": {}}}
     a["status"]["containerStatuses"].append(side)
-    world = made(tmp_path, a)
+    world = make_world(tmp_path, a)
     other = f"{world.folder_of(a)}/side"
     assert world.text(other, "cpu.cfs_burst_us") == "20000"
     world.kill()
@@ -102,18 +102,18 @@ def test_an_annotation_that_cannot_be_read_costs_its_pod_alone_and_the_last_good
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     a, b = pod("a", cpu="1", quota_burst_time="20000"), pod("b", cpu="1", quota_burst_time="soon")
-    world = made(tmp_path, a, b)
+    world = make_world(tmp_path, a, b)
     assert (bursts(world, a), bursts(world, b)) == (("20000", "20000"), ("0", "0"))
     world.run(pod("a", cpu="1", quota_burst_time="-1"), b)
     world.overwrite(world.app(a), "cpu.cfs_burst_us", "5")
     world.clock.now += 100
     world.loop()
     assert bursts(world, a) == ("20000", "20000")
-    told = world.history.of("uid-a")
-    assert told is not None
-    assert [row["hook"] for row in told["errors"]] == ["quotaBurst"]
-    assert "'-1' is not a number of microseconds" in told["errors"][0]["reason"]
-    assert sum("'-1' is not a number" in each.message for each in caplog.records) == 1
+    account = world.history.of("uid-a")
+    assert account is not None
+    assert [row["hook"] for row in account["errors"]] == ["quotaBurst"]
+    assert "'-1' is not a number of microseconds" in account["errors"][0]["reason"]
+    assert sum("'-1' is not a number" in record.message for record in caplog.records) == 1
 
 
 def test_with_quota_turbo_a_burst_is_measured_by_the_limit_so_that_a_raised_quota_can_go_back(tmp_path: Path) -> None:
@@ -131,18 +131,18 @@ def test_with_quota_turbo_a_burst_is_measured_by_the_limit_so_that_a_raised_quot
     assert bursts(world, a) == ("100000", "100000")
 
 
-POD = Pod("u", folder="p", containers=(Container("1", folder="p/1"), Container("2", folder="p/2")))
+POD = Pod(uid="u", folder="p", containers=(Container(id="1", folder="p/1"), Container(id="2", folder="p/2")))
 
 
 def _asking(text: str) -> Pod:
-    return Pod("u", folder="p", annotations={ANNOTATION: text}, containers=POD.containers)
+    return Pod(uid="u", folder="p", annotations={ANNOTATION: text}, containers=POD.containers)
 
 
 def _written(pod: Pod, **quotas: Quota) -> dict[str, str]:
-    found = {"p": Quota(200_000, 100_000, 0), "p/1": Quota(50_000, 100_000, 0), "p/2": Quota(100_000, 100_000, 0)}
-    found |= {name.replace("_", "/"): quota for name, quota in quotas.items()}
+    actual = {"p": Quota(200_000, 100_000, 0), "p/1": Quota(50_000, 100_000, 0), "p/2": Quota(100_000, 100_000, 0)}
+    actual |= {name.replace("_", "/"): quota for name, quota in quotas.items()}
     burst = quota_burst.parse(pod.annotations) or 0
-    return {write.folder: write.value for write in quota_burst.writes(pod, burst, found.__getitem__, 4)}
+    return {write.folder: write.value for write in quota_burst.writes(pod, burst, actual.__getitem__, 4)}
 
 
 def test_a_burst_above_the_quota_is_refused_and_the_pod_has_the_sum_of_the_others() -> None:
@@ -193,8 +193,8 @@ def test_a_service_in_preview_says_what_a_creation_would_get_and_sets_nothing(tm
     world = RubikWorld(tmp_path, preview=("quotaBurst",), quotaBurst=None)
     create_container(world, 50_000, quota_burst_time="20000")
     assert world.value("kubepods/burstable/podu/c", "cpu.cfs_burst") == 0
-    told = world.history.of("u")
-    assert told is not None
-    assert [(row["field"], row["value"], row["stage"]) for row in told["values"]] == [
+    account = world.history.of("u")
+    assert account is not None
+    assert [(row["field"], row["value"], row["stage"]) for row in account["values"]] == [
         ("cpu.cfs_burst", "20000", "preview")
     ]

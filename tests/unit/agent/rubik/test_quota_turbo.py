@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.agent.model import Container, Pod
 from nri.agent.rubik import quota_turbo as turbo
-from nri.agent.rubik.pods import Container, Pod
 from nri.agent.rubik.quota_turbo import Knobs, Managed, Reading, Turbo
 from nri.agent.rubik.service import Ticks
 from nri.config.complaint import WrongValue
@@ -28,7 +28,7 @@ def throttled(folder: Path, *names: str, **more: object) -> tuple[RubikWorld, li
     """A world whose containers with one CPU each, of eight, use up their quotas, one tick after the first."""
     pods = [pod(name, cpu="1", quota_turbo="true") for name in names]
     world = RubikWorld(folder, *pods, quotaTurbo=TICK, **more)  # type: ignore[arg-type]
-    world.throttled = {world.app(each) for each in pods}
+    world.throttled = {world.app(pod) for pod in pods}
     world.loop()
     return world, pods  # type: ignore[return-value]
 
@@ -44,7 +44,7 @@ def test_a_throttled_container_rises_with_its_pod_by_one_percent_of_the_node_a_t
 def test_several_of_one_pod_and_of_others_share_the_step(tmp_path: Path) -> None:
     world, (a, b) = throttled(tmp_path, "a", "b")
     world.loop()
-    assert [world.quota(world.app(each)) for each in (a, b)] == [100_000 + STEP // 2] * 2
+    assert [world.quota(world.app(entry)) for entry in (a, b)] == [100_000 + STEP // 2] * 2
 
 
 def test_above_the_alarm_mark_quotas_fall_at_the_first_tick_and_never_below_the_limit(tmp_path: Path) -> None:
@@ -110,9 +110,9 @@ def test_at_the_end_a_service_that_breaks_off_keeps_no_quota_of_another(tmp_path
     world.throttled = {world.app(a)}
     world.loop(3)
     assert world.quota(world.app(a)) > 100_000
-    (cpi,) = (each for each in world.loops.loops if each.name == "cpi")
+    (cpi,) = (loop for loop in world.loops.loops if loop.name == "cpi")
     cpi.wants = lambda rules: True  # type: ignore[method-assign]
-    cpi.round = lambda made: 1 / 0  # type: ignore[assignment, method-assign, return-value]
+    cpi.round = lambda created: 1 / 0  # type: ignore[assignment, method-assign, return-value]
     world.loops.start()
     world.loops.stop()
     assert world.quota(world.app(a)) == 100_000
@@ -193,12 +193,12 @@ def test_in_preview_it_says_what_it_would_do_and_does_nothing(tmp_path: Path) ->
     world, (a,) = throttled(tmp_path, "a", preview=("quotaTurbo",))
     world.loop()
     assert world.quota(world.app(a)) == 100_000
-    told = world.history.of("uid-a")
-    assert told is not None
-    rows = [(row["hook"], row["field"], row["value"], row["stage"]) for row in told["values"] if row["container"]]
+    account = world.history.of("uid-a")
+    assert account is not None
+    rows = [(row["hook"], row["field"], row["value"], row["stage"]) for row in account["values"] if row["container"]]
     assert rows == [("quotaTurbo", "cpu.cfs_quota", str(100_000 + STEP), "preview")]
-    assert "the node uses 0 %, the limit is 1 CPUs" in told["values"][0]["reason"]
-    assert told["writes"] == []
+    assert "the node uses 0 %, the limit is 1 CPUs" in account["values"][0]["reason"]
+    assert account["writes"] == []
 
 
 def test_a_tick_is_as_long_as_the_file_says_from_the_moment_it_says_so(tmp_path: Path) -> None:
@@ -212,25 +212,25 @@ def test_a_tick_is_as_long_as_the_file_says_from_the_moment_it_says_so(tmp_path:
 
 
 def test_files_are_held_open_for_containers_that_are_managed_and_no_longer(tmp_path: Path) -> None:
-    def held() -> int:
-        links = (os.readlink(each) for each in Path("/proc/self/fd").iterdir() if each.is_symlink())
+    def count_open_files() -> int:
+        links = (os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink())
         return sum(link.startswith(str(tmp_path)) for link in links)
 
     world, (a, _) = throttled(tmp_path, "a", "b")
-    assert held() == 8
+    assert count_open_files() == 8
     world.run(a)  # type: ignore[arg-type]
     world.loop()
-    assert held() == 4
+    assert count_open_files() == 4
     world.configure()
     world.loop(2)
-    assert held() == 0
+    assert count_open_files() == 0
 
 
 def test_with_few_descriptors_a_container_is_read_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (8, 8))
     world, (a, b) = throttled(tmp_path, "a", "b")
     world.loop()
-    assert [world.quota(world.app(each)) for each in (a, b)] == [100_000 + STEP // 2] * 2
+    assert [world.quota(world.app(entry)) for entry in (a, b)] == [100_000 + STEP // 2] * 2
 
 
 def reasons(world: RubikWorld, name: str = "a") -> list[str]:
@@ -287,45 +287,47 @@ containers = st.lists(
 ).map(lambda found: [_named(each, f"c{place}") for place, each in enumerate(found)])
 
 
-def _named(each: Managed, name: str) -> Managed:
-    each.folder = name
-    return each
+def _named(entry: Managed, name: str) -> Managed:
+    entry.folder = name
+    return entry
 
 
 @given(containers, st.floats(0, 100))
-def test_the_slow_fallback_takes_its_part_of_what_is_above_the_limit(found: list[Managed], use: float) -> None:
-    made = turbo.slow_fallback(found, use, KNOBS)
-    for each in found:
-        above = each.quota - each.limit * each.period
-        falls = use >= 60 and above > 0 and each.throttled == 0
-        assert made.get(each.folder, 0) == pytest.approx(-(use - 60) / 20 * 0.1 * above if falls else 0)
+def test_the_slow_fallback_takes_its_part_of_what_is_above_the_limit(actual: list[Managed], use: float) -> None:
+    created = turbo.slow_fallback(actual, use, KNOBS)
+    for entry in actual:
+        above = entry.quota - entry.limit * entry.period
+        falls = use >= 60 and above > 0 and entry.throttled == 0
+        assert created.get(entry.folder, 0) == pytest.approx(-(use - 60) / 20 * 0.1 * above if falls else 0)
 
 
 @given(containers, st.floats(0, 100))
 def test_the_fast_fallback_takes_all_that_is_above_the_alarm_mark_from_quotas_above_their_limits(
-    found: list[Managed], use: float
+    actual: list[Managed], use: float
 ) -> None:
-    made = turbo.fast_fallback(found, use, 4, KNOBS)
-    above = [each for each in found if each.quota > each.limit * each.period]
-    excess = {each.folder: Fraction(each.quota, each.period) - Fraction(each.limit) for each in above}
+    created = turbo.fast_fallback(actual, use, 4, KNOBS)
+    above = [entry for entry in actual if entry.quota > entry.limit * entry.period]
+    excess = {entry.folder: Fraction(entry.quota, entry.period) - Fraction(entry.limit) for entry in above}
     less = (80 - use) / 100 * 4 / float(sum(excess.values())) if use >= 80 and above else 0
-    assert [made.get(each.folder, 0) / each.period for each in above] == [
-        pytest.approx(less * float(excess[each.folder])) for each in above
+    assert [created.get(entry.folder, 0) / entry.period for entry in above] == [
+        pytest.approx(less * float(excess[entry.folder])) for entry in above
     ]
-    assert made.keys() <= {each.folder for each in above}
-    assert all(value <= 0 for value in made.values())
+    assert created.keys() <= {entry.folder for entry in above}
+    assert all(value <= 0 for value in created.values())
 
 
 @given(containers, st.lists(st.floats(0, 100), min_size=1, max_size=4))
 def test_throttled_containers_rise_by_what_they_lacked_up_to_one_percent_of_the_node(
-    found: list[Managed], uses: list[float]
+    actual: list[Managed], uses: list[float]
 ) -> None:
-    made = turbo.elevate(found, uses, 4, KNOBS)
+    created = turbo.elevate(actual, uses, 4, KNOBS)
     if max(uses) - min(uses) > 10 or 80 - uses[-1] < 1:
-        assert made == {}
+        assert created == {}
         return
-    needs = {each.folder: each.throttled_ns / 1000 / each.throttled / each.period for each in found if each.throttled}
-    given_ = {each.folder: made[each.folder] / each.period for each in found if each.folder in needs}
+    needs = {
+        entry.folder: entry.throttled_ns / 1000 / entry.throttled / entry.period for entry in actual if entry.throttled
+    }
+    given_ = {entry.folder: created[entry.folder] / entry.period for entry in actual if entry.folder in needs}
     assert sum(given_.values()) == pytest.approx(min(sum(needs.values()), 0.04))
     assert all(
         given_[name] / needs[name] == pytest.approx(given_[next(iter(needs))] / needs[next(iter(needs))])
@@ -337,17 +339,17 @@ def test_throttled_containers_rise_by_what_they_lacked_up_to_one_percent_of_the_
 def test_a_container_gets_what_it_has_left_of_its_limit(quarters: int, used: list[int]) -> None:
     limit, period, at, begin, before = Fraction(quarters, 4), 100_000, 0, 7 * S, 5 * S
     usages = [(begin, before)]
-    for each in used:
+    for entry in used:
         at += S
-        usages.append((begin + at, usages[-1][1] + each))
-    base, most = limit * period, 2 * limit * period
-    expected = most
+        usages.append((begin + at, usages[-1][1] + entry))
+    base, maximum = limit * period, 2 * limit * period
+    expected = maximum
     if used:
         count = len(usages)
-        left = limit * at * Fraction(count, count - 1) - (usages[-1][1] - before)
-        quota = left / at * (count - 1) * period
-        expected = most if quota > 3 * most else base + (most - base) * quota / (3 * most)
-        expected = min(max(expected, base), most)
+        remaining = limit * at * Fraction(count, count - 1) - (usages[-1][1] - before)
+        quota = remaining / at * (count - 1) * period
+        expected = maximum if quota > 3 * maximum else base + (maximum - base) * quota / (3 * maximum)
+        expected = min(max(expected, base), maximum)
     assert turbo.max_next(float(limit), period, usages) == pytest.approx(float(expected))
 
 
@@ -358,29 +360,33 @@ def test_readings_that_tell_of_no_time_and_a_limit_of_nothing_allow_what_is_allo
 
 @pytest.mark.parametrize(("use", "rises"), [(79.0, True), (79.1, False)])
 def test_quotas_rise_as_long_as_a_whole_step_is_left_below_the_alarm_mark(use: float, rises: bool) -> None:
-    found = Managed("a", 1, 100_000, 100_000, throttled=1, throttled_ns=S)
-    assert bool(turbo.elevate([found], [use], 4, KNOBS)) is rises
+    managed = Managed("a", 1, 100_000, 100_000, throttled=1, throttled_ns=S)
+    assert bool(turbo.elevate([managed], [use], 4, KNOBS)) is rises
 
 
 def test_the_node_is_looked_at_for_a_minute_and_a_container_for_fifty_nine_ticks() -> None:
-    found, reading = Turbo(4), Reading(100_000, 100_000, 0, 0, 0)
-    found.add("a", 1.0, reading, 0)
+    turbo, reading = Turbo(4), Reading(100_000, 100_000, 0, 0, 0)
+    turbo.add("a", 1.0, reading, 0)
     for second in range(61):
-        found.observe(Ticks(100 * second * (second == 1) + 50, 100 * second), second * S)
-        found.decide({"a": reading}, second * S)
-    assert len(found.managed["a"].usages) == 59
+        turbo.observe(Ticks(100 * second * (second == 1) + 50, 100 * second), second * S)
+        turbo.decide({"a": reading}, second * S)
+    assert len(turbo.managed["a"].usages) == 59
     rising = {"a": reading._replace(throttled=1, throttled_ns=S)}
-    found.observe(Ticks(50, 6100), 61 * S)
-    assert found.decide(rising, 61 * S)["a"] == 100_000, "it swung sixty seconds ago"
-    found.observe(Ticks(50, 6200), 62 * S)
-    assert found.decide({"a": reading._replace(throttled=2, throttled_ns=2 * S)}, 62 * S)["a"] > 100_000
+    turbo.observe(Ticks(50, 6100), 61 * S)
+    assert turbo.decide(rising, 61 * S)["a"] == 100_000, "it swung sixty seconds ago"
+    turbo.observe(Ticks(50, 6200), 62 * S)
+    assert turbo.decide({"a": reading._replace(throttled=2, throttled_ns=2 * S)}, 62 * S)["a"] > 100_000
 
 
 @given(containers, st.lists(st.floats(0, 100), max_size=3))
-def test_the_next_quota_is_never_below_the_limit_nor_above_two_of_them(found: list[Managed], uses: list[float]) -> None:
-    total = turbo.deltas(found, uses, 4, KNOBS)
-    for each in found:
-        assert int(each.base()) <= turbo.next_quota(each, total[each.folder]) <= turbo.height(each.limit, each.period)
+def test_the_next_quota_is_never_below_the_limit_nor_above_two_of_them(
+    actual: list[Managed], uses: list[float]
+) -> None:
+    total = turbo.deltas(actual, uses, 4, KNOBS)
+    for entry in actual:
+        assert (
+            int(entry.base()) <= turbo.next_quota(entry, total[entry.folder]) <= turbo.height(entry.limit, entry.period)
+        )
 
 
 def test_a_quota_below_its_limit_does_not_rise_in_an_overload_and_an_unlimited_one_saves_nobody() -> None:
@@ -401,10 +407,10 @@ def test_a_container_without_a_period_takes_no_part() -> None:
 def test_the_chain_grows_from_the_top_and_shrinks_from_the_container_and_leaves_the_top_slice() -> None:
     folder = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podx.slice/cri-containerd-c.scope"
     quotas = {folder.rpartition("/")[0]: 200_000, "kubepods.slice/kubepods-burstable.slice": -1, folder: 100}
-    grown = [(each.folder.count("/"), each.value) for each in turbo.chain(folder, 100, 120, quotas.get)]
+    grown = [(entry.folder.count("/"), entry.value) for entry in turbo.chain(folder, 100, 120, quotas.get)]
     assert grown == [(2, "200020"), (3, "120")]
     quotas[folder] = 120
-    shrunk = [each.value for each in turbo.chain(folder, 120, 100, quotas.get)]
+    shrunk = [entry.value for entry in turbo.chain(folder, 120, 100, quotas.get)]
     assert shrunk == ["100", "199980"]
     with pytest.raises(ValueError, match="cannot be read"):
         turbo.chain(folder, 1, 2, {}.get)
@@ -417,26 +423,26 @@ def test_the_chain_grows_from_the_top_and_shrinks_from_the_container_and_leaves_
 def test_every_cgroup_above_a_container_with_a_quota_changes_by_as_much() -> None:
     quotas = {"kubepods": 1, "kubepods/burstable": 500, "kubepods/burstable/p": 300, "kubepods/burstable/p/c": 100,
               "a": 100, "a/c": 100}  # fmt: skip
-    assert [(each.folder, each.value) for each in turbo.chain("kubepods/burstable/p/c", 100, 120, quotas.get)] == [
+    assert [(entry.folder, entry.value) for entry in turbo.chain("kubepods/burstable/p/c", 100, 120, quotas.get)] == [
         ("kubepods/burstable", "520"), ("kubepods/burstable/p", "320"), ("kubepods/burstable/p/c", "120"),
     ]  # fmt: skip
-    assert [each.folder for each in turbo.chain("/a/c", 100, 120, quotas.get)] == ["a", "a/c"]
+    assert [entry.folder for entry in turbo.chain("/a/c", 100, 120, quotas.get)] == ["a", "a/c"]
 
 
 def test_scopes_of_systemd_rise_and_a_first_reading_is_no_sample() -> None:
-    folder, found = "kubepods.slice/kubepods-podx.slice/cri-containerd-c.scope", Turbo(4)
-    found.add(folder, 1.0, Reading(100_000, 100_000, 0, 0, 0), 0)
-    found.add("free", 1.0, Reading(-1, 100_000, 0, 0, 0), 0)
-    assert found.observe(Ticks(500, 1000), S) == 0.0
+    folder, turbo = "kubepods.slice/kubepods-podx.slice/cri-containerd-c.scope", Turbo(4)
+    turbo.add(folder, 1.0, Reading(100_000, 100_000, 0, 0, 0), 0)
+    turbo.add("free", 1.0, Reading(-1, 100_000, 0, 0, 0), 0)
+    assert turbo.observe(Ticks(500, 1000), S) == 0.0
     quota = 100_000
     for tick in range(2, 6):
-        assert found.observe(Ticks(500 + 50 * tick, 1000 + 100 * tick), tick * S) > 0
+        assert turbo.observe(Ticks(500 + 50 * tick, 1000 + 100 * tick), tick * S) > 0
         reading = Reading(quota, 100_000, tick, tick * 60_000_000, tick)
-        quota = found.decide({folder: reading, "free": Reading(-1, 100_000, tick, tick, 0)}, tick * S)[folder]
+        quota = turbo.decide({folder: reading, "free": Reading(-1, 100_000, tick, tick, 0)}, tick * S)[folder]
     assert quota == 116_000
-    assert "free" not in found.decide({"free": Reading(-1, 100_000, 9, 9, 0)}, 9 * S)
-    assert found.remove(folder) == 100_000
-    assert found.remove(folder) is None
+    assert "free" not in turbo.decide({"free": Reading(-1, 100_000, 9, 9, 0)}, 9 * S)
+    assert turbo.remove(folder) == 100_000
+    assert turbo.remove(folder) is None
 
 
 @pytest.mark.parametrize("limit", [None, 0, -1.0, 4.0, 5.0])
@@ -453,24 +459,26 @@ def test_a_limit_that_leaves_nothing_to_raise_is_refused(limit: float | None) ->
 def test_knobs_have_ranges(wrong: dict[str, int]) -> None:
     with pytest.raises(WrongValue):
         Knobs(**wrong)
-    for most in (0, 100):
-        assert Knobs(0, 100, elevateLimit=most, cpuFloatingLimit=most).alarmWaterMark == 100
+    for maximum in (0, 100):
+        assert Knobs(0, 100, elevateLimit=maximum, cpuFloatingLimit=maximum).alarmWaterMark == 100
 
 
 def test_quotas_of_limits_are_given_back_and_unknown_limits_left_alone() -> None:
     pod = Pod(
-        "u",
+        uid="u",
         folder="p",
-        containers=(Container("1", folder="p/1", cpu_limit=2), Container("2", folder="p/2", cpu_limit=0.5)),
+        containers=(Container(id="1", folder="p/1", cpu_limit=2), Container(id="2", folder="p/2", cpu_limit=0.5)),
     )
-    assert [(each.folder, each.value) for each in turbo.restored(pod, lambda folder: 100_000)] == [
+    assert [(entry.folder, entry.value) for entry in turbo.restored(pod, lambda folder: 100_000)] == [
         ("p", "250000"), ("p/1", "200000"), ("p/2", "50000"),
     ]  # fmt: skip
-    assert turbo.restored(Pod("u", folder="p", containers=(Container("1", folder="p/1"),)), lambda folder: 1) == []
-    free = Pod("u", folder="p", containers=(Container("1", folder="p/1", cpu_limit=0), *pod.containers[1:]))
-    assert [each.value for each in turbo.restored(free, lambda folder: None)] == ["-1", "-1"]
-    tiny = Pod("u", folder="p", containers=(Container("1", folder="p/1", cpu_limit=0.001),))
-    assert [each.value for each in turbo.restored(tiny, lambda folder: 100)] == ["0", "0"]
+    assert (
+        turbo.restored(Pod(uid="u", folder="p", containers=(Container(id="1", folder="p/1"),)), lambda folder: 1) == []
+    )
+    free = Pod(uid="u", folder="p", containers=(Container(id="1", folder="p/1", cpu_limit=0), *pod.containers[1:]))
+    assert [entry.value for entry in turbo.restored(free, lambda folder: None)] == ["-1", "-1"]
+    tiny = Pod(uid="u", folder="p", containers=(Container(id="1", folder="p/1", cpu_limit=0.001),))
+    assert [entry.value for entry in turbo.restored(tiny, lambda folder: 100)] == ["0", "0"]
 
 
 def test_a_cgroup_above_that_would_fall_below_the_kernel_s_least_quota_stays_as_it_is() -> None:

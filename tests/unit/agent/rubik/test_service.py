@@ -22,7 +22,7 @@ class Told(Service):
     def changed(self) -> None:
         self.heard += 1
 
-    def round(self, made: Round[Services]) -> None:
+    def round(self, created: Round[Services]) -> None:
         """Nothing is looked at."""
 
 
@@ -68,19 +68,21 @@ def test_each_service_says_when_it_decides_again_and_by_what(tmp_path: Path) -> 
     world.loop(7)
     world.uses[world.folder_of(pod("batch", offline=True))] = 100
     world.loop(3)
-    told = {row["strategy"]: row for row in world.loops.schedule()}
-    assert told.keys() == blocks.keys()
-    assert [told[name]["every_s"] for name in ("quotaTurbo", "dynMemory", "psi", "cpuevict")] == [1, 5, 10, 3]
-    assert all(0 <= row["in_s"] <= row["every_s"] for row in told.values())
-    assert [name for name, row in told.items() if row["preview"]] == ["memoryevict"]
-    assert told["quotaTurbo"]["state"] == (
+    message = {row["strategy"]: row for row in world.loops.schedule()}
+    assert message.keys() == blocks.keys()
+    assert [message[name]["every_s"] for name in ("quotaTurbo", "dynMemory", "psi", "cpuevict")] == [1, 5, 10, 3]
+    assert all(0 <= row["in_s"] <= row["every_s"] for row in message.values())
+    assert [name for name, row in message.items() if row["preview"]] == ["memoryevict"]
+    assert message["quotaTurbo"]["state"] == (
         "the node uses 90 %, quotas rise below 80 % and fall from 60 % on; 1 container"
     )
-    assert told["dynMemory"]["state"].startswith("memory.high is 81920 MiB")
-    assert told["cpuevict"]["state"].startswith("the node uses 90 % of its CPUs, from 60 % on one goes; none goes for")
-    assert "of the node's memory are in use, from 90 % on one goes" in told["memoryevict"]["state"]
-    assert told["cpi"]["state"].startswith("0 pods are judged, 0 limited; the next judgement is in")
-    assert told["ioLimit"]["state"] == ""
+    assert message["dynMemory"]["state"].startswith("memory.high is 81920 MiB")
+    assert message["cpuevict"]["state"].startswith(
+        "the node uses 90 % of its CPUs; eviction starts at 60 %; no eviction for"
+    )
+    assert "of the node's memory is in use; eviction starts at 90 %" in message["memoryevict"]["state"]
+    assert message["cpi"]["state"].startswith("0 pods are judged, 0 limited; the next judgement is in")
+    assert message["ioLimit"]["state"] == ""
 
 
 def test_a_reading_that_goes_back_is_no_time_in_use() -> None:

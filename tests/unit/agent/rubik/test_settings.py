@@ -35,8 +35,8 @@ def _read(**blocks: object) -> dict[str, object]:
 
 
 def test_a_block_says_what_differs_from_the_defaults() -> None:
-    found = _read(quotaTurbo={"HIGHWATERMARK": 50, "alarmWaterMark": None}, cpuevict={"interval": 5}, ioLimit=None)
-    assert found == {
+    actual = _read(quotaTurbo={"HIGHWATERMARK": 50, "alarmWaterMark": None}, cpuevict={"interval": 5}, ioLimit=None)
+    assert actual == {
         "quotaTurbo": quota_turbo.Block(highWaterMark=50),
         "cpuevict": cpu_evict.Block(interval=5, windows=10),
         "ioLimit": None,
@@ -53,7 +53,7 @@ def test_a_block_says_what_differs_from_the_defaults() -> None:
             {"quotaTurbo": {"syncInterval": 99}},
             "quotaTurbo.syncInterval: expected a whole number from 100 to 10000, not 99",
         ),
-        ({"cpuevict": {"windows": 3, "interval": 2}}, "cpuevict.windows: 3 s is no multiple of interval 2 s"),
+        ({"cpuevict": {"windows": 3, "interval": 2}}, "cpuevict.windows: 3 s is not a multiple of interval 2 s"),
         ({"memoryevict": {}}, "memoryevict.threshold: missing"),
         ({"psi": {"resource": ["disk"]}}, 'psi.resource[0]: expected one of cpu, memory, io, not "disk"'),
         ({"dynCache": {"l3Percent": {"low": 60}}}, "dynCache.l3Percent.low: 60, mid 30 and high 50 do not ascend"),
@@ -75,7 +75,7 @@ def test_a_block_says_what_differs_from_the_defaults() -> None:
         ({"memoryevict": {"threshold": 60, "cooldown": 2**63 - 1}}, "memoryevict.cooldown: expected a whole number"),
         ({"psi": 3}, "psi"),
         ({"psi": {"resource": []}}, "psi.resource: is empty"),
-        ({"preemption": None}, "preemption: is switched on and has no block"),
+        ({"preemption": None}, "preemption: is switched on but has no block"),
         ({"numa": {}}, 'enabledFeatures[0]: "numa" is no service'),
     ],
 )
@@ -104,7 +104,7 @@ def test_keys_that_nothing_reads_are_known() -> None:
     )
     file = load(Source("f", text, "json"))
     READER.services(file)
-    assert [str(each) for each in file.unread] == [
+    assert [str(entry) for entry in file.unread] == [
         "Psi: nothing reads it; did you mean psi?",
         "agent.logLevl: nothing reads it; did you mean logLevel?",
         "dynMemory.x: nothing reads it",
@@ -129,15 +129,15 @@ def test_what_is_no_file_of_its_kind_is_refused(text: str) -> None:
 def test_values_of_the_agent_are_asked_for_apart() -> None:
     with pytest.raises(WrongValue, match="logSize 9 MB is not from 10 to 1048576"):
         load(Source("f", '{"agent": {"logSize": 9}}', "json")).agent.complain()
-    with pytest.raises(WrongValue, match="no absolute path"):
+    with pytest.raises(WrongValue, match="must be an absolute path"):
         Agent(logDriver="file", logDir="log").complain()
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"agent": {"enabledFeatures": ["psi", "psi"]}, "psi": {}}', '"psi" is there twice'),
-        ("[]", "is no JSON object"),
+        ('{"agent": {"enabledFeatures": ["psi", "psi"]}, "psi": {}}', '"psi" is listed twice'),
+        ("[]", "is not a JSON object"),
         ("{", "rubik.json"),
     ],
 )
@@ -155,9 +155,9 @@ def test_an_empty_file_has_the_defaults_and_a_key_that_nothing_reads_is_kept_apa
 @pytest.mark.parametrize(
     ("agent", "words"),
     [
-        (Agent(logLevel="loud"), '"loud" is none of debug'),
+        (Agent(logLevel="loud"), '"loud" is not one of debug'),
         (Agent(logSize=5), "5 MB is not from 10 to"),
-        (Agent(logDriver="file", logDir="here"), '"here" is no absolute path'),
+        (Agent(logDriver="file", logDir="here"), '"here" must be an absolute path'),
     ],
 )
 def test_a_value_of_the_agent_that_cannot_be_is_complained_of(agent: Agent, words: str) -> None:
@@ -218,18 +218,18 @@ def test_every_mistake_is_named_at_once_with_file_key_value_and_range(tmp_path: 
     )
     with pytest.raises(ConfigError) as caught:
         loaded(tmp_path, content)
-    found = list(map(str, apart(caught.value)))
+    actual = list(map(str, apart(caught.value)))
     for words in (
         "agent.logSize: 3 MB is not from 10 to 1048576", "quotaTurbo.highWaterMark: 90 is not less than",
         "psi.interval: expected a whole number from 10 to 30, not 100", '"nump" is no service',
         "psi.avg10threshold: expected a number from 5.0 to 100.0, not 500", "psi.resource: missing",
     ):  # fmt: skip
-        assert sum(words in each and str(tmp_path / "config.json") in each for each in found) == 1, words
+        assert sum(words in entry and str(tmp_path / "config.json") in entry for entry in actual) == 1, words
 
 
 def test_what_rubik_does_with_its_log_and_its_root_is_a_note(tmp_path: Path) -> None:
     notes = loaded(tmp_path, text({"logDriver": "file", "cgroupRoot": "/cgroup"})).notes
-    assert [each.partition(": ")[2].partition(":")[0] for each in notes] == ["agent.logDriver", "agent.cgroupRoot"]
+    assert [note.partition(": ")[2].partition(":")[0] for note in notes] == ["agent.logDriver", "agent.cgroupRoot"]
 
 
 # -- the document -----------------------------------------------------------------------------------------------------
@@ -263,15 +263,15 @@ def test_a_file_that_changes_changes_the_rules_and_a_mistake_in_it_changes_nothi
 def test_what_the_settings_do_not_switch_on_stays_off(tmp_path: Path) -> None:
     store, _ = store_of(tmp_path, text(**TURBO, **PSI))
     assert store.node.gates == frozenset()  # quotaTurbo is a strategy, no hook
-    assert PROFILE.asked(store.document(KIND)) == {
+    assert PROFILE.requested_gates(store.document(KIND)) == {
         "quotaTurbo": "agent.enabledFeatures[0]", "psi": "agent.enabledFeatures[1]",
     }  # fmt: skip
-    assert PROFILE.asked(None) == PROFILE.asked({"agent": []}) == {}
+    assert PROFILE.requested_gates(None) == PROFILE.requested_gates({"agent": []}) == {}
 
 
 def test_keys_that_nothing_reads_are_told(tmp_path: Path) -> None:
     store, _ = store_of(tmp_path, text({"logLevl": "info"}, dynCache={}, **TURBO))
-    assert [str(each) for each in store.unread()[KIND]] == [
+    assert [str(entry) for entry in store.unread()[KIND]] == [
         "agent.logLevl: nothing reads it; did you mean logLevel?",
     ]
 
@@ -287,13 +287,13 @@ def test_a_node_keeps_nothing_of_a_hook_that_failed_and_switches_on_what_both_sw
 def test_strategies_have_the_blocks_of_the_document_and_none_without_one() -> None:
     services = PROFILE.strategy_rules()
     services.take(None)
-    assert (services.known, services.blocks) == (False, {})
+    assert (services.has_document, services.blocks) == (False, {})
     document = json.loads(text(**TURBO))
     services.take(document)
     before = services.blocks
     services.take(document)
     assert services.blocks is before, "a document that has not changed is read once"
-    assert (services.known, before["quotaTurbo"].highWaterMark) == (True, 50)
+    assert (services.has_document, before["quotaTurbo"].highWaterMark) == (True, 50)
     services.take(json.loads(text(psi={})))
     assert services.errors and services.blocks is before
     services.take(None)

@@ -52,9 +52,9 @@ def thing(name: str, **more: Any) -> dict[str, Any]:
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     with HttpServer().listening() as server:
-        made = Cluster(server)
-        yield made
-        made.hold.set()
+        cluster = Cluster(server)
+        yield cluster
+        cluster.hold.set()
 
 
 @pytest.fixture
@@ -72,9 +72,9 @@ def rules(cluster: Cluster, store: RuleStore, tmp_path: Path) -> Iterator[Apiser
         "current-context": "x",
     }
     path.write_text(json.dumps(tree))
-    made = ApiserverRules(AgentSettings(rules=RuleSettings(kubeconfig=str(path), node_name="n1")), store)
-    yield made
-    made.stop()
+    apiserver_rules = ApiserverRules(AgentSettings(rules=RuleSettings(kubeconfig=str(path), node_name="n1")), store)
+    yield apiserver_rules
+    apiserver_rules.stop()
 
 
 def test_all_kinds_of_this_node_reach_the_store(cluster: Cluster, store: RuleStore, rules: ApiserverRules) -> None:
@@ -89,7 +89,7 @@ def test_all_kinds_of_this_node_reach_the_store(cluster: Cluster, store: RuleSto
     wait_for(lambda: all(store.document(kind) for kind in ("Node", "NodeSLO", "NodeResourceTopology")))
     assert store.node.ratio == 1.5
     assert store.problems() == []
-    selectors = {asked["query"]["fieldSelector"] for asked in cluster.server.asked}
+    selectors = {requested["query"]["fieldSelector"] for requested in cluster.server.asked}
     assert selectors == {"metadata.name=n1"}
     assert store.sources()["NodeSLO"] == f"NodeSLO n1 of http://127.0.0.1:{cluster.server.port}"
 

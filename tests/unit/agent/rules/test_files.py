@@ -60,7 +60,7 @@ def identity(store: RuleStore) -> int | None:
 
 
 def problems(store: RuleStore, folder: Path) -> list[tuple[str, str]]:
-    return [(each.kind, os.path.relpath(each.source, folder)) for each in store.problems()]
+    return [(problem.kind, os.path.relpath(problem.source, folder)) for problem in store.problems()]
 
 
 def test_documents_of_all_kinds_are_taken_from_one_file_or_several(
@@ -109,8 +109,8 @@ def test_a_file_without_rules_is_told(
     assert store.remarks() == [], "an empty folder is no mistake"
     (tmp_path / "a.yaml").write_text(text)
     rules.look()
-    told = f"{tmp_path}: there are no rules in it: it has no NodeSLO, no NodeResourceTopology, no Node"
-    assert store.remarks() == [told] and caplog.text.count(told) == 1
+    message = f"{tmp_path}: no rules found: it has no NodeSLO, no NodeResourceTopology, no Node"
+    assert store.remarks() == [message] and caplog.text.count(message) == 1
     (tmp_path / "a.yaml").write_text(slo())
     rules.look()
     assert store.remarks() == []

@@ -39,13 +39,13 @@ def store(tmp_path: Path) -> RuleStore:
 
 def test_a_rule_has_file_line_and_key_and_who_decides_by_it(tmp_path: Path, store: RuleStore) -> None:
     hooks = ("GroupIdentity", "BatchResource", "CPUNormalization", "GroupIdentity", "CPUSetAllocator")
-    found = with_places({"of": "BE", "values": [{"hook": hook} for hook in hooks]}, store, PROFILE)
-    assert [(row["place"].removeprefix(f"{tmp_path}/"), row["key"], row["hooks"]) for row in found["rule_keys"]] == [
+    actual = with_places({"of": "BE", "values": [{"hook": hook} for hook in hooks]}, store, PROFILE)
+    assert [(row["place"].removeprefix(f"{tmp_path}/"), row["key"], row["hooks"]) for row in actual["rule_keys"]] == [
         ("a.yaml:7", "resourceQOSStrategy.beClass.cpuQOS", ["GroupIdentity"]),
         ("", "resourceUsedThresholdWithBE.cpuSuppressPolicy", ["BatchResource"]),
         ("a.yaml:11", "annotation node.koordinator.sh/cpu-normalization-ratio", ["BatchResource", "CPUNormalization"]),
     ]
-    assert found["rules"]["NodeSLO"] == f"{tmp_path}/a.yaml"
+    assert actual["rules"]["NodeSLO"] == f"{tmp_path}/a.yaml"
 
 
 def test_a_source_without_lines_is_the_place(store: RuleStore) -> None:

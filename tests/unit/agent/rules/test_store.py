@@ -50,12 +50,12 @@ def test_each_kind_becomes_its_part_of_the_rules_and_is_told(store: RuleStore, h
     store.put("NodeSLO", slo(BE_ON), "api")
     store.put("NodeResourceTopology", topology("0-3"), "api")
     store.put("Node", node("1.5"), "api")
-    found = store.node
-    assert found.fail
-    assert found.identity is not None and found.identity.pods["BE"] == -1
-    assert found.cpus is not None and found.cpus.shared() == "0-3"
-    assert found.ratio == 1.5
-    assert (found.batch.has_quota, found.batch.ratio) == (True, 1.5)
+    actual = store.node
+    assert actual.fail
+    assert actual.identity is not None and actual.identity.pods["BE"] == -1
+    assert actual.cpus is not None and actual.cpus.shared() == "0-3"
+    assert actual.ratio == 1.5
+    assert (actual.batch.has_quota, actual.batch.ratio) == (True, 1.5)
     assert heard == [{"NodeSLO"}, {"NodeResourceTopology"}, {"Node"}]
     assert store.document("NodeSLO") == slo(BE_ON)
 
@@ -160,7 +160,7 @@ def test_a_source_can_say_where_an_error_is(store: RuleStore) -> None:
 
 def test_what_cannot_be_read_at_all_is_a_problem_until_it_can(store: RuleStore) -> None:
     store.refuse("", "a.yaml", "not valid YAML\n")
-    assert [(each.source, each.error) for each in store.problems()] == [("a.yaml", "not valid YAML\\n")]
+    assert [(problem.source, problem.error) for problem in store.problems()] == [("a.yaml", "not valid YAML\\n")]
     store.accept("", "a.yaml")
     assert store.problems() == []
 
@@ -169,7 +169,7 @@ def test_problems_are_bounded_in_length_and_number(store: RuleStore) -> None:
     for number in range(150):
         store.refuse("", f"{number}.yaml", "x" * 10_000)
     assert len(store.problems()) == 100
-    assert max(len(each.error) for each in store.problems()) < 600
+    assert max(len(problem.error) for problem in store.problems()) < 600
 
 
 def test_a_listener_that_fails_stops_neither_the_others_nor_the_source(
@@ -183,10 +183,10 @@ def test_a_listener_that_fails_stops_neither_the_others_nor_the_source(
 
 
 def test_a_listener_may_read_the_store(store: RuleStore) -> None:
-    seen: list[float] = []
-    store.subscribe(lambda kinds: seen.append(store.node.ratio if store.document("Node") else 0))
+    collected: list[float] = []
+    store.subscribe(lambda kinds: collected.append(store.node.ratio if store.document("Node") else 0))
     store.put("Node", node("2"), "api")
-    assert seen == [2.0]
+    assert collected == [2.0]
 
 
 def test_a_kind_that_is_none_is_a_key_error(store: RuleStore) -> None:
@@ -196,8 +196,8 @@ def test_a_kind_that_is_none_is_a_key_error(store: RuleStore) -> None:
 
 def test_the_log_follows_a_rule_from_its_first_document_to_its_last(caplog: pytest.LogCaptureFixture) -> None:
     def take(store: RuleStore) -> None:
-        for given in (slo(BE_ON), slo(BE_ON), slo([1]), slo(BE_ON), None):
-            store.put("NodeSLO", given, "a.yaml")
+        for source in (slo(BE_ON), slo(BE_ON), slo([1]), slo(BE_ON), None):
+            store.put("NodeSLO", source, "a.yaml")
         store.refuse("", "a.yaml", "not valid YAML")
         store.accept("", "a.yaml")
         store.accept("", "a.yaml")
@@ -206,10 +206,10 @@ def test_the_log_follows_a_rule_from_its_first_document_to_its_last(caplog: pyte
         take(RuleStore(Node(), KINDS))
         assert [message.partition(": ")[0] for message in caplog.messages] == [
             "NodeSLO of a.yaml is in force",
-            "NodeSLO of a.yaml is not used, the last good one stays",
+            "NodeSLO of a.yaml is not used; the last good one stays",
             "NodeSLO of a.yaml is mended, and in force",
             "NodeSLO of a.yaml was removed",
-            "a document of a.yaml is not used, the last good one stays",
+            "a document of a.yaml is not used; the last good one stays",
             "what was wrong with a document of a.yaml is over",
         ]
         caplog.clear()
@@ -223,7 +223,7 @@ def test_keys_that_nothing_reads_are_told_once_and_forgotten_with_the_document(
     store = RuleStore(Node(), KINDS)
     for _ in range(2):
         store.put("NodeSLO", {"spec": {"cpuBurstStrateg": {"policy": "auto"}}}, "a.yaml")
-    (line,) = [each.getMessage() for each in caplog.records if "without effect" in each.getMessage()]
+    (line,) = [record.getMessage() for record in caplog.records if "without effect" in record.getMessage()]
     assert "cpuBurstStrateg: nothing reads it; did you mean cpuBurstStrategy?" in line and "a.yaml" in line
     assert list(store.unread()) == ["NodeSLO"]
     store.put("NodeSLO", None, "a.yaml")

@@ -38,9 +38,9 @@ def test_a_token_is_never_sent_in_clear_over_a_network(host: str) -> None:
     ("value", "reason"),
     [
         ("http://10.0.0.5:10255", "would send the service account's token in clear"),
-        ("https://10.0.0.5", "names no port"),
-        ("https://10.0.0.5:", "names no port"),
-        ("https://10.0.0.5:0", "names no port"),
+        ("https://10.0.0.5", "has no port"),
+        ("https://10.0.0.5:", "has no port"),
+        ("https://10.0.0.5:0", "has no port"),
         ("https://10.0.0.5:kubelet", "is not an address: Port could not be cast"),
         ("https://10.0.0.5:65536", "is not an address: Port out of range"),
         ("https://[::1:10250", "is not an address: Invalid IPv6 URL"),

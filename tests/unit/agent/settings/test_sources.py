@@ -39,7 +39,7 @@ def test_all_mistakes_of_all_sources_are_told_with_place_key_value_and_what_was_
     )
     with pytest.raises(ConfigError) as caught:
         AGENT_SETTINGS.load(path, tmp_path / "missing.toml", environment={"NRI_AGENT_LOG_LEVEL": "loud"})
-    lines = [str(each) for each in apart(caught.value)]
+    lines = [str(entry) for entry in apart(caught.value)]
     assert len(lines) == 8
     for line, words in zip(
         lines,
@@ -62,32 +62,35 @@ RUBIK = '{"agent": {"informerType": "nri", "enabledFeatures": ["psi"]}, "psi": {
 
 
 def test_each_of_two_profiles_has_its_files_and_a_name_and_socket_of_its_own(tmp_path: Path) -> None:
-    both, mine, theirs = (str(tmp_path / name) for name in ("both.toml", "mine.toml", "config.json"))
+    both, own_file, foreign_file = (str(tmp_path / name) for name in ("both.toml", "mine.toml", "config.json"))
     Path(both).write_text(f'socket = "{tmp_path}/agent.sock"\nlog_level = "debug"\n[http]\naddress = "127.0.0.1:9"\n')
-    Path(mine).write_text('profile = "koordinator"\n[gates]\nResctrl = true\n')
-    Path(theirs).write_text(RUBIK)
+    Path(own_file).write_text('profile = "koordinator"\n[gates]\nResctrl = true\n')
+    Path(foreign_file).write_text(RUBIK)
     first, second = (
-        each.settings
-        for each in load_each(
+        entry.settings
+        for entry in load_each(
             ["koordinator", "rubik"],
-            [both, mine, theirs],
+            [both, own_file, foreign_file],
             {"rules.path": ("--rules", "/r"), "nri.index": ("--set", "20")},
         )
     )
     assert (first.profile, first.gates, first.rules.path) == ("koordinator", {"Resctrl": True}, Path("/r"))
-    assert (second.profile, second.gates, second.rules.path) == ("rubik", {"psi": True}, Path(theirs))
-    assert [(each.nri.index, each.nri.name) for each in (first, second)] == [
+    assert (second.profile, second.gates, second.rules.path) == ("rubik", {"psi": True}, Path(foreign_file))
+    assert [(entry.nri.index, entry.nri.name) for entry in (first, second)] == [
         ("20", "nri-agent"),
         ("20", "nri-agent-rubik"),
     ]
-    assert [Path(each.socket).name for each in (first, second)] == ["agent.sock", "agent-rubik.sock"]
-    assert [(each.http.address, each.log_level) for each in (first, second)] == [("127.0.0.1:9", "debug"), ("", "info")]
-    asked = AGENT_SETTINGS.load(both, theirs).settings
-    assert socket_of(asked) == f"{tmp_path}/agent.sock"
+    assert [Path(entry.socket).name for entry in (first, second)] == ["agent.sock", "agent-rubik.sock"]
+    assert [(entry.http.address, entry.log_level) for entry in (first, second)] == [
+        ("127.0.0.1:9", "debug"),
+        ("", "info"),
+    ]
+    requested = AGENT_SETTINGS.load(both, foreign_file).settings
+    assert socket_of(requested) == f"{tmp_path}/agent.sock"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(second.socket)
-        assert socket_of(asked) == f"{tmp_path}/agent.sock", "nobody listens there"
+        assert socket_of(requested) == f"{tmp_path}/agent.sock", "nobody listens there"
         listener.listen()
-        assert socket_of(asked) == second.socket
+        assert socket_of(requested) == second.socket
     with pytest.raises(ConfigError, match=r"config.json: profile: is rubik, which no --profile names"):
-        load_each(["koordinator"], [theirs], {})
+        load_each(["koordinator"], [foreign_file], {})

@@ -19,14 +19,14 @@ from nri.service.settings import HttpSettings
 @pytest.mark.parametrize(
     ("table", "values", "complaint"),
     [
-        (NriSettings, {"index": "5"}, "not two digits"),
-        (NriSettings, {"index": "\u0660\u0660"}, "not two digits"),
+        (NriSettings, {"index": "5"}, "must be two digits"),
+        (NriSettings, {"index": "\u0660\u0660"}, "must be two digits"),
         (NriSettings, {"name": ""}, "cannot be the name of a plugin"),
         (NriSettings, {"connect_timeout": 0.0}, "connect_timeout 0 s is not a time to wait"),
-        (ProxySettings, {"listen": "/a", "runtime_endpoint": "unix:///a"}, "needs one of its own"),
-        (ProxySettings, {"skip_label": "mine"}, 'skip_label "mine" is not KEY=VALUE'),
-        (ProxySettings, {"skip_label": "=true"}, 'skip_label "=true" is not KEY=VALUE'),
-        (HooksSettings, {"socket": "x"}, "no absolute path"),
+        (ProxySettings, {"listen": "/a", "runtime_endpoint": "unix:///a"}, "they must differ"),
+        (ProxySettings, {"skip_label": "mine"}, 'skip_label "mine" must be KEY=VALUE'),
+        (ProxySettings, {"skip_label": "=true"}, 'skip_label "=true" must be KEY=VALUE'),
+        (HooksSettings, {"socket": "x"}, "must be an absolute path"),
         (StandaloneSettings, {"interval": -1.0}, "not a time to wait"),
         (LoopSettings, {"interval": 0.0}, "not a time to wait"),
         (

@@ -13,9 +13,9 @@ from nri.config import Source, read
     ("values", "complaint"),
     [
         ({"modes": ()}, "modes is empty"),
-        ({"modes": ("nri", "nri")}, "names one twice"),
-        ({"modes": ("standalone",), "pods": PodSettings("nri")}, "needs mode nri or proxy"),
-        ({"socket": "agent.sock"}, "no absolute path"),
+        ({"modes": ("nri", "nri")}, "has duplicates"),
+        ({"modes": ("standalone",), "pods": PodSettings("nri")}, "requires mode nri or proxy"),
+        ({"socket": "agent.sock"}, "must be an absolute path"),
         ({"socket": "/" + "a" * 107}, "longer than the 107 bytes"),
     ],
 )

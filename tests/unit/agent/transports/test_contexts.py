@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from nri.agent.model import Resources
 from nri.agent.transports import contexts
 from nri.api import messages as m
-from nri.policies.contexts import Resources
 
 SLICE = "kubepods-burstable-pod1_2.slice"
 BELOW = f"kubepods.slice/kubepods-burstable.slice/{SLICE}"
@@ -24,11 +24,11 @@ BELOW = f"kubepods.slice/kubepods-burstable.slice/{SLICE}"
 def test_the_folder_of_a_pod(parent: str, folder: str) -> None:
     pod = m.PodSandbox(uid="1-2")
     pod.linux.cgroup_parent = parent
-    assert contexts.pod_context(pod).cgroup_parent == folder
+    assert contexts.pod_context(pod).folder == folder
 
 
 @pytest.mark.parametrize(
-    ("parent", "told", "folder"),
+    ("parent", "message", "folder"),
     [
         ("/kubepods/pod1", "/kubepods/pod1/ID", "kubepods/pod1/ID"),
         ("/kubepods/pod1", "", "kubepods/pod1/ID"),
@@ -38,13 +38,13 @@ def test_the_folder_of_a_pod(parent: str, folder: str) -> None:
     ],
 )
 def test_the_folder_of_a_container_is_what_the_runtime_says_or_else_computed(
-    parent: str, told: str, folder: str
+    parent: str, message: str, folder: str
 ) -> None:
     pod, container = m.PodSandbox(uid="1"), m.Container(id="ID", name="main")
     pod.linux.cgroup_parent = parent
-    container.linux.cgroups_path = told
+    container.linux.cgroups_path = message
     context = contexts.container_context(pod, container, "containerd")
-    assert (context.cgroup_parent, context.id) == (folder, "containerd://ID")
+    assert (context.folder, context.id) == (folder, "containerd://ID")
     assert context.pod == contexts.pod_context(pod)
 
 
@@ -62,7 +62,7 @@ def test_an_update_is_decided_by_what_is_asked_for_now() -> None:
 def test_a_container_is_where_it_is_made_and_until_then_where_it_was_thought_to_be() -> None:
     pod = m.PodSandbox(linux=m.LinuxPodSandbox(cgroup_parent="/kubepods/podu"))
     before = contexts.container_context(pod, m.Container(id="x"), "nri-proxy")
-    assert before.cgroup_parent == ""
+    assert before.folder == ""
     assert contexts.placed(before, pod, m.Container(id="x"), "nri-proxy") is before
-    made = m.Container(id="x", linux=m.LinuxContainer(cgroups_path="/kubepods/podu/real"))
-    assert contexts.placed(before, pod, made, "nri-proxy").cgroup_parent == "kubepods/podu/real"
+    container = m.Container(id="x", linux=m.LinuxContainer(cgroups_path="/kubepods/podu/real"))
+    assert contexts.placed(before, pod, container, "nri-proxy").folder == "kubepods/podu/real"

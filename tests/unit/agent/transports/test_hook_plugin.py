@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator import cpuset
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.node import Node
@@ -22,7 +23,6 @@ from nri.api import messages as m
 from nri.api.events import EventMask
 from nri.errors import ConfigError, NriError
 from nri.host import Root
-from nri.policies import paths
 from nri.testing import FakeRuntime
 from tests.support import agents
 from tests.support.hook_modes import CASES, CONTAINER_ID, MAIN, SANDBOX_ID, UID, Case, Pod
@@ -40,7 +40,7 @@ def machine(folder: Path, pod: Pod, *, pod_folder: bool = True) -> Root:
     return v1(folder, *((pod.folder, f"{pod.folder}/{CONTAINER_ID}") if pod_folder else ()))
 
 
-def made(folder: Path, case: Case, *, fail: bool = False, pod: Pod | None = None) -> tuple[HookPlugin, Parts]:
+def make_parts(folder: Path, case: Case, *, fail: bool = False, pod: Pod | None = None) -> tuple[HookPlugin, Parts]:
     """The plugin under the rules of a case."""
     root = machine(folder, pod or case.pod)
     base = case.base()
@@ -51,26 +51,26 @@ def made(folder: Path, case: Case, *, fail: bool = False, pod: Pod | None = None
 
 def writes(parts: Parts) -> dict[str, dict[str, Any]]:
     """What came of the pod's writes, by the knob."""
-    return {each["name"]: each for each in (parts.history.of(UID) or {}).get("writes", [])}
+    return {write["name"]: write for write in (parts.history.of(UID) or {}).get("writes", [])}
 
 
 # -- the failure policy -----------------------------------------------------------------------------------------------
 
 
 def test_a_bad_annotation_is_ignored_by_default(tmp_path: Path) -> None:
-    plugin, parts = made(tmp_path, SHARED, pod=BAD)
+    plugin, parts = make_parts(tmp_path, SHARED, pod=BAD)
     with FakeRuntime() as runtime:
         runtime.add(plugin)
         runtime.run_pod_sandbox(BAD.messages()[0])
         reply = runtime.create_container(*BAD.messages())
     assert reply.resources.cpu.cpus == ""
-    told = parts.history.of(UID)
-    assert told is not None and {error["hook"] for error in told["errors"]} == {"CPUSetAllocator"}
+    account = parts.history.of(UID)
+    assert account is not None and {error["hook"] for error in account["errors"]} == {"CPUSetAllocator"}
 
 
 @pytest.mark.parametrize("event", ["run", "create", "update"])
 def test_the_failure_policy_fail_refuses_the_request_with_the_name_of_the_hook(tmp_path: Path, event: str) -> None:
-    plugin, _ = made(tmp_path, SHARED, fail=True, pod=BAD)
+    plugin, _ = make_parts(tmp_path, SHARED, fail=True, pod=BAD)
     pod, container = BAD.messages()
     with FakeRuntime() as runtime:
         runtime.add(plugin)
@@ -84,7 +84,7 @@ def test_the_failure_policy_fail_refuses_the_request_with_the_name_of_the_hook(t
 
 
 def test_the_failure_policy_fail_also_holds_for_an_answer_that_is_late(tmp_path: Path) -> None:
-    plugin, _ = made(tmp_path, SHARED, fail=True)
+    plugin, _ = make_parts(tmp_path, SHARED, fail=True)
     with FakeRuntime(version="v1.0.0") as runtime:
         runtime.add(plugin)
         assert plugin.failure_policy is not None
@@ -92,7 +92,7 @@ def test_the_failure_policy_fail_also_holds_for_an_answer_that_is_late(tmp_path:
 
 
 def test_a_pod_is_removed_even_where_its_hooks_fail(tmp_path: Path) -> None:
-    plugin, _ = made(tmp_path, SHARED, fail=True, pod=BAD)
+    plugin, _ = make_parts(tmp_path, SHARED, fail=True, pod=BAD)
     with FakeRuntime() as runtime:
         runtime.add(plugin).remove_pod_sandbox(BAD.messages()[0])
     assert plugin.held.pods() == []
@@ -110,14 +110,14 @@ def test_a_conversion_that_fails_never_fails_the_container(
 
     monkeypatch.setattr(hook_plugin.translation, "adjustment", broken)
     monkeypatch.setattr(hook_plugin.translation, "update", broken)
-    plugin, parts = made(tmp_path, BATCH, fail=fail)
+    plugin, parts = make_parts(tmp_path, BATCH, fail=fail)
     pod, container = BATCH.pod.messages()
     with caplog.at_level(logging.ERROR), FakeRuntime() as runtime:
         runtime.add(plugin)
         assert not runtime.create_container(pod, container).owners.owners
         updated = runtime.update_container(pod, container, m.LinuxResources())
     assert not updated.changed
-    assert writes(parts)["all of it"]["reason"] == "it cannot be said to the runtime: out of range"
+    assert writes(parts)["all of it"]["reason"] == "it cannot be converted for the runtime: out of range"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_conversion_that_fails_never_fails_the_container(
 )
 def test_cpus_that_no_runtime_could_take_are_left_out(tmp_path: Path, cpus: str) -> None:
     pod = Pod(n.LSR, paths.GUARANTEED, annotations={cpuset.ANNOTATION_STATUS: json.dumps({"cpuset": cpus})})
-    plugin, parts = made(tmp_path, SHARED, pod=pod)
+    plugin, parts = make_parts(tmp_path, SHARED, pod=pod)
     with FakeRuntime() as runtime:
         reply = runtime.add(plugin).create_container(*pod.messages())
     assert reply.resources.cpu.cpus == ""
@@ -143,7 +143,7 @@ def test_values_of_a_pod_whose_cgroup_comes_later_are_written_at_its_first_conta
     pod, container = BATCH.pod.messages()
     with FakeRuntime() as runtime:
         runtime.add(plugin).run_pod_sandbox(pod)
-        assert {each["outcome"] for each in writes(parts).values()} == {"gone"}
+        assert {write["outcome"] for write in writes(parts).values()} == {"gone"}
         machine(tmp_path, BATCH.pod)
         runtime.create_container(pod, container)
     assert agents.text(root, "cpu,cpuacct", BATCH.pod.folder, "cpu.shares") == "512"
@@ -163,7 +163,7 @@ def test_a_pod_of_systemd_is_found_by_the_name_of_its_slice(tmp_path: Path) -> N
 
 
 def test_a_pod_that_was_resized_gets_its_values_again(tmp_path: Path) -> None:
-    plugin, parts = made(tmp_path, BATCH)
+    plugin, parts = make_parts(tmp_path, BATCH)
     pod, _ = BATCH.pod.messages()
     shares = tmp_path / "sys/fs/cgroup/cpu,cpuacct" / BATCH.pod.folder / "cpu.shares"
     with FakeRuntime() as runtime:
@@ -175,20 +175,20 @@ def test_a_pod_that_was_resized_gets_its_values_again(tmp_path: Path) -> None:
 
 
 def test_a_pod_that_leads_out_of_the_cgroups_is_refused_and_the_agent_goes_on(tmp_path: Path) -> None:
-    plugin, parts = made(tmp_path, BATCH)
+    plugin, parts = make_parts(tmp_path, BATCH)
     pod, container = BATCH.pod.messages()
     pod.linux.cgroup_parent = "/kubepods/../../../etc"
     with FakeRuntime() as runtime:
         runtime.add(plugin).run_pod_sandbox(pod)
         assert runtime.create_container(pod, container).resources.cpu.shares.value == 512
-    assert {each["outcome"] for each in writes(parts).values()} >= {"refused"}
+    assert {write["outcome"] for write in writes(parts).values()} >= {"refused"}
 
 
 # -- clears -----------------------------------------------------------------------------------------------------------
 
 
 def test_cpus_are_cleared_when_the_container_is_about_to_start_and_not_before(tmp_path: Path) -> None:
-    plugin, parts = made(tmp_path, CLEAR)
+    plugin, parts = make_parts(tmp_path, CLEAR)
     pod, container = CLEAR.pod.messages()
     file = tmp_path / "sys/fs/cgroup/cpuset" / CLEAR.pod.folder / CONTAINER_ID / "cpuset.cpus"
     file.write_text("2\n")
@@ -217,7 +217,7 @@ def test_on_cgroup_v2_cleared_is_what_is_in_force_above(tmp_path: Path) -> None:
 
 
 def test_an_update_bears_the_containers_own_id_and_scales_what_is_asked_for_now(tmp_path: Path) -> None:
-    plugin, _ = made(tmp_path, FAST)
+    plugin, _ = make_parts(tmp_path, FAST)
     pod, container = FAST.pod.messages()
     with FakeRuntime() as runtime:
         created = runtime.add(plugin).create_container(pod, container)
@@ -230,7 +230,7 @@ def test_an_update_bears_the_containers_own_id_and_scales_what_is_asked_for_now(
 
 
 def test_an_update_that_asks_for_no_quota_leaves_it(tmp_path: Path) -> None:
-    plugin, _ = made(tmp_path, FAST)
+    plugin, _ = make_parts(tmp_path, FAST)
     pod, container = FAST.pod.messages()
     wish = m.LinuxResources()
     wish.cpu.shares.value = 2048
@@ -242,7 +242,7 @@ def test_an_update_that_asks_for_no_quota_leaves_it(tmp_path: Path) -> None:
 
 
 def test_an_update_about_which_nothing_is_decided_is_not_touched(tmp_path: Path) -> None:
-    plugin, _ = made(tmp_path, FAST, pod=Pod())
+    plugin, _ = make_parts(tmp_path, FAST, pod=Pod())
     pod, container = Pod().messages()
     wish = m.LinuxResources()
     wish.cpu.cpus = "0"
@@ -255,7 +255,7 @@ def test_an_update_about_which_nothing_is_decided_is_not_touched(tmp_path: Path)
 
 
 def test_the_events_that_the_runtime_names_replace_the_mask(tmp_path: Path) -> None:
-    plugin, _ = made(tmp_path, BATCH)
+    plugin, _ = make_parts(tmp_path, BATCH)
     pod, container = BATCH.pod.messages()
     with FakeRuntime() as runtime:
         runtime.add(plugin, config="events: [RunPodSandbox, UpdateContainer]")
@@ -266,7 +266,7 @@ def test_the_events_that_the_runtime_names_replace_the_mask(tmp_path: Path) -> N
 
 
 def test_without_configuration_all_events_of_use_are_subscribed_to(tmp_path: Path) -> None:
-    plugin, _ = made(tmp_path, BATCH)
+    plugin, _ = make_parts(tmp_path, BATCH)
     with FakeRuntime() as runtime:
         runtime.add(plugin)
         assert plugin.configure() == EVENTS
@@ -283,7 +283,7 @@ def test_without_configuration_all_events_of_use_are_subscribed_to(tmp_path: Pat
     ],
 )
 def test_a_bad_configuration_is_an_error_that_says_so(tmp_path: Path, text: str, words: str) -> None:
-    plugin, _ = made(tmp_path, BATCH)
+    plugin, _ = make_parts(tmp_path, BATCH)
     with FakeRuntime() as runtime, pytest.raises(ConfigError, match=words):
         runtime.add(plugin, config=text)
 
@@ -304,7 +304,7 @@ def test_disabled_stages_are_disabled_in_this_mode(tmp_path: Path) -> None:
 
 
 def test_a_container_that_starts_undecided_gets_its_values_by_writes(tmp_path: Path) -> None:
-    plugin, _ = made(tmp_path, BATCH)
+    plugin, _ = make_parts(tmp_path, BATCH)
     pod, container = BATCH.pod.messages()
     with FakeRuntime() as runtime:
         runtime.add(plugin)
@@ -316,7 +316,7 @@ def test_a_container_that_starts_undecided_gets_its_values_by_writes(tmp_path: P
 def test_an_answer_that_comes_too_late_is_made_good_before_the_first_instruction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plugin, parts = made(tmp_path, BATCH)
+    plugin, parts = make_parts(tmp_path, BATCH)
     pod, container = BATCH.pod.messages()
     decide = type(parts.decisions).decide
 
@@ -346,7 +346,7 @@ def test_an_answer_that_comes_too_late_is_made_good_before_the_first_instruction
 
 
 def test_what_the_runtime_confirms_is_not_written(tmp_path: Path) -> None:
-    plugin, _ = made(tmp_path, BATCH)
+    plugin, _ = make_parts(tmp_path, BATCH)
     pod, container = BATCH.pod.messages()
     with FakeRuntime() as runtime:
         created = runtime.add(plugin).create_container(pod, container)
@@ -356,7 +356,7 @@ def test_what_the_runtime_confirms_is_not_written(tmp_path: Path) -> None:
 
 
 def test_what_a_later_plugin_makes_of_a_value_is_recorded(tmp_path: Path) -> None:
-    plugin, parts = made(tmp_path, BATCH)
+    plugin, parts = make_parts(tmp_path, BATCH)
     pod, container = BATCH.pod.messages()
     with FakeRuntime() as runtime:
         created = runtime.add(plugin).create_container(pod, container)
@@ -368,7 +368,7 @@ def test_what_a_later_plugin_makes_of_a_value_is_recorded(tmp_path: Path) -> Non
 
 
 def test_nothing_is_held_of_what_has_ended(tmp_path: Path) -> None:
-    plugin, parts = made(tmp_path, BATCH)
+    plugin, parts = make_parts(tmp_path, BATCH)
     with FakeRuntime() as runtime:
         runtime.add(plugin)
         for number in range(50):
@@ -381,11 +381,11 @@ def test_nothing_is_held_of_what_has_ended(tmp_path: Path) -> None:
                 runtime.remove_container(pod, container)
             runtime.remove_pod_sandbox(pod)
     assert plugin.held.counts() == {"nri pods": 0, "nri containers": 0}
-    assert parts.executor.held()["waiting writes"] == 0
+    assert parts.executor.counts()["waiting writes"] == 0
 
 
 def test_the_container_of_a_name_that_is_not_in_the_annotation_is_left_alone(tmp_path: Path) -> None:
-    plugin, _ = made(tmp_path, BATCH)
+    plugin, _ = make_parts(tmp_path, BATCH)
     pod, container = BATCH.pod.messages()
     container.name = f"{MAIN}-2"
     with FakeRuntime() as runtime:
@@ -394,7 +394,7 @@ def test_the_container_of_a_name_that_is_not_in_the_annotation_is_left_alone(tmp
 
 
 def test_an_old_runtime_is_not_asked_for_events_that_it_does_not_know(tmp_path: Path) -> None:
-    plugin, _ = made(tmp_path, BATCH)
+    plugin, _ = make_parts(tmp_path, BATCH)
     with FakeRuntime() as runtime:
         runtime.add(plugin)
         plugin.runtime.nri_version = "v0.6.1"
@@ -414,8 +414,8 @@ def test_pods_that_come_and_go_leave_nothing(tmp_path: Path) -> None:
         pod.uid, container.id = f"u{number}", f"c{number}"
         pod.linux.cgroup_parent = folder = f"/kubepods/besteffort/pod{pod.uid}"
         container.linux.cgroups_path = f"{folder}/{container.id}"
-        there = number % 3 > 0  # of some the cgroup never comes
-        if there:
+        existing = number % 3 > 0  # of some the cgroup never comes
+        if existing:
             cgroups = tmp_path / "sys/fs/cgroup"
             write_files(cgroups / f"cpu,cpuacct{folder}", {"cpu.shares": "1024\n", "cpu.cfs_quota_us": "-1\n"})
             write_files(cgroups / f"memory{folder}", {"memory.limit_in_bytes": "4096\n"})
@@ -426,12 +426,12 @@ def test_pods_that_come_and_go_leave_nothing(tmp_path: Path) -> None:
         plugin.reapply.run(plugin.runtime)
         if number % 2:
             plugin.stop_container(pod, container)
-        if there:
+        if existing:
             for controllers in ("cpu,cpuacct", "memory"):
                 shutil.rmtree(tmp_path / f"sys/fs/cgroup/{controllers}{folder}")
         plugin.remove_pod_sandbox(pod)
         if number % 30 == 29:
-            sizes.append((plugin.held.counts(), parts.executor.held(), len(os.listdir("/proc/self/fd"))))
+            sizes.append((plugin.held.counts(), parts.executor.counts(), len(os.listdir("/proc/self/fd"))))
     assert sizes[-1] == sizes[0]
     assert sizes[-1][0] == {"nri pods": 0, "nri containers": 0}
     assert sizes[-1][1]["waiting writes"] == 0
@@ -440,7 +440,7 @@ def test_pods_that_come_and_go_leave_nothing(tmp_path: Path) -> None:
 def test_an_update_of_a_container_that_is_not_known_is_decided_and_the_container_known_from_then_on(
     tmp_path: Path,
 ) -> None:
-    plugin, _ = made(tmp_path, BATCH)
+    plugin, _ = make_parts(tmp_path, BATCH)
     pod, container = BATCH.pod.messages()
     with FakeRuntime() as runtime:
         reply = runtime.add(plugin).update_container(pod, container, m.LinuxResources())
@@ -451,7 +451,7 @@ def test_an_update_of_a_container_that_is_not_known_is_decided_and_the_container
 def test_a_defect_of_ours_costs_a_container_nothing_but_its_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    plugin, parts = made(tmp_path, CLEAR, fail=True)
+    plugin, parts = make_parts(tmp_path, CLEAR, fail=True)
 
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("a defect")

@@ -26,7 +26,7 @@ from nri.agent.transports.nri import NriTransport
 from nri.backoff import Backoff
 from nri.stub.plugin import Plugin
 from nri.testing import FakeRuntime, Replay
-from nri.testing.attached import Attached
+from nri.testing.plugin_connection import Attached
 from nri.trace.history import Trace
 from nri.trace.recorder import Recorder
 from tests.support import agents
@@ -39,8 +39,8 @@ SHARED = next(case for case in CASES if case.title == "share pools")
 
 
 def settings(folder: Path, **more: Any) -> AgentSettings:
-    own = NriSettings(socket=str(folder / "run/nri.sock"), name="agent", backoff=0.05, backoff_cap=0.2)
-    return AgentSettings(nri=replace(own, **more))
+    nri_settings = NriSettings(socket=str(folder / "run/nri.sock"), name="agent", backoff=0.05, backoff_cap=0.2)
+    return AgentSettings(nri=replace(nri_settings, **more))
 
 
 @pytest.fixture
@@ -52,9 +52,9 @@ def parts(tmp_path: Path) -> Parts:
 
 @pytest.fixture
 def transport(tmp_path: Path, parts: Parts) -> Iterator[NriTransport]:
-    made = NriTransport(settings(tmp_path), parts)
-    yield made
-    made.stop()
+    nri_transport = NriTransport(settings(tmp_path), parts)
+    yield nri_transport
+    nri_transport.stop()
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_it_starts_without_a_runtime_and_says_what_it_waits_for(tmp_path: Path, 
     transport.start()
     assert time.monotonic() - begin < PATIENCE_S
     assert transport.health() == (False, f"waiting for {tmp_path}/run/nri.sock")
-    assert len([each for each in threading.enumerate() if each.name == "nri-agent-plugin"]) == 1
+    assert len([entry for entry in threading.enumerate() if entry.name == "nri-agent-plugin"]) == 1
 
 
 def test_a_folder_and_a_socket_that_appear_later_are_noticed(tmp_path: Path, transport: NriTransport) -> None:
@@ -121,9 +121,9 @@ def test_what_the_agent_is_asked_and_answers_is_recorded_and_another_agent_answe
     (created,) = [event for event in Trace(tmp_path / "traces").events() if event.name == "CreateContainer"]
     assert created.whole and created.steps[0].reply
     other = NriTransport(settings(tmp_path), parts)
-    with Replay(tmp_path / "traces") as again:
-        again.add(other.plugin, "00")
-        assert again.differences() == []
+    with Replay(tmp_path / "traces") as second_round:
+        second_round.add(other.plugin, "00")
+        assert second_round.differences() == []
     other.stop()
 
 
@@ -137,7 +137,7 @@ def test_stop_ends_all_threads_and_may_be_called_twice_and_before_start(
         wait_for(lambda: ready(transport), "the registration")
         transport.stop()
         transport.stop()
-        assert not [each for each in threading.enumerate() if each.name.startswith("nri-agent-")]
+        assert not [entry for entry in threading.enumerate() if entry.name.startswith("nri-agent-")]
 
 
 def test_it_can_be_started_again(run_dir: Path, transport: NriTransport) -> None:
@@ -258,10 +258,10 @@ def test_a_folder_that_cannot_be_written_has_no_lock_and_is_no_obstacle(
 ) -> None:
     opened = os.open
 
-    def read_only(path: Any, flags: int, *more: Any, **rest: Any) -> int:
+    def read_only(path: Any, flags: int, *more: Any, **remaining: Any) -> int:
         if str(path).endswith(".lock"):
             raise OSError(30, "Read-only file system")
-        return opened(path, flags, *more, **rest)
+        return opened(path, flags, *more, **remaining)
 
     monkeypatch.setattr(os, "open", read_only)
     with FakeRuntime(socket_path=str(run_dir / "nri.sock")):

@@ -59,13 +59,13 @@ def changed_files(root: Root, case: Case) -> dict[tuple[str, str], str]:
     """What is otherwise in the cgroups than at the beginning."""
     pod = case.pod.folder
     folders = {**FOLDERS, "pod": pod, "container": f"{pod}/{CONTAINER_ID}", "sandbox": f"{pod}/{'5' * 64}"}
-    found = {}
+    collected = {}
     for place, folder in folders.items():
         for name, (controller, file, before) in BEFORE.items():
             text = agents.text(root, controller, folder, file)
             if text != before and (place, name) != ("pod", "cpuset.cpus"):
-                found[(place, name)] = text
-    return found
+                collected[(place, name)] = text
+    return collected
 
 
 def in_messages(reply: CreateReply | UpdateReply) -> dict[tuple[str, str], str]:
@@ -80,9 +80,11 @@ def in_messages(reply: CreateReply | UpdateReply) -> dict[tuple[str, str], str]:
     }
     if isinstance(reply, CreateReply):
         message = reply.message
-        values |= {f"env {each.key}": each.value for each in message.env}
-        values |= {f"mount {each.destination}": each.source for each in message.mounts}
-        values |= {f"device {each.path}": f"{each.type} {each.major}:{each.minor}" for each in message.linux.devices}
+        values |= {f"env {entry.key}": entry.value for entry in message.env}
+        values |= {f"mount {mount.destination}": mount.source for mount in message.mounts}
+        values |= {
+            f"device {device.path}": f"{device.type} {device.major}:{device.minor}" for device in message.linux.devices
+        }
         values["rdt class"] = resources.rdt_class.value or None
         score = message.linux.oom_score_adj
         values["oom score"] = str(score.value) if message.linux.HasField("oom_score_adj") else None
@@ -92,12 +94,12 @@ def in_messages(reply: CreateReply | UpdateReply) -> dict[tuple[str, str], str]:
 def group(root: Root, parts: Parts) -> dict[tuple[str, str], str]:
     """What became of the pod's resctrl group."""
     text = (Path(root.path) / GROUP / "schemata").read_text()
-    found = {("resctrl", "schemata"): text.strip()} if text != "MB:0=100\n" else {}
+    actual = {("resctrl", "schemata"): text.strip()} if text != "MB:0=100\n" else {}
     writes = (parts.history.of(UID) or {}).get("writes", [])
-    if any(each["name"] == "group" and each["wanted"] == "removed" for each in writes):
-        found[("resctrl", "removed")] = f"koordlet-{UID}"
+    if any(write["name"] == "group" and write["wanted"] == "removed" for write in writes):
+        actual[("resctrl", "removed")] = f"koordlet-{UID}"
     tasks = (Path(root.path) / GROUP / "tasks").read_text()
-    return {**found, **({("resctrl", "tasks"): tasks} if tasks else {})}
+    return {**actual, **({("resctrl", "tasks"): tasks} if tasks else {})}
 
 
 def works(effect: Effect) -> bool:
@@ -117,29 +119,29 @@ def live(folder: Path, case: Case, *, update: bool) -> dict[tuple[str, str], str
         created = runtime.create_container(pod, container)
         runtime.post_create_container(pod, created.container)
         runtime.start_container(pod, created.container)
-        found = in_messages(created)
+        actual = in_messages(created)
         if update:
             clear_file(root, case)
-            made = m.Container()
-            made.CopyFrom(created.container)
-            made.linux.resources.Clear()
-            found = in_messages(runtime.update_container(pod, made, case.pod.resources()))
-            runtime.post_update_container(pod, made)
+            built = m.Container()
+            built.CopyFrom(created.container)
+            built.linux.resources.Clear()
+            actual = in_messages(runtime.update_container(pod, built, case.pod.resources()))
+            runtime.post_update_container(pod, built)
         plugin.reapply.run(plugin.runtime)
         runtime.stop_container(pod, created.container)
         runtime.remove_pod_sandbox(pod)
     return {
         **changed_files(root, case),
-        **_without_request(found, case, update),
+        **_without_request(actual, case, update),
         **cleared(root, case),
         **group(root, parts),
     }
 
 
-def _without_request(found: dict[tuple[str, str], str], case: Case, update: bool) -> dict[tuple[str, str], str]:
+def _without_request(actual: dict[tuple[str, str], str], case: Case, update: bool) -> dict[tuple[str, str], str]:
     """An answer to an update holds what was asked for as well; that is no effect."""
-    asked = {"cpu.cfs_quota": str(case.pod.cfs_quota), "cpu.shares": str(case.pod.cpu_shares)}
-    return {key: value for key, value in found.items() if not update or asked.get(key[1]) != value}
+    requested = {"cpu.cfs_quota": str(case.pod.cfs_quota), "cpu.shares": str(case.pod.cpu_shares)}
+    return {key: value for key, value in actual.items() if not update or requested.get(key[1]) != value}
 
 
 def clear_file(root: Root, case: Case) -> None:
@@ -150,8 +152,8 @@ def clear_file(root: Root, case: Case) -> None:
 
 def cleared(root: Root, case: Case) -> dict[tuple[str, str], str]:
     """On cgroup v1 a clear is all that the pod has."""
-    mine = agents.text(root, "cpuset", f"{case.pod.folder}/{CONTAINER_ID}", "cpuset.cpus")
-    return {("container", "cpuset.cpus"): ""} if mine == POD_CPUS else {}
+    own_file = agents.text(root, "cpuset", f"{case.pod.folder}/{CONTAINER_ID}", "cpuset.cpus")
+    return {("container", "cpuset.cpus"): ""} if own_file == POD_CPUS else {}
 
 
 @pytest.mark.parametrize("case", CASES, ids=case_id)
@@ -161,5 +163,5 @@ def test_a_hook_works_as_the_table_says(tmp_path: Path, case: Case) -> None:
 
 @pytest.mark.parametrize("case", UPDATED, ids=case_id)
 def test_an_update_by_the_kubelet_keeps_it(tmp_path: Path, case: Case) -> None:
-    found = live(tmp_path, case, update=True)
-    assert outcome(case, found, updated=True) == wanted(case, works, updated=True)
+    actual = live(tmp_path, case, update=True)
+    assert outcome(case, actual, updated=True) == wanted(case, works, updated=True)

@@ -27,8 +27,8 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
 
 
 def refusals(world: World) -> float:
-    _, found, rest = scrape(world.parts.observer).partition(REFUSED)
-    return float(rest.split()[0]) if found else 0.0
+    _, actual, remaining = scrape(world.parts.observer).partition(REFUSED)
+    return float(remaining.split()[0]) if actual else 0.0
 
 
 def test_the_same_refusal_again_and_again_is_told_once_and_counted_each_time(
@@ -46,6 +46,8 @@ def test_the_same_refusal_again_and_again_is_told_once_and_counted_each_time(
         finally:
             second.stop()
             first.stop()
-    told = [each.getMessage() for each in caplog.records if "by this process already" in each.getMessage()]
-    assert len(told) == 1
-    assert told[0].startswith(f"mode nri: plugin {first.label} is registered at {settings.nri.socket} by this process")
+    messages = [record.getMessage() for record in caplog.records if "by this process already" in record.getMessage()]
+    assert len(messages) == 1
+    assert messages[0].startswith(
+        f"mode nri: plugin {first.label} is registered at {settings.nri.socket} by this process"
+    )

@@ -31,12 +31,12 @@ LABELS = {n.LABEL_QOS: n.LS}
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[Proxied]:
-    made = Proxied(tmp_path)
-    yield made
-    made.close()
+    proxied = Proxied(tmp_path)
+    yield proxied
+    proxied.close()
 
 
-def made(world: Proxied) -> ProxyTransport:
+def make_transport(world: Proxied) -> ProxyTransport:
     root = v1(world.folder / "machine", "kubepods/pod")
     rules = {"NodeResourceTopology": agents.TOPOLOGY}
     return ProxyTransport(agent_settings(world), agents.parts(root, rules=rules))
@@ -46,15 +46,15 @@ def made(world: Proxied) -> ProxyTransport:
 def transport(world: Proxied) -> Iterator[ProxyTransport]:
     """A transport before a runtime that runs."""
     world.start_runtime()
-    each = made(world)
-    each.start()
-    yield each
-    each.stop()
+    entry = make_transport(world)
+    entry.start()
+    yield entry
+    entry.stop()
 
 
 def cpus(world: Proxied, container: str) -> str | None:
-    found: str | None = world.spec(container)["linux"]["resources"].get("cpu", {}).get("cpus")
-    return found
+    actual: str | None = world.spec(container)["linux"]["resources"].get("cpu", {}).get("cpus")
+    return actual
 
 
 def quota(world: Proxied, container: str) -> int:
@@ -73,7 +73,7 @@ def test_what_runs_already_is_brought_under_policy_when_the_agent_comes(world: P
     pod = world.run_pod(world.pod_config(labels=LABELS), world.direct)
     container = world.create(pod, cri=world.direct)
     world.direct.call("StartContainer", container_id=container)
-    transport = made(world)
+    transport = make_transport(world)
     transport.start()
     try:
         wait_for(lambda: cpus(world, container) == "0-3", "the update")
@@ -82,7 +82,7 @@ def test_what_runs_already_is_brought_under_policy_when_the_agent_comes(world: P
 
 
 def test_it_says_what_it_waits_for(world: Proxied) -> None:
-    transport = made(world)
+    transport = make_transport(world)
     assert transport.health() == (False, "not started")
     transport.start()
     try:
@@ -109,7 +109,7 @@ def test_the_rules_of_an_agent_that_is_stopped_stay_and_it_can_start_again(
 
 
 def test_a_second_agent_is_refused_and_says_why(world: Proxied, transport: ProxyTransport) -> None:
-    second = made(world)
+    second = make_transport(world)
     with pytest.raises(NriError, match=r"mode proxy: .*another proxy uses this folder"):
         second.start()
     assert second.health() == (False, "not started")
@@ -125,7 +125,7 @@ def test_a_plugin_connection_that_ends_is_made_again(world: Proxied, monkeypatch
 
     monkeypatch.setattr(proxy_module, "Session", noted)
     world.start_runtime()
-    transport = made(world)
+    transport = make_transport(world)
     transport.start()
     try:
         sessions[0].stop()
@@ -178,7 +178,7 @@ def test_what_the_kubelet_asked_for_last_is_known_after_a_restart_and_not_scaled
 
 def test_a_start_of_what_runs_does_nothing_and_a_mistake_leaves_nothing(world: Proxied) -> None:
     world.start_runtime()
-    transport = made(world)
+    transport = make_transport(world)
     Path(world.settings.listen).parent.mkdir()
     Path(world.settings.listen).write_text("no socket")
     with pytest.raises(NriError, match=r"mode proxy: .*it is not a socket"):
@@ -211,8 +211,8 @@ def test_a_container_that_was_made_around_it_is_decided_for_when_it_starts(
     pod = world.run_pod(world.pod_config(labels=LABELS), world.direct)
     container = world.create(pod, cri=world.direct)
     world.cri.call("StartContainer", container_id=container)
-    held = dict(transport.plugin.held.containers())
-    assert held[container].changes is not None and held[container].changes.knobs.get("cpuset.cpus") == "0-3"
+    stored = dict(transport.plugin.held.containers())
+    assert stored[container].changes is not None and stored[container].changes.knobs.get("cpuset.cpus") == "0-3"
 
 
 def test_the_kubelet_is_let_in_also_where_the_agents_plugin_is_refused(
@@ -238,9 +238,9 @@ def test_a_systemd_pods_container_is_found_by_the_runtimes_name(world: Proxied, 
     pod = m.PodSandbox(id="p")
     pod.linux.cgroup_parent = "kubepods-pod1.slice"
     transport.plugin.start_container(pod, m.Container(id="c"))
-    known = transport.plugin.held.container("c")
-    assert known is not None
-    assert known.context.cgroup_parent == "kubepods.slice/kubepods-pod1.slice/nri-c.scope"
+    known_entry = transport.plugin.held.container("c")
+    assert known_entry is not None
+    assert known_entry.context.folder == "kubepods.slice/kubepods-pod1.slice/nri-c.scope"
 
 
 def test_a_proxy_that_cannot_start_leaves_nothing_behind(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,7 +248,7 @@ def test_a_proxy_that_cannot_start_leaves_nothing_behind(world: Proxied, monkeyp
         raise NriError("no such policy")
 
     monkeypatch.setattr(Proxy, "start", refuse)
-    transport = made(world)
+    transport = make_transport(world)
     with pytest.raises(NriError, match="no such policy"):
         transport.start()
     assert transport.health() == (False, "not started")
@@ -263,10 +263,10 @@ def test_an_agent_that_its_own_proxy_does_not_take_says_why(
     monkeypatch.setattr(Adaptation, "connect", refuse)
     monkeypatch.setattr(proxy_module, "ADMIT_S", 0.2)
     world.start_runtime()
-    transport = made(world)
+    transport = make_transport(world)
     transport.start()
     try:
         wait_for(lambda: transport.health() == (False, "RuntimeError: no more threads"), "the reason in its health")
     finally:
         transport.stop()
-    assert "mode proxy: the agent is not connected to its own proxy: RuntimeError: no more threads" in caplog.text
+    assert "mode proxy: the agent is not connected to its proxy: RuntimeError: no more threads" in caplog.text

@@ -42,7 +42,7 @@ def works(effect: Effect) -> bool:
 def nodes(request: pytest.FixtureRequest) -> Iterator[None]:
     """The nodes of the devices that the table's hook gives, where this machine has none."""
     case: Case = request.node.callspec.params["case"]
-    made: list[str] = []
+    collected: list[str] = []
     if case.hook == "RDMADeviceInject":
         need_root()
         need_machine(not os.path.exists("/dev/infiniband"), "place for made-up RDMA devices: it has real ones")
@@ -50,12 +50,12 @@ def nodes(request: pytest.FixtureRequest) -> Iterator[None]:
         for path in DEVICES:
             os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(231, 192))
             os.chmod(path, 0o666)
-            made.append(path)
+            collected.append(path)
     yield
-    for path in made:
+    for path in collected:
         os.unlink(path)
     with suppress(OSError):
-        if made:
+        if collected:
             os.rmdir("/dev/infiniband")
 
 
@@ -86,22 +86,22 @@ def make_container(folder: Path, place: str) -> None:
 
 def changed_files(root: Root, case: Case, container: str) -> dict[tuple[str, str], str]:
     """What is otherwise in the cgroups than at the beginning; on cgroup v1 a clear is all that the pod has."""
-    found = {}
+    collected = {}
     for place, folder in {**FOLDERS, "pod": case.pod.folder}.items():
         for name, (controller, file, before) in BEFORE.items():
             text = agents.text(root, controller, folder, file)
             if text != before and (place, name) != ("pod", "cpuset.cpus"):
-                found[(place, name)] = text
+                collected[(place, name)] = text
     if agents.text(root, "cpuset", container, "cpuset.cpus") == POD_CPUS:
-        found[("container", "cpuset.cpus")] = ""
-    return found
+        collected[("container", "cpuset.cpus")] = ""
+    return collected
 
 
 def in_spec(spec: dict[str, Any], case: Case) -> dict[tuple[str, str], str]:
     """What the runtime has made of the container beyond what was asked for."""
     resources = spec["linux"]["resources"]
     cpu, memory = resources.get("cpu", {}), resources.get("memory", {})
-    asked = {"cpu.shares": case.pod.cpu_shares, "cpu.cfs_quota": case.pod.cfs_quota, "memory.limit": 0}
+    requested = {"cpu.shares": case.pod.cpu_shares, "cpu.cfs_quota": case.pod.cfs_quota, "memory.limit": 0}
     values: dict[str, Any] = {
         "cpu.shares": cpu.get("shares"),
         "cpu.cfs_quota": cpu.get("quota"),
@@ -110,18 +110,20 @@ def in_spec(spec: dict[str, Any], case: Case) -> dict[tuple[str, str], str]:
         "oom score": spec["process"].get("oomScoreAdj") or None,
         "rdt class": (spec["linux"].get("intelRdt") or {}).get("closID"),
     }
-    values = {name: value for name, value in values.items() if value != asked.get(name)}
-    values |= {f"env {each.partition('=')[0]}": each.partition("=")[2] for each in spec["process"]["env"]}
-    values |= {f"mount {each['destination']}": each["source"] for each in spec["mounts"]}
-    for each in spec["linux"].get("devices") or ():
-        values[f"device {each['path']}"] = f"{each['type']} {each['major']}:{each['minor']}"
+    values = {name: value for name, value in values.items() if value != requested.get(name)}
+    values |= {f"env {entry.partition('=')[0]}": entry.partition("=")[2] for entry in spec["process"]["env"]}
+    values |= {f"mount {mount['destination']}": mount["source"] for mount in spec["mounts"]}
+    for device in spec["linux"].get("devices") or ():
+        values[f"device {device['path']}"] = f"{device['type']} {device['major']}:{device['minor']}"
     return {("container", name): str(value) for name, value in values.items() if value is not None}
 
 
 def agent_settings(world: Proxied) -> AgentSettings:
     """An agent's settings for the proxy before that runtime."""
-    own = world.settings
-    proxy = ProxySettings(listen=own.listen, runtime_endpoint=own.runtime_endpoint, state=own.state, policy_path="")
+    own_part = world.settings
+    proxy = ProxySettings(
+        listen=own_part.listen, runtime_endpoint=own_part.runtime_endpoint, state=own_part.state, policy_path=""
+    )
     return AgentSettings(modes=("proxy",), proxy=proxy)
 
 
@@ -149,26 +151,26 @@ def _life(
     config.metadata.uid = UID
     config.linux.cgroup_parent = f"/{case.pod.folder}"
     pod = world.run_pod(config)
-    asked = pb.LinuxContainerResources(
+    resources = pb.LinuxContainerResources(
         cpu_shares=case.pod.cpu_shares, cpu_quota=case.pod.cfs_quota, memory_limit_in_bytes=case.pod.memory_limit
     )
-    made = world.create(pod, MAIN, linux=pb.LinuxContainerConfig(resources=asked))
-    place = f"{case.pod.folder}/{made}"
+    created = world.create(pod, MAIN, linux=pb.LinuxContainerConfig(resources=resources))
+    place = f"{case.pod.folder}/{created}"
     make_container(Path(root.path), place)
-    world.cri.call("StartContainer", container_id=made)
+    world.cri.call("StartContainer", container_id=created)
     if update:
         (Path(root.path) / TOP / "cpuset" / place / "cpuset.cpus").write_text(f"{BEFORE['cpuset.cpus'][2]}\n")
-        world.cri.call("UpdateContainerResources", container_id=made, linux=asked)
+        world.cri.call("UpdateContainerResources", container_id=created, linux=resources)
     transport.plugin.reapply.run(transport.plugin.runtime)
-    found = in_spec(world.spec(made), case)
+    actual = in_spec(world.spec(created), case)
     tasks = (Path(root.path) / GROUP / "tasks").read_text().split()
-    world.cri.call("StopContainer", container_id=made)
+    world.cri.call("StopContainer", container_id=created)
     world.cri.call("StopPodSandbox", pod_sandbox_id=pod)
     world.cri.call("RemovePodSandbox", pod_sandbox_id=pod)
-    found |= {**changed_files(root, case, place), **group(root, parts)}
+    actual |= {**changed_files(root, case, place), **group(root, parts)}
     if tasks == [str(TASK)]:
-        found[("resctrl", "tasks")] = f"koordlet-{UID}"
-    return found
+        actual[("resctrl", "tasks")] = f"koordlet-{UID}"
+    return actual
 
 
 @pytest.mark.usefixtures("nodes")
@@ -180,12 +182,12 @@ def test_a_hook_works_as_the_table_says(tmp_path: Path, case: Case) -> None:
 @pytest.mark.usefixtures("nodes")
 @pytest.mark.parametrize("case", UPDATED, ids=case_id)
 def test_an_update_by_the_kubelet_keeps_it(tmp_path: Path, case: Case) -> None:
-    found = live(tmp_path, case, update=True)
-    assert outcome(case, found, updated=True) == wanted(case, works, updated=True)
+    actual = live(tmp_path, case, update=True)
+    assert outcome(case, actual, updated=True) == wanted(case, works, updated=True)
 
 
 def test_the_rules_of_now_reach_what_runs(tmp_path: Path) -> None:
-    case = next(each for each in CASES if each.title == "share pools")
+    case = next(case for case in CASES if case.title == "share pools")
     root = machine(tmp_path / "machine", case)
     parts = agents.parts(root, node=case.base())
     world = Proxied(tmp_path)
@@ -194,11 +196,11 @@ def test_the_rules_of_now_reach_what_runs(tmp_path: Path) -> None:
     try:
         world.start_runtime()
         transport.start()
-        made = world.run(world.run_pod(world.pod_config(labels=case.pod.all_labels)))
-        assert "cpus" not in world.spec(made)["linux"]["resources"].get("cpu", {})
+        created = world.run(world.run_pod(world.pod_config(labels=case.pod.all_labels)))
+        assert "cpus" not in world.spec(created)["linux"]["resources"].get("cpu", {})
         for kind, document in case.documents.items():
             parts.store.put(kind, document, "a test")
-        wait_for(lambda: world.spec(made)["linux"]["resources"].get("cpu", {}).get("cpus") == "0-1,2-3", "its CPUs")
+        wait_for(lambda: world.spec(created)["linux"]["resources"].get("cpu", {}).get("cpus") == "0-1,2-3", "its CPUs")
     finally:
         transport.stop()
         world.close()

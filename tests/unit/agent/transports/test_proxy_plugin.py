@@ -23,24 +23,24 @@ def plugin(folder: Path, name: str = "containerd") -> ProxyPlugin:
 
 
 def pod(labels: dict[str, str] | None = None, parent: str = f"/{POD}") -> m.PodSandbox:
-    made = m.PodSandbox(id="p", name="web", namespace="shop", uid=UID, labels=labels or {})
-    made.linux.cgroup_parent = parent
-    return made
+    pod_sandbox = m.PodSandbox(id="p", name="web", namespace="shop", uid=UID, labels=labels or {})
+    pod_sandbox.linux.cgroup_parent = parent
+    return pod_sandbox
 
 
 def container(runtime_id: str = "") -> m.Container:
-    made = m.Container(id="ours", name="app", pod_sandbox_id="p", state=m.ContainerState.CONTAINER_RUNNING)
+    container = m.Container(id="ours", name="app", pod_sandbox_id="p", state=m.ContainerState.CONTAINER_RUNNING)
     if runtime_id:
-        made.annotations[RUNTIME_ID] = runtime_id
-    return made
+        container.annotations[RUNTIME_ID] = runtime_id
+    return container
 
 
-def folder_of(plugin: ProxyPlugin, sandbox: m.PodSandbox, made: m.Container) -> str:
+def folder_of(plugin: ProxyPlugin, sandbox: m.PodSandbox, created: m.Container) -> str:
     """The folder of a container that the plugin has met when it started."""
-    plugin.start_container(sandbox, made)
-    known = plugin.held.container("ours")
-    assert known is not None
-    return known.context.cgroup_parent
+    plugin.start_container(sandbox, created)
+    known_entry = plugin.held.container("ours")
+    assert known_entry is not None
+    return known_entry.context.folder
 
 
 SLICE = "kubepods.slice/kubepods-pod1.slice"
@@ -64,16 +64,16 @@ def test_the_folder_of_a_container_follows_from_its_pods_and_the_runtimes_name_a
 
 
 def test_a_folder_that_the_runtime_has_told_counts(tmp_path: Path) -> None:
-    made = container("theirs")
-    made.linux.cgroups_path = "/elsewhere"
-    assert folder_of(plugin(tmp_path), pod(), made) == "elsewhere"
+    created = container("theirs")
+    created.linux.cgroups_path = "/elsewhere"
+    assert folder_of(plugin(tmp_path), pod(), created) == "elsewhere"
 
 
 def test_an_explicit_clear_is_said_by_an_annotation(tmp_path: Path) -> None:
     best_effort = pod(parent=f"/{POD.replace('burstable', 'besteffort')}")
-    made, _ = plugin(tmp_path).create_container(best_effort, container())
-    assert made is not None
-    assert made.message.annotations[CLEAR_CPUS] == "yes"
+    created, _ = plugin(tmp_path).create_container(best_effort, container())
+    assert created is not None
+    assert created.message.annotations[CLEAR_CPUS] == "yes"
     shared, _ = plugin(tmp_path / "b").create_container(pod(LS), container())
     assert shared is not None
     assert shared.message.linux.resources.cpu.cpus == "0-3"
@@ -81,29 +81,29 @@ def test_an_explicit_clear_is_said_by_an_annotation(tmp_path: Path) -> None:
 
 
 def test_a_container_has_its_folder_once_it_has_its_id(tmp_path: Path) -> None:
-    made = plugin(tmp_path)
-    made.create_container(pod(LS), container())
-    made.post_create_container(pod(LS), container("theirs"))
-    known = made.held.container("ours")
-    assert known is not None
-    assert known.context.cgroup_parent == f"{POD}/theirs"
-    made.post_start_container(pod(LS), container("theirs"))
-    made.post_start_container(pod(LS), m.Container(id="unknown"))
-    assert known.created
+    created = plugin(tmp_path)
+    created.create_container(pod(LS), container())
+    created.post_create_container(pod(LS), container("theirs"))
+    known_entry = created.held.container("ours")
+    assert known_entry is not None
+    assert known_entry.context.folder == f"{POD}/theirs"
+    created.post_start_container(pod(LS), container("theirs"))
+    created.post_start_container(pod(LS), m.Container(id="unknown"))
+    assert known_entry.created
 
 
 def test_a_container_that_was_made_around_the_proxy_is_decided_when_it_starts(tmp_path: Path) -> None:
-    made = plugin(tmp_path)
-    made.start_container(pod(LS), container("theirs"))
-    known = made.held.container("ours")
-    assert known is not None
-    assert known.changes is not None
-    assert known.changes.knobs.get("cpuset.cpus") == "0-3"
+    created = plugin(tmp_path)
+    created.start_container(pod(LS), container("theirs"))
+    known_entry = created.held.container("ours")
+    assert known_entry is not None
+    assert known_entry.changes is not None
+    assert known_entry.changes.knobs.get("cpuset.cpus") == "0-3"
 
 
 def test_what_nobody_was_asked_about_is_left_alone(tmp_path: Path) -> None:
-    made = plugin(tmp_path)
-    made.post_create_container(pod(LS), container("theirs"))
-    assert made.held.container("ours") is None
-    made.synchronize([], [container("theirs")])
-    assert made.held.container("ours") is None
+    created = plugin(tmp_path)
+    created.post_create_container(pod(LS), container("theirs"))
+    assert created.held.container("ours") is None
+    created.synchronize([], [container("theirs")])
+    assert created.held.container("ours") is None

@@ -31,25 +31,25 @@ class Work:
 
 
 @pytest.fixture
-def made() -> Iterator[list[Refresher]]:
+def agent_refresher() -> Iterator[list[Refresher]]:
     all_of_them: list[Refresher] = []
     yield all_of_them
-    for each in all_of_them:
-        each.stop()
+    for entry in all_of_them:
+        entry.stop()
 
 
-def start(work: Work, made: list[Refresher]) -> Refresher:
+def start(work: Work, agent_refresher: list[Refresher]) -> Refresher:
     refresher = Refresher(work, "a test's", Backoff(0.01, 0.02))
-    made.append(refresher)
+    agent_refresher.append(refresher)
     refresher.start()
     refresher.start()
     return refresher
 
 
-def test_nothing_is_done_unasked_and_requests_meanwhile_are_one(made: list[Refresher]) -> None:
+def test_nothing_is_done_unasked_and_requests_meanwhile_are_one(agent_refresher: list[Refresher]) -> None:
     work = Work()
     work.may = threading.Semaphore(0)
-    refresher = start(work, made)
+    refresher = start(work, agent_refresher)
     assert work.times == 0
     refresher.ask()
     assert work.begun.acquire(timeout=PATIENCE_S)
@@ -61,9 +61,11 @@ def test_nothing_is_done_unasked_and_requests_meanwhile_are_one(made: list[Refre
     assert work.times == 2
 
 
-def test_what_is_left_is_tried_again_until_it_is_done(made: list[Refresher], caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_left_is_tried_again_until_it_is_done(
+    agent_refresher: list[Refresher], caplog: pytest.LogCaptureFixture
+) -> None:
     work = Work(False, RuntimeError("a defect"), True)
-    start(work, made).ask()
+    start(work, agent_refresher).ask()
     for _ in range(3):
         assert work.begun.acquire(timeout=PATIENCE_S)
     assert not work.begun.acquire(timeout=0.2)
@@ -71,28 +73,28 @@ def test_what_is_left_is_tried_again_until_it_is_done(made: list[Refresher], cap
 
 
 def test_what_is_never_done_is_tried_a_few_times_for_each_request(
-    made: list[Refresher], caplog: pytest.LogCaptureFixture
+    agent_refresher: list[Refresher], caplog: pytest.LogCaptureFixture
 ) -> None:
     work = Work(*[False] * 100)
-    refresher = start(work, made)
-    for asked in (1, 2):
+    refresher = start(work, agent_refresher)
+    for requested in (1, 2):
         refresher.ask()
         for _ in range(5):
             assert work.begun.acquire(timeout=PATIENCE_S)
         assert not work.begun.acquire(timeout=0.2)
-        assert caplog.text.count("next when a rule changes") == asked
+        assert caplog.text.count("next attempt is when a rule changes") == requested
 
 
-def test_it_ends_also_in_a_pause_and_can_begin_again(made: list[Refresher]) -> None:
+def test_it_ends_also_in_a_pause_and_can_begin_again(agent_refresher: list[Refresher]) -> None:
     work = Work(False)
     refresher = Refresher(work, "a test's", Backoff(1000.0, 1000.0, uniform=lambda: 0.999))
-    made.append(refresher)
+    agent_refresher.append(refresher)
     refresher.stop()
     refresher.start()
     refresher.ask()
     assert work.begun.acquire(timeout=PATIENCE_S)
     refresher.stop()
-    assert not [each for each in threading.enumerate() if each.name == "a test's"]
+    assert not [entry for entry in threading.enumerate() if entry.name == "a test's"]
     refresher.start()
     refresher.ask()
     assert work.begun.acquire(timeout=PATIENCE_S)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from nri.agent.model import Changes, Device, Mount, Resctrl, Resources
 from nri.agent.transports import translation
 from nri.agent.transports.translation import ASKED_QUOTA, asked_before, by_api
 from nri.api import messages as m
 from nri.host import Outcome
-from nri.policies.changes import Changes, Device, Mount, Resctrl
-from nri.policies.contexts import Resources
 
 ALL = Changes(
     {
@@ -74,9 +73,9 @@ def test_an_update_leaves_out_what_the_runtime_has() -> None:
     assert update.linux.resources.cpu.shares.value == 512
     assert not update.linux.resources.HasField("memory")
     container.linux.resources.cpu.cpus = "what"
-    again = translation.update(translation.updatable(ALL, never), "id", never, container)
-    assert again is not None
-    assert again.linux.resources.cpu.cpus == "0-1,2"
+    second_round = translation.update(translation.updatable(ALL, never), "id", never, container)
+    assert second_round is not None
+    assert second_round.linux.resources.cpu.cpus == "0-1,2"
 
 
 def test_what_a_runtime_has_is_applied() -> None:
@@ -140,12 +139,12 @@ def test_of_what_a_runtime_does_not_say_nothing_is_told() -> None:
 
 
 def test_a_quota_that_was_scaled_goes_with_what_was_asked_for() -> None:
-    asked = Resources(cfs_quota=100_000)
-    assert translation.adjustment(Changes({"cpu.cfs_quota": 50_000}), asked, never).annotations == {
+    resources = Resources(cfs_quota=100_000)
+    assert translation.adjustment(Changes({"cpu.cfs_quota": 50_000}), resources, never).annotations == {
         "agent.nri/cfs-quota": "100000 50000"
     }
-    assert not translation.adjustment(Changes({"cpu.cfs_quota": -1}), asked, never).annotations
-    assert not translation.adjustment(Changes({"cpu.cfs_quota": 100_000}), asked, never).annotations
+    assert not translation.adjustment(Changes({"cpu.cfs_quota": -1}), resources, never).annotations
+    assert not translation.adjustment(Changes({"cpu.cfs_quota": 100_000}), resources, never).annotations
     assert not translation.adjustment(Changes({"cpu.cfs_quota": 50_000}), None, never).annotations
 
 
@@ -160,16 +159,16 @@ def test_a_quota_that_is_none_needs_no_note() -> None:
 )
 def test_the_note_counts_if_the_quota_is_the_one_that_was_made_then(note: str, quota: int | None) -> None:
     container = m.Container(annotations={ASKED_QUOTA: note})
-    found = asked_before(m.PodSandbox(), container, Resources(cfs_quota=50_000, cpu_shares=3))
-    assert found == Resources(cfs_quota=quota, cpu_shares=3)
+    actual = asked_before(m.PodSandbox(), container, Resources(cfs_quota=50_000, cpu_shares=3))
+    assert actual == Resources(cfs_quota=quota, cpu_shares=3)
 
 
 def test_a_note_that_the_pod_has_as_well_is_a_users() -> None:
     annotations = {ASKED_QUOTA: "9000000 50000"}
-    found = asked_before(
+    actual = asked_before(
         m.PodSandbox(annotations=annotations), m.Container(annotations=annotations), Resources(cfs_quota=50_000)
     )
-    assert found == Resources()
+    assert actual == Resources()
 
 
 def test_pods_of_the_api_tell_and_one_that_cannot_be_read_is_passed_over() -> None:
@@ -178,6 +177,6 @@ def test_pods_of_the_api_tell_and_one_that_cannot_be_read_is_passed_over() -> No
         {"metadata": {"uid": "v"}, "spec": {"containers": [{"name": "a", "resources": 3}, {"name": "b"}]}},
         {},
     ]
-    found = by_api(pods)
-    assert found[("u", "a")].cfs_quota == 200_000
-    assert set(found) == {("u", "a"), ("v", "b")}
+    actual = by_api(pods)
+    assert actual[("u", "a")].cfs_quota == 200_000
+    assert set(actual) == {("u", "a"), ("v", "b")}

@@ -9,22 +9,20 @@ from typing import Any, cast
 
 import pytest
 
+from nri.agent.hooks import MAKE_ROOM, Hook
+from nri.agent.model import Changes, Container, Decision, Pod, Write
+from nri.agent.model import writes as writes_of
 from nri.agent.parts import Parts
 from nri.agent.pods.nri import NriPods
 from nri.agent.settings import AgentSettings
+from nri.agent.transports import messages
 from nri.agent.transports.hook_plugin import HookPlugin
-from nri.agent.transports.inventory import InventoryContainer, RuntimeInventory
+from nri.agent.transports.inventory import InventoryEntry, RuntimeInventory
 from nri.agent.transports.updates import RuntimeUpdates
 from nri.api import messages as m
 from nri.api.builders.update import Update
 from nri.errors import ConnectionClosed, DeadlineExceeded
 from nri.host import Outcome
-from nri.policies import messages
-from nri.policies.changes import Changes, Decision
-from nri.policies.contexts import ContainerContext, PodContext, RoomContext
-from nri.policies.hooks import MAKE_ROOM, Hook
-from nri.policies.writes import Write
-from nri.policies.writes import writes as writes_of
 from nri.stub.support.runtime_handle import RuntimeHandle
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support import agents
@@ -51,12 +49,12 @@ class Runtime:
 
     def update(self, *updates: m.ContainerUpdate) -> Runtime:
         self.before_update()
-        self._failed = [Update.of(each) for each in updates if each.container_id in self.refuses]
+        self._failed = [Update.of(update) for update in updates if update.container_id in self.refuses]
         self.updates += updates
-        for each in updates:
-            if each.container_id not in self.refuses and self.error is None:
-                said = Changes(messages.reported(each.linux.resources)).without(self.drops)
-                self._parts.executor.write(writes_of(self._folders[each.container_id], said))
+        for entry in updates:
+            if entry.container_id not in self.refuses and self.error is None:
+                changes = Changes(messages.reported(entry.linux.resources)).without(self.drops)
+                self._parts.executor.write(writes_of(self._folders[entry.container_id], changes))
         return self
 
     def result(self) -> list[Update]:
@@ -65,7 +63,7 @@ class Runtime:
         return self._failed
 
     def quotas(self) -> list[tuple[str, int]]:
-        return [(each.container_id, each.linux.resources.cpu.quota.value) for each in self.updates]
+        return [(update.container_id, update.linux.resources.cpu.quota.value) for update in self.updates]
 
 
 class World:
@@ -79,22 +77,22 @@ class World:
         self.held = RuntimeInventory()
         self.runtime = Runtime(self.parts, self.folders)
         for name, path in self.folders.items():
-            context = ContainerContext(PodContext("ns", "p", agents.UID), f"x://{name}", name, path)
-            self.held.put(name, InventoryContainer("sandbox", context, created=True))
+            context = Container(Pod("ns", "p", agents.UID), f"x://{name}", name, path)
+            self.held.put(name, InventoryEntry("sandbox", context, created=True))
         self.updates = RuntimeUpdates(
             self.parts, self.held, "nri", lambda: cast(RuntimeHandle, self.runtime), self.clock
         )
 
-    def known(self, name: str) -> InventoryContainer:
-        found = self.held.container(name)
-        assert found is not None
-        return found
+    def known(self, name: str) -> InventoryEntry:
+        actual = self.held.container(name)
+        assert actual is not None
+        return actual
 
     def set(self, *values: tuple[str, int]) -> list[tuple[str, str, bool]]:
         """Have quotas of containers set; return outcome and reason of each, and whether the runtime has set it."""
-        wanted = [Write(self.folders.get(name, name), QUOTA, str(value), "why") for name, value in values]
-        found = self.updates.write(wanted)
-        return [(each.result.outcome.value, each.result.reason, each.by_runtime) for each in found]
+        expected = [Write(self.folders.get(name, name), QUOTA, str(value), "why") for name, value in values]
+        actual = self.updates.write(expected)
+        return [(entry.result.outcome.value, entry.result.reason, entry.by_runtime) for entry in actual]
 
     def quota(self, name: str) -> str:
         return agents.text(self.root, "cpu,cpuacct", self.folders.get(name, name), "cpu.cfs_quota_us")
@@ -121,19 +119,19 @@ def test_what_the_runtime_has_is_not_told_again_and_what_somebody_else_overwrite
 
 
 def test_what_the_runtime_reports_already_is_not_told(world: World) -> None:
-    world.known("a").said = {QUOTA: 20_000}
+    world.known("a").reported = {QUOTA: 20_000}
     world.set(("a", 20_000), ("b", 20_000))
     assert world.runtime.quotas() == [("b", 20_000)]
 
 
 def test_a_refusal_is_told_and_the_value_is_written_to_its_file(world: World) -> None:
     world.runtime.refuses = {"a"}
-    (refused, done) = world.set(("a", 20_000), ("b", 30_000))
+    (refused, outcome) = world.set(("a", 20_000), ("b", 30_000))
     assert refused[0] == "applied" and not refused[2]
     assert refused[1] == (
         "the runtime did not take it, so it was written to its file: it could not update the container"
     )
-    assert done == ("applied", "", True)
+    assert outcome == ("applied", "", True)
     assert (world.quota("a"), world.quota("b")) == ("20000", "30000")
 
 
@@ -171,7 +169,7 @@ def test_a_runtime_that_does_not_answer_is_left_alone_for_a_while(world: World, 
     world.clock.now += 61
     world.set()
     assert world.runtime.quotas()[-1][0] in ("a", "b")
-    assert world.known("b").said[QUOTA] == 30_000
+    assert world.known("b").reported[QUOTA] == 30_000
 
 
 def test_without_a_connection_the_executor_does_all(world: World) -> None:
@@ -184,8 +182,8 @@ def test_a_round_has_a_bound_and_the_rest_follows(world: World) -> None:
     for number in range(40):
         name = f"c{number}"
         world.folders[name] = f"{POD}/{name}"
-        context = ContainerContext(PodContext("ns", "p", agents.UID), f"x://{name}", name, world.folders[name])
-        world.held.put(name, InventoryContainer("sandbox", context, created=True))
+        context = Container(Pod("ns", "p", agents.UID), f"x://{name}", name, world.folders[name])
+        world.held.put(name, InventoryEntry("sandbox", context, created=True))
 
     def slow() -> None:
         world.clock.now += 5
@@ -193,7 +191,7 @@ def test_a_round_has_a_bound_and_the_rest_follows(world: World) -> None:
     world.runtime.before_update = slow
     rows = world.set(*((f"c{number}", 20_000) for number in range(40)))
     assert len(world.runtime.updates) == 32
-    assert {reason.rpartition(": ")[2] for _, reason, _ in rows[32:]} == {"it had enough to do for one round"}
+    assert {reason.rpartition(": ")[2] for _, reason, _ in rows[32:]} == {"the round had no time left"}
     world.set()
     assert len(world.runtime.updates) == 40
 
@@ -232,17 +230,17 @@ def test_a_pod_that_shrinks_is_written_again_after_its_containers(
     executor = world.parts.executor
     real = executor.write
 
-    def nested(wanted: list[Write], **how: Any) -> list[Any]:
+    def nested(expected: list[Write], **how: Any) -> list[Any]:
         """A kernel of cgroup v1: no pod may have less than its container."""
-        found = real(wanted, **how)
+        actual = real(expected, **how)
         return [
             replace(result, outcome=Outcome.REFUSED, reason="Invalid argument")
             if write.folder == POD and world.quota("a") != "20000"
             else result
-            for write, result in zip(wanted, found, strict=True)
+            for write, result in zip(expected, actual, strict=True)
         ]
 
-    monkeypatch.setattr(type(executor), "write", lambda _self, wanted, **how: nested(wanted, **how))
+    monkeypatch.setattr(type(executor), "write", lambda _self, expected, **how: nested(expected, **how))
     assert [row[0] for row in world.set((POD, 20_000), ("a", 20_000))] == ["unchanged", "applied"]
 
 
@@ -250,22 +248,22 @@ def test_a_pod_that_shrinks_is_written_again_after_its_containers(
 
 
 def requested(**fields: int) -> m.LinuxResources:
-    made = m.LinuxResources()
+    linux_resources = m.LinuxResources()
     for name, value in fields.items():
-        getattr(made.cpu, name).value = value
-    return made
+        getattr(linux_resources.cpu, name).value = value
+    return linux_resources
 
 
 def test_what_the_kubelet_asks_for_as_before_keeps_a_strategys_value_and_what_it_asks_for_anew_counts(
     world: World,
 ) -> None:
-    known = world.known("a")
-    known.asked_for = {QUOTA: 10_000}
+    known_entry = world.known("a")
+    known_entry.requested = {QUOTA: 10_000}
     world.set(("a", 20_000))
-    assert world.updates.kept(known, requested(shares=2, quota=0)) == Changes({QUOTA: 20_000})
-    assert world.updates.kept(known, requested(quota=10_000)) == Changes({QUOTA: 20_000})
-    assert world.updates.kept(known, requested(quota=15_000)) == Changes()
-    assert known.asked_for == {QUOTA: 15_000, "cpu.shares": 2}
+    assert world.updates.values_to_keep(known_entry, requested(shares=2, quota=0)) == Changes({QUOTA: 20_000})
+    assert world.updates.values_to_keep(known_entry, requested(quota=10_000)) == Changes({QUOTA: 20_000})
+    assert world.updates.values_to_keep(known_entry, requested(quota=15_000)) == Changes()
+    assert known_entry.requested == {QUOTA: 15_000, "cpu.shares": 2}
 
 
 def test_a_value_that_a_hook_decides_is_no_strategys_any_more(world: World) -> None:
@@ -275,39 +273,39 @@ def test_a_value_that_a_hook_decides_is_no_strategys_any_more(world: World) -> N
 
 
 def test_a_kubelets_request_is_answered_with_strategies_values_beside_those_of_hooks(tmp_path: Path) -> None:
-    made, _ = plugin(tmp_path, "web")
+    created, _ = plugin(tmp_path, "web")
     pod = made_pod()
     with FakeRuntime() as runtime:
-        runtime.add(made).run_pod_sandbox(pod)
+        runtime.add(created).run_pod_sandbox(pod)
         container = run(runtime, pod, "web").container
-        made.updates.write([Write("kubepods/pod1/web", QUOTA, "20000")])
-        assert held(made, "web").said == {QUOTA: 20_000}
+        created.updates.write([Write("kubepods/pod1/web", QUOTA, "20000")])
+        assert inventory_entry(created, "web").reported == {QUOTA: 20_000}
         reply = runtime.update_container(pod, container, requested(shares=512))
         assert reply.resources.cpu.quota.value == 20_000
         assert runtime.update_container(pod, container, requested(quota=90_000)).resources.cpu.quota.value == 90_000
 
 
 def test_what_strategies_decided_outlives_the_runtimes_restart(tmp_path: Path) -> None:
-    made, _ = plugin(tmp_path, "web")
+    created, _ = plugin(tmp_path, "web")
     pod = made_pod()
     with FakeRuntime() as runtime:
-        runtime.add(made).run_pod_sandbox(pod)
+        runtime.add(created).run_pod_sandbox(pod)
         run(runtime, pod, "web")
-        made.updates.write([Write("kubepods/pod1/web", QUOTA, "20000")])
+        created.updates.write([Write("kubepods/pod1/web", QUOTA, "20000")])
         runtime.restart()
-        assert held(made, "web").decided == {QUOTA: 20_000}
+        assert inventory_entry(created, "web").decided == {QUOTA: 20_000}
 
 
-def held(made: HookPlugin, name: str) -> InventoryContainer:
-    found = made.held.container(name)
-    assert found is not None
-    return found
+def inventory_entry(created: HookPlugin, name: str) -> InventoryEntry:
+    actual = created.held.container(name)
+    assert actual is not None
+    return actual
 
 
 # -- room for a container that is being created ------------------------------------------------------------------------
 
 
-def shrink(context: RoomContext, _rules: object) -> Decision:
+def shrink(context: Container, _rules: object) -> Decision:
     """Best-effort containers make room for one that says so."""
     if context.new.name != "important" or context.name == "spared":
         return Decision()
@@ -345,36 +343,36 @@ def run(runtime: FakeRuntime, pod: m.PodSandbox, name: str) -> Any:
 
 
 def test_a_creation_is_answered_with_updates_of_those_that_make_room(tmp_path: Path) -> None:
-    made, parts = plugin(tmp_path, "batch", "spared", "odd", "plain", "important")
+    created, parts = plugin(tmp_path, "batch", "spared", "odd", "plain", "important")
     pod = made_pod()
     with FakeRuntime() as runtime:
-        runtime.add(made).run_pod_sandbox(pod)
+        runtime.add(created).run_pod_sandbox(pod)
         for name in ("batch", "spared", "odd", "plain"):
             assert run(runtime, pod, name).updates == {}
         updates = run(runtime, pod, "important").updates
-    assert {name: each.message.linux.resources.cpu.quota.value for name, each in updates.items()} == {"batch": 5000}
-    told = parts.history.of("1") or {}
-    rows = {(row["container"], row["name"]): (row["outcome"], row["reason"]) for row in told["writes"]}
+    assert {name: update.message.linux.resources.cpu.quota.value for name, update in updates.items()} == {"batch": 5000}
+    account = parts.history.of("1") or {}
+    rows = {(row["container"], row["name"]): (row["outcome"], row["reason"]) for row in account["writes"]}
     assert rows["batch", QUOTA] == (
         "applied", "the runtime took the update and did not set it, so it was written to its file",
     )  # fmt: skip
     assert rows["batch", "cpu.bvt"][0] in ("applied", "unsupported"), "NRI has no word for it"
     assert rows["plain", "cpu.bvt"][0] in ("applied", "unsupported")
     assert rows["odd", "cpuset.cpus"][0] == "refused"
-    (why,) = [row for row in told["values"] if (row["container"], row["field"]) == ("batch", QUOTA)]
+    (why,) = [row for row in account["values"] if (row["container"], row["field"]) == ("batch", QUOTA)]
     assert (why["hook"], why["reason"], why["stage"]) == ("Room", "room for important", "MakeRoom")
 
 
 def test_a_creation_that_comes_to_nothing_leaves_nothing_to_look_at(tmp_path: Path) -> None:
-    made, parts = plugin(tmp_path, "batch", "important")
+    created, parts = plugin(tmp_path, "batch", "important")
     pod = made_pod()
     with FakeRuntime() as runtime:
-        runtime.add(made).run_pod_sandbox(pod)
+        runtime.add(created).run_pod_sandbox(pod)
         run(runtime, pod, "batch")
         container = make_container("important", pod=pod, id="important")
         runtime.create_container(pod, container)
         runtime.remove_container(pod, container)
-        made.updates.created("important")
+        created.updates.created("important")
     assert QUOTA not in {row["name"] for row in (parts.history.of("1") or {})["writes"]}
 
 
@@ -383,6 +381,6 @@ def test_hooks_have_a_part_of_the_runtimes_time_to_make_room(world: World, monke
     updates = RuntimeUpdates(
         replace(world.parts, profile=profile), world.held, "nri", lambda: cast(RuntimeHandle, world.runtime)
     )
-    new = ContainerContext(name="important")
+    new = Container(name="important")
     assert updates.room("c", new, -1.0) == []
     assert world.known("a").decided == {}

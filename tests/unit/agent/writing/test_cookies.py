@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 
+from nri.agent.writing.cookie_groups import Membership
 from nri.agent.writing.cookies import CoreScheduling, KernelCookies
 from nri.host import CoreScheduler, Outcome
-from nri.policies.cookie_groups import Membership
 from tests.support.agents import Clock
 from tests.unit.host.test_core_sched import Kernel
 
@@ -24,8 +24,8 @@ def test_containers_of_one_group_have_one_cookie() -> None:
     (second,) = cookies.apply(IN, "pod/b", [20])
     assert (first.outcome, second.outcome) == (Outcome.APPLIED, Outcome.APPLIED)
     assert kernel.cookies == {1: 0, 10: 100, 11: 100, 20: 100}
-    (again,) = cookies.apply(IN, "pod/b", [20])
-    assert again.outcome is Outcome.UNCHANGED
+    (second_round,) = cookies.apply(IN, "pod/b", [20])
+    assert second_round.outcome is Outcome.UNCHANGED
 
 
 def test_a_container_that_leaves_loses_its_cookie() -> None:

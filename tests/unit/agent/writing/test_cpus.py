@@ -2,7 +2,7 @@
 
 import pytest
 
-from nri.agent.writing.cpus import MOST_CPUS, cpus
+from nri.agent.writing.cpus import MAX_CPUS, cpus
 from nri.api import cpuset
 
 
@@ -16,14 +16,14 @@ def test_a_list_is_its_cpus_and_read_once(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("0-65535:1/1," * 4, "no machine has more"),
-        (f"0-{MOST_CPUS}", "it names 8193 CPUs"),
+        ("0-65535:1/1," * 4, "the limit is"),
+        (f"0-{MAX_CPUS}", "8193 CPUs"),
         ("0-4294967295", "has a number above"),
         ("x\n", r"'x"),
         ("0," * 40_000, "80000 characters"),
     ],
 )
 def test_what_no_kernel_takes_is_refused_in_one_line(text: str, words: str) -> None:
-    found, reason = cpus(text)
-    assert not found and words in reason and reason.isprintable()
-    assert cpus(f"0-{MOST_CPUS - 1}")[1] == ""
+    actual, reason = cpus(text)
+    assert not actual and words in reason and reason.isprintable()
+    assert cpus(f"0-{MAX_CPUS - 1}")[1] == ""

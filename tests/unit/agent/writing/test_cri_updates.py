@@ -12,12 +12,12 @@ import pytest
 
 from nri.agent.agent import Agent
 from nri.agent.executor import Executor
+from nri.agent.model import Write
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import PodSettings, RuleSettings, StandaloneSettings
 from nri.agent.writing.cri_updates import CriUpdates
 from nri.cri.pb import api_pb2 as pb
 from nri.host import Outcome
-from nri.policies.writes import Write
 from tests.support.agents import Clock
 from tests.support.cri_server import CriServer
 from tests.support.host_trees import v1
@@ -46,17 +46,17 @@ class Runtime(CriServer):
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Iterator[Runtime]:
-    made = Runtime()
-    with made.listening(tmp_path / "cri.sock") as made.path:
-        yield made
+    runtime = Runtime()
+    with runtime.listening(tmp_path / "cri.sock") as runtime.path:
+        yield runtime
 
 
 def write(knob: str, value: str, folder: str = FOLDER) -> Write:
     return Write(folder, knob, value, "a test")
 
 
-def said(runtime: Runtime) -> list[tuple[str, pb.LinuxContainerResources]]:
-    return [(each.container_id, each.linux) for each in runtime.told]
+def sent_updates(runtime: Runtime) -> list[tuple[str, pb.LinuxContainerResources]]:
+    return [(entry.container_id, entry.linux) for entry in runtime.told]
 
 
 def test_values_of_a_container_are_one_call_and_told_once(runtime: Runtime) -> None:
@@ -69,10 +69,10 @@ def test_values_of_a_container_are_one_call_and_told_once(runtime: Runtime) -> N
     ]
     updates.tell([*rows, write("cpu.shares", "9", POD)])
     updates.tell(rows)
-    wanted = pb.LinuxContainerResources(cpu_quota=-1, cpuset_cpus="0-1", cpu_shares=2)
-    assert said(runtime) == [(NUMBER, wanted)]
+    resources = pb.LinuxContainerResources(cpu_quota=-1, cpuset_cpus="0-1", cpu_shares=2)
+    assert sent_updates(runtime) == [(NUMBER, resources)]
     updates.tell([write("cpu.shares", "3", f"a.slice/cri-containerd-{NUMBER}.scope")])
-    assert said(runtime)[1:] == [(NUMBER, pb.LinuxContainerResources(cpu_shares=3))]
+    assert sent_updates(runtime)[1:] == [(NUMBER, pb.LinuxContainerResources(cpu_shares=3))]
     updates.forget(POD)
     assert len(updates) == 3
     updates.forget(FOLDER)
@@ -84,7 +84,7 @@ def test_what_a_later_agent_reads_from_the_runtime_is_not_told(runtime: Runtime)
     updates.tell([write("cpu.cfs_quota", "5000"), write("memory.limit", "9"), write("cpu.shares", "2")])
     assert not runtime.told
     updates.tell([write("cpuset.mems", "0")])
-    assert said(runtime) == [(NUMBER, pb.LinuxContainerResources(cpuset_mems="0"))]
+    assert sent_updates(runtime) == [(NUMBER, pb.LinuxContainerResources(cpuset_mems="0"))]
 
 
 def test_a_refusal_is_told_and_not_repeated(runtime: Runtime, caplog: pytest.LogCaptureFixture) -> None:
@@ -108,9 +108,9 @@ def test_a_runtime_that_is_away_is_left_alone_for_a_minute(tmp_path: Path, caplo
 def test_the_executor_tells_what_is_in_force_and_lasts(runtime: Runtime, tmp_path: Path) -> None:
     executor = Executor(v1(tmp_path, POD, FOLDER), runtime=CriUpdates(runtime.path))
     results = executor.write([write("cpu.shares", "77"), write("memory.limit", "nonsense")])
-    assert [each.outcome for each in results] == [Outcome.APPLIED, Outcome.REFUSED]
+    assert [result.outcome for result in results] == [Outcome.APPLIED, Outcome.REFUSED]
     executor.write([write("cpu.cfs_quota", "5000")], lasting=False)
-    assert said(runtime) == [(NUMBER, pb.LinuxContainerResources(cpu_shares=77))]
+    assert sent_updates(runtime) == [(NUMBER, pb.LinuxContainerResources(cpu_shares=77))]
     executor.forget(FOLDER)
     executor.write([write("cpu.shares", "77")], force=True)
     assert len(runtime.told) == 2
@@ -124,7 +124,7 @@ def test_a_value_that_somebody_else_has_changed_is_told_again(runtime: Runtime, 
     (file,) = tmp_path.rglob(f"{FOLDER}/cpu.shares")
     file.write_text("1024")
     executor.write([write("cpu.shares", "77")], force=True)
-    assert said(runtime) == [(NUMBER, pb.LinuxContainerResources(cpu_shares=77))] * 2
+    assert sent_updates(runtime) == [(NUMBER, pb.LinuxContainerResources(cpu_shares=77))] * 2
 
 
 @pytest.mark.parametrize("apply", ["cgroups", "cri"])

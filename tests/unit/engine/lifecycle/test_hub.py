@@ -16,7 +16,7 @@ from nri.api import messages as m
 from nri.engine.config import NriConfig
 from nri.engine.lifecycle.hub import NriHub
 from nri.engine.support.errors import EngineError
-from nri.testing.attached import Attached
+from nri.testing.plugin_connection import Attached
 from tests.support.waiting import wait_for
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from nri.agent import model
 from nri.host import KNOBS, knob
 from nri.host.cgroups.knobs import wider
-from nri.policies import writes
 
 #: The neutral names, which others write down: to add one is fine, to change one is not.
 NAMES = {
@@ -110,13 +110,13 @@ def test_a_text_that_says_none_is_refused(name: str, text: str) -> None:
 
 def test_policies_name_knobs_of_this_table() -> None:
     named = (
-        writes.SHARES,
-        writes.QUOTA,
-        writes.CPUS,
-        writes.MEMORY_LIMIT,
-        writes.BVT,
-        writes.CPU_IDLE,
-        writes.NET_CLASS,
+        model.SHARES,
+        model.QUOTA,
+        model.CPUS,
+        model.MEMORY_LIMIT,
+        model.BVT,
+        model.CPU_IDLE,
+        model.NET_CLASS,
     )
     assert set(named) <= set(KNOBS)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import nri
+from nri.api.default_validator import ValidatorConfig
 from nri.plugins.default_validator.plugin import DefaultValidatorPlugin, read
-from nri.policies.default_validator import ValidatorConfig
 from nri.testing import FakeRuntime, make_container, make_pod
 
 

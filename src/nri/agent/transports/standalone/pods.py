@@ -1,9 +1,8 @@
-"""One round over all pods: pod, pause container and containers decided, and written as one batch for each pod.
+"""One round over all pods: decide pods, pause containers and containers, and write one batch for each pod.
 
-Rules: a pod's values and those of its containers go out together, because the kernel takes a quota only within the one
-above it, whichever of them shrinks; a pod that breaks off is counted and the others go on; a container without id or
-folder, one that the spec does not have, and those of a pod in a virtual machine are passed over. Next:
-:mod:`nri.agent.transports.standalone.transport`.
+Values of a pod and its containers are written together, because the kernel takes a quota only within that of the
+parent, whichever of them shrinks. A pod that fails is counted and does not stop the others. Containers without id or
+cgroup, those that the spec does not have, and those in a virtual machine are skipped.
 """
 
 from __future__ import annotations
@@ -13,74 +12,69 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from nri.agent.decisions import reason_of
+from nri.agent.hooks import MEND_CONTAINER, MEND_POD, MEND_SANDBOX, Outcome
+from nri.agent.model import MAX_CONTAINERS, QUOTA, Container, Pod, Write, pod_writes, writes
 from nri.agent.parts import Parts
-from nri.agent.pods.running import key_of
+from nri.agent.pods import manifest
 from nri.agent.transports.standalone.tally import Tally
 from nri.host import Result
 from nri.host.cgroups.hierarchies import Hierarchies
-from nri.policies import manifest
-from nri.policies.contexts import ContainerContext, PodContext
-from nri.policies.hooks import MEND_CONTAINER, MEND_POD, MEND_SANDBOX, Outcome
-from nri.policies.running import RunningPod
-from nri.policies.writes import QUOTA, Write, pod_writes, writes
 
 __all__ = ["NAME", "NothingMore", "PodRound", "Reconciler", "with_room"]
 
 #: The name of this transport.
 NAME: Final = "standalone"
-#: No pod has more containers than that; what is above comes from no kubelet.
-_MOST_CONTAINERS: Final = 256
-_ROOM: Final = "what its containers are made with, or they could not start"
+_ROOM_REASON: Final = "the quota that its containers are created with; with less they could not start"
 _log = logging.getLogger("nri.agent")
 
 
 class _Item(NamedTuple):
-    """A pod or a container, what was decided for it, and the writes of that."""
+    """A pod or a container, with its decision and writes."""
 
-    context: PodContext | ContainerContext
+    context: Pod | Container
     outcome: Outcome
     writes: list[Write]
 
 
 class Reconciler(Protocol):
-    """The work of a round over cgroups beside asking hooks; made with the parts of the agent."""
+    """The profile's work in a round over cgroups, in addition to hooks."""
 
     def node(self, tally: Tally) -> None:
-        """Set what holds for the whole machine, before anything else."""
+        """Set values of the whole machine, before anything else."""
         ...
 
-    def begin(self, pods: Sequence[RunningPod]) -> None:
-        """Look at the pods of a round before any of them is decided."""
+    def begin(self, pods: Sequence[Pod]) -> None:
+        """Read the pods of a round before any of them is decided."""
         ...
 
-    def container(self, pod: RunningPod, context: ContainerContext) -> list[Result]:
-        """Set what is no knob of a cgroup for a container, once its values are written."""
+    def container(self, pod: Pod, context: Container) -> list[Result]:
+        """Set further values of a container, once its cgroup is written."""
         ...
 
-    def end(self, pods: Sequence[RunningPod], kinds: frozenset[str], tally: Tally) -> None:
-        """Clear up when all pods of a round were decided; `kinds` are those of changed rules."""
+    def end(self, pods: Sequence[Pod], kinds: frozenset[str], tally: Tally) -> None:
+        """Clean up after all pods of a round were decided; `kinds` are those of changed rules."""
         ...
 
 
 class NothingMore:
-    """The part of a profile that does nothing in standalone mode beside asking hooks."""
+    """The reconciler of a profile without further work in standalone mode."""
 
     def node(self, tally: Tally) -> None:
-        """Set nothing."""
+        """No effect."""
 
-    def begin(self, pods: Sequence[RunningPod]) -> None:
-        """Look at nothing."""
+    def begin(self, pods: Sequence[Pod]) -> None:
+        """No effect."""
 
-    def container(self, _pod: RunningPod, _context: ContainerContext) -> list[Result]:
-        """Set nothing."""
+    def container(self, _pod: Pod, _context: Container) -> list[Result]:
+        """No effect."""
         return []
 
-    def end(self, pods: Sequence[RunningPod], kinds: frozenset[str], tally: Tally) -> None:
-        """Clear nothing up."""
+    def end(self, pods: Sequence[Pod], kinds: frozenset[str], tally: Tally) -> None:
+        """No effect."""
 
 
 class PodRound:
-    """Goes over pods.
+    """Decides and writes all pods of a round.
 
     Args:
         parts: of the agent.
@@ -89,16 +83,16 @@ class PodRound:
 
     def __init__(self, parts: Parts, reconciler: Reconciler) -> None:
         self._parts, self._reconciler = parts, reconciler
-        #: Pods that broke off the last round; the log has had them.
+        #: Pods that failed in the last round, already logged.
         self._bad: frozenset[str] = frozenset()
 
-    def all(self, pods: Iterable[RunningPod], tally: Tally, *, force: bool) -> None:
+    def all(self, pods: Iterable[Pod], tally: Tally, *, force: bool) -> None:
         """Decide and write for each pod.
 
         Args:
             pods: those that run.
             tally: counts.
-            force: look also at files that are believed to be right.
+            force: compare also files that are believed to be correct.
         """
         listed = list(pods)
         self._reconciler.begin(listed)
@@ -107,14 +101,14 @@ class PodRound:
             try:
                 self._one(pod, tally, force)
             except Exception as error:  # noqa: BLE001  one bad pod never stops the others
-                key = key_of(pod.pod)
+                key = pod.key
                 tally.failed(key, [error])
                 bad.add(key)
                 level = logging.DEBUG if key in self._bad else logging.ERROR
-                _log.log(level, "a pod could not be looked at: %r", key, exc_info=True)
+                _log.log(level, "a pod could not be decided: %r", key, exc_info=True)
         self._bad = frozenset(bad)
 
-    def _one(self, pod: RunningPod, tally: Tally, force: bool) -> None:
+    def _one(self, pod: Pod, tally: Tally, force: bool) -> None:
         items = list(self._items(pod, tally))
         results = self._parts.executor.write(
             [write for item in items for write in item.writes], force=force, keep=False
@@ -122,52 +116,57 @@ class PodRound:
         tally.wrote(results)
         place = 0
         for item in items:
-            own = results[place : place + len(item.writes)]
+            item_results = results[place : place + len(item.writes)]
             place += len(item.writes)
             more = self._beside_cgroups(pod, item)
             tally.wrote(more)
-            self._parts.decisions.record(item.context, NAME, [*own, *more])
+            self._parts.decisions.record(item.context, NAME, [*item_results, *more])
 
-    def _items(self, pod: RunningPod, tally: Tally) -> Iterator[_Item]:
-        context = pod.context()
-        outcome = self._decide(MEND_POD, context, pod, tally)
-        wanted = pod_writes(context.cgroup_parent, outcome.changes, reason_of(outcome))
-        yield _Item(context, outcome, with_room(wanted, context, self._parts.executor.hierarchies))
-        names = () if manifest.ignored(pod.pod) else [*manifest.containers_of(pod.pod)][:_MOST_CONTAINERS]
-        stages = [(MEND_SANDBOX, pod.sandbox()), *((MEND_CONTAINER, pod.container(name)) for name in names)]
+    def _items(self, pod: Pod, tally: Tally) -> Iterator[_Item]:
+        if pod.problem is not None:
+            raise pod.problem
+        outcome = self._decide(MEND_POD, pod, pod, tally)
+        writes_of_pod = pod_writes(pod.folder, outcome.changes, reason_of(outcome))
+        yield _Item(pod, outcome, with_room(writes_of_pod, pod, self._parts.executor.hierarchies))
+        stages = [] if pod.sandbox is None else [(MEND_SANDBOX, pod.sandbox)]
+        if not manifest.ignored(pod.manifest):
+            listed = [c for c in (*pod.main_containers, *pod.init_containers) if c.resources is not None]
+            stages += [(MEND_CONTAINER, container) for container in listed[:MAX_CONTAINERS]]
         for stage, container in stages:
-            if not container.id or not container.cgroup_parent:
+            if not container.id or not container.folder:
                 continue
             outcome = self._decide(stage, container, pod, tally)
-            yield _Item(container, outcome, writes(container.cgroup_parent, outcome.changes, reason_of(outcome)))
+            yield _Item(container, outcome, writes(container.folder, outcome.changes, reason_of(outcome)))
 
-    def _decide(self, stage: str, context: PodContext | ContainerContext, pod: RunningPod, tally: Tally) -> Outcome:
+    def _decide(self, stage: str, context: Pod | Container, pod: Pod, tally: Tally) -> Outcome:
         outcome = self._parts.decisions.decide(stage, context, NAME)
         tally.items += 1
-        tally.failed(key_of(pod.pod), outcome.errors)
+        tally.failed(pod.key, outcome.errors)
         return outcome
 
-    def _beside_cgroups(self, pod: RunningPod, item: _Item) -> list[Result]:
-        """Write what is no knob of a cgroup: a pod's resctrl group with its threads, and what the profile has."""
-        if isinstance(item.context, ContainerContext):
+    def _beside_cgroups(self, pod: Pod, item: _Item) -> list[Result]:
+        """Write values that are not cgroup files: a pod's resctrl group with its threads, and the profile's."""
+        if isinstance(item.context, Container):
             return self._reconciler.container(pod, item.context)
         change = item.outcome.changes.resctrl
-        return [] if change is None else self._parts.executor.resctrl(change, item.context.cgroup_parent)
+        return [] if change is None else self._parts.executor.resctrl(change, item.context.folder)
 
 
-def with_room(wanted: Iterable[Write], context: PodContext, hierarchies: Hierarchies) -> list[Write]:
-    """The writes of a pod's folder, with the quota that it asks for in place of a smaller one.
+def with_room(pod_writes_: Iterable[Write], context: Pod, hierarchies: Hierarchies) -> list[Write]:
+    """Return the writes of a pod's folder, with its requested quota instead of a smaller one.
 
-    On cgroup v1 the kernel refuses a quota above that of the folder above. In standalone mode the runtime knows nothing
-    of smaller quotas: it makes each container with what the pod asks for, also when one is started again, and under a
-    pod with less the container would not start. There a pod keeps what it asks for; its containers have the smaller
-    quotas. On cgroup v2 a child may say more than its parent.
+    On cgroup v1 the kernel refuses a quota above that of the parent. In standalone mode the runtime does not know
+    smaller quotas: it creates and restarts each container with the requested quota, which would fail under a
+    smaller quota of the pod. So the pod keeps its requested quota, and its containers have the smaller
+    quotas. On cgroup v2 a child's quota may exceed its parent's.
     """
     hierarchy = hierarchies.of("cpu")
-    asked = None if context.resources is None else context.resources.cfs_quota
-    if hierarchy is None or hierarchy.version != 1 or asked is None or asked <= 0:
-        return list(wanted)
+    quota = None if context.resources is None else context.resources.cfs_quota
+    if hierarchy is None or hierarchy.version != 1 or quota is None or quota <= 0:
+        return list(pod_writes_)
     return [
-        Write(each.folder, QUOTA, str(asked), _ROOM) if each.knob == QUOTA and 0 < int(each.value) < asked else each
-        for each in wanted
+        Write(write.folder, QUOTA, str(quota), _ROOM_REASON)
+        if write.knob == QUOTA and 0 < int(write.value) < quota
+        else write
+        for write in pod_writes_
     ]

@@ -1,7 +1,4 @@
-"""Tally: what a round has met, as numbers and a line for `health`; no text of a pod is in it but the first error's.
-
-Next: :mod:`nri.agent.transports.standalone.pods`.
-"""
+"""The counts of a round, and its line for `health`; it contains no text of a pod except the first error's."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from nri.text import count, plain
 
 __all__ = ["Tally"]
 
-_MOST_TEXT = 200
+_MAX_TEXT = 200
 
 
 @dataclass(slots=True)
@@ -22,10 +19,10 @@ class Tally:
     """The numbers of one round.
 
     Attributes:
-        items: folders, pods, containers and programs that were looked at.
-        errors: those that could not be decided or broke off.
+        items: folders, pods, containers and programs that were decided.
+        errors: those that failed.
         first_error: the first of them, in one line.
-        outcomes: writes, by what came of them.
+        outcomes: writes by outcome.
     """
 
     items: int = 0
@@ -38,7 +35,7 @@ class Tally:
         for error in errors:
             self.errors += 1
             if not self.first_error:
-                self.first_error = plain(f"{what}: {error}", _MOST_TEXT)
+                self.first_error = plain(f"{what}: {error}", _MAX_TEXT)
 
     def wrote(self, results: Iterable[Result]) -> None:
         """Count what came of writes."""

@@ -1,10 +1,7 @@
-"""The transport: two threads, one for cgroups and one for the network, so that a hanging tc delays no quota.
+"""The standalone transport: one thread for cgroups and one for the network, so that a hanging tc delays no quota.
 
-Rules: a change of pods or rules is taken up at once, however many there are; every `interval` all is looked at, also
-what is believed to be right, so that a value that is overwritten is back a round later. Nothing is decided before all
-pods are known once, but for cgroups that belong to no pod, folders of the kube-QoS classes and programs of the host;
-each of these is looked at by itself, so that one which cannot be decided costs the others nothing. Next:
-:mod:`nri.agent.loops`.
+A change of pods or rules is applied at once; once per `interval` everything is compared, also values that are believed
+to be correct. No pod is decided before all pods are known; folders of kube-QoS classes and host programs are.
 """
 
 from __future__ import annotations
@@ -15,8 +12,11 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final, Protocol
 
+from nri.agent import cgroup_paths as paths
+from nri.agent.cgroup_paths import KUBE_CLASSES
 from nri.agent.decisions import reason_of
-from nri.agent.explain import Subject
+from nri.agent.hooks import FOLDER, PROGRAM
+from nri.agent.model import HostApplication, KubeQosFolder, Pod, Subject, writes
 from nri.agent.parts import Parts
 from nri.agent.pods.running import running
 from nri.agent.profile import load
@@ -25,12 +25,6 @@ from nri.agent.transports.standalone.pods import NAME, NothingMore, PodRound, Re
 from nri.agent.transports.standalone.tally import Tally
 from nri.agent.worker import TIMER, Worker
 from nri.host import Result
-from nri.policies import paths
-from nri.policies.contexts import HostApplicationContext, KubeQosContext
-from nri.policies.hooks import FOLDER, PROGRAM
-from nri.policies.paths import KUBE_CLASSES
-from nri.policies.running import RunningPod
-from nri.policies.writes import writes
 
 __all__ = ["NetworkRound", "Standalone", "kube_classes", "programs"]
 
@@ -38,26 +32,26 @@ _PODS, _RULES = "pods", "rules"
 #: The name of settings for the node's network in `explain`.
 _NETWORK: Final = Subject("node/network", name="network")
 #: More pods than that are on no node.
-_MOST_PODS: Final = 4096
+_MAX_PODS: Final = 4096
 #: A list with more programs of the host than that is a mistake.
-_MOST_PROGRAMS: Final = 1024
+_MAX_PROGRAMS: Final = 1024
 _log = logging.getLogger("nri.agent")
 
 
 class NetworkRound(Protocol):
-    """The work of a round over the network; made with the settings and the parts of the agent."""
+    """The profile's work in a round over the network."""
 
-    def apply(self, pods: Iterable[RunningPod], tally: Tally, *, force: bool) -> list[Result]:
+    def apply(self, pods: Iterable[Pod], tally: Tally, *, force: bool) -> list[Result]:
         """Bring the network to what the rules of now want; `force` looks also at what is believed to be right."""
         ...
 
 
 class Standalone:
-    """Standalone mode: what is in force is compared with what should be, and repaired.
+    """Standalone mode: values in force are compared with decided ones, and repaired.
 
     Args:
-        settings: of the agent; `standalone` is read, the rest by the profile.
-        parts: what the agent shares.
+        settings: of the agent.
+        parts: the shared parts of the agent.
         network: the round over the network; None for the profile's.
         now: monotonic seconds.
     """
@@ -105,7 +99,7 @@ class Standalone:
         self._poke(_RULES, *kinds)
 
     def health(self) -> tuple[bool, str]:
-        """Whether all pods have been looked at once, and what the last round has met."""
+        """Whether all pods were decided once, and the outcomes of the last round."""
         error = next((worker.error for worker in self._workers if worker.error), "")
         if error:
             return False, f"a round has failed: {error}"
@@ -114,10 +108,10 @@ class Standalone:
         return True, str(self.last)
 
     def round(self, reasons: frozenset[str]) -> None:
-        """Go once over folders, pods and programs.
+        """Decide and write folders, pods and programs once.
 
         Args:
-            reasons: why; `timer` looks also at what is believed to be right, a kind of rules tells the profile of it.
+            reasons: of the round; `timer` compares also values believed to be correct, a kind is a changed rule.
         """
         force, tally = TIMER in reasons or _RULES in reasons, Tally()
         if reasons != {_PODS}:
@@ -132,7 +126,7 @@ class Standalone:
         self.last = tally
 
     def network_round(self, reasons: frozenset[str]) -> None:
-        """Go once over what is set in the network."""
+        """Run the work over the network once."""
         if self._network is None or not self._parts.pods.synced:
             return
         tally = Tally()
@@ -141,12 +135,12 @@ class Standalone:
         self._parts.history.record(_NETWORK, NAME, results)
         self.last_network = tally
 
-    def _running(self, tally: Tally) -> list[RunningPod]:
+    def _running(self, tally: Tally) -> list[Pod]:
         listed = self._parts.pods.pods()
-        if len(listed) > _MOST_PODS:
-            self._parts.observer.left_out("pods", len(listed) - _MOST_PODS)
+        if len(listed) > _MAX_PODS:
+            self._parts.observer.left_out("pods", len(listed) - _MAX_PODS)
         hierarchies, driver = self._parts.executor.hierarchies, self._parts.driver
-        return list(running(listed[:_MOST_PODS], hierarchies, driver, lambda key, error: tally.failed(key, [error])))
+        return list(running(listed[:_MAX_PODS], hierarchies, driver, lambda key, error: tally.failed(key, [error])))
 
     def _poke(self, *reasons: str) -> None:
         for worker in self._workers:
@@ -156,7 +150,7 @@ class Standalone:
 def kube_classes(parts: Parts, tally: Tally, *, force: bool) -> None:
     """Decide and write for the three folders."""
     for kube_class in KUBE_CLASSES:
-        context = KubeQosContext(kube_class, paths.kube_class_path(kube_class, parts.driver))
+        context = KubeQosFolder(kube_class, paths.kube_class_path(kube_class, parts.driver))
         _decided(parts, FOLDER, context, kube_class, tally, force)
 
 
@@ -167,24 +161,24 @@ def programs(parts: Parts, tally: Tally, *, force: bool) -> None:
     except ValueError as error:
         tally.failed("host applications", [error])
         return
-    if len(listed) > _MOST_PROGRAMS:
-        parts.observer.left_out("host applications", len(listed) - _MOST_PROGRAMS)
-    for context in islice(listed, _MOST_PROGRAMS):
+    if len(listed) > _MAX_PROGRAMS:
+        parts.observer.left_out("host applications", len(listed) - _MAX_PROGRAMS)
+    for context in islice(listed, _MAX_PROGRAMS):
         try:
             _decided(parts, PROGRAM, context, f"host application {context.name}", tally, force)
         except Exception as error:  # noqa: BLE001  one entry of a list must not cost the others theirs
             tally.failed(f"host application {context.name}", [error])
-            _log.exception("a host application could not be looked at: %r", context.name)
+            _log.exception("a host application could not be decided: %r", context.name)
 
 
 def _decided(
-    parts: Parts, stage: str, context: KubeQosContext | HostApplicationContext, what: str, tally: Tally, force: bool
+    parts: Parts, stage: str, context: KubeQosFolder | HostApplication, what: str, tally: Tally, force: bool
 ) -> None:
     outcome = parts.decisions.decide(stage, context, NAME)
     tally.items += 1
     tally.failed(what, outcome.errors)
-    wanted = writes(context.cgroup_parent, outcome.changes, reason_of(outcome))
-    if wanted:
-        results = parts.executor.write(wanted, force=force, keep=False)
+    requests = writes(context.folder, outcome.changes, reason_of(outcome))
+    if requests:
+        results = parts.executor.write(requests, force=force, keep=False)
         tally.wrote(results)
         parts.decisions.record(context, NAME, results)

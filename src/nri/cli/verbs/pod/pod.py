@@ -5,7 +5,9 @@ from __future__ import annotations
 import click
 
 from nri.cli.support.verb import VerbGroup
-from nri.cli.verbs.pod import end, enter, inspect, logs, ps, run, stats
+from nri.cli.verbs.pod import inspect, logs, ps, run, stats
+from nri.cli.verbs.pod import removal as end
+from nri.cli.verbs.pod import streams as enter
 
 
 @click.group(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nri.config.runtimes.containerd.key_types import CRI, CRI_IMAGES, CRI_RUNTIME
 from nri.config.runtimes.containerd.keys import KeyPath, is_blocked, is_duration, value_at
 from nri.config.runtimes.containerd.plugins import PREFIX, needed_by_cri, short_name
+from nri.config.syntax import parse_json
 
 if TYPE_CHECKING:
     from nri.config.runtimes.containerd.releases import Rules
@@ -253,6 +253,6 @@ def _base_spec(plugin: str, path: KeyPath, runtime: Any, rules: Rules, tree: Fil
     if not file or not file.startswith("/"):
         return
     try:
-        json.loads(tree.read(file))
+        parse_json(tree.read(file))
     except (OSError, ValueError):
         yield Obstacle(plugin, (*path, "base_runtime_spec"), f"the base_runtime_spec {file} cannot be read")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from nri.api.versions import version_at_least
+from nri.versions import version_at_least
 
 if TYPE_CHECKING:
     from nri.config.runtimes.containerd.toml_text import Dialect

@@ -14,9 +14,9 @@ from nri.agent.koordinator import cpuset
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.profile import PROFILE
+from nri.agent.model import HostApplication
 from nri.agent.transports.standalone import transport
 from nri.agent.transports.standalone.tally import Tally
-from nri.policies.contexts import HostApplicationContext
 from tests.support.host_trees import write_files
 from tests.support.scrape import scrape
 from tests.support.standalone_world import World
@@ -32,7 +32,7 @@ def test_kube_qos_folders_are_written_without_any_pod_and_repaired(tmp_path: Pat
     world = World(tmp_path, Node())
     world.store.put("NodeSLO", slo(), "test")
     world.round()
-    values = {each: world.text(each, "cpu.bvt_warp_ns") for each in ("kubepods/besteffort", "kubepods/burstable")}
+    values = {entry: world.text(entry, "cpu.bvt_warp_ns") for entry in ("kubepods/besteffort", "kubepods/burstable")}
     assert values == {"kubepods/besteffort": "-1", "kubepods/burstable": "2"}
     world.overwrite("kubepods/besteffort", "cpu.bvt_warp_ns", "2")
     world.round()
@@ -53,7 +53,7 @@ def test_a_program_that_cannot_be_decided_costs_the_others_nothing(tmp_path: Pat
 
 
 def test_a_list_of_programs_that_cannot_be_read_is_an_error_of_that_round(tmp_path: Path) -> None:
-    def unreadable(*_: object) -> list[HostApplicationContext]:
+    def unreadable(*_: object) -> list[HostApplication]:
         raise ValueError("hostApplications is not a list")
 
     world, tally = World(tmp_path, Node()), Tally(1)

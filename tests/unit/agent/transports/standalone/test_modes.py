@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from nri.agent import cgroup_paths as paths
 from nri.api import cpuset
 from nri.host import ClassId
-from nri.policies import paths
 from tests.support.hook_modes import CASES, CONTAINER_ID, SANDBOX_ID, STANDALONE, UID, Case, Effect, case_id
 from tests.support.standalone_world import FIRST, World
 
@@ -28,13 +28,15 @@ def came_of(case: Case, folder: Path) -> dict[tuple[str, str], str]:
     pod = world.pod(manifest, SANDBOX_ID)
     world.cgroup("host-ls/nginx")
     places = {"pod": pod, "container": f"{pod}/{CONTAINER_ID}", "sandbox": f"{pod}/{SANDBOX_ID}"}
-    places |= {each: paths.kube_class_path(each, paths.CGROUPFS) for each in ("BestEffort", "Burstable", "Guaranteed")}
+    places |= {
+        entry: paths.kube_class_path(entry, paths.CGROUPFS) for entry in ("BestEffort", "Burstable", "Guaranteed")
+    }
     places["host application"] = "host-ls/nginx"
     world.source.replace([manifest])
     world.round("NodeSLO", "rules")
     world.round()
     first = {file: text for files in FIRST.values() for file, text in files.items()}
-    found = {
+    actual = {
         (place, knob): text
         for place, path in places.items()
         for knob, file in FILES.items()
@@ -43,37 +45,37 @@ def came_of(case: Case, folder: Path) -> dict[tuple[str, str], str]:
     group = f"koordlet-{UID}"
     schemata = world.root.find(f"/sys/fs/resctrl/{group}/schemata")
     if schemata is not None:
-        found["resctrl", "schemata"] = schemata.strip()
+        actual["resctrl", "schemata"] = schemata.strip()
         if "100" in (world.root.find(f"/sys/fs/resctrl/{group}/tasks") or "").split():
-            found["resctrl", "tasks"] = group
+            actual["resctrl", "tasks"] = group
     if (score := world.root.read("/proc/100/oom_score_adj").strip()) != "0":
-        found["container", "oom score"] = score
-    told = (world.history.of(UID) or {}).get("writes", ())
-    for row in told:
+        actual["container", "oom score"] = score
+    account = (world.history.of(UID) or {}).get("writes", ())
+    for row in account:
         if row["name"] == "core_sched.cookie" and row["container"] and world.pids.cookies.get(100):
-            found["container", "cookie"] = row["wanted"]
+            actual["container", "cookie"] = row["wanted"]
     if int(world.text(pod, "net_cls.classid")) and any(
         words[:2] == ["tc", "class"] for words, _ in world.programs.calls
     ):
-        found["node", "tc"] = str(ClassId.of(int(world.text(pod, "net_cls.classid"))))
+        actual["node", "tc"] = str(ClassId.of(int(world.text(pod, "net_cls.classid"))))
     if (text := world.root.find("/var/lib/terway/qos/pod.json")) is not None:
-        found["node", "terway"] = ",".join(json.loads(text))
+        actual["node", "terway"] = ",".join(json.loads(text))
     world.source.replace([])
     world.round()
     if schemata is not None and not world.root.exists(f"/sys/fs/resctrl/{group}"):
-        found["resctrl", "removed"] = group
-    return found
+        actual["resctrl", "removed"] = group
+    return actual
 
 
-def is_there(found: str | None, effect: Effect) -> bool:
+def is_there(actual: str | None, effect: Effect) -> bool:
     """Whether this came about; CPUs are written in more than one way."""
-    if effect.name == "cpuset.cpus" and found is not None:
-        return cpuset.parse(found) == cpuset.parse(effect.value)
-    return found == effect.value
+    if effect.name == "cpuset.cpus" and actual is not None:
+        return cpuset.parse(actual) == cpuset.parse(effect.value)
+    return actual == effect.value
 
 
 @pytest.mark.parametrize("case", CASES, ids=case_id)
 def test_each_effect_of_a_hook_comes_about_where_the_table_says(case: Case, tmp_path: Path) -> None:
-    found = came_of(case, tmp_path)
-    came = {effect.key for effect in case.effects if is_there(found.get(effect.key), effect)}
-    assert came == {effect.key for effect in case.effects if STANDALONE in effect.modes}, found
+    actual = came_of(case, tmp_path)
+    came = {effect.key for effect in case.effects if is_there(actual.get(effect.key), effect)}
+    assert came == {effect.key for effect in case.effects if STANDALONE in effect.modes}, actual

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from nri.agent import cgroup_paths as paths
 from nri.agent.koordinator import batch_resource, core_sched, cpuset, reconcile
 from nri.agent.koordinator import names as n
 from nri.agent.koordinator.node import Node
 from nri.agent.koordinator.reconcile import GROUP_IDENTITY
 from nri.host import Outcome, Result
-from nri.policies import paths
 from tests.support.host_trees import TOP
 from tests.support.scrape import scrape
 from tests.support.standalone_world import CONTROLLERS, World
@@ -49,7 +49,7 @@ def batch(uid: str) -> dict[str, Any]:
 
 
 def listed(world: World, *pods: dict[str, Any]) -> list[str]:
-    folders = [world.pod(each, sandbox=f"{each['metadata']['uid']}p") for each in pods]
+    folders = [world.pod(pod, sandbox=f"{pod['metadata']['uid']}p") for pod in pods]
     world.source.replace(pods)
     world.round()
     return folders
@@ -89,8 +89,8 @@ def test_a_cgroup_that_was_made_anew_is_written_at_once(tmp_path: Path) -> None:
 def test_a_malformed_annotation_clears_nothing_and_the_other_pods_go_on(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     world.store.put("NodeResourceTopology", POOLS, "test")
-    own = pod("a", n.LSR, annotations={cpuset.ANNOTATION_STATUS: '{"cpuset": "2"}'})
-    one, two = listed(world, own, batch("b"))
+    manifest = pod("a", n.LSR, annotations={cpuset.ANNOTATION_STATUS: '{"cpuset": "2"}'})
+    one, two = listed(world, manifest, batch("b"))
     assert world.text(f"{one}/ac", "cpuset.cpus") == "2"
     broken = pod("a", n.LSR, annotations={cpuset.ANNOTATION_STATUS: '{"cpuset": '})
     world.overwrite(two, "cpu.shares", "2")
@@ -134,7 +134,7 @@ def test_pods_that_vanish_in_the_middle_are_no_error_and_wait_for_nothing(tmp_pa
     world.no_cgroup(folder)
     world.round()
     assert (world.standalone.last.errors, world.standalone.last.outcomes[Outcome.GONE]) == (0, 6)
-    assert world.parts.executor.held()["waiting writes"] == 0
+    assert world.parts.executor.counts()["waiting writes"] == 0
 
 
 def core(**policies: Any) -> dict[str, Any]:
@@ -201,11 +201,11 @@ def test_cookies_of_an_earlier_life_of_the_agent_are_taken_away_where_nobody_wan
 def test_values_of_a_pod_and_its_containers_are_found_with_their_hook_and_reason(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     listed(world, batch("a"))
-    told = world.history.of("ns/a")
-    assert told is not None
-    rows = {(row["container"], row["field"]): (row["hook"], row["value"]) for row in told["values"]}
+    account = world.history.of("ns/a")
+    assert account is not None
+    rows = {(row["container"], row["field"]): (row["hook"], row["value"]) for row in account["values"]}
     assert rows["", "cpu.shares"] == rows["c", "cpu.shares"] == ("BatchResource", "512")
-    assert {row["outcome"] for row in told["writes"]} <= {"applied", "unchanged"}
+    assert {row["outcome"] for row in account["writes"]} <= {"applied", "unchanged"}
     assert 'nri_agent_decisions_total{stage="ReconcileContainer",transport="standalone"} 1.0\n' in scrape(
         world.observer
     )
@@ -215,9 +215,9 @@ def test_nothing_is_left_of_pods_that_came_and_went(tmp_path: Path) -> None:
     assert held_after_pods(tmp_path, 300) == [], "this is held without a bound"
 
 
-def over(held: dict[str, tuple[int, int]]) -> list[str]:
+def over(stored: dict[str, tuple[int, int]]) -> list[str]:
     """What there is more of than there may be, as text."""
-    return [f"{name}: {found}, at most {most}" for name, (found, most) in held.items() if found > most]
+    return [f"{name}: {actual}, at most {maximum}" for name, (actual, maximum) in stored.items() if actual > maximum]
 
 
 def held_after_pods(folder: Path, pods: int) -> list[str]:
@@ -239,11 +239,11 @@ def held_after_pods(folder: Path, pods: int) -> list[str]:
         world.clock.now += 10
         world.standalone.round(frozenset({"pods"}))
         assert (world.standalone.last.items, world.standalone.last.errors) == (100, 0)
-    held = world.parts.executor.held()
+    stored = world.parts.executor.counts()
     return over(
         {
-            "waiting writes": (held["waiting writes"], 0),
-            "written values": (held["written values"], 12 * 50 * 6),  # those of the last two minutes
+            "waiting writes": (stored["waiting writes"], 0),
+            "written values": (stored["written values"], 12 * 50 * 6),  # those of the last two minutes
             "history": (len(world.history), 1024),
             "descriptors": (len(os.listdir("/proc/self/fd")), descriptors),
         }
@@ -260,4 +260,4 @@ def test_a_pod_that_breaks_off_each_round_is_one_entry_of_the_log(
     for _ in range(5):
         world.round()
     assert world.standalone.last.errors
-    assert caplog.text.count("a pod could not be looked at") == 1
+    assert caplog.text.count("a pod could not be decided") == 1

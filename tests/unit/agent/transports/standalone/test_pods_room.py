@@ -7,24 +7,23 @@ from pathlib import Path
 import pytest
 
 from nri import host
+from nri.agent.model import Pod, Resources, Write
 from nri.agent.transports.standalone.pods import with_room
 from nri.host.cgroups.hierarchies import detect
-from nri.policies.contexts import PodContext, Resources
-from nri.policies.writes import Write
 from tests.support.host_trees import v1, v2
 
 QUOTA, SHARES = Write("p", "cpu.cfs_quota", "80000", "why"), Write("p", "cpu.shares", "2", "why")
-POD = PodContext(resources=Resources(cfs_quota=100_000))
+POD = Pod(resources=Resources(cfs_quota=100_000))
 
 
 def values(writes: list[Write]) -> list[str]:
-    return [each.value for each in writes]
+    return [write.value for write in writes]
 
 
 def test_on_cgroup_v1_a_pod_keeps_the_quota_that_its_containers_are_made_with(tmp_path: Path) -> None:
-    found = with_room([QUOTA, SHARES], POD, detect(v1(tmp_path)))
-    assert values(found) == ["100000", "2"]
-    assert found[0].reason == "what its containers are made with, or they could not start"
+    actual = with_room([QUOTA, SHARES], POD, detect(v1(tmp_path)))
+    assert values(actual) == ["100000", "2"]
+    assert actual[0].reason == "the quota that its containers are created with; with less they could not start"
 
 
 @pytest.mark.parametrize("value", ["-1", "100000", "120000"])
@@ -33,9 +32,9 @@ def test_a_quota_that_leaves_room_is_written_as_it_is(value: str, tmp_path: Path
     assert with_room([wider], POD, detect(v1(tmp_path))) == [wider]
 
 
-@pytest.mark.parametrize("asked", [None, Resources(), Resources(cfs_quota=-1)])
-def test_a_pod_that_asks_for_no_quota_may_be_given_any(asked: Resources | None, tmp_path: Path) -> None:
-    assert with_room([QUOTA], PodContext(resources=asked), detect(v1(tmp_path))) == [QUOTA]
+@pytest.mark.parametrize("requested", [None, Resources(), Resources(cfs_quota=-1)])
+def test_a_pod_that_asks_for_no_quota_may_be_given_any(requested: Resources | None, tmp_path: Path) -> None:
+    assert with_room([QUOTA], Pod(resources=requested), detect(v1(tmp_path))) == [QUOTA]
 
 
 def test_on_cgroup_v2_a_container_may_say_more_than_its_pod(tmp_path: Path) -> None:

@@ -67,7 +67,8 @@ def test_explain_says_what_has_no_effect_because_its_hook_is_off(nri, rules: Pat
     words = ("agent", "explain", "--rules", str(rules), "--pod", str(pod))
     off = nri(*words).stdout
     assert (
-        "node.koordinator.sh/resctrl: without effect, for Resctrl is off (gates.Resctrl = true switches it on)" in off
+        "node.koordinator.sh/resctrl: without effect, because Resctrl is off (gates.Resctrl = true switches it on)"
+        in off
     )
     assert "without effect" not in nri(*words, "--set", "gates.Resctrl=true").stdout
 
@@ -96,7 +97,7 @@ def test_explain_of_files_that_cannot_be_read_ends_with_2_and_their_lines(nri, r
     assert f"error: {rules}/slo.yaml:3: " in result.stderr
     result = nri("agent", "explain", "--pod", str(rules / "slo.yaml"))
     assert result.returncode == 2
-    assert "there is no pod in it" in result.stderr
+    assert "no pod found" in result.stderr
 
 
 def test_rules_that_are_not_there_are_told_by_the_flag_that_named_them(nri, pod: Path, tmp_path: Path) -> None:
@@ -184,7 +185,9 @@ def test_check_of_good_files_says_what_it_looked_at(nri, rules: Path, pod: Path,
     result = nri("agent", "check", str(config), "--rules", str(rules), "--pods", str(pod))
     assert (result.returncode, result.stdout) == (0, "")
     note, message = result.stderr.splitlines()
-    assert note.startswith(f"note: {pod}:7: shop/web: node.koordinator.sh/resctrl: without effect, for Resctrl is off")
+    assert note.startswith(
+        f"note: {pod}:7: shop/web: node.koordinator.sh/resctrl: without effect, because Resctrl is off"
+    )
     assert message == "no mistakes found, but see the notes: settings, rules (NodeSLO, NodeResourceTopology), 1 pod"
 
 
@@ -268,7 +271,7 @@ def test_keys_are_listed_with_default_and_meaning(nri) -> None:
         "key": "nri.index",
         "kind": "text",
         "default": '"00"',
-        "meaning": "the plugin's place among others, two digits. Koordlet's is 00, too: it comes before all others.",
+        "meaning": "two digits, the plugin's place among others. As koordlet's, it is 00, before all others.",
         "needed": False,
     }
     assert nri("agent", "keys", "nothing").returncode == 2

@@ -1,0 +1,324 @@
+"""A bounded history of the decisions on each pod: rule, annotation, hook and value, and the outcome of each write.
+
+Only the newest value of each field is kept. The oldest pods are dropped first, ended pods before running ones.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from nri.agent.model import Subject
+from nri.host import Result
+from nri.text import cut
+
+__all__ = ["PREVIEW", "History", "Value"]
+
+_MAX_SLIPS = 100
+_MAX_VALUES, _MAX_WRITES, _MAX_ERRORS, _MAX_TEXT = 256, 256, 16, 512
+_STILL = ("applied", "unchanged")
+#: The stage of values that a hook or strategy would set, and does not, because it is previewed.
+PREVIEW = "preview"
+#: The size of a record without its texts, in bytes.
+_OVERHEAD = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value that a hook gave. `at` is Unix time in seconds; `field` is a knob, `env.NAME` and the like."""
+
+    field: str
+    value: str
+    hook: str
+    reason: str
+    stage: str
+    transport: str
+    at: float
+
+    def differs(self, other: Value) -> bool:
+        """Whether another value differs, apart from its round and transport.
+
+        A previewed value differs from one that is in force.
+        """
+        current, other_content = (
+            (value.value, value.hook, value.reason, value.stage == PREVIEW) for value in (self, other)
+        )
+        return current != other_content
+
+
+@dataclass(slots=True)
+class _PodHistory:
+    namespace: str
+    name: str
+    values: OrderedDict[tuple[str, str], Value] = field(default_factory=OrderedDict)
+    writes: OrderedDict[tuple[str, str], dict[str, Any]] = field(default_factory=OrderedDict)
+    errors: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_MAX_ERRORS))
+    keys: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    of: str = ""
+    size: int = 0
+    ended: bool = False
+
+
+class History:
+    """The newest decisions of a bounded number of pods. Thread-safe.
+
+    Args:
+        most_pods: the number of pods, including ended ones.
+        most_bytes: the estimated size of all records.
+        now: the wall clock, in seconds.
+    """
+
+    def __init__(self, most_pods: int = 1024, most_bytes: int = 16 << 20, now: Callable[[], float] = time.time) -> None:
+        self._most_pods, self._most_bytes, self._now = most_pods, most_bytes, now
+        self._pods: OrderedDict[str, _PodHistory] = OrderedDict()
+        self._size = 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        """The number of pods that are remembered."""
+        return len(self._pods)
+
+    @property
+    def size(self) -> int:
+        """The bytes that are remembered, by estimate."""
+        return self._size
+
+    def decided(
+        self, subject: Subject, stage: str, transport: str, values: Iterable[tuple[str, Any, str, str]]
+    ) -> None:
+        """Keep values: of each its field, the value, the hook and the reason."""
+        at = self._now()
+        rows = [
+            Value(_short(name), _short(value), hook, _short(reason), stage, transport, at)
+            for name, value, hook, reason in values
+        ]
+        if not rows:
+            return
+        subject = _bounded(subject)
+        with self._lock:
+            pod = self._pod(subject)
+            for row in rows:
+                before = pod.values.pop((subject.container, row.field), None)
+                pod.values[subject.container, row.field] = row if before is None or before.differs(row) else before
+            self._settle(subject.key, pod)
+
+    def failed(
+        self,
+        subject: Subject,
+        stage: str,
+        transport: str,
+        errors: Iterable[tuple[str, str]],
+        hooks: Collection[str] = (),
+    ) -> list[tuple[str, str]]:
+        """Record errors, each a hook and its reason; they replace earlier errors of the hooks that ran.
+
+        Returns the new ones.
+        """
+        rows = list(errors)
+        with self._lock:
+            history = self._pods.get(_short(subject.key))
+            if not rows and (history is None or not history.errors):
+                return []
+            subject = _bounded(subject)
+            pod = self._pod(subject)
+            before = {
+                (error["hook"], error["reason"]) for error in pod.errors if error["container"] == subject.container
+            }
+            newest = {(hook, _short(reason)) for hook, reason in rows}
+            errors_in_force = [
+                error for error in pod.errors if not _superseded(error, subject.container, newest, hooks)
+            ]
+            at = self._now()
+            for hook, reason in rows:
+                row = {"hook": hook, "reason": _short(reason), "stage": stage, "transport": transport}
+                errors_in_force.append({**row, "container": subject.container, "at": at})
+            pod.errors = deque(errors_in_force, maxlen=_MAX_ERRORS)
+            self._settle(subject.key, pod)
+            return [(hook, reason) for hook, reason in rows if (hook, _short(reason)) not in before]
+
+    def has(self, subject: Subject, keys: Iterable[str], of: str = "") -> None:
+        """Record which labels and annotations of hooks a pod has, and its class, if it has a history."""
+        with self._lock:
+            pod = self._pods.get(_short(subject.key))
+            if pod is not None:
+                pod.keys, pod.of = tuple(sorted(keys)), of
+
+    def noted(self, subject: Subject, notes: Iterable[str]) -> list[str]:
+        """Replace the notes on a pod. Returns the new ones."""
+        rows = tuple(_short(note) for note in notes)[:_MAX_ERRORS]
+        with self._lock:
+            history = self._pods.get(_short(subject.key))
+            before = history.notes if history is not None else ()
+            if rows != before:
+                subject = _bounded(subject)
+                pod = self._pod(subject)
+                pod.notes = rows
+                self._settle(subject.key, pod)
+            return [row for row in rows if row not in before]
+
+    def slips(self) -> list[str]:
+        """Remarks on pods that run, each behind the pod's name; a bounded number, of the newest pods."""
+        with self._lock:
+            notes = (
+                f"{pod.namespace}/{pod.name}: {note}"
+                for pod in reversed(self._pods.values())
+                if not pod.ended
+                for note in pod.notes
+            )
+            return list(islice(notes, _MAX_SLIPS))
+
+    def record(self, subject: Subject, transport: str, results: Iterable[Result]) -> None:
+        """Keep what came of writes."""
+        at, rows = self._now(), list(results)
+        if not rows:
+            return
+        subject = _bounded(subject)
+        with self._lock:
+            pod = self._pod(subject)
+            for result in rows:
+                key = (_short(result.target.strip("/")), _short(result.name))
+                row = {
+                    "target": key[0],
+                    "name": key[1],
+                    "wanted": _short(_text(result.wanted)),
+                    "outcome": result.outcome.value,
+                    "reason": _short(result.reason),
+                    "transport": transport,
+                    "container": subject.container,
+                    "at": at,
+                }
+                before = pod.writes.pop(key, None)
+                pod.writes[key] = before if before is not None and _still(before, row) else row
+            self._settle(subject.key, pod)
+
+    def ended(self, key: str) -> None:
+        """Mark a pod as removed; its history is among the first to be dropped."""
+        key = _short(key)
+        with self._lock:
+            pod = self._pods.get(key)
+            if pod is not None:
+                pod.ended = True
+                self._pods.move_to_end(key, last=False)
+
+    def pods(self) -> list[dict[str, Any]]:
+        """All pods that are remembered, the newest last."""
+        with self._lock:
+            return [
+                {"key": key, "namespace": pod.namespace, "name": pod.name, "ended": pod.ended}
+                for key, pod in self._pods.items()
+            ]
+
+    def of(self, name: str) -> dict[str, Any] | None:
+        """The history of a pod, for JSON; None if there is none.
+
+        Args:
+            name: its uid, `namespace/name`, or its name alone if that is unique among namespaces.
+        """
+        with self._lock:
+            key = self._find(name)
+            if key is None:
+                return None
+            return _account(key, self._pods[key])
+
+    @staticmethod
+    def nothing_of(subject: Subject) -> dict[str, Any]:
+        """Return the account of a pod for which nothing was decided, of the form of `of`."""
+        subject = _bounded(subject)
+        return _account(subject.key, _PodHistory(subject.namespace, subject.name))
+
+    def named(self, name: str) -> list[str]:
+        """The pods that run and have this name, as `namespace/name`, each once."""
+        with self._lock:
+            pods = [pod for pod in self._pods.values() if pod.name == name and not pod.ended]
+        return sorted({f"{pod.namespace}/{pod.name}" for pod in pods})
+
+    def _find(self, name: str) -> str | None:
+        if name in self._pods:
+            return name
+        namespace, mark, short = name.rpartition("/")
+        keys = [
+            key for key, pod in self._pods.items() if pod.name == short and (not mark or pod.namespace == namespace)
+        ]
+        running = [key for key in keys if not self._pods[key].ended] or keys
+        among = {self._pods[key].namespace for key in running}
+        return running[-1] if len(among) == 1 else None  # of several pods of one name the newest
+
+    def _pod(self, subject: Subject) -> _PodHistory:
+        pod = self._pods.get(subject.key)
+        if pod is None:
+            pod = self._pods[subject.key] = _PodHistory(subject.namespace, subject.name)
+        return pod
+
+    def _settle(self, key: str, pod: _PodHistory) -> None:
+        """Update the size of a pod's history, and drop the oldest pods until the bounds hold."""
+        while len(pod.values) > _MAX_VALUES:
+            pod.values.popitem(last=False)
+        while len(pod.writes) > _MAX_WRITES:
+            pod.writes.popitem(last=False)
+        size = _OVERHEAD + len(key) + len(pod.namespace) + len(pod.name)
+        size += sum(
+            _OVERHEAD + len(container) + len(row.field) + len(row.value) + len(row.reason)
+            for (container, _), row in pod.values.items()
+        )
+        for row in (*pod.writes.values(), *pod.errors):
+            size += _OVERHEAD + sum(len(row.get(name, "")) for name in ("target", "wanted", "reason", "container"))
+        size += sum(map(len, pod.notes))
+        self._size += size - pod.size
+        pod.size = size
+        if not pod.ended:
+            self._pods.move_to_end(key)
+        while len(self._pods) > self._most_pods or (self._size > self._most_bytes and len(self._pods) > 1):
+            _, dropped = self._pods.popitem(last=False)
+            self._size -= dropped.size
+
+
+def _account(key: str, pod: _PodHistory) -> dict[str, Any]:
+    return {
+        "key": key,
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "ended": pod.ended,
+        "of": pod.of,
+        "keys": list(pod.keys),
+        "values": [
+            {"container": container, **{slot: getattr(row, slot) for slot in Value.__slots__}}
+            for (container, _), row in pod.values.items()
+        ],
+        "writes": list(pod.writes.values()),
+        "errors": list(pod.errors),
+        "notes": list(pod.notes),
+    }
+
+
+def _superseded(
+    row: dict[str, Any], container: str, newest: Collection[tuple[str, str]], hooks: Collection[str]
+) -> bool:
+    """Whether a newer decision repeats or ends an error."""
+    return row["container"] == container and (row["hook"] in hooks or (row["hook"], row["reason"]) in newest)
+
+
+def _still(before: dict[str, Any], row: dict[str, Any]) -> bool:
+    """Whether a write only confirms an earlier one."""
+    same = before["wanted"] == row["wanted"] and before["reason"] == row["reason"]
+    return same and (row["outcome"] == before["outcome"] or (before["outcome"], row["outcome"]) == _STILL)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, frozenset):
+        return ",".join(map(str, sorted(value)))
+    return str(value)
+
+
+def _bounded(subject: Subject) -> Subject:
+    """A subject with bounded texts, because a runtime may send texts of any length."""
+    return Subject(*(_short(getattr(subject, name)) for name in Subject.__slots__))
+
+
+def _short(value: Any) -> str:
+    return cut(_text(value), _MAX_TEXT)

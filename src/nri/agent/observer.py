@@ -1,0 +1,155 @@
+"""Counters of decisions, writes and gauges, as Prometheus metrics. Thread-safe.
+
+Labels are words of this package, so that their number is bounded. Keys without effect are labels too: at most a
+hundred, and for root only, because a pod's author chooses them.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from nri.host import KNOBS, Result
+from nri.metrics.prometheus import cumulative
+
+__all__ = ["BUCKETS", "METRICS", "Observer", "PublicMetrics"]
+
+#: Upper bounds of the seconds that deciding takes.
+BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+
+#: The metrics: kind, labels and meaning. Names get the prefix `nri_agent_`.
+METRICS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
+    "decisions_total": ("counter", ("transport", "stage"), "Times that the hooks of a stage were asked."),
+    "decision_seconds": ("histogram", ("transport", "stage"), "How long the hooks of a stage took together."),
+    "hook_changes_total": ("counter", ("transport", "stage", "hook"), "Times that a hook wanted a change."),
+    "hook_errors_total": ("counter", ("transport", "stage", "hook"), "Times that a hook could not decide."),
+    "writes_total": ("counter", ("knob", "outcome"), "Writes to the machine, by what came of them."),
+    "pod_slips_total": ("counter", ("transport",), "Mistakes in pods: annotations and keys that nothing reads."),
+    "left_out_total": ("counter", ("reason",), "Work that a bound has left out."),
+    "events_total": (
+        "counter",
+        ("transport", "event"),
+        "Events met: connected, refused, synchronized, eviction, eviction refused.",
+    ),
+    "ready": ("gauge", ("part",), "Whether a part does its work: 1 or 0."),
+    "rule_problems": ("gauge", ("kind",), "Documents that cannot be read, whose last good form is in force."),
+    "rule_keys_unread": (
+        "gauge",
+        ("key",),
+        "Keys and kinds of rules that nothing reads, and remarks on their sources; over TCP only how many.",
+    ),
+    "pod_keys_unread": (
+        "gauge",
+        ("key",),
+        "Mistakes of pods that run, each with the pod and what nothing reads of it; over TCP only how many.",
+    ),
+    "held": ("gauge", ("what",), "How much is remembered: pods, bytes, writes that wait for their cgroup."),
+}
+_PREFIX = "nri_agent_"
+#: Metrics for root only: their labels contain names of pods and texts of the configuration.
+_OF_ROOT = frozenset({f"{_PREFIX}rule_keys_unread", f"{_PREFIX}pod_keys_unread"})
+_FAMILIES: Mapping[str, Any] = {
+    "counter": CounterMetricFamily, "histogram": HistogramMetricFamily, "gauge": GaugeMetricFamily,
+}  # fmt: skip
+#: A name that is not in the table of knobs, for example of a resctrl group, is counted by its first word.
+_OTHERS = ("schemata", "tasks", "group", "oom_score_adj", "core_sched")
+
+_Labels = tuple[str, ...]
+
+
+class Observer:
+    """Counts what the agent does."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[str, Counter[_Labels]] = {
+            name: Counter() for name, (kind, _, _) in METRICS.items() if kind == "counter"
+        }
+        self._seconds: dict[_Labels, tuple[list[int], float]] = {}
+        self._gauges: dict[str, Callable[[], Mapping[str, float]]] = {}
+
+    def decided(
+        self, transport: str, stage: str, seconds: float, changed: Iterable[str], failed: Iterable[str]
+    ) -> None:
+        """Count a run of hooks: its duration, the hooks with changes, the hooks that failed."""
+        with self._lock:
+            self._counts["decisions_total"][transport, stage] += 1
+            buckets, total_s = self._seconds.get((transport, stage)) or ([0] * (len(BUCKETS) + 1), 0.0)
+            buckets[bisect_left(BUCKETS, seconds)] += 1
+            self._seconds[transport, stage] = buckets, total_s + seconds
+            for hook in changed:
+                self._counts["hook_changes_total"][transport, stage, hook] += 1
+            for hook in failed:
+                self._counts["hook_errors_total"][transport, stage, hook] += 1
+
+    def wrote(self, results: Iterable[Result]) -> None:
+        """Count the outcomes of writes."""
+        with self._lock:
+            for result in results:
+                self._counts["writes_total"][_knob(result.name), result.outcome.value] += 1
+
+    def slipped(self, transport: str, count: int) -> None:
+        """Report slips of a pod's author that were not reported before."""
+        with self._lock:
+            self._counts["pod_slips_total"][(transport,)] += count
+
+    def left_out(self, reason: str, count: int = 1) -> None:
+        """Count objects left out because of a bound; `reason` is a fixed word, for example `pending`."""
+        with self._lock:
+            self._counts["left_out_total"][(reason,)] += count
+
+    def met(self, transport: str, event: str) -> None:
+        """Count an event of a transport; it is a fixed word, for example `connected`."""
+        with self._lock:
+            self._counts["events_total"][transport, event] += 1
+
+    def gauge(self, name: str, read: Callable[[], Mapping[str, float]]) -> None:
+        """Give a gauge (`ready`, `held`) values at each scrape, by label; several may give to one."""
+        with self._lock:
+            self._gauges[f"{name} {len(self._gauges)}"] = read
+
+    def collect(self) -> Iterator[Metric]:
+        """Return all metrics, at a scrape."""
+        with self._lock:
+            counts = {name: sorted(count.items()) for name, count in self._counts.items()}
+            seconds = sorted((labels, list(buckets), total) for labels, (buckets, total) in self._seconds.items())
+            gauges = list(self._gauges.items())
+        for name, (kind, labels, explained) in METRICS.items():
+            family = _FAMILIES[kind](_PREFIX + name.removesuffix("_total"), explained, labels=labels)
+            if kind == "counter":
+                for values, count in counts[name]:
+                    family.add_metric(values, count)
+            elif kind == "histogram":
+                for values, buckets, total_s in seconds:
+                    family.add_metric(values, cumulative(BUCKETS, buckets), total_s)
+            else:
+                for key, read in gauges:
+                    if key.split(" ")[0] == name:
+                        for value, number in read().items():
+                            family.add_metric((value,), number)
+            yield family
+
+
+class PublicMetrics:
+    """The metrics of an observer that all users may read: without texts of pods and of the configuration."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the public metrics, at a scrape; a metric for root only is reduced to its number of samples."""
+        for family in self._observer.collect():
+            words = family.name in _OF_ROOT
+            yield GaugeMetricFamily(family.name, family.documentation, len(family.samples)) if words else family
+
+
+def _knob(name: str) -> str:
+    if name in KNOBS:
+        return name
+    first = name.partition(".")[0]
+    return first if first in _OTHERS else "other"

@@ -1,0 +1,107 @@
+"""Ownership of knobs: which hook or strategy sets which knob, at which level, for which pods.
+
+Two writers of one knob of one pod would overwrite each other every round, so `check` refuses them by name. A hook that
+leaves a knob to another one lists it in `unless`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from nri.errors import NriError
+
+__all__ = ["KnobConflict", "Level", "Owner", "Owns", "check", "check_apart"]
+
+
+class Level(Enum):
+    """The levels, in the order of a round."""
+
+    NODE = "node"
+    KUBE_QOS = "kube-qos"
+    POD = "pod"
+    SANDBOX = "sandbox"
+    CONTAINER = "container"
+    HOST_APPLICATION = "host-application"
+
+
+class Owns(NamedTuple):
+    """A knob at one level, for some pods.
+
+    Attributes:
+        level: where it is set.
+        knob: its neutral name, also for values that are not cgroup files.
+        classes: the QoS classes of the pods; None for all.
+        own_cpus: whether the pods have exclusive CPUs; None for both.
+        unless: hooks and strategies that the knob is left to while they set it.
+    """
+
+    level: Level
+    knob: str
+    classes: frozenset[str] | None = None
+    own_cpus: bool | None = None
+    unless: frozenset[str] = frozenset()
+
+    def meets(self, other: Owns) -> bool:
+        """Whether both are for one knob of one pod."""
+        if (self.level, self.knob) != (other.level, other.knob):
+            return False
+        if self.classes is not None and other.classes is not None and self.classes.isdisjoint(other.classes):
+            return False
+        return None in (self.own_cpus, other.own_cpus) or self.own_cpus == other.own_cpus
+
+
+class Owner(NamedTuple):
+    """A hook or strategy, and one of its knobs.
+
+    Attributes:
+        off: how to switch it off in its configuration; "" if unknown.
+    """
+
+    name: str
+    owns: Owns
+    off: str = ""
+
+
+class KnobConflict(NriError):
+    """Two hooks or strategies set one knob of one level for the same pods.
+
+    Attributes:
+        owners: both of them.
+    """
+
+    def __init__(self, one: Owner, two: Owner) -> None:
+        class_sets = [owner.owns.classes for owner in (one, two) if owner.owns.classes is not None]
+        shared = frozenset.intersection(*class_sets) if class_sets else None
+        whom = "all pods" if shared is None else f"pods of {', '.join(sorted(name or 'no class' for name in shared))}"
+        ways = " or ".join(dict.fromkeys(owner.off for owner in (one, two) if owner.off))
+        super().__init__(
+            f"{one.name} and {two.name} both set {one.owns.knob} at level {one.owns.level.value}, for {whom}:"
+            f" switch one of them off{f': {ways}' if ways else ''}"
+        )
+        self.owners = (one, two)
+
+
+def check(owners: Iterable[Owner]) -> None:
+    """Check the owners of one profile. Raises KnobConflict for the first two that conflict."""
+    for one, two in itertools.combinations(owners, 2):
+        agreed = one.name == two.name or one.name in two.owns.unless or two.name in one.owns.unless
+        if not agreed and one.owns.meets(two.owns):
+            raise KnobConflict(one, two)
+
+
+def check_apart(tables: Iterable[Iterable[Owner]]) -> None:
+    """Check the owners of different profiles against each other; their classes are not comparable, and so ignored.
+
+    Raises:
+        KnobConflict: the first two owners that conflict.
+    """
+    every = [
+        [owner._replace(owns=owner.owns._replace(classes=None, own_cpus=None)) for owner in table] for table in tables
+    ]
+    for first, second in itertools.combinations(every, 2):
+        for one, two in itertools.product(first, second):
+            if one.owns.meets(two.owns):
+                raise KnobConflict(one, two)

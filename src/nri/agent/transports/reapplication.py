@@ -1,0 +1,252 @@
+"""Decide again for what runs: after a runtime reported it, and after a rule changed.
+
+Values of pods are written, values of containers go to the runtime: in the reply to Synchronize, otherwise as
+unsolicited updates, in portions, because a runtime holds its lock while it applies them. Only changed decisions are
+sent. Pods come first, then containers, then again those pods whose value the kernel refused while their containers had
+more. A failing hook changes nothing; a removed rule restores what the kubelet requested.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Final, NamedTuple
+
+from nri import host
+from nri.agent.hooks import MEND_CONTAINER, MEND_POD, Outcome
+from nri.agent.model import CPUS, OOM_SCORE, QUOTA, Changes, Pod, Resources, Setting, pod_writes, writes
+from nri.agent.ownership import Level
+from nri.agent.parts import Parts
+from nri.agent.transports import translation
+from nri.agent.transports.cpu_clearing import clear_cpus, clears_cpus
+from nri.agent.transports.inventory import InventoryEntry, RuntimeInventory
+from nri.api import messages as m
+from nri.errors import NriError
+from nri.host import Result
+from nri.stub.support.runtime_handle import RuntimeHandle
+from nri.text import plain
+
+__all__ = ["PORTION", "Reapply"]
+
+_log = logging.getLogger(__name__)
+#: The knobs whose values are given back.
+_GIVEN_BACK: Final = (QUOTA, CPUS)
+#: Containers in one update: a runtime takes up to 50 ms for each, and has 5 s.
+PORTION: Final = 32
+#: The fraction of the time for an answer to Synchronize that is used; the rest follows as unsolicited updates.
+_SHARE: Final = 0.5
+
+
+class _Due(NamedTuple):
+    """An update to be sent. `request_count` is that of the entry when it was decided."""
+
+    entry: InventoryEntry
+    changes: Changes
+    update: m.ContainerUpdate
+    request_count: int
+
+
+class Reapply:
+    """Decides again for everything that one runtime runs.
+
+    Attributes:
+        generation: the number of rule changes.
+        left: whether some pods or containers are not decided yet.
+    """
+
+    def __init__(self, parts: Parts, inventory: RuntimeInventory, transport: str) -> None:
+        self._parts, self._held, self._transport = parts, inventory, transport
+        self.generation = 0
+        self.left = False
+        self._missing: set[str] = set()
+        #: The hooks whose values are given back.
+        self._given_back = frozenset(
+            owner.name
+            for owner in parts.profile.owners()
+            if owner.owns.level is Level.CONTAINER and owner.owns.knob in _GIVEN_BACK
+        )
+
+    def rules_changed(self) -> None:
+        """Note that what was decided until now is out of date."""
+        self.generation += 1
+
+    def synchronized(self, reported: Mapping[str, m.Container], time_left_s: float | None) -> list[m.ContainerUpdate]:
+        """Decide for everything that runs; return the updates that differ from the runtime's view.
+
+        Values of pods are written first. If the time is too short, `left` is set.
+        """
+        until = None if time_left_s is None else monotonic() + time_left_s * _SHARE
+        updates, beside = [], []
+        self.left = False
+        for number, entry in self._held.containers():
+            if number not in reported:
+                continue
+            if until is not None and monotonic() > until:
+                self.left = True
+                break
+            changes = self._decide(entry)
+            if changes is None:
+                continue
+            entry.hand_over(changes)
+            update = self._update(entry, changes, number, reported[number])
+            if update is not None:
+                updates.append(update)
+            beside.append((entry, changes))
+        for context in [context for _, context in self._held.pods()]:
+            self.left |= not self.pod(context) if until is None or monotonic() < until else True
+        for entry, changes in beside:
+            if until is not None and monotonic() > until:
+                entry.changes, self.left = None, True
+            else:
+                self._beside(entry, changes)
+        return updates
+
+    def run(self, runtime: RuntimeHandle) -> bool:
+        """Decide for everything that runs, and send changed decisions; return whether nothing is left to do."""
+        generation = self.generation
+        refused = [context for _, context in self._held.pods() if not self.pod(context)]
+        well = not runtime.connected or self._send_all(runtime, generation)
+        retried = [self.pod(context) for context in refused]
+        return well and all(retried) and generation == self.generation
+
+    def vanished(self) -> list[Pod]:
+        """Forget the pods that had neither containers nor a cgroup in this call and the previous one; return them.
+
+        A restarted runtime may not report the removal of an older pod.
+        """
+        used = {entry.pod_id for _, entry in self._held.containers()}
+        exists = self._parts.executor.hierarchies.exists
+        missing = {
+            number: context
+            for number, context in self._held.pods()
+            if number not in used and not (context.folder and exists(context.folder))
+        }
+        vanished = [context for number, context in missing.items() if number in self._missing]
+        for number in self._missing & set(missing):
+            self._held.drop_pod(number)
+        self._missing = set(missing)
+        return vanished
+
+    def pod(self, context: Pod, *, force: bool = False) -> bool:
+        """Decide and write a pod's values; return whether the kernel refused none of them."""
+        decisions = self._parts.decisions
+        try:
+            outcome = decisions.decide(MEND_POD, context, self._transport)
+            if outcome.failed is not None:
+                return True
+            if force:
+                self._parts.executor.write(pod_writes(context.folder, outcome.changes), force=True)
+            results = decisions.carry_out(context, outcome, self._transport)
+        except Exception:  # noqa: BLE001 - one pod never stops the others
+            _log.exception("mode %s: a pod could not be decided", self._transport)
+            return True
+        return all(result.outcome is not host.Outcome.REFUSED for result in results)
+
+    # -- containers ---------------------------------------------------------------------------------------------------
+
+    def _send_all(self, runtime: RuntimeHandle, generation: int) -> bool:
+        well, portion = True, list[_Due]()
+        for number, entry in self._held.containers():
+            if not entry.created:  # a container that is being created is decided afterwards
+                continue
+            request_number, before = entry.request_count, entry.changes
+            changes = self._decide(entry)
+            entry.generation = generation
+            if changes is None or (before is not None and before.knobs == changes.knobs):
+                continue
+            entry.hand_over(changes)
+            self._beside(entry, changes)
+            update = self._update(entry, changes, number)
+            if update is not None:
+                portion.append(_Due(entry, changes, update, request_number))
+            if len(portion) == PORTION:
+                well &= self._send(runtime, portion)
+                portion = []
+        return self._send(runtime, portion) and well
+
+    def _send(self, runtime: RuntimeHandle, portion: list[_Due]) -> bool:
+        """Send updates and record their outcomes; return whether none has to be sent again."""
+        if not portion:
+            return True
+        reason = "the runtime could not update it"
+        try:
+            failed = {
+                refused_update.container_id
+                for refused_update in runtime.update(*(due.update for due in portion)).result()
+            }
+        except NriError as error:
+            reason = plain(str(error))
+            failed = {due.update.container_id for due in portion}
+        well = True
+        for due in portion:
+            number, entry = due.update.container_id, due.entry
+            if self._held.container(number) is not entry:  # the container has stopped meanwhile
+                continue
+            bad = number in failed
+            if not bad:
+                entry.reported.update(translation.updatable(due.changes, self._parts.executor.on_v2).knobs)
+            self._tell(entry, due.changes, reason if bad else "")
+            if (
+                bad or entry.request_count != due.request_count
+            ):  # the kubelet has sent another request meanwhile: decide by that
+                entry.changes, well = None, False
+        return well
+
+    def _decide(self, entry: InventoryEntry) -> Changes | None:
+        """Run the hooks for a running container; None if they fail."""
+        try:
+            outcome = self._parts.decisions.decide(MEND_CONTAINER, entry.context, self._transport)
+            if outcome.failed is not None:
+                return None
+            changes, left_out = translation.sayable(self._with_what_was_asked(entry, outcome), entry.context.folder)
+            self._parts.decisions.record(entry.context, self._transport, left_out)
+        except Exception:  # noqa: BLE001 - one pod never stops the others
+            _log.exception("mode %s: a container could not be decided", self._transport)
+            return None
+        return changes
+
+    def _with_what_was_asked(self, entry: InventoryEntry, outcome: Outcome) -> Changes:
+        """Return the changes, with the kubelet's request for values that only an earlier decision set."""
+        changes, before = outcome.changes, entry.changes
+        if before is None or any(error.hook in self._given_back for error in outcome.errors):
+            return changes  # a failed hook must not reset earlier values
+        requested = entry.context.resources or Resources()
+        back: dict[str, Setting] = {}
+        if requested.cfs_quota is not None:
+            back[QUOTA] = requested.cfs_quota
+        back[CPUS] = requested.cpuset or ""
+        return Changes({name: value for name, value in back.items() if name in before.knobs}) | changes
+
+    def _update(
+        self, entry: InventoryEntry, changes: Changes, number: str, reported: m.Container | None = None
+    ) -> m.ContainerUpdate | None:
+        try:
+            return translation.update(changes, number, self._parts.executor.on_v2, reported)
+        except Exception as error:  # noqa: BLE001 - one container's values must not stop those of the others
+            self._tell(entry, changes, f"it cannot be converted for the runtime: {plain(str(error))}")
+            return None
+
+    def _beside(self, entry: InventoryEntry, changes: Changes) -> None:
+        """Write what no update can express."""
+        executor, folder = self._parts.executor, entry.context.folder
+        deeds: list[Callable[[], list[Result]]] = []
+        if clears_cpus(changes):
+            deeds.append(lambda: clear_cpus(executor, folder))
+        file_changes = translation.beside(changes, executor.on_v2)
+        if (score := file_changes.number(OOM_SCORE)) is not None:
+            deeds.append(lambda: executor.oom_score(folder, score))
+        if file_changes := file_changes.without((OOM_SCORE, CPUS)):
+            deeds.append(lambda: executor.write(writes(folder, file_changes), keep=False))
+        for deed in deeds:
+            try:
+                self._parts.decisions.record(entry.context, self._transport, deed())
+            except Exception:  # noqa: BLE001 - one pod never stops the others
+                _log.exception("mode %s: a write failed", self._transport)
+
+    def _tell(self, entry: InventoryEntry, changes: Changes, reason: str) -> None:
+        outcome = host.Outcome.REFUSED if reason else host.Outcome.APPLIED
+        target = entry.context.folder
+        sent = translation.updatable(changes, self._parts.executor.on_v2).knobs
+        results = [Result(target, knob, value, outcome, reason) for knob, value in sent.items() if value != ""]
+        self._parts.decisions.record(entry.context, self._transport, results)

@@ -1,0 +1,75 @@
+"""Writes that wait for their cgroup, which a runtime creates later than it reports it.
+
+Bounded in number and time, because the cgroup of a pod that vanished never appears. The newest value of a knob counts.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from nri.agent.model import Write
+
+__all__ = ["Pending"]
+
+
+class _Folder(NamedTuple):
+    since: float
+    writes: dict[str, Write]
+
+
+class Pending:
+    """Writes by cgroup, kept for at most `kept_s` seconds, for the newest `max_writes`."""
+
+    def __init__(self, now: Callable[[], float], max_writes: int = 2048, kept_s: float = 300.0) -> None:
+        self._now, self._most, self._kept_s = now, max_writes, kept_s
+        self._folders: OrderedDict[str, _Folder] = OrderedDict()
+
+    def __len__(self) -> int:
+        """The number of writes that wait."""
+        return sum(len(row.writes) for row in self._folders.values())
+
+    def keep(self, write: Write) -> int:
+        """Keep a write; return the number of writes dropped for it."""
+        folder = write.folder.strip("/")
+        row = self._folders.pop(folder, None) or _Folder(self._now(), {})
+        row.writes[write.knob] = write
+        self._folders[folder] = _Folder(self._now(), row.writes)
+        return self._bound()
+
+    def drop(self, writes: Sequence[Write]) -> None:
+        """Forget what has been written since, or has another value now."""
+        for write in writes:
+            folder = write.folder.strip("/")
+            row = self._folders.get(folder)
+            if row is not None:
+                row.writes.pop(write.knob, None)
+                if not row.writes:
+                    del self._folders[folder]
+
+    def take(self, folder: str) -> list[Write]:
+        """Remove and return the waiting writes of a cgroup and those below it."""
+        if not self._folders:
+            return []
+        return [write for name in self._below(folder) for write in self._folders.pop(name).writes.values()]
+
+    def forget(self, folder: str) -> None:
+        """Drop the waiting writes of a cgroup and those below it."""
+        for name in self._below(folder):
+            del self._folders[name]
+
+    def _below(self, folder: str) -> list[str]:
+        path = folder.strip("/")
+        if not path:
+            return []
+        return [name for name in self._folders if name == path or name.startswith(f"{path}/")]
+
+    def _bound(self) -> int:
+        dropped, oldest = 0, self._now() - self._kept_s
+        while self._folders:
+            row = next(iter(self._folders.values()))
+            if len(self._folders) <= self._most and row.since >= oldest:
+                break
+            dropped += len(self._folders.popitem(last=False)[1].writes)
+        return dropped

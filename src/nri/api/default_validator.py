@@ -1,0 +1,251 @@
+"""The default validator: restrictions that the operator sets for all plugins together, and required plugins.
+
+The checks, their order and their messages are the reference's, byte for byte, because users search for them and tests
+of other projects compare them. Where the reference iterates over a map in random order, this code sorts. Keys of the
+configuration are those of the common YAML form, of containerd's TOML and of CRI-O's table.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from nri.api.annotations import BOOLEANS, REQUIRED_PLUGINS, effective_annotation
+from nri.api.messages import Field, FieldOwners, PluginInstance, SecurityProfile, ValidateContainerAdjustmentRequest
+from nri.api.naming import is_full_name
+from nri.config import Source, parse_text
+from nri.config.complaint import MAX_PROBLEMS, Problem, shorten, suggest, together
+from nri.config.place import show
+from nri.config.typed import check as check_values
+from nri.errors import ConfigError
+from nri.rules import Rules
+from nri.text import cut, quote
+
+__all__ = ["INDEX", "KEYS", "NAME", "DefaultValidator", "ValidatorConfig", "failure", "plugin_map"]
+
+#: The validator takes part as a built-in plugin of this index and name.
+INDEX, NAME = "00", "default-validator"
+
+#: Characters that the annotation of required plugins may have: hundreds of names.
+LONGEST_ANNOTATION = 16_384
+
+UNKNOWN_REASON = "unknown rejection reason"
+
+
+def failure(plugin: str, cause: object) -> str:
+    """The text for a validator that could not be asked."""
+    return f"validator plugin {plugin} failed: {cause}"
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatorConfig:
+    """The configuration of the validator: what to refuse. All off by default.
+
+    Attributes:
+        enable: whether the validator takes part at all.
+        reject_oci_hook_adjustment: refuse hooks of any plugin.
+        reject_runtime_default_seccomp_adjustment: refuse another seccomp policy where the runtime's default was asked
+            for.
+        reject_unconfined_seccomp_adjustment: ... where none was asked for.
+        reject_custom_seccomp_adjustment: ... where one of the node was asked for.
+        reject_namespace_adjustment: refuse changes of namespaces.
+        reject_sysctl_adjustment: refuse kernel parameters.
+        required_plugins: ``name`` or ``NN-name`` of the plugins without which no container is created.
+        tolerate_missing_plugins_annotation: annotation that exempts a container from that; empty for none.
+    """
+
+    enable: bool = False
+    reject_oci_hook_adjustment: bool = False
+    reject_runtime_default_seccomp_adjustment: bool = False
+    reject_unconfined_seccomp_adjustment: bool = False
+    reject_custom_seccomp_adjustment: bool = False
+    reject_namespace_adjustment: bool = False
+    reject_sysctl_adjustment: bool = False
+    required_plugins: tuple[str, ...] = ()
+    tolerate_missing_plugins_annotation: str = ""
+
+    @classmethod
+    def from_dict(cls, tree: Mapping[str, Any], source: str = "default validator") -> ValidatorConfig:
+        """Read the configuration under the names of any of the three dialects.
+
+        Raises ConfigError, naming `source`, for unknown keys and wrong types, all at once.
+        """
+        spelled = {KEYS[key]: key for key in tree if key in KEYS}
+        problems: list[Problem] = []
+        values = check_values(cls, {name: tree[key] for name, key in spelled.items()}, (), problems).values
+        errors = [
+            ConfigError(
+                source, show((spelled[str(problem.path[0])], *problem.path[1:])), problem.reason, problem.suggestion
+            )
+            for problem in problems
+        ]
+        unknown = [key for key in tree if key not in KEYS]
+        dialect = _dialect(tree) if unknown else []
+        errors += [ConfigError(source, key, "unknown key", suggest(key, dialect)) for key in unknown[:MAX_PROBLEMS]]
+        if errors:
+            more = [ConfigError(source, "", "and more problems like these")] if len(errors) > MAX_PROBLEMS else []
+            raise together([*errors[:MAX_PROBLEMS], *more])
+        return cls(**values)
+
+
+_NAMES = [field.name for field in fields(ValidatorConfig)]
+
+
+def _yaml_name(name: str) -> str:
+    """The name in the common form: camel case, with OCI in capitals."""
+    first, *words = name.split("_")
+    return first + "".join("OCI" if word == "oci" else word.capitalize() for word in words)
+
+
+def _crio_name(name: str) -> str:
+    return "nri_enable_default_validator" if name == "enable" else f"nri_validator_{name}"
+
+
+#: Every key that configurations use, in any of the dialects -> attribute.
+KEYS = {form(name): name for name in _NAMES for form in (str, _yaml_name, _crio_name)}
+
+
+def _dialect(tree: Mapping[str, Any]) -> list[str]:
+    """The keys of the dialect that a configuration is written in, for suggestions."""
+    if any(key.startswith("nri_") for key in tree):
+        return [_crio_name(name) for name in _NAMES]
+    snake = any("_" in key for key in tree)
+    return _NAMES if snake else [_yaml_name(name) for name in _NAMES]
+
+
+def plugin_map(plugins: Iterable[PluginInstance], *, exact: bool = True) -> set[str]:
+    """The names by which the plugins that took part can be required: ``name`` and ``NN-name`` of each.
+
+    `exact`: a name that reads like ``NN-name`` does not count by itself; ``99-10-guard`` would pass for ``10-guard``.
+    """
+    names = {f"{one.index}-{one.name}" for one in plugins}
+    names.update(one.name for one in plugins if not (exact and is_full_name(one.name)))
+    return names
+
+
+class DefaultValidator:
+    """The checks of a configuration, in the reference's order; the first that fails counts."""
+
+    __slots__ = ("_checks", "config")
+
+    def __init__(self, config: ValidatorConfig, rules: Rules = Rules.DEFAULT) -> None:
+        self.config = config
+        required = functools.partial(_required, exact=rules.indexed_names_exact)
+        self._checks = tuple(required if check is _required else check for check in _CHECKS)
+
+    def validate(self, request: ValidateContainerAdjustmentRequest) -> str | None:
+        """Say why the merged adjustment is refused; None if it is not."""
+        owners = _owners(request)
+        for check in self._checks:
+            reason = check(self.config, request, owners)
+            if reason is not None:
+                return reason
+        return None
+
+
+def _owners(request: ValidateContainerAdjustmentRequest) -> FieldOwners:
+    """The owners of the created container's fields. `in` first: asking a message map for a key would make it."""
+    owners = request.owners.owners
+    return owners[request.container.id] if request.container.id in owners else FieldOwners()
+
+
+def _compound(owners: FieldOwners, field: int) -> dict[str, str]:
+    """Owners by key of a field that has one per key, sorted."""
+    compound = owners.compound
+    return dict(sorted(compound[field].owners.items())) if field in compound else {}
+
+
+def _hooks(config: ValidatorConfig, request: ValidateContainerAdjustmentRequest, owners: FieldOwners) -> str | None:
+    if not (config.reject_oci_hook_adjustment and request.HasField("adjust") and Field.OciHooks in owners.simple):
+        return None
+    who = owners.simple[Field.OciHooks]
+    plural = "s" if "," in who else ""
+    return f"validation error: plugin{plural} {quote(who)} attempted restricted OCI hook injection"
+
+
+#: Profile type -> attribute that forbids to change it, and the reference's words, blanks included.
+_SECCOMP = {
+    SecurityProfile.UNCONFINED: ("reject_unconfined_seccomp_adjustment", " unconfined"),
+    SecurityProfile.RUNTIME_DEFAULT: ("reject_runtime_default_seccomp_adjustment", "runtime default"),
+    SecurityProfile.LOCALHOST: ("reject_custom_seccomp_adjustment", " custom"),
+}
+
+
+def _seccomp(config: ValidatorConfig, request: ValidateContainerAdjustmentRequest, owners: FieldOwners) -> str | None:
+    if not request.HasField("adjust") or Field.SeccompPolicy not in owners.simple:
+        return None
+    linux = request.container.linux
+    profile = linux.seccomp_profile.profile_type if linux.HasField("seccomp_profile") else SecurityProfile.UNCONFINED
+    attribute, words = _SECCOMP.get(profile, ("enable", ""))
+    if not words or not getattr(config, attribute):
+        return None
+    who = owners.simple[Field.SeccompPolicy]
+    return f"validation error: plugin {who} attempted restricted {words} seccomp policy adjustment"
+
+
+def _namespaces(
+    config: ValidatorConfig, request: ValidateContainerAdjustmentRequest, owners: FieldOwners
+) -> str | None:
+    if not (config.reject_namespace_adjustment and request.HasField("adjust")):
+        return None
+    who = ", ".join(f"{quote(o)} (namespace {quote(type_)})" for type_, o in _compound(owners, Field.Namespace).items())
+    return f"validation error: attempted restricted namespace adjustment by plugin(s) {who}" if who else None
+
+
+def _required(
+    config: ValidatorConfig, request: ValidateContainerAdjustmentRequest, _: FieldOwners, *, exact: bool = True
+) -> str | None:
+    container = request.container.name
+    key = config.tolerate_missing_plugins_annotation
+    tolerate = effective_annotation(request.pod, key, container) if key else None
+    if tolerate is not None:
+        if tolerate not in BOOLEANS:
+            shown = quote(cut(tolerate))
+            return f"invalid {key} annotation {shown}: strconv.ParseBool: parsing {shown}: invalid syntax"
+        if BOOLEANS[tolerate]:
+            return None
+    required = list(config.required_plugins)
+    annotated = effective_annotation(request.pod, REQUIRED_PLUGINS, container)
+    if annotated is not None:
+        names, wrong = required_names(annotated)
+        if wrong:
+            return f"invalid {REQUIRED_PLUGINS} annotation {quote(cut(annotated))}: {wrong}"
+        required += names
+    present = plugin_map(request.plugins, exact=exact)
+    missing = [name for name in required if name not in present]
+    if not missing:
+        return None
+    plural = "s" if len(missing) > 1 else ""
+    return f"validation error: required plugin{plural} {quote(cut(','.join(missing)))} not present"
+
+
+@functools.lru_cache(maxsize=64)
+def required_names(text: str) -> tuple[tuple[str, ...], str]:
+    """The plugin names of the annotation, a YAML or JSON list; and what is wrong with it, "" if nothing is.
+
+    The author of a pod writes it, and every creation waits for it: so its length is bounded, and it is read once.
+    """
+    if len(text) > LONGEST_ANNOTATION:
+        return (), f"{len(text)} characters, at most {LONGEST_ANNOTATION}"
+    try:
+        tree = parse_text(Source("annotation", text))
+    except ConfigError as error:
+        return (), error.reason
+    if tree is None:
+        return (), ""
+    if not isinstance(tree, list) or not all(isinstance(one, (str, int)) for one in tree):
+        return (), f"expected a list of plugin names, not {shorten(tree)}"
+    return tuple(str(one) for one in tree), ""
+
+
+def _sysctl(config: ValidatorConfig, request: ValidateContainerAdjustmentRequest, owners: FieldOwners) -> str | None:
+    if not (config.reject_sysctl_adjustment and request.adjust.HasField("linux")):
+        return None
+    owned = _compound(owners, Field.Sysctl)
+    who = [owned[key] for key in sorted(request.adjust.linux.sysctl) if key in owned]
+    return f"validation error: attempted restricted sysctl adjustment by plugin(s) {', '.join(who)}" if who else None
+
+
+_CHECKS = (_hooks, _seccomp, _namespaces, _required, _sysctl)

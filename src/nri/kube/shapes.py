@@ -1,0 +1,168 @@
+"""Decode JSON by a shape, as Go's decoder does, because Koordinator reads its annotations and documents with that.
+
+Unknown keys are skipped, keys match in any case, null counts as absent, and a value of a wrong type is an error with
+its place. Skipped keys can be reported with the nearest valid one: `Unread`. Shapes are `int`, `str`, `bool`,
+`QUANTITY`, `INT_OR_TEXT`, `INT32`, a `Word` of fixed values, a `Record` of named keys, `Table` and `Items`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Collection
+from typing import Any, Final, NamedTuple, NoReturn
+
+from nri.config.syntax import TooDeep, parse_json
+from nri.kube import quantity
+from nri.text import cut, plain
+
+#: A whole number of 32 bits.
+INT32: Final = "a whole number of 32 bits"
+#: A Kubernetes quantity, as a text or a number; read as a Fraction.
+QUANTITY: Final = "a quantity"
+#: A whole number or a text, as Kubernetes' IntOrString; read as it is.
+INT_OR_TEXT: Final = "a whole number or a text"
+
+_MAX_SHOWN, _MAX_TEXT = 80, 200
+_TYPE_NAMES = {int: "a whole number", str: "a text", bool: "true or false"}
+_INT64 = 1 << 63
+
+
+class Record(NamedTuple):
+    """An object with known keys; absent and null keys are left out."""
+
+    keys: dict[str, Any]
+
+
+class Table(NamedTuple):
+    """An object with any keys and values of one shape."""
+
+    values: Any
+
+
+class Items(NamedTuple):
+    """A list with elements of one shape; null is the shape's empty value."""
+
+    shape: Any
+
+
+class Word(NamedTuple):
+    """A text with fixed values; any text is read, but others have no effect."""
+
+    words: tuple[str, ...]
+
+
+class Unread(NamedTuple):
+    """A key without effect: its place in the document, and why."""
+
+    key: str
+    why: str
+
+    @classmethod
+    def of(cls, key: str, suggestion: str) -> Unread:
+        """Report an unread key, with the nearest valid one, "" for none."""
+        return cls(plain(key, _MAX_TEXT), "nothing reads it" + (f"; did you mean {suggestion}?" if suggestion else ""))
+
+    @classmethod
+    def of_word(cls, key: str, value: str, words: tuple[str, ...]) -> Unread:
+        """Report a value that is not one of the fixed values of its key."""
+        suggestion = nearest_name(value, words)
+        why = f"{cut(json.dumps(value), _MAX_SHOWN)} means nothing: it may be {', '.join(words)}"
+        return cls(plain(key, _MAX_TEXT), why + (f"; did you mean {suggestion}?" if suggestion else ""))
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.why}"
+
+
+def nearest_name(key: str, names: Collection[str], alike: float = 0.6) -> str:
+    """Return the name most similar to a key, "" without a similar one."""
+    folded = {name.casefold(): name for name in names}
+    matches = difflib.get_close_matches(key.casefold()[:_MAX_TEXT], folded, 1, alike)
+    return folded[matches[0]] if matches else ""
+
+
+def decode(text: str, shape: Any) -> Any:
+    """Read JSON text as a value of a shape. Raises ValueError with a one-line reason."""
+    try:
+        value = parse_json(text, parse_constant=_no_constant)
+    except TooDeep:
+        raise
+    except ValueError as error:
+        raise ValueError(f"{cut(json.dumps(text), _MAX_SHOWN)} is not JSON: {error}") from None
+    return _empty(shape) if value is None else fit(value, shape, "")
+
+
+def fit(value: Any, shape: Any, where: str) -> Any:
+    """Convert a value to its shape. `where` is its place, for errors."""
+    if isinstance(shape, Record):
+        return _record(value, shape, where)
+    if isinstance(shape, Table):
+        if not isinstance(value, dict):
+            _wrong(value, "an object", where)
+        return {
+            key: _empty(shape.values) if part is None else fit(part, shape.values, f"{where}.{cut(key, _MAX_SHOWN)}")
+            for key, part in value.items()
+        }
+    if isinstance(shape, Items):
+        if not isinstance(value, list):
+            _wrong(value, "a list", where)
+        return [
+            _empty(shape.shape) if part is None else fit(part, shape.shape, f"{where}[{place}]")
+            for place, part in enumerate(value)
+        ]
+    return _scalar(value, str if isinstance(shape, Word) else shape, where)
+
+
+def _record(value: Any, shape: Record, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        _wrong(value, "an object", where)
+    folded = {key.casefold(): key for key in shape.keys}
+    fields: dict[str, Any] = {}
+    for key, part in value.items():
+        known_key = key if key in shape.keys else folded.get(key.casefold())
+        if known_key is not None and part is not None:
+            fields[known_key] = fit(part, shape.keys[known_key], f"{where}.{known_key}")
+    return fields
+
+
+def _scalar(value: Any, shape: Any, where: str) -> Any:
+    if shape is QUANTITY:
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            _wrong(value, QUANTITY, where)
+        try:
+            return quantity.capped(value)
+        except ValueError as error:
+            raise ValueError(f"{_place(where)}{error}") from None
+    if shape is INT_OR_TEXT:
+        if isinstance(value, str):
+            return value
+        shape = int
+    if shape is INT32:
+        if type(value) is not int or not -(1 << 31) <= value < 1 << 31:
+            _wrong(value, INT32, where)
+        return value
+    if type(value) is not shape or (shape is int and not -_INT64 <= value < _INT64):
+        _wrong(value, _TYPE_NAMES[shape], where)
+    return value
+
+
+def _empty(shape: Any) -> Any:
+    if isinstance(shape, (Record, Table)):
+        return {}
+    if isinstance(shape, Items):
+        return []
+    if isinstance(shape, Word):
+        return ""
+    return quantity.parse(0) if shape is QUANTITY else 0 if shape in (INT_OR_TEXT, INT32) else shape()
+
+
+def _no_constant(word: str) -> NoReturn:
+    raise ValueError(f"{word} is not a number of JSON")
+
+
+def _wrong(value: Any, expected: str, where: str) -> NoReturn:
+    raise ValueError(f"{_place(where)}{cut(json.dumps(value), _MAX_SHOWN)} is not {expected}")
+
+
+def _place(where: str) -> str:
+    return f"{where.lstrip('.')}: " if where else ""

@@ -1,1 +1,0 @@
-"""Decisions for a node, pure: contexts and rules in, changes or a refusal out. No I/O, no clock."""

@@ -1,0 +1,187 @@
+"""Keys of rules without effect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nri.agent.koordinator.documents import DEFAULTS
+from nri.agent.koordinator.unread_keys import unread, unread_annotations
+
+THRESHOLD = "resourceUsedThresholdWithBE"
+SATISFACTION = ("cpuEvictBESatisfactionUpperPercent", "cpuEvictBESatisfactionLowerPercent")
+REFUSE = "Koordinator's manager would refuse it"
+
+
+@pytest.mark.parametrize(
+    ("spec", "line"),
+    [
+        (
+            {"resourceUsedThresholdWithBE": {"cpuSupressThresholdPercent": 5}},
+            f"{THRESHOLD}.cpuSupressThresholdPercent: nothing reads it; did you mean cpuSuppressThresholdPercent?",
+        ),
+        (
+            {"resourceQOSStrategy": {"lsClass": {"cpuQOS": {"groupIdentiti": 2}}}},
+            "resourceQOSStrategy.lsClass.cpuQOS.groupIdentiti: nothing reads it; did you mean groupIdentity?",
+        ),
+        (
+            {"resourceQOSStrategy": {"beClass": {"blkioQOS": {"blocks": [{"nam": "x"}]}}}},
+            "resourceQOSStrategy.beClass.blkioQOS.blocks[0].nam: nothing reads it; did you mean name?",
+        ),
+        ({"zzz": {"a": 1}}, "zzz: nothing reads it"),
+        (
+            {THRESHOLD: {"enable": True, "cpuAllocatableEvictThresholdPercent": 90}},
+            (
+                f"{THRESHOLD}.cpuAllocatableEvictThresholdPercent: "
+                "nothing is evicted without allocatableEvictPriorityThreshold"
+            ),
+        ),
+        (
+            {THRESHOLD: {"enable": True, "memoryEvictThresholdPercent": 70, "memoryEvictLowerPercent": 70}},
+            (
+                f"{THRESHOLD}.memoryEvictThresholdPercent: memoryEvictThresholdPercent 70 with "
+                "memoryEvictLowerPercent 70 is not valid: it must be 0 or more, and the lower one below it"
+            ),
+        ),
+        (
+            {THRESHOLD: {"enable": True, **dict.fromkeys(SATISFACTION, 100)}},
+            (
+                f"{THRESHOLD}.cpuEvictBESatisfactionUpperPercent: cpuEvictBESatisfactionUpperPercent 100 with "
+                "cpuEvictBESatisfactionLowerPercent 100 is not valid: it must be from the lower one to 99, and the "
+                "lower one from 1 to 60"
+            ),
+        ),
+        (
+            {"resourceQOSStrategy": {"beClass": {"memoryQOS": {"enable": True, "wmarkRatio": 150}}}},
+            "resourceQOSStrategy.beClass.memoryQOS.wmarkRatio: 150 is not from 0 to 100, and " + REFUSE,
+        ),
+        (
+            {
+                "resourceQOSStrategy": {
+                    "lsClass": {"resctrlQOS": {"catRangeStartPercent": 50, "catRangeEndPercent": 50}}
+                }
+            },
+            (
+                "resourceQOSStrategy.lsClass.resctrlQOS.catRangeStartPercent: 50 is not below catRangeEndPercent 50, "
+                "and " + REFUSE
+            ),
+        ),
+        (
+            {"systemStrategy": {"minFreeKbytesFactor": 100, "schedFeatures": {"ID_BOOK_CPU": True}}},
+            (
+                "systemStrategy.schedFeatures: nothing reads it, nor does koordlet: "
+                "group identity and core scheduling set what they need themselves"
+            ),
+        ),
+        (
+            {"resourceQOSStrategy": {"policies": {"cpuPolicy": "groupIdentiti"}}},
+            (
+                'resourceQOSStrategy.policies.cpuPolicy: "groupIdentiti" means nothing: it may be groupIdentity, '
+                "coreSched; did you mean groupIdentity?"
+            ),
+        ),
+        (
+            {"resourceQOSStrategy": {"lsClass": {"cpuQOS": {"enable": True, "groupIdentity": 99, "schedIdle": 1}}}},
+            ("resourceQOSStrategy.lsClass.cpuQOS.groupIdentity: 99 is not from -1 to 2, and " + REFUSE),
+        ),
+        (
+            {"hostApplications": [{"name": "x", "qos": "LS", "cgroupPath": {"base": "Root"}}]},
+            (
+                'hostApplications[0].cgroupPath.base: "Root" means nothing: it may be CgroupRoot, Kubepods, '
+                "KubepodsBurstable, KubepodsBesteffort"
+            ),
+        ),
+        (
+            {"resourceQOSStrategy": {"lsClass": {"networkQOS": {"enable": True, "egressRequest": "50%"}}}},
+            (
+                "resourceQOSStrategy.lsClass.networkQOS.egressRequest: '50%' is neither a percentage from 0 to 100 "
+                "nor a bandwidth, for example '100M'"
+            ),
+        ),
+        (
+            {"resourceQOSStrategy": {"beClass": {"networkQOS": {"enable": True, "egressLimit": 101}}}},
+            (
+                "resourceQOSStrategy.beClass.networkQOS.egressLimit: 101 is neither a percentage from 0 to 100 "
+                "nor a bandwidth, for example '100M'"
+            ),
+        ),
+    ],
+)
+def test_a_key_that_nothing_reads_is_named_with_the_nearest_that_is(spec: dict[str, Any], line: str) -> None:
+    assert [str(entry) for entry in unread({"spec": spec})] == [line]
+
+
+def test_ranges_of_a_part_that_is_off_or_half_written_are_not_looked_at() -> None:
+    half = {"resctrlQOS": {"catRangeStartPercent": 50}, "memoryQOS": {"enable": False, "wmarkScalePermill": 0}}
+    assert unread({"spec": {"resourceQOSStrategy": {"lsClass": half}}}) == []
+
+
+def test_words_and_shares_that_mean_something_are_not_named() -> None:
+    network = {"networkQOS": {"enable": True, "egressRequest": 50, "egressLimit": "100M", "ingressLimit": None}}
+    strategy = {"policies": {"cpuPolicy": "coreSched", "netQOSPolicy": ""}, "lsClass": network}
+    assert [entry.key for entry in unread({"spec": {"resourceQOSStrategy": strategy}})] == [
+        "resourceQOSStrategy.lsClass.networkQOS.ingressLimit"  # null
+    ]
+    terway = {"policies": {"netQOSPolicy": "terway-qos"}, "lsClass": {"networkQOS": {"egressLimit": 150}}}
+    assert unread({"spec": {"resourceQOSStrategy": terway}}) == []
+
+
+def test_a_part_of_the_spec_that_lies_beside_it_is_named_with_its_place() -> None:
+    (line,) = unread({"kind": "NodeSLO", "cpuBurstStrategy": {"policy": "auto"}})
+    assert str(line) == "cpuBurstStrategy: nothing reads it; did you mean spec.cpuBurstStrategy?"
+
+
+def test_a_key_that_is_not_one_of_a_nodeslo_at_all_is_named() -> None:
+    assert [str(entry) for entry in unread({"kind": "NodeSLO", "spce": {"a": 1}})] == [
+        "spce: nothing reads it; did you mean spec?"
+    ]
+
+
+@pytest.mark.parametrize("place", ["resourceQOSStrategy", "resourceQOSStrategy.lsClass", "cpuBurstStrategy.policy"])
+def test_null_takes_away_what_it_stands_for(place: str) -> None:
+    value: Any = None
+    for key in reversed(place.split(".")):
+        value = {key: value}
+    assert [str(entry) for entry in unread({"spec": value})] == [
+        f"{place}: it is null, which removes it: the default applies"
+    ]
+
+
+def test_what_is_read_is_not_named_in_any_case_of_letters_nor_what_asks_for_nothing() -> None:
+    assert unread({"spec": {"CPUBurstStrategy": {"POLICY": "auto"}, "hostApplications": [{"name": "a"}]}}) == []
+    assert unread({"spec": DEFAULTS}) == [], "the manager writes all of them"
+    (actual,) = unread({"spec": {"resourceQOSStrategy": {"lsClass": {"blkioQOS": {"enable": True}}}}})
+    assert actual.key == "resourceQOSStrategy.lsClass.blkioQOS"
+
+
+@pytest.mark.parametrize("spec", [None, [], {THRESHOLD: None}, {THRESHOLD: {"cpuEvictThresholdPercent": 5}}])
+def test_thresholds_that_are_switched_off_or_have_another_form_are_not_asked_why_they_do_nothing(spec: Any) -> None:
+    assert not [entry for entry in unread({"spec": spec}) if "evict" in entry.why]
+
+
+def test_a_threshold_of_two_features_has_an_effect_if_one_of_them_does() -> None:
+    assert unread({"spec": {THRESHOLD: {"enable": True, "memoryEvictThresholdPercent": 70}}}) == []
+
+
+def test_slips_in_annotations_of_a_topology_are_named_keys_and_what_is_in_them() -> None:
+    source = {
+        "node.koordinator.sh/cpu-shared-pool": "[]",
+        "kubelet.koordinator.sh/cpu-manager-policy": '{"policy": "static", "reservedCPU": "0"}',
+        "node.koordinator.sh/reservation": "{",
+        "node.koordinator.sh/cpu-basic-info": "{}",
+        "other/cpu-shared-pool": "x",
+    }
+    message = "; ".join(map(str, unread_annotations({"metadata": {"annotations": source}})))
+    assert message == (
+        "annotation node.koordinator.sh/cpu-shared-pool: nothing reads it; "
+        "did you mean node.koordinator.sh/cpu-shared-pools?; "
+        "annotation kubelet.koordinator.sh/cpu-manager-policy: reservedCPU: nothing reads it; "
+        "did you mean reservedCPUs?"
+    )
+
+
+@pytest.mark.parametrize("odd", [None, 5, [], {1: 2}, {"x" * 100_000: 1}, {str(n): 1 for n in range(10_000)}])
+def test_odd_documents_cost_little(odd: Any) -> None:
+    actual = [*unread({"spec": odd}), *unread_annotations({"metadata": {"annotations": odd}})]
+    assert len(actual) <= 200 and all(len(str(entry)) < 500 for entry in actual)

@@ -1,0 +1,141 @@
+"""Slips of a pod's author: what was meant is told, and what is another's is left alone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from nri.agent.koordinator.profile import PROFILE
+from nri.agent.koordinator.unread_pod_keys import absent_containers
+from nri.agent.model import ExtendedResources
+
+EXTENDED = "node.koordinator.sh/extended-resource-spec"
+
+pod_unread = PROFILE.unread
+
+
+@pytest.mark.parametrize(
+    ("key", "suggestion"),
+    [
+        ("koordinator.sh/qosclass", "koordinator.sh/qosClass"),
+        ("koordinator.sh/cpu-burst", "koordinator.sh/cpuBurst"),
+        ("koordinator.sh/resource-status", "scheduling.koordinator.sh/resource-status"),
+        ("node.koordinator.sh/extended-resources-spec", "node.koordinator.sh/extended-resource-spec"),
+    ],
+)
+def test_a_key_that_is_nearly_one_is_told_with_the_one_that_was_meant(key: str, suggestion: str) -> None:
+    assert pod_unread({}, {key: "x"}) == [f"{key}: nothing reads it; did you mean {suggestion}?"]
+    assert pod_unread({suggestion: "BE"}, {key: "x"}) == []
+
+
+def test_a_class_that_is_none_and_a_class_in_the_wrong_place_are_told() -> None:
+    (line,) = pod_unread({"koordinator.sh/qosClass": "be"}, {})
+    assert line.startswith('koordinator.sh/qosClass: "be" is not a class')
+    (line,) = pod_unread({}, {"koordinator.sh/qosClass": "BE"})
+    assert line.endswith("set it as a label")
+
+
+@pytest.mark.parametrize(
+    "key", ["scheduling.koordinator.sh/device-allocate-hint", "scheduling.koordinator.sh/resource-spec", "app/qosclass"]
+)
+def test_keys_of_others_are_left_alone(key: str) -> None:
+    assert pod_unread({"koordinator.sh/qosClass": "BE", key: "x"}, {key: "x"}) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        (
+            EXTENDED,
+            {"containers": {"a": {"requests": {"kubernetes.io/batch-cpuu": "500"}}}},
+            "containers.a.requests.kubernetes.io/batch-cpuu: nothing reads it; did you mean kubernetes.io/batch-cpu?",
+        ),
+        (
+            EXTENDED,
+            {"containers": {"a": {"limit": {}, "limts": {"x": 1}}}},
+            "containers.a.limts: nothing reads it; did you mean limits?",
+        ),
+        ("koordinator.sh/cpuBurst", {"polcy": "auto"}, "polcy: nothing reads it; did you mean policy?"),
+        ("koordinator.sh/memoryQOS", {"policy": None}, "policy: it is null, which removes it"),
+        ("koordinator.sh/blkioQOS", {"blocks": [{"nam": "x"}]}, "blocks[0].nam: nothing reads it; did you mean name?"),
+    ],
+)
+def test_what_nothing_reads_inside_an_annotation_is_told(key: str, value: object, message: str) -> None:
+    (line,) = pod_unread({}, {key: json.dumps(value)})
+    assert line.startswith(f"annotation {key}: {message}")
+
+
+STATUS = "scheduling.koordinator.sh/resource-status"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        (
+            "koordinator.sh/core-sched-policy",
+            "exclusiv",
+            '"exclusiv" means nothing: it may be none, exclusive; did you',
+        ),
+        (
+            "koordinator.sh/priority-class",
+            "prod",
+            '"prod" means nothing: it may be koord-prod, koord-mid, koord-batch,',
+        ),
+        ("koordinator.sh/eviction-enabled", "yes", '"yes" means nothing: it may be true, false'),
+        ("koordinator.sh/priority", "high", '"high" is not a whole number of 64 bits, so it is none'),
+        ("koordinator.sh/eviction-priority", "9999999999", '"9999999999" is not a whole number of 32 bits'),
+        ("koordinator.sh/eviction-policy", "CPUEvict", "not a list of features, so none evicts the pod"),
+        (
+            "koordinator.sh/eviction-policy",
+            '["CPUEvikt", "CPUEvict"]',
+            '"CPUEvikt" means nothing: it may be BECPUEvict, ',
+        ),
+        (STATUS, '{"cpuset": "0-"}', "cpuset: '0-' is not a number or a range"),
+    ],
+)
+def test_a_value_that_counts_as_none_is_told(key: str, value: str, message: str) -> None:
+    (line,) = pod_unread({key: value}, {key: value})
+    assert line.removeprefix("annotation ").startswith(f"{key}: {message}")
+
+
+def test_values_that_mean_something_are_not_told() -> None:
+    labels = {
+        "koordinator.sh/core-sched-policy": "", "koordinator.sh/priority-class": "koord-prod",
+        "koordinator.sh/eviction-enabled": "false", "koordinator.sh/priority": "-5",
+    }  # fmt: skip
+    annotations = {
+        "koordinator.sh/eviction-priority": "+5", "koordinator.sh/eviction-policy": '["MemoryEvict"]',
+        STATUS: '{"cpuset": "0-1"}',
+    }  # fmt: skip
+    assert pod_unread(labels, annotations) == []
+    assert pod_unread({}, {STATUS: "{"}) == [], "its hook tells that"
+    odd: dict[str, Any] = dict.fromkeys((*labels, *annotations), 5)
+    assert pod_unread(odd, odd) == [], "not even a text: its source tells that"
+
+
+def test_a_resource_of_a_spec_that_is_nearly_one_of_batch_pods_is_told_and_others_are_not() -> None:
+    requested = {"kubernetes.io/batch-memroy": 1, "nvidia.com/gpu": 1, "kubernetes.io/mid-cpu": 1}
+    (line,) = pod_unread({}, {}, {"app": ExtendedResources(requested, {})})  # type: ignore[arg-type]
+    assert line == (
+        "containers.app.requests.kubernetes.io/batch-memroy: nothing reads it; did you mean kubernetes.io/batch-memory?"
+    )
+
+
+def test_containers_that_only_the_annotation_has_are_told() -> None:
+    source = {EXTENDED: json.dumps({"containers": {"wrk": {}, "init": {}}})}
+    (line,) = absent_containers(source, ["init", "work"])
+    assert line == f"annotation {EXTENDED}: the pod has no container wrk; it has init, work"
+    scores = "koordinator.sh/oom-score-adj-spec"
+    assert absent_containers({scores: '{"wrk": 5}'}, ["work"]) == [
+        f"annotation {scores}: the pod has no container wrk; it has work"
+    ]
+    assert absent_containers({scores: "{"}, ["work"]) == []
+    assert absent_containers(source, ["init", "wrk"]) == absent_containers({EXTENDED: "{"}, []) == []
+
+
+@pytest.mark.parametrize("text", ["{", "[" * 100_000, "5", json.dumps({f"k{n}": n for n in range(50_000)})])
+def test_hostile_annotations_cost_a_bounded_number_of_short_lines(text: str) -> None:
+    lines = pod_unread({"koordinator.sh/qosClass": "x" * 100_000}, {EXTENDED: text, "koordinator.sh/qosclass": text})
+    assert len(lines) <= 16 and all(len(line) < 600 for line in lines)

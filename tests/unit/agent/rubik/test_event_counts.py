@@ -1,0 +1,86 @@
+"""Counting: what cannot be counted is told, and costs no other pod anything."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from nri.host import Unsupported
+from nri.host.perf import Event
+from tests.support.counted import Counted, counting
+from tests.support.rubik_world import RubikWorld, pod
+
+
+def make_world(
+    folder: Path, counted: Counted, monkeypatch: pytest.MonkeyPatch, pods: int = 2, cpus: int = 8
+) -> RubikWorld:
+    counting(monkeypatch, counted)
+    return RubikWorld(folder, *(pod(f"p{entry}", cpi="online") for entry in range(pods)), cpus=cpus, cpi=None)
+
+
+def test_a_pod_that_cannot_be_counted_is_told_and_a_counter_that_is_gone_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = Counted({Event.CYCLES: 2, Event.INSTRUCTIONS: 1})
+    world = make_world(tmp_path, counted, monkeypatch)
+    counted.error = OSError(errno.ENOENT, "there is no such cgroup")
+    world.loop()
+    assert counted.open == 0 and sum("there is no such cgroup" in error for error in world.loops.errors) == 2
+    counted.error = None
+    world.loop(1, 60)
+    world.loop(1, 10)
+    assert counted.open == 2
+    counted.error = OSError(errno.EIO, "gone")
+    world.loop(1, 10)
+    assert counted.open == 0
+
+
+def test_a_hierarchy_that_is_not_mounted_is_told_as_the_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = Counted({})
+    world = make_world(tmp_path, counted, monkeypatch)
+    counted.error = Unsupported("the cgroup hierarchy perf_event is not mounted")
+    world.loop()
+    assert world.loops.errors == [
+        "cpi: no pod is judged: unsupported here: the cgroup hierarchy perf_event is not mounted"
+    ]
+
+
+def test_there_is_a_bound_of_counters_and_what_is_beyond_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (1 << 20, 1 << 20))
+    counted = Counted({Event.CYCLES: 2, Event.INSTRUCTIONS: 1})
+    world = make_world(tmp_path, counted, monkeypatch, pods=3, cpus=1024)
+    world.loop()
+    assert counted.open == 2 and "only 2 pods are measured" in world.loops.errors[0]
+
+
+def test_counters_leave_most_of_the_files_that_may_be_open_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (1024, 1024))
+    counted = Counted({Event.CYCLES: 2, Event.INSTRUCTIONS: 1})
+    world = make_world(tmp_path, counted, monkeypatch, pods=3, cpus=32)
+    world.loop()
+    assert counted.open == 2
+    assert "128 counters are the most; a higher LimitNOFILE allows more" in world.loops.errors[0]
+
+
+def test_nothing_stays_open_where_one_pod_shows_that_the_machine_cannot_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = Counted({Event.CYCLES: 2, Event.INSTRUCTIONS: 1})
+    world = make_world(tmp_path, counted, monkeypatch)
+    count = counted.count
+
+    def once(*args: object) -> object:
+        return Unsupported("cycles cannot be counted: too many open files") if counted.open else count(*args)
+
+    counted.count = once  # type: ignore[method-assign]
+    counting(monkeypatch, counted)
+    world.loop()
+    assert counted.folders and counted.open == 0

@@ -1,0 +1,95 @@
+"""JSON is read by the rules of Go's decoder, because annotations were written for that."""
+
+import json
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri.kube.shapes import INT32, INT_OR_TEXT, QUANTITY, Items, Record, Table, Unread, Word, decode
+
+SHAPE = Record(
+    {"name": str, "count": int, "on": bool, "list": Items(int), "amounts": Table(QUANTITY), "share": INT_OR_TEXT}
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{}", {}),
+        ("null", {}),
+        ('{"unknown": [1, {"a": 2}]}', {}),
+        ('{"NAME": "x"}', {"name": "x"}),
+        ('{"name": null}', {}),
+        ('{"list": [1, null]}', {"list": [1, 0]}),
+        ('{"amounts": {"cpu": "500m", "memory": 2}}', {"amounts": {"cpu": Fraction(1, 2), "memory": Fraction(2)}}),
+        ('{"share": "10M"}', {"share": "10M"}),
+        ('{"share": 10}', {"share": 10}),
+    ],
+)
+def test_what_go_reads_is_read(text: str, value: Any) -> None:
+    assert decode(text, SHAPE) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "not-json",
+        "[]",
+        '"text"',
+        "{} {}",
+        '{"count": 1.0}',
+        '{"count": "1"}',
+        '{"count": true}',
+        '{"count": 9223372036854775808}',
+        '{"on": 1}',
+        '{"name": 1}',
+        '{"list": {}}',
+        '{"amounts": {"cpu": "five"}}',
+        '{"amounts": {"cpu": true}}',
+        '{"amounts": []}',
+        '{"share": 1.5}',
+        '{"count": NaN}',
+        "[" * 100_000,
+    ],
+)
+def test_what_go_refuses_is_one_line(text: str) -> None:
+    with pytest.raises(ValueError, match=r"\A[^\n]{1,300}\Z"):
+        decode(text, SHAPE)
+
+
+def test_the_place_of_a_wrong_value_is_named() -> None:
+    with pytest.raises(ValueError, match=r"^amounts\.cpu: "):
+        decode('{"amounts": {"cpu": "five"}}', SHAPE)
+
+
+def test_a_number_of_32_bits_has_no_more() -> None:
+    assert decode("2147483647", INT32) == 2**31 - 1
+    with pytest.raises(ValueError, match="32 bits"):
+        decode("2147483648", INT32)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=8))
+def test_any_json_is_read_or_refused(value: Any) -> None:
+    try:
+        decode(json.dumps({"name": value, "count": value}), SHAPE)
+    except ValueError:
+        pass
+
+
+def test_any_word_is_read_and_one_that_means_nothing_can_be_told_in_one_line() -> None:
+    words = Word(("tc", "terway-qos"))
+    assert decode('["tc", "other", null]', Items(words)) == ["tc", "other", ""]
+    with pytest.raises(ValueError, match="1 is not a text"):
+        decode("[1]", Items(words))
+    assert str(Unread.of_word("policy", "terway\n", words.words)) == (
+        'policy: "terway\\n" means nothing: it may be tc, terway-qos; did you mean terway-qos?'
+    )
+
+
+def test_half_of_a_surrogate_pair_is_replaced_as_go_does() -> None:
+    assert decode('{"name": "a\\ud800b"}', SHAPE)["name"] == "a\ufffdb"
+    assert decode('{"name": "\\ud83d\\ude00"}', SHAPE)["name"] == "\U0001f600"

@@ -1,0 +1,174 @@
+"""A handler that changes the message it was given is named, with the field and what to write instead."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import nri
+from nri.api import messages as m
+from nri.stub.support.handler_mistakes import checked_handler
+from nri.testing import FakeRuntime, make_container, make_pod
+
+PAIR = ("pod", "container")
+
+
+def _labels(pod, container):
+    return nri.Adjustment().add_env("TIER", pod.labels["tier"])
+
+
+def _env(pod, container):
+    container.env.append("A=1")
+
+
+def _limit(pod, container):
+    container.linux.resources.memory.limit.value = 5
+
+
+def _cpus(pod, container):
+    container.linux.resources.cpu.cpus = "0"
+
+
+def _name(pod, container):
+    container.name = "other"
+
+
+def _devices(pod, container):
+    container.linux.devices[0].major = 7
+
+
+def _drop(pod, container):
+    del container.annotations["a"]
+
+
+@pytest.mark.parametrize(
+    ("handler", "method", "field", "advice"),
+    [
+        (_labels, "create_container", "reads pod.labels['tier'], which does not exist", "write pod.labels.get('tier')"),
+        (_env, "create_container", "changes container.env", "return an nri.Adjustment with add_env()"),
+        (_devices, "create_container", "container.linux.devices", "return an nri.Adjustment with add_device()"),
+        (_limit, "create_container", "linux.resources.memory.limit.value", "nri.Adjustment with set_memory_limit()"),
+        (_cpus, "update_container", "linux.resources.cpu.cpus", "return an nri.Update with set_cpuset_cpus()"),
+        (_name, "create_container", "container.name", "return an nri.Adjustment with the change"),
+        (_drop, "create_container", "container.annotations['a']", "an nri.Adjustment with add_annotation()"),
+        (_env, "start_container", "container.env", "change containers with the Adjustment that"),
+    ],
+)  # fmt: skip
+def test_the_field_the_handler_and_the_advice_are_named(handler, method: str, field: str, advice: str) -> None:
+    container = make_container(annotations={"a": "1"})
+    container.linux.devices.add(path="/dev/a", major=1)
+    with pytest.raises(nri.NriError) as caught:
+        checked_handler(handler, method, PAIR)(make_pod(), container)
+    text = str(caught.value)
+    assert text.startswith(f"{handler.__name__} (test_handler_mistakes.py:{handler.__code__.co_firstlineno}) ")
+    assert (field in text, advice in text) == (True, True), text
+
+
+def test_a_handler_that_only_reads_is_left_alone() -> None:
+    def reads(pod, container):
+        requested = container.linux.resources.memory.limit.value, pod.labels.get("a"), list(container.env)
+        return nri.Adjustment().add_env("A", str(requested))
+
+    assert checked_handler(reads, "create_container", PAIR)(make_pod(), make_container()).env
+
+
+def test_a_handler_that_raises_keeps_its_error_which_gets_a_note() -> None:
+    def fails(pod, container):
+        return nri.Adjustment().set_cpuset_cpus(pod.labels["cpus"])
+
+    with pytest.raises(ValueError, match="cpus") as caught:
+        checked_handler(fails, "create_container", PAIR)(make_pod(), make_container())
+    assert "write pod.labels.get('cpus')" in caught.value.__notes__[0]
+
+
+def _forgets(pod, container):
+    adjustment = nri.Adjustment()
+    if pod.labels:
+        return
+    adjustment.add_env("A", "1")
+
+
+def _answers_later(pod, container):
+    def made():
+        return nri.Adjustment()
+
+    if pod.labels.get("tier"):
+        return made()
+    return None
+
+
+def _exits(pod, container):
+    raise SystemExit(3)
+
+
+def _misnames(pod, container):
+    return nri.Adjustment().add_env("A", pod.label["tier"])
+
+
+def test_an_adjustment_that_is_made_and_not_returned_is_told_with_the_handler() -> None:
+    with pytest.raises(
+        nri.NriError, match=r"_forgets \(test_handler_mistakes.py:\d+\) creates an Adjustment, but returns nothing"
+    ):
+        checked_handler(_forgets, "create_container", PAIR)(make_pod(), make_container())
+    assert checked_handler(_answers_later, "create_container", PAIR)(make_pod(), make_container()) is None
+    assert checked_handler(_forgets, "start_container", PAIR)(make_pod(), make_container()) is None
+    unread = eval("lambda pod, container: nri.Adjustment() and None")
+    assert checked_handler(unread, "create_container", PAIR)(make_pod(), make_container()) is None
+
+
+def test_one_adjustment_for_several_containers_is_an_error_once_it_has_more_in_it() -> None:
+    shared = nri.Adjustment().add_env("A", "1")
+    same = checked_handler(lambda pod, container: shared, "create_container", PAIR)
+    assert same(make_pod(), make_container()) is same(make_pod(), make_container()) is shared
+    grows = checked_handler(lambda pod, container: (shared.add_env(container.name, "1"), []), "create_container", PAIR)
+    grows(make_pod(), make_container(name="one"))
+    with pytest.raises(nri.NriError, match=r"the Adjustment of the previous container again.*create a new"):
+        grows(make_pod(), make_container(name="two"))
+
+
+def test_a_handler_that_ends_the_plugin_is_told_with_its_code() -> None:
+    with pytest.raises(nri.NriError, match=r"_exits .* calls sys.exit\(3\), which ends the plugin"):
+        checked_handler(_exits, "create_container", PAIR)(make_pod(), make_container())
+
+
+def test_a_field_that_messages_do_not_have_gets_the_nearest_as_a_note() -> None:
+    with pytest.raises(AttributeError) as caught:
+        checked_handler(_misnames, "create_container", PAIR)(make_pod(), make_container())
+    assert caught.value.__notes__ == ["the message has no field label; did you mean labels?"]
+
+
+class Slip(nri.Plugin):
+    async def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        await asyncio.sleep(0)
+        container.args.append("-v")
+
+    @nri.when(namespaces="prod")
+    def run_pod_sandbox(self, pod: nri.PodSandbox) -> None:
+        pod.labels["seen"] = "1"
+
+    def validate_container_adjustment(self, request: nri.ValidationRequest) -> None:
+        request.adjust.env.add(key="A")
+
+
+def test_in_nri_testing_it_fails_the_request(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(Slip())
+    nri_runtime.run_pod_sandbox(make_pod(namespace="dev"))
+    with pytest.raises(nri.PluginError, match=r"Slip.run_pod_sandbox .* changes pod.labels\['seen'\]"):
+        nri_runtime.run_pod_sandbox(make_pod(namespace="prod"))
+    with pytest.raises(nri.PluginError, match=r"Slip.create_container .* changes container.args .* set_args\(\)"):
+        nri_runtime.create_container()
+
+
+def test_a_validator_and_synchronize_are_watched_too() -> None:
+    class Both(nri.Plugin):
+        def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
+            containers[1].linux.resources.cpu.shares.value = 5
+
+    with pytest.raises(nri.NriError, match=r"changes containers\[1\].linux.* an nri.Update with set_cpu_shares\(\)"):
+        checked_handler(Both().synchronize, "synchronize", ("pods", "containers"))(
+            [], [make_container(), make_container()]
+        )
+    request = nri.ValidationRequest(m.ValidateContainerAdjustmentRequest())
+    with pytest.raises(nri.NriError, match=r"changes request.adjust.env of the request's message"):
+        checked_handler(Slip().validate_container_adjustment, "validate_container_adjustment", ("request",))(request)
