@@ -36,9 +36,11 @@ EXAMPLES = [
     help="Examine the file system below this folder instead of /.",
 )
 @click.option(
-    "--release", default="", metavar="VERSION", help="containerd's release (default: that of the daemon here)."
+    "--release", default="", metavar="VERSION", help="containerd's release. Default: that of the daemon here."
 )
-@click.option("--file", "path", default="", metavar="FILE", help="containerd's configuration, if elsewhere.")
+@click.option(
+    "--file", "path", default="", metavar="FILE", help="containerd's configuration. Default: all known files."
+)
 @click.pass_obj
 def command(settings: Settings, root: str, release: str, path: str) -> int:
     """Find out why NRI does not work here.

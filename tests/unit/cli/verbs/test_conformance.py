@@ -145,7 +145,7 @@ def test_a_plugin_is_examined_written_as_a_page_and_compared_with_before(nri, tm
     before["sections"][0]["rows"][0]["outcome"] = "wrong"
     (tmp_path / "before.json").write_text(json.dumps(before))
     result = nri(*words, "--expect", str(tmp_path / "before.json"), str(plugin))
-    assert result.returncode == 5 and "Joining: takes part: before wrong; now ok" in result.stderr
+    assert result.returncode == 5 and "Connecting: registers and is synchronized: before wrong; now ok" in result.stderr
     assert nri("conformance", "plugin", "/nowhere").returncode == 2
     missing_program = nri("conformance", "plugin", "--html", "/nowhere/page.html", "--timeout", "9s", str(plugin))
     assert missing_program.returncode == 2 and "--html /nowhere/page.html" in missing_program.stderr
@@ -172,7 +172,7 @@ def test_a_plugin_is_shown_as_tables_with_each_thing_as_it_is_tried_and_1_if_one
     result = nri("conformance", "plugin", "-vv", "--timeout", "9s", str(plugin))
     assert result.returncode == 1
     assert "The end\nWHAT" in result.stdout and "SIGTERM" in result.stdout
-    assert "it still runs" in result.stdout
+    assert "the program still runs" in result.stdout
     assert "accepts a state of more than 4 MiB, in parts" in result.stderr
     before = nri("conformance", "plugin", "--expect", str(plugin), str(plugin))
-    assert before.returncode == 2 and f"{plugin}: no JSON: " in before.stderr
+    assert before.returncode == 2 and f"{plugin}: not JSON: " in before.stderr

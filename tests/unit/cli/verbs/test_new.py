@@ -89,7 +89,7 @@ def test_a_folder_with_something_in_it_is_left_alone(nri, tmp_path: Path) -> Non
     (tmp_path / "pod-name/precious").write_text("x")
     result = nri("new", "pod-name", cwd=tmp_path)
     assert result.returncode == 1
-    assert "pod-name: there is something already" in result.stderr
+    assert "pod-name: not an empty folder" in result.stderr
     assert [path.name for path in (tmp_path / "pod-name").iterdir()] == ["precious"]
 
 
@@ -105,7 +105,7 @@ def test_names_that_would_not_work_are_refused(nri, tmp_path: Path, name: str) -
 def test_names_that_hide_modules_or_mean_something_to_python_are_refused(nri, tmp_path: Path, name: str) -> None:
     result = nri("new", name, cwd=tmp_path)
     assert result.returncode == 2
-    assert "choose another one" in result.stderr
+    assert "choose another name" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -157,7 +157,7 @@ def test_a_difference_names_plugins_of_the_recording_that_were_not_given(
 def test_values_that_were_replaced_end_with_1_and_what_to_do(nri, tmp_path: Path) -> None:
     result = nri("replay", str(record(tmp_path / "traces", redact=True)), "--plugin", plugin(tmp_path, "new"))
     assert (result.returncode, result.stdout) == (1, "0 events run again: 0 the same, 0 different\n")
-    assert "1 event left out: its values were replaced when it was recorded: record with --redact none" in result.stderr
+    assert "1 event left out: its values were replaced in the recording: record with --redact none" in result.stderr
 
 
 def test_damage_is_named_and_the_rest_is_run(nri, folder: Path, tmp_path: Path) -> None:

@@ -181,8 +181,8 @@ def stranger(act: Callable[[socket.socket], None]) -> contextlib.AbstractContext
 
 
 STRANGERS: dict[str, tuple[Callable[[socket.socket], None], str]] = {
-    "silent": (lambda _: None, "does not answer"),
-    "closes at once": (lambda connection: connection.shutdown(socket.SHUT_RDWR), "has closed the connection"),
+    "silent": (lambda _: None, "did not answer"),
+    "closes at once": (lambda connection: connection.shutdown(socket.SHUT_RDWR), "the server closed the connection"),
     "HTTP": (lambda connection: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "admin socket"),
     "greets": (lambda connection: connection.sendall(b"220 mail.example.com ESMTP\r\n"), "admin socket"),
     "zeros": (lambda connection: connection.sendall(bytes(4096)), "admin socket"),

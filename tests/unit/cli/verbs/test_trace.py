@@ -225,7 +225,7 @@ def test_what_is_missing_and_filters_that_nothing_fits_are_named_with_the_next_s
     result = nri("trace", "show", str(tmp_path / "none"))
     assert f"{tmp_path}/none: No such file or directory (name what --record DIR has written)" in result.stderr
     result = nri("trace", "cut", str(folder), str(tmp_path / "out"), "--pod", "nope", "--until", "2030-01-01")
-    assert "fits --pod nope --until 2030-01-01T00:00:00.000000Z (nri trace show" in result.stderr
+    assert "matches --pod nope --until 2030-01-01T00:00:00.000000Z (list all events: nri trace show" in result.stderr
     assert (result.returncode, (tmp_path / "out").exists()) == (2, False)
 
 

@@ -196,7 +196,7 @@ def test_a_plugin_that_ends_without_an_answer_is_told_as_gone_and_not_as_late(nr
     result = nri("try", "./20-quits", "--pod", "pod.yaml", cwd=place)
     assert result.returncode == 1
     assert result.stdout.splitlines()[2:] == [
-        "  20-quits: no answer to CreateContainer, it is gone: closed; its own output says more"
+        "  20-quits: no answer to CreateContainer, the plugin disconnected: closed; see its own output"
     ]
 
 
@@ -253,7 +253,7 @@ def test_two_plugins_with_one_index_are_tried_and_told(nri, place):
     other(place, "run_pod_sandbox(self, pod): pass")
     result = nri("try", "10=inject.py", "10=other.py", "--pod", "pod.yaml", cwd=place)
     assert result.returncode == 0
-    assert "note: inject.py and other.py have index 10 in common" in result.stderr
+    assert "note: inject.py and other.py share index 10" in result.stderr
 
 
 def test_quiet_prints_the_names_of_what_changes(nri, place):

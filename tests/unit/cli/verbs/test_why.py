@@ -106,8 +106,8 @@ def test_quiet_prints_the_plugins_that_changed_the_container(nri, socket):
 def test_a_container_that_there_is_none_of_is_told_from_one_that_is_older_than_the_history(nri, socket):
     typo, older = (nri("why", word, "--admin-socket", socket) for word in "97")
     assert (typo.returncode, typo.stdout, older.returncode) == (1, "", 1)
-    assert 'no container "9"' in typo.stderr and "nri pod ps" in typo.stderr
-    assert "history is kept only since the runtime's start, 20" in older.stderr
+    assert 'container "9" not found' in typo.stderr and "nri pod ps" in typo.stderr
+    assert 'no history of container "7": only the busiest containers since the start of the runtime, 20' in older.stderr
 
 
 def test_what_is_cut_in_a_table_ends_with_dots_and_events_do_not_fill_the_screen(nri, socket):
@@ -287,7 +287,7 @@ def test_what_a_recording_does_not_have_is_told(nri, socket, tmp_path):
     assert "--trace requires a CONTAINER" in nri("why", "--plugins", "--trace", str(tmp_path)).stderr
     result = nri("why", "db", "--trace", str(tmp_path))
     assert (result.returncode, "no trace (*.nritrace) in this folder" in result.stderr) == (2, True)
-    assert "is read with --trace DIR" in nri("why", "9", "--admin-socket", socket).stderr
+    assert "read it with --trace DIR" in nri("why", "9", "--admin-socket", socket).stderr
 
 
 #: Answers to all questions that no runtime of ours gives.

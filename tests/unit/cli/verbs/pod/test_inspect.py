@@ -30,4 +30,4 @@ def test_a_word_that_means_nothing_or_too_much_is_refused(pod: Pod) -> None:
         text="kind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: app, image: b, args: [x]}]}",
     )
     assert '"web" matches several pods:' in pod("inspect", "web").stderr
-    assert '"app" matches several pods:' in pod("inspect", "app").stderr
+    assert '"app" matches several containers:' in pod("inspect", "app").stderr
