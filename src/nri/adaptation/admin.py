@@ -148,8 +148,8 @@ class Admin:
             return f'no history of container "{query}": it was removed'
         if self._present(query):
             return (
-                f'no history of container "{query}": only the busiest containers since the start of the runtime, '
-                f"{since}, have one"
+                f'no history of container "{query}": histories begin with the start of the runtime, {since}, '
+                "and only those of the most recent containers are kept"
             )
         return (
             f'container "{query}" not found: no container since the start of the runtime, {since}, has this id or name'
