@@ -96,7 +96,7 @@ def test_a_container_without_a_history_never_was_or_was_removed_or_is_older_than
     provenance.forget("1f2e3d4c")
     reasons = {"9": 'container "9" not found: no container since',
                "1f2e": 'no history of container "1f2e": it was removed',
-               "7c0f": "only the busiest containers since the start of the runtime, 20"}  # fmt: skip
+               "7c0f": "histories begin with the start of the runtime, 20"}  # fmt: skip
     for expected, words in reasons.items():
         error = refusal(path, "Why", {"container": expected})
         assert error.code == Code.NOT_FOUND

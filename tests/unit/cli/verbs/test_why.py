@@ -107,7 +107,7 @@ def test_a_container_that_there_is_none_of_is_told_from_one_that_is_older_than_t
     typo, older = (nri("why", word, "--admin-socket", socket) for word in "97")
     assert (typo.returncode, typo.stdout, older.returncode) == (1, "", 1)
     assert 'container "9" not found' in typo.stderr and "nri pod ps" in typo.stderr
-    assert 'no history of container "7": only the busiest containers since the start of the runtime, 20' in older.stderr
+    assert 'no history of container "7": histories begin with the start of the runtime, 20' in older.stderr
 
 
 def test_what_is_cut_in_a_table_ends_with_dots_and_events_do_not_fill_the_screen(nri, socket):
