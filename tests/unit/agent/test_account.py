@@ -45,7 +45,7 @@ def test_keys_that_are_known_to_be_there_stay() -> None:
 
 def test_a_clear_is_shown_as_one_and_columns_without_a_value_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(capsys)
-    assert text.startswith("pod shop/web (it has ended)\n")
+    assert text.startswith("pod shop/web (ended)\n")
     assert '""' in text
     assert "VIA" not in text
 
