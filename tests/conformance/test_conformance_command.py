@@ -88,8 +88,8 @@ def test_a_file_that_cannot_be_read_ends_with_2_and_one_line(tmp_path: Path, con
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"op": "destroy"}, 'op is "destroy", known are create, update, stop, spec'),
-        ({"op": []}, "op is []"),
+        ({"op": "destroy"}, 'unknown op "destroy": use one of create, update, stop, spec'),
+        ({"op": []}, "unknown op []"),
         ({"expect": None}, "expect is not an object"),
         ({"expect": {"update": 5}}, "expect.update is not a list"),
         ({"plugins": [None]}, "plugins is not a list of objects"),

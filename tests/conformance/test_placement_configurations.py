@@ -56,7 +56,7 @@ def test_classes_of_older_releases_are_in_force_where_there_is_no_newer_one() ->
     (newer,) = loaded("a-class-in-both-places").options.cpuClasses
     assert newer.maxFreq == "turbo"
     assert warnings("a-class-in-both-places") == {
-        "control.cpu.classes.quick": "it has no effect: cpuClasses has a class quick, too"
+        "control.cpu.classes.quick": "it has no effect: cpuClasses also has a class quick"
     }
     assert warnings("pools-with-older-classes") == {
         "control.cpu": "it has no effect: classes of CPUs are read from cpuClasses"

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 LIGHT = [
-    "annotations", "builders.failure", "cpuset", "events", "naming", "readers", "removal", "selectors", "versions",
+    "annotations", "builders.failure", "cpuset", "events", "naming", "readers", "removal", "selectors",
 ]  # fmt: skip
 #: Each of these costs milliseconds, and none has work to do before the first event.
 HEAVY = {

@@ -8,7 +8,7 @@ from tests.support.private_names import accesses
 @pytest.mark.parametrize(
     ("source", "found"),
     [
-        ("box._unsent = 1", []),
+        ("box._absent_name = 1", []),
         ("adaptation._reporting.lines", ["adaptation._reporting"]),
         ("from nri.mux.trunk import _x", []),
         ("from nri.text import _OTHER, plain", []),

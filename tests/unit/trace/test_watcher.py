@@ -72,4 +72,4 @@ def test_what_the_printer_cannot_keep_up_with_is_counted(
     printer.start()
     waiting.close()
     printer.join(30)
-    assert capsys.readouterr().err == "not shown: 3 events, because the output is not read fast enough\n"
+    assert capsys.readouterr().err == "3 events not shown, because the output is not read fast enough\n"

@@ -59,7 +59,7 @@ def on_node(text: str) -> dict[str, Any]:
 @pytest.mark.parametrize("source", [None, [], 5])
 def test_no_source_is_an_error(source: Any) -> None:
     for parse in (cpuset.rule_of, cpu_normalization.ratio_of):
-        with pytest.raises(ValueError, match="no Node.* document"):
+        with pytest.raises(ValueError, match=r"no Node.* document"):
             parse(source)
 
 
