@@ -241,7 +241,7 @@ def test_repeated_registration_is_refused_and_changes_nothing(runtime: FakeRunti
 def test_updates_before_registration_are_refused(runtime: FakeRuntime) -> None:
     raw = RawPlugin(runtime)
     raw.sock.sendall(request("UpdateContainers", m.UpdateContainersRequest(update=[{"container_id": "x"}])))
-    raw.wait_for(b"only taken from plugins that are registered")
+    raw.wait_for(b"only accepted from plugins that are registered")
     assert runtime.updates == []
     raw.close()
 

@@ -83,7 +83,7 @@ def test_killed_at_any_moment_it_has_all_events_but_those_of_the_last_second(tmp
         assert [entry.serial for entry in matches] == list(range(1, len(matches) + 1)), f"some of {messages} miss"
         newest_ns = max((entry.began_ns for entry in matches), default=begun_ns)
         assert told_ns - newest_ns < 1_000_000_000, f"of {messages} events {len(matches)} are there"
-        assert len(problems) <= 1 and all("cut" in line for line in problems)
+        assert len(problems) <= 1 and all("truncated" in line for line in problems)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -98,7 +98,7 @@ def test_killed_at_any_byte_that_it_writes_the_file_is_read_up_to_there(tmp_path
     assert file.stat().st_size == limit
     matches, problems = serials(tmp_path)
     assert matches == list(range(1, len(matches) + 1))
-    assert len(problems) <= 1 and all("cut" in line for line in problems)
+    assert len(problems) <= 1 and all("truncated" in line for line in problems)
 
 
 def test_cut_at_any_byte_a_file_has_what_its_whole_blocks_have(tmp_path: Path) -> None:
