@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from nri.host import Outcome, Unsupported, Write, Writer
+from nri.host.cgroups.systemd import SystemdUnits
+from nri.host.cgroups.units import Value
+from nri.host.root import Root
 from tests.support.fake_kernel import PAGE, FakeKernel
 
 SHARES = Write("pod", "cpu.shares", 512)
@@ -185,3 +190,43 @@ def test_threads_wait_for_each_other(kernel: FakeKernel, writer: Writer) -> None
         thread.join()
     assert len(results) == 80
     assert all(result.in_force and result.after == result.wanted for result in results)
+
+
+class RecordedUnits(SystemdUnits):
+    """The units of a systemd that runs, and the calls for them."""
+
+    def __init__(self, path: Path) -> None:
+        (path / "run/systemd/system").mkdir(parents=True)
+        super().__init__(Root(path))
+        self.calls: list[tuple[str, Mapping[str, Value], int]] = []
+
+    def keep(self, cgroup: str, values: Mapping[str, Value], period_us: int) -> None:
+        self.calls.append((cgroup, values, period_us))
+
+
+def test_systemd_gets_only_the_changed_values_of_its_own_cgroups(tmp_path: Path) -> None:
+    kernel, units = FakeKernel(version=2), RecordedUnits(tmp_path)
+    kernel.add("a.slice", {"cpu.cfs_period": 50_000})
+    kernel.add("a.slice/b.scope")
+    kernel.add("a.slice/b.scope/pod")
+    writes = [
+        Write("a.slice", "cpu.cfs_quota", 20_000), Write("a.slice", "memory.high", 3 * PAGE),
+        Write("a.slice", "memory.limit", -1),  # unchanged
+        Write("a.slice/b.scope", "memory.high", 2 * PAGE), Write("a.slice/b.scope/pod", "memory.high", PAGE),
+        Write("gone.slice", "memory.high", PAGE),
+    ]  # fmt: skip
+    writer = Writer(kernel.hierarchies(), refresh_s=0, units=units)
+    for _ in range(2):
+        results = writer.write_all(writes)
+        assert [result.in_force for result in results] == [True] * 5 + [False]
+        assert units.calls == [
+            ("a.slice", {"cpu.cfs_quota": 20_000, "memory.high": 3 * PAGE}, 50_000),
+            ("a.slice/b.scope", {"memory.high": 2 * PAGE}, 100_000),
+        ]
+
+
+def test_systemd_gets_no_values_of_cgroup_v1(kernel: FakeKernel, tmp_path: Path) -> None:
+    units = RecordedUnits(tmp_path)
+    kernel.add("a.slice")
+    assert Writer(kernel.hierarchies(), units=units).write(Write("a.slice", "memory.limit", PAGE)).in_force
+    assert units.calls == []
