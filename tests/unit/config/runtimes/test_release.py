@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +22,10 @@ Status: install ok installed
 Version: 1:1.7.27-1
 
 """
+#: A runtime that is not installed on any machine: neither its program nor its package exists.
+UNKNOWN = RUNTIME._replace(program="nri-no-program", packages=("nri-no-package",))
+#: A daemon: it renames its process to its argument, prints a line, and runs until its input ends.
+DAEMON = "import sys; open('/proc/self/comm', 'w').write(sys.argv[1]); print(flush=True); sys.stdin.read()"
 
 
 def test_a_package_s_version_is_read_below_a_root(put) -> None:
@@ -26,7 +34,14 @@ def test_a_package_s_version_is_read_below_a_root(put) -> None:
     assert find_release(put({"/var/lib/dpkg/status": "", **apk}), RUNTIME).version == "2.1.4-r1"
 
 
-@pytest.mark.parametrize("status", ["", "Package: containerd\nStatus: deinstall ok config-files\nVersion: 1.7.1\n"])
+@pytest.mark.parametrize(
+    "status",
+    [
+        "",
+        "Package: containerd\nVersion: unknown\n",
+        "Package: containerd\nStatus: deinstall ok config-files\nVersion: 1.7.1\n",
+    ],
+)
 def test_without_a_package_nothing_is_known(put, status: str) -> None:
     assert find_release(put({"/var/lib/dpkg/status": status}), RUNTIME) == Release("", "")
 
@@ -36,3 +51,42 @@ def test_a_program_that_is_named_is_asked(tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\necho containerd github.com/k3s-io/containerd v2.1.5-k3s1 abc\n")
     program.chmod(0o755)
     assert find_release("/", RUNTIME, [str(program)]) == ("2.1.5-k3s1", str(program))
+
+
+def test_the_release_comes_from_a_running_daemon() -> None:
+    name = f"nri-{os.getpid()}"
+    command = [sys.executable, "-c", DAEMON, name]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as daemon:
+        assert daemon.stdout is not None
+        daemon.stdout.readline()
+        release = find_release("/", UNKNOWN._replace(program=name))
+        daemon.communicate()
+    assert release == (platform.python_version(), f"/proc/{daemon.pid}/exe")
+
+
+def test_a_program_that_reports_no_release_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = tmp_path / "silent"
+    silent.write_text("#!/bin/sh\n")
+    silent.chmod(0o755)
+    programs = [str(tmp_path / "none"), str(silent), sys.executable]
+    assert find_release("/", UNKNOWN, programs) == (platform.python_version(), sys.executable)
+    assert find_release("/", UNKNOWN, programs[:2]) == Release("", "")
+    program = tmp_path / UNKNOWN.program
+    program.symlink_to(sys.executable)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_release("/", UNKNOWN, programs[:2]) == (platform.python_version(), str(program))
+
+
+def test_without_a_list_of_processes_only_the_path_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_path: str) -> list[str]:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    assert find_release("/", UNKNOWN) == Release("", "")
+
+
+def test_a_program_that_hangs_is_skipped(tmp_path: Path) -> None:
+    program = tmp_path / "slow"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    assert find_release("/", UNKNOWN, [str(program)], timeout_s=0.1) == Release("", "")

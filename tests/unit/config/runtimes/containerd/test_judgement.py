@@ -14,6 +14,7 @@ IMPORTS = 'imports = ["conf.d/*.toml"]\n'
 NRI = '[plugins."io.containerd.nri.v1.nri"]\n'
 ON, OFF = f"{NRI}disable = false\n", f"{NRI}disable = true\n"
 CRI = '[plugins."io.containerd.grpc.v1.cri"'
+REQUIRES = 'version = 2\nrequired_plugins = ["io.containerd.'
 RELEASES = {"1.7": "1.7.24", "2.1": "2.1.9", "2.2": "2.2.0", "2.3": "2.3.4", "2.4": "2.4.2"}
 
 
@@ -84,6 +85,33 @@ def words(main: str, drop_in: str | None = None) -> str:
         (f"version = 2\n{ON}plugin_path = '{CONFIG}'\n", None, " ".join(["START"] * 5)),
         (f"version = 2\n{ON}socket_path = '/etc/containerd'\n", None, " ".join(["START"] * 5)),
         (f"version = 2\n{ON}socket_path = '/etc/containerd'\ndisable_connections = true\n", None, "on on on on on"),
+        (f"version = 2\n{ON}[debug]\nformat = 'xml'\n", None, " ".join(["START"] * 5)),
+        (f"version = 2\n{ON}[debug]\nformat = ''\n", None, "on on on on on"),
+        (f"version = 2\nroot = '/run/a'\nstate = '/run/a'\n{ON}", None, " ".join(["START"] * 5)),
+        (f"version = 2\nroot = '{CONFIG}'\n{ON}", None, " ".join(["START"] * 5)),
+        (f"version = 2\n{ON}[timeouts]\na = 'abc'\n", None, " ".join(["START"] * 5)),
+        (f"version = 2\n{ON}[timeouts]\na = '5s'\n", None, "on on on on on"),
+        (f"version = 2\n{ON}[grpc]\naddress = '/run/{'x' * 100}'\n", None, " ".join(["START"] * 5)),
+        (f"version = 2\n{ON}[grpc]\ntcp_tls_cert = '/none.pem'\n", None, "START START START on on"),
+        (f"version = 2\n{ON}[proxy_plugins.a]\ntype = 'x'\n", None, " ".join(["START"] * 5)),
+        (f"version = 2\n{ON}[proxy_plugins.a]\ntype = 'sandbox'\n", None, "START on on on on"),
+        (f"version = 2\n{ON}socket_path = '/run/{'x' * 120}'\n", None, " ".join(["START"] * 5)),
+        (f"version = 2\n{ON}{CRI}.containerd.runtimes]\nrunc = 5\n", None, "WRONG_TYPE START START START START"),
+        # Required plugins.
+        (f'{REQUIRES}nri.v1.nri"]\n{ON}', None, "on on on on on"),
+        (f'required_plugins = ["nri"]\n{ON}', None, "off REQUIRED REQUIRED REQUIRED REQUIRED"),
+        (f'{REQUIRES}snapshotter.v1.zfs"]\n{ON}', None, " ".join(["REQUIRED"] * 5)),
+        (f'{REQUIRES}snapshotter.v1.a"]\n{ON}[proxy_plugins.a]\ntype = "snapshot"\n', None, "on on on on on"),
+        (
+            f'{REQUIRES}nri.v1.nri"]\ndisabled_plugins = ["io.containerd.nri.v1.nri"]\n',
+            None,
+            " ".join(["REQUIRED"] * 5),
+        ),
+        (
+            f"{REQUIRES}grpc.v1.cri\"]\n{ON}{CRI}.containerd]\ndefault_runtime_name = 'x'\n",
+            None,
+            " ".join(["REQUIRED"] * 5),
+        ),
         # The CRI plugin does not load.
         (f'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n{ON}', None, "never never never never never"),
         (f'version = 2\ndisabled_plugins = ["io.containerd.cri.v1.images"]\n{ON}', None, "on never never never never"),
@@ -134,6 +162,45 @@ def test_the_validator_is_merged_key_by_key(release: str, required: tuple[str, .
         f'{table}required_plugins = ["b"]\n',
     )
     assert judgement.nri.required == required
+
+
+def test_a_validator_may_be_enabled_without_required_plugins() -> None:
+    table = '[plugins."io.containerd.nri.v1.nri".default_validator]\n'
+    nri = verdict("2.4", f"version = 3\n{table}enable = true\n").nri
+    assert (nri.required, nri.validator, "required" in nri.origin) == ((), {"enable": True}, False)
+
+
+class _UnreadableTree(MemoryTree):
+    """A tree with a file that cannot be read."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__({CONFIG: b""})
+        self._error = error
+
+    def read(self, path: str) -> bytes:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "reason"),
+    [
+        (PermissionError(13, "Permission denied"), Kind.DENIED, "cannot be read: Permission denied"),
+        (OSError(5, "Input/output error"), Kind.UNREADABLE, "cannot be read: Input/output error"),
+    ],
+)
+def test_an_unreadable_main_file_stops_the_daemon(error: OSError, kind: Kind, reason: str) -> None:
+    rules = rules_of("2.4.2")
+    assert rules is not None
+    failure = judge(_UnreadableTree(error), rules).failure
+    assert failure is not None
+    assert (failure.kind, failure.where, failure.details["reason"]) == (kind, CONFIG, reason)
+
+
+def test_a_problem_without_a_key_in_the_files_is_placed_in_the_main_file() -> None:
+    """Only `state` is set, and the problem belongs to `root`, which has its default."""
+    failure = verdict("2.4", "version = 3\nstate = '/var/lib/containerd'\n").failure
+    assert failure is not None
+    assert (failure.where, failure.details["reason"]) == (CONFIG, "root and state are the same folder")
 
 
 def test_imports_are_read_breadth_first_and_once() -> None:
