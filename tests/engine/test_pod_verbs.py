@@ -17,7 +17,7 @@ from tools.runtimes.images import BUSYBOX
 def test_a_manifest_runs_as_it_says_and_what_is_left_out_is_named(verbs: Verbs) -> None:
     process = verbs.run(WEB)
     assert process.returncode == 0, process.stderr
-    assert b"pod.yaml:24: spec.containers[0].livenessProbe is left out: nothing probes here" in process.stderr
+    assert b"pod.yaml:24: spec.containers[0].livenessProbe is left out: only the kubelet runs probes" in process.stderr
     rows = [line.split()[:4] for line in verbs("ps").stdout.decode().splitlines()[1:]]
     assert rows == [["default/web", "ready", name, state]
                     for name, state in (("prepare", "exited"), ("app", "running"), ("shell", "running"))]  # fmt: skip
@@ -65,7 +65,7 @@ def test_a_pod_that_is_stopped_says_goodbye_and_one_that_is_removed_leaves_nothi
     assert verbs.run(WEB).returncode == 0
     assert len(verbs.cgroups()) == 1 and (verbs.folder / "host/sub").is_dir()
     again = verbs.run(WEB)
-    assert again.returncode == 1 and b"default/web is there already" in again.stderr and b"--replace" in again.stderr
+    assert again.returncode == 1 and b"default/web already exists" in again.stderr and b"--replace" in again.stderr
     assert b"still running. Use -f, or first: nri pod stop default/web" in verbs("rm", "web").stderr
     assert verbs("stop", "web").stdout == b"default/web\n"
     assert verbs("logs", "web/app").stdout.endswith(b"bye\n")

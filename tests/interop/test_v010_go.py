@@ -48,7 +48,7 @@ def test_it_reads_our_requests_and_we_its_results_in_one_chain_with_ours(node: N
     container = m.Container(id="c7", pid=4712)
     container.linux.cgroups_path = "/kubepods/c7"
     container.linux.resources.cpu.quota.value = 50000
-    chain = ProgramChain(str(node.conf), str(node.programs), timeout_s=20.0, most_bytes=1 << 20, tell=print)
+    chain = ProgramChain(str(node.conf), str(node.programs), timeout_s=20.0, max_bytes=1 << 20, tell=print)
     first, local, last = chain.pass_through(of_container(m.PodSandbox(id="p7"), container, CREATE), None)
     messages = first["metadata"]
     assert json.loads(messages.pop("resources")) == {"memory": {}, "cpu": {"quota": 50000}}

@@ -355,10 +355,10 @@ BAD: tuple[tuple[str, str, str], ...] = (
     (f"enablemonitoring.rdt.{DOMAIN}", "yes", '"yes" is neither true nor false'),
     (f"writable-cgroups.{DOMAIN}", "yes", '"yes" is neither true nor false'),
     ("memory.max.memory-qos.nri.io/", "1", '"memory.max" is not allowed (allowed: memory.high)'),
-    ("class.memory-qos.nri.io/", "gold", 'there is no class "gold"'),
-    ("class.memtierd.nri.io/", "gold", 'there is no class "gold"'),
+    ("class.memory-qos.nri.io/", "gold", 'class "gold" not found'),
+    ("class.memtierd.nri.io/", "gold", 'class "gold" not found'),
     ("policy.memory-policy.nri.io", "{mode: NEAR}", "mode: must be one of"),
-    ("class.memory-policy.nri.io", "gold", 'there is no class "gold"'),
+    ("class.memory-policy.nri.io", "gold", 'class "gold" not found'),
     ("epc-limit.nri.io", "16Mi", '"16Mi" is not a number of bytes'),
 )
 #: What `measure` finds beside the cases: is the device of `net-moved` back on the host when the pod has stopped?

@@ -135,7 +135,7 @@ class Placing:
             assert self.program is not None and self.program.process.poll() is None, self._log_text()
             if isinstance(self.daemon, Containerd):  # its own word comes after the plugin's
                 return len(self.daemon.log_lines(f"plugin .*{self.name}.* connected")) > before
-            return "containers are placed" in self._log_text()[count:]
+            return "containers placed" in self._log_text()[count:]
 
         wait_for(takes_part, lambda: f"{self.name} does not take part: {self._log_text()}")
 

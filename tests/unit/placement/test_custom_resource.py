@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from nri.kube.client.connection import Listing
 from nri.kube.client.objects import ApiserverError, key_of
 from nri.kube.object_cache import ObjectCache
 from nri.placement import custom_resource as resources_module
-from nri.placement.custom_resource import Place, Resources, policy_of_node
+from nri.placement.custom_resource import Place, Resources, follow_until_stopped, policy_of_node
 from nri.placement.policy import document
 from nri.placement.registry import POLICIES
 from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
@@ -459,3 +461,75 @@ def test_it_goes_on_until_it_is_stopped(file: Path) -> None:
     stopping.set()
     resources.wake()
     thread.join()
+
+
+def test_once_waits_for_a_policy_while_the_plugin_runs(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    api = Api()
+    resources = Resources(api, place_of(file), Plugin(file))  # type: ignore[arg-type]
+    thread = threading.Thread(target=resources.run, args=(threading.Event(), True), daemon=True)
+    thread.start()
+    wait_for(lambda: "not found: node.n1 or default" in caplog.text, "the warning")
+    assert thread.is_alive() and not file.exists()
+    api.lists["TopologyAwarePolicy"] = [policy("default")]
+    relisted(resources, api)
+    thread.join(20)
+    assert not thread.is_alive() and json.loads(file.read_text())["spec"] == SPEC
+
+
+def test_a_warning_is_logged_again_after_64_others(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    problems: list[str] = []
+
+    def ask() -> dict[str, Any]:
+        raise NriError(problems[-1])
+
+    resources = followed(Api(), file, ask)
+    for number in range(63):
+        problems.append(f"problem {number}")
+        resources.step()
+    assert len([line for line in caplog.messages if "not found: node" in line]) == 1
+    for number in (63, 64):
+        problems.append(f"problem {number}")
+        resources.step()
+    assert len([line for line in caplog.messages if "not found: node" in line]) == 2
+    assert [line for line in caplog.messages if "problem" in line] == problems
+
+
+@pytest.fixture
+def _restored_handlers() -> Iterator[None]:
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def test_the_program_with_once_ends_without_a_signal_and_handles_none(file: Path) -> None:
+    handler = signal.getsignal(signal.SIGTERM)
+    follow_until_stopped(Api(policy("default")), place_of(file), Plugin(file), once=True)  # type: ignore[arg-type]
+    assert file.exists() and signal.getsignal(signal.SIGTERM) is handler
+
+
+@pytest.mark.usefixtures("_restored_handlers")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_program_and_its_threads(file: Path, number: int) -> None:
+    api, threads = Api(policy("default")), set(threading.enumerate())
+
+    def send_signal() -> None:
+        wait_for(lambda: statuses(api), "the status")
+        os.kill(os.getpid(), number)
+
+    sender = threading.Thread(target=send_signal)
+    sender.start()
+    follow_until_stopped(api, place_of(file), Plugin(file), once=False)  # type: ignore[arg-type]
+    sender.join()
+    assert statuses(api) == [("default", ("Success", "", 1))]
+    followers = [thread for thread in threading.enumerate() if thread.name.startswith("follow ")]
+    assert set(followers) <= threads
+
+
+@pytest.mark.usefixtures("_restored_handlers")
+def test_an_unexpected_error_ends_the_program(file: Path) -> None:
+    def ask() -> dict[str, Any]:
+        raise RuntimeError("not an error of the plugin")
+
+    with pytest.raises(RuntimeError, match="not an error of the plugin"):
+        follow_until_stopped(Api(policy("default")), place_of(file), ask, once=False)  # type: ignore[arg-type]
