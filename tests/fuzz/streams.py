@@ -127,7 +127,7 @@ def _forward(make: Callable[[], ForwardChannels], data: bytes) -> None:
         for event in channels.receive(piece):
             if isinstance(event, PortOpened):
                 assert 0 < event.port < 65536
-                channels.send(event.key, b"out"[: channels.room(event.key)])
+                channels.send(event.key, b"out"[: channels.send_window(event.key)])
             elif isinstance(event, PortData):
                 channels.consumed(event.key, len(event.data))
             elif isinstance(event, PortClosed):

@@ -33,7 +33,7 @@ __all__ = [
 
 
 def test_the_guest_has_all_that_the_services_need(services: Callable[..., Services]) -> None:
-    node = services(whole=True, ioLimit=None)
+    node = services(full=True, ioLimit=None)
     web, *_ = node.pod()
     knobs = ("memory.high", "memory.low", "io.weight", "io.read_bps", "cpu.cfs_burst", "cpu.idle")
     probed = [probe(node.hierarchies, knob, web) for knob in knobs]

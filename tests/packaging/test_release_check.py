@@ -21,7 +21,7 @@ def test_a_compiled_wheel_is_made_fit_for_other_machines_and_used_there(compiled
 
 def test_a_pure_wheel_is_used_and_is_not_taken_for_a_compiled_one(wheel: Path) -> None:
     assert try_out(wheel, Path(sys.executable), is_compiled=False).startswith("compiled no")
-    with pytest.raises(CheckError, match="compiled no, not yes"):
+    with pytest.raises(CheckError, match="compiled is no, expected yes"):
         try_out(wheel, Path(sys.executable), is_compiled=True)
 
 

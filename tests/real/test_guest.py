@@ -51,6 +51,6 @@ def test_the_exit_code_and_the_report_of_a_command_come_out(tmp_path: Path, fold
 
 
 def test_a_guest_that_takes_too_long_is_ended(folder: Path) -> None:
-    with pytest.raises(GuestError, match="not done within 1 s"):
+    with pytest.raises(GuestError, match="exceeded 1 s"):
         Guest(1).run(["true"], {})
     assert traces(folder) == []

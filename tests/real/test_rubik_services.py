@@ -137,7 +137,7 @@ def test_block_io_is_limited_by_disk(services: Callable[..., Services]) -> None:
 def test_disks_have_a_cost_model_and_pods_weights(services: Callable[..., Services]) -> None:
     need_machine(bool(disk_path()), "disk")
     model = {"dev": disk_path(), "model": "linear", "param": WORDS}
-    node = services(group=True, ioCost=[{"nodeName": "global", "config": [model]}])
+    node = services(full=True, ioCost=[{"nodeName": "global", "config": [model]}])
     (batch, *_), (web, *_) = node.pod(preemptable="true"), node.pod()
     message = node.told()
     if isinstance(probe(node.hierarchies, "io.cost_model", ""), Unsupported):

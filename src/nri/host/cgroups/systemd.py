@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
 from nri.host.cgroups.units import Value, blkio_to_io_weight, shares_to_weight
 from nri.host.root import Root
+
+if TYPE_CHECKING:
+    import socket
 
 __all__ = ["DEFAULT_PERIOD_US", "SystemdUnits", "unit_of", "unit_properties"]
 
@@ -112,19 +116,29 @@ class SystemdUnits:
         except ModuleNotFoundError:
             self._report("systemd resets cgroup values when it reloads: install nri[agent], which can set its units")
         except Exception as error:  # noqa: BLE001  jeepney raises what its sockets and parsers raise
-            self._report(f"systemd resets cgroup values when it reloads: {self._socket}: {error}")
+            reason = str(error) or type(error).__name__
+            self._report(f"systemd resets cgroup values when it reloads: {self._socket}: {reason}")
 
     def _set_properties(self, unit: str, properties: Mapping[str, _Property]) -> None:
         from jeepney import DBusAddress, MessageType, new_method_call  # noqa: PLC0415  an extra
-        from jeepney.io.blocking import open_dbus_connection  # noqa: PLC0415
+        from jeepney.io.blocking import DBusConnection, prep_socket  # noqa: PLC0415
 
         manager = DBusAddress(
             "/org/freedesktop/systemd1", "org.freedesktop.systemd1", "org.freedesktop.systemd1.Manager"
         )
         # True: until this unit ends or the machine restarts.
         call = new_method_call(manager, "SetUnitProperties", "sba(sv)", (unit, True, list(properties.items())))
-        with open_dbus_connection(bus=f"unix:path={self._socket}") as connection:
-            reply = connection.send_and_get_reply(call, timeout=_TIMEOUT_S)
+        bus = prep_socket(self._socket, timeout=_TIMEOUT_S)
+        # DBusConnection waits for the reply to its first message without a timeout.
+        timer = threading.Timer(_TIMEOUT_S, _shut_down, (bus,))
+        timer.daemon = True
+        timer.start()
+        try:
+            with DBusConnection(bus) as connection:
+                reply = connection.send_and_get_reply(call)
+        finally:
+            timer.cancel()
+            bus.close()
         if reply.header.message_type is MessageType.error:
             self._report(f"systemd does not keep values of {unit}: {': '.join(map(str, reply.body))}")
 
@@ -134,3 +148,11 @@ class SystemdUnits:
             import logging  # noqa: PLC0415  a plugin that writes no cgroup starts without it
 
             logging.getLogger(__name__).warning("%s", problem)
+
+
+def _shut_down(bus: socket.socket) -> None:
+    """End the wait of the thread that reads from a bus."""
+    import socket  # noqa: PLC0415  a plugin that writes no cgroup starts without it
+
+    with suppress(OSError):  # it has just been closed
+        bus.shutdown(socket.SHUT_RDWR)
