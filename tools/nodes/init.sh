@@ -48,6 +48,7 @@ mount -t cgroup2 cgroup2 sys/fs/cgroup
 for controller in $(cat sys/fs/cgroup/cgroup.controllers); do    # as systemd does
     echo "+$controller" > sys/fs/cgroup/cgroup.subtree_control
 done
+mkdir sys/fs/cgroup/system    # a machine has at least one
 mkdir -p dev/pts dev/shm
 mount -t devpts -o newinstance,ptmxmode=0666 devpts dev/pts
 ln -sf pts/ptmx dev/ptmx

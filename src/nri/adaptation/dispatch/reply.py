@@ -98,7 +98,7 @@ class EventReply:
         with the kernel's values for "not set" (no limit, 1024 shares). Returns the updates that it could not apply.
 
         Args:
-            restore: called instead of the update callback with `Restoration`s, which also name the fields that were not
+            restore: called instead of the update callback with a list of `Restoration`; these also name fields that were not
                 set before.
         """
         still_open, self._open = self._open, False
