@@ -98,8 +98,8 @@ class EventReply:
         with the kernel's values for "not set" (no limit, 1024 shares). Returns the updates that it could not apply.
 
         Args:
-            restore: called instead of the update callback with a list of `Restoration`; these also name fields that were not
-                set before.
+            restore: called instead of the update callback with a list of `Restoration`; these also name fields that
+                were not set before.
         """
         still_open, self._open = self._open, False
         return self._trail.undo(self._event, self.updates, self, restore) if still_open else []
