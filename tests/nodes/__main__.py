@@ -13,6 +13,7 @@ import argparse
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -58,7 +59,7 @@ def main(arguments: list[str]) -> int:
     """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.nodes", description=__doc__.splitlines()[0])
     parser.add_argument("--all", action="store_true", help="all parts, not only the core")
-    parser.add_argument("--part", help=f"one part: {', '.join(part.name for part in ALL)}")
+    parser.add_argument("--part", choices=[part.name for part in ALL], help="one part")
     parser.add_argument("--systemd", action="store_true", help="systemd is process 1; for tests that are named")
     parser.add_argument("--deadline", type=float, default=3600.0, help="seconds, for tests that are named")
     parser.add_argument("--junit-xml", type=Path, help="where the report goes")
@@ -69,12 +70,13 @@ def main(arguments: list[str]) -> int:
         parts = tuple(part for part in ALL if part.name == options.part)
     elif tests:
         parts = (Part("tests", tuple(tests), options.systemd, options.deadline),)
-    reports = [ROOT / f".nodes-{number}.xml" for number in range(len(parts))]
     try:
-        codes = [_run(part, report) for part, report in zip(parts, reports, strict=True)]
-        if options.junit_xml is not None:
-            _merge([report for report in reports if report.exists()], options.junit_xml)
-        return max(codes, default=0)
+        with tempfile.TemporaryDirectory(prefix="nri-r-") as folder:
+            reports = [Path(folder, f"{number}.xml") for number in range(len(parts))]
+            codes = [_run(part, report) for part, report in zip(parts, reports, strict=True)]
+            if options.junit_xml is not None:
+                _merge([report for report in reports if report.exists()], options.junit_xml)
+            return max(codes)
     except MissingError as error:
         print(f"tests.nodes: error: {error}", file=sys.stderr)
         return CANNOT
@@ -83,9 +85,6 @@ def main(arguments: list[str]) -> int:
         return 124 if "within" in str(error) else 125
     except KeyboardInterrupt:
         return 130
-    finally:
-        for report in reports:
-            report.unlink(missing_ok=True)
 
 
 def _run(part: Part, report: Path) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,7 +71,8 @@ class Node:
             try:
                 _print_until_end(node, job / "output", self.deadline_s)
             finally:
-                node.kill()
+                with suppress(ProcessLookupError):
+                    os.killpg(node.pid, signal.SIGKILL)  # each process of the node is one of this machine
                 node.wait()
             code = job / "code"
             if not code.exists():

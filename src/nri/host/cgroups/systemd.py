@@ -8,6 +8,7 @@ the unit stays until the unit ends. runc does the same for containers.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -22,8 +23,10 @@ __all__ = ["DEFAULT_PERIOD_US", "SystemdUnits", "unit_of", "unit_properties"]
 
 _SUFFIXES: Final = (".slice", ".scope", ".service")
 _SOCKET: Final = "/run/dbus/system_bus_socket"
-#: systemd answers in milliseconds; a hook of the agent waits meanwhile.
-_TIMEOUT_S: Final = 2.0
+#: systemd replies in milliseconds. A hook of the agent waits meanwhile, so a bus that hangs may delay few of them.
+_TIMEOUT_S: Final = 0.5
+_PAUSE_AFTER_FAILURE_S: Final = 60.0
+_MAX_PROBLEMS: Final = 64
 _INFINITY: Final = (1 << 64) - 1
 _SECOND_US: Final = 1_000_000
 DEFAULT_PERIOD_US: Final = 100_000
@@ -97,6 +100,7 @@ class SystemdUnits:
         self._is_running = root.exists("/run/systemd/system")
         self._lock = threading.Lock()
         self._reported: set[str] = set()
+        self._paused_until = 0.0
 
     def owns(self, cgroup: str) -> bool:
         """Whether systemd writes the files of this cgroup as well."""
@@ -106,9 +110,10 @@ class SystemdUnits:
         """Make values of a unit's cgroup properties of the unit, until the unit ends or the machine restarts.
 
         A problem is logged once: the caller writes the files in any case, only a reload of systemd resets them then.
+        After a failed connection nothing is sent for a minute.
         """
         properties = unit_properties(values, period_us)
-        if not properties:
+        if not properties or time.monotonic() < self._paused_until:
             return
         try:
             with self._lock:
@@ -116,6 +121,7 @@ class SystemdUnits:
         except ModuleNotFoundError:
             self._report("systemd resets cgroup values when it reloads: install nri[agent], which can set its units")
         except Exception as error:  # noqa: BLE001  jeepney raises what its sockets and parsers raise
+            self._paused_until = time.monotonic() + _PAUSE_AFTER_FAILURE_S
             reason = str(error) or type(error).__name__
             self._report(f"systemd resets cgroup values when it reloads: {self._socket}: {reason}")
 
@@ -143,7 +149,7 @@ class SystemdUnits:
             self._report(f"systemd does not keep values of {unit}: {': '.join(map(str, reply.body))}")
 
     def _report(self, problem: str) -> None:
-        if problem not in self._reported and len(self._reported) < 64:
+        if problem not in self._reported and len(self._reported) < _MAX_PROBLEMS:
             self._reported.add(problem)
             import logging  # noqa: PLC0415  a plugin that writes no cgroup starts without it
 

@@ -208,3 +208,18 @@ def test_a_bus_that_cannot_be_used_is_logged_once(
         units.keep(cgroup, {"memory.min": 4096}, DEFAULT_PERIOD_US)
     (message,) = caplog.messages
     assert message.startswith("systemd resets cgroup values when it reloads: ") and message.endswith(reason)
+
+
+def test_a_bus_that_never_replies_delays_one_write_a_minute(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        (root / "run/dbus").mkdir(parents=True, exist_ok=True)
+        silent.bind(str(root / "run/dbus/system_bus_socket"))
+        silent.listen()
+        silent.setblocking(False)
+        units = SystemdUnits(Root(root))
+        units.keep("a.slice", {"memory.min": 4096}, DEFAULT_PERIOD_US)
+        silent.accept()[0].close()
+        units.keep("b.slice", {"memory.min": 4096}, DEFAULT_PERIOD_US)
+        with pytest.raises(BlockingIOError):
+            silent.accept()
+    assert len(caplog.messages) == 1
