@@ -136,7 +136,7 @@ class ContainerConfig:
 
     Attributes:
         pids_limit: the most processes of a container; 0 for no limit.
-        seccomp_root: the folder of ``localhost`` seccomp profiles; the default is the kubelet's.
+        seccomp_root: the folder of ``localhost`` seccomp profiles, which may be links; the default is the kubelet's.
         apparmor_profile: the AppArmor profile for requests of the runtime's default; empty for none.
         cdi_dirs: folders of CDI files, lowest rank first.
         rdt_config: the file of RDT classes; empty: each class is the resctrl group with its name.
@@ -144,7 +144,7 @@ class ContainerConfig:
     """
 
     pids_limit: int = 0
-    seccomp_root: Path = Path("/var/lib/kubelet/seccomp")
+    seccomp_root: Path = Path("/var/lib/kubelet")
     apparmor_profile: str = ""
     cdi_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
     rdt_config: str = ""

@@ -107,11 +107,12 @@ def _requested_mount(index: int, mount: pb.Mount, options: Options) -> Mount:
 
 
 def _destination(mount: pb.Mount, field: str) -> str:
+    """The path in the container; a relative path counts from the container's root."""
     path = mount.container_path
-    if not path.startswith("/"):
-        raise RequestError(f"{field}.container_path", path, "must be an absolute path")
+    if not path:
+        raise RequestError(f"{field}.container_path", path, "is required")
     check_path(f"{field}.container_path", path)
-    clean = posixpath.normpath(path).replace("//", "/")
+    clean = posixpath.normpath(f"/{path}").replace("//", "/")
     if clean == "/":
         raise RequestError(f"{field}.container_path", path, "must not be the root of the container")
     return clean
