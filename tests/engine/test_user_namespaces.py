@@ -176,3 +176,34 @@ def test_what_cannot_be_mapped_is_refused_by_field_and_leaves_nothing(node: Node
         engine.container_creation.create(pod, container(node, mapped(node, first=1_000_000), "c"))
     engine.pod_removal.remove(pod)
     node.assert_nothing_left()
+
+
+#: Opens both streams by their names, as the log files of nginx and httpd do.
+STREAMS = "for name in stdout stderr; do echo $name > /dev/$name || exit 1; done"
+
+
+@pytest.mark.parametrize("handler", ["runc", "crun"])
+@pytest.mark.parametrize("user", [0, 1000])
+def test_a_program_can_open_its_streams_by_name(node: Node, handler: str, user: int) -> None:
+    engine, config = node.engine, mapped(node)
+    pod = engine.pod_creation.run(config, handler)
+    config_ = container(node, config, "c", "sh", "-c", f"{STREAMS}; sleep 1000", run_as_user=pb.Int64Value(value=user))
+    container_id = engine.container_creation.create(pod, config_)
+    engine.container_start.start(container_id)
+    log = node.folder / "logs/pod/c.log"
+    node.wait_for(lambda: len(log.read_text().splitlines()) == 2, "both lines in the log")
+    assert sorted(line.split()[-1] for line in log.read_text().splitlines()) == ["stderr", "stdout"]
+    # A program of ExecSync, and a program of Exec with an input.
+    execution = engine.running_containers.exec_sync(container_id, ("sh", "-c", STREAMS), 20)
+    assert (execution.stdout, execution.stderr, execution.code) == (b"stdout\n", b"stderr\n", 0)
+    streamed = engine.running_containers.exec(
+        container_id, ("sh", "-c", f"cat /dev/stdin > /dev/stdout; {STREAMS}"), stdin=True
+    )
+    try:
+        assert streamed.stdin is not None and streamed.stdout is not None
+        os.write(streamed.stdin, b"input\n")
+        streamed.close_stdin()
+        assert streamed.wait(20) == 0
+        assert os.read(streamed.stdout, 100) == b"input\nstdout\n"
+    finally:
+        streamed.close()

@@ -11,7 +11,7 @@ import functools
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -209,7 +209,7 @@ class ContainerCreation:
         Returns the folder of each mounted image by its index in the request's mounts. Raises NotFound, EngineError,
         RequestError.
         """
-        images, mapping = self._machinery.images, _mapping(pod, container.config)
+        images, mapping = self._machinery.images, _mapping(pod, container.config, self._machinery.places.outermost)
         container.record.rootfs = str(images.mount(image, container.id, mapping))
         container.record.mounts = [to_json(mount) for mount in container.config.mounts]
         folders = {}
@@ -249,7 +249,7 @@ def _note_left_out(container: ContainerEntry, requested: m.LinuxResources, left_
     return [result]
 
 
-def _mapping(pod: PodEntry, config: pb.ContainerConfig) -> Mapping | None:
+def _mapping(pod: PodEntry, config: pb.ContainerConfig, own_folders: Sequence[Path]) -> Mapping | None:
     """The ID mapping of a container, which has to be its pod's; None without one. Raises RequestError."""
     security, pods = config.linux.security_context, pod.config.linux.security_context
     options = (security if security.HasField("namespace_options") else pods).namespace_options
@@ -260,7 +260,7 @@ def _mapping(pod: PodEntry, config: pb.ContainerConfig) -> Mapping | None:
         return None
     (uids,), (gids,) = mappings["uidMappings"], mappings["gidMappings"]
     namespace = Path(pod.record.namespace_paths["user"])
-    return Mapping(namespace, uids["hostID"], gids["hostID"], uids["size"], gids["size"])
+    return Mapping(namespace, uids["hostID"], gids["hostID"], uids["size"], gids["size"], own_folders)
 
 
 def _image_mounts(config: pb.ContainerConfig) -> list[tuple[int, str, pb.Mount]]:

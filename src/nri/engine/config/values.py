@@ -271,6 +271,10 @@ class EngineConfig:
             streaming=replace(self.streaming, port=0),
         )
 
+    def outermost_folders(self, domain: str) -> tuple[Path, Path]:
+        """The folders `root` and `state` of the whole engine, if these are the settings of this domain."""
+        return (self.root, self.state) if domain == FIRST_DOMAIN else (self.root.parents[1], self.state.parents[1])
+
     def _socket_of(self, domain: str) -> Path:
         """The socket of a further domain; a dry engine has all sockets in its folder."""
         socket = self.domains[domain].socket

@@ -62,7 +62,7 @@ class Snapshots:
         record = folder / "snapshot.json"
         merged = folder / "merged"
         if mapping is not None:
-            allow_traversal(folder, mapping.gid)
+            allow_traversal(folder, mapping.gid, mapping.own_folders)
         if not record.exists():
             driver = self.driver
             if mapping is not None and driver == "overlay":
