@@ -14,7 +14,7 @@ from nri.engine.config import OciRuntime
 from nri.engine.images import snapshots
 from nri.engine.state import PodState
 from nri.errors import RequestError
-from tests.engine.node import Node
+from tests.engine.node import IMAGE, Node
 from tests.support.needs import need
 from tools.runtimes.machine import MissingError
 from tools.runtimes.newer_runc import install_runc
@@ -207,3 +207,25 @@ def test_a_program_can_open_its_streams_by_name(node: Node, handler: str, user: 
         assert os.read(streamed.stdout, 100) == b"input\nstdout\n"
     finally:
         streamed.close()
+
+
+@pytest.mark.parametrize("handler", ["runc", "crun"])
+@pytest.mark.parametrize("driver", ["overlay", "copy"])
+def test_an_image_as_a_volume_has_the_owners_of_the_pod(node: Node, handler: str, driver: str) -> None:
+    engine = node.start(replace(node.config, images=replace(node.config.images, snapshots=driver)))
+    config = mapped(node)
+    pod = engine.pod_creation.run(config, handler)
+    config_ = container(node, config, "c")
+    users = config.linux.security_context.namespace_options.userns_options
+    # The kubelet maps each mount of such a pod, the images, too.
+    image = pb.ImageSpec(image=IMAGE)
+    config_.mounts.add(
+        container_path="/tools", image=image, readonly=True, uidMappings=users.uids, gidMappings=users.gids
+    )
+    config_.mounts.add(container_path="/applets", image=image, readonly=True, image_sub_path="bin")
+    container_id = engine.container_creation.create(pod, config_)
+    engine.container_start.start(container_id)
+    assert inside(node, container_id, "stat -c %u:%g /tools/bin/busybox /applets/busybox").split() == ["0:0"] * 2
+    assert inside(node, container_id, "touch /tools/x 2>&1 || echo refused").endswith("refused")
+    engine.pod_removal.remove(pod)
+    node.assert_nothing_left()

@@ -50,6 +50,10 @@ class Mapping(NamedTuple):
             raise
         return target
 
+    def owner(self, uid: int, gid: int) -> tuple[int, int]:
+        """The node's IDs of a user and a group; IDs that are not mapped stay."""
+        return self.uid + uid if uid < self.uids else uid, self.gid + gid if gid < self.gids else gid
+
     def chown_tree(self, tree: Path) -> None:
         """Change the owners of a folder and of everything in it to those that they map to. Raises OSError."""
         folder = os.open(tree.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -62,9 +66,7 @@ class Mapping(NamedTuple):
 
     def _chown(self, entry: Seen) -> None:
         folder, name, status = entry
-        uid = self.uid + status.st_uid if status.st_uid < self.uids else status.st_uid
-        gid = self.gid + status.st_gid if status.st_gid < self.gids else status.st_gid
-        os.chown(name, uid, gid, dir_fd=folder, follow_symlinks=False)
+        os.chown(name, *self.owner(status.st_uid, status.st_gid), dir_fd=folder, follow_symlinks=False)
         if not stat.S_ISLNK(status.st_mode):  # chown has removed the set-user-id bit
             os.chmod(name, stat.S_IMODE(status.st_mode), dir_fd=folder)
 
