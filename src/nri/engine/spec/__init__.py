@@ -14,7 +14,7 @@ from nri.engine.spec.pod import pod_spec
 from nri.engine.spec.process import stop_signal
 from nri.engine.spec.resources import container_resources
 from nri.engine.spec.security import localhost_profile
-from nri.engine.spec.sysctls import Sysctl, pod_sysctls
+from nri.engine.spec.sysctls import pod_sysctls
 from nri.engine.spec.user import RequestedUser, find_account, parse_id, requested_user
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "Pod",
     "RequestedUser",
     "Result",
-    "Sysctl",
     "check_path",
     "check_pod",
     "container_resources",
