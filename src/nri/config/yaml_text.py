@@ -145,7 +145,7 @@ def _repeated(source: Source, node: Any, path: Path, visited: set[int]) -> Itera
         if key is not None and key.id == "scalar" and key.value != "<<":
             if key.value in keys:
                 where = at(source, key.start_mark.line + 1)
-                yield ConfigError(where, show((*path, key.value)), "the key is given twice", "keep one of them")
+                yield ConfigError(where, show((*path, key.value)), "duplicate key", "remove one of the two")
             keys.add(key.value)
         part = position if key is None else key.value if key.id == "scalar" else "?"
         yield from _repeated(source, value, (*path, part), visited)

@@ -245,9 +245,9 @@ def _expected(kind: str, value: Any) -> str:
     if kind[0] == "[":
         return "" if isinstance(value, list) else "a list"
     if kind[0] == "{" or fields(kind) is not None:
-        return "" if isinstance(value, dict) else "a table of keys"
+        return "" if isinstance(value, dict) else "a mapping of keys"
     if isinstance(value, (dict, list)):
-        return _SCALARS.get(kind, "text")
+        return _SCALARS.get(kind, "a string")
     if kind == "bool":
         return "" if isinstance(value, bool) else "true or false"
     if kind in _INTEGERS:
@@ -257,7 +257,7 @@ def _expected(kind: str, value: Any) -> str:
         return "" if isinstance(value, (int, str)) and not isinstance(value, bool) else _SCALARS[kind]
     if kind == "quantity":
         return "" if _is_quantity(value) else _SCALARS[kind]
-    return "" if isinstance(value, str) else "text"
+    return "" if isinstance(value, str) else "a string"
 
 
 #: What fields of a scalar type contain.
@@ -265,7 +265,7 @@ _SCALARS = {
     "bool": "true or false",
     "int32": "a whole number",
     "int64": "a whole number",
-    "intstr": "a whole number or text",
+    "intstr": "a whole number or a string",
     "quantity": "a quantity such as 500m or 1Gi",
 }
 #: The limits of whole numbers.

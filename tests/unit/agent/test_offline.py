@@ -111,12 +111,12 @@ def test_a_bad_rule_is_a_problem_of_the_store_and_not_also_a_line_of_a_log(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("metadata: 5", "p.yaml:2: metadata: expected a table"),
-        ("metadata: {labels: 5}", "p.yaml:2: metadata.labels: expected a table"),
-        ("metadata: {name: [a]}", "p.yaml:2: metadata.name: expected text"),
+        ("metadata: 5", "p.yaml:2: metadata: expected a mapping"),
+        ("metadata: {labels: 5}", "p.yaml:2: metadata.labels: expected a mapping"),
+        ("metadata: {name: [a]}", "p.yaml:2: metadata.name: expected a string"),
         ("spec: {containers: 7}", "p.yaml:2: spec.containers: expected a list"),
-        ("spec: {containers: [7]}", "p.yaml:2: spec.containers[0]: expected a table of keys"),
-        ("spec: {containers: [{name: [x]}]}", "p.yaml:2: spec.containers[0].name: expected text"),
+        ("spec: {containers: [7]}", "p.yaml:2: spec.containers[0]: expected a mapping of keys"),
+        ("spec: {containers: [{name: [x]}]}", "p.yaml:2: spec.containers[0].name: expected a string"),
         ("spec: {containers: [{env: 1}]}", "p.yaml:2: spec.containers[0].env: expected a list"),
         (
             "spec: {containers: [{resources: {limits: {cpu: lots}}}]}",

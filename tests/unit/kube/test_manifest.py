@@ -116,12 +116,12 @@ MISTAKES = {
     "kind: Pod\nspec: [": "not valid YAML",
     "kind: List\nitems: 5\n": "pod.yaml:2: items: expected a list",
     "kind: List\nitems: {a: b}\n": "pod.yaml:2: items: expected a list",
-    "kind: Job\nspec: {template: {metadata: 5}}\n": "pod.yaml:2: metadata: expected a table of keys",
+    "kind: Job\nspec: {template: {metadata: 5}}\n": "pod.yaml:2: metadata: expected a mapping of keys",
     "kind: Pod\nmetadata: {labels: {a: [b]}}\nspec: {containers: [{name: a}]}\n": "pod.yaml:2: metadata.labels.a: exp",
     "kind: Pod\nmetadata: {annotations: [a]}\nspec: {containers: [{name: a}]}\n": "pod.yaml:2: metadata.annotations: ",
-    "kind: Pod\nmetadata: {name: [a]}\nspec: {containers: [{name: a}]}\n": "pod.yaml:2: metadata.name: expected text",
-    pod("{containers: [{name: {a: b}}]}"): "pod.yaml:3: spec.containers[0].name: expected text",
-    pod("{containers: [{name: a, args: [[x]]}]}"): "pod.yaml:3: spec.containers[0].args[0]: expected text",
+    "kind: Pod\nmetadata: {name: [a]}\nspec: {containers: [{name: a}]}\n": "pod.yaml:2: metadata.name: expected a ",
+    pod("{containers: [{name: {a: b}}]}"): "pod.yaml:3: spec.containers[0].name: expected a string",
+    pod("{containers: [{name: a, args: [[x]]}]}"): "pod.yaml:3: spec.containers[0].args[0]: expected a string",
     pod("{containers: [{name: a, resources: {limits: {memory: 99Ei}}}]}"): "is more than 9223372036854775807",
     pod("{containers: [{name: a, resources: {limits: {cpu: 1e30}}}]}"): "is more than 1000000000",
     pod("{containers: [{name: a, resources: {limits: {cpu: -1}}}]}"): "is less than 0",
@@ -130,7 +130,7 @@ MISTAKES = {
     pod("{containers: [{name: a, securityContext: {supplementalGroups: [-1]}}]}"): "expected group ids from 0",
     pod(
         "{containers: [{name: a, env: [{name: A, value: {b: c}}]}]}"
-    ): "pod.yaml:3: spec.containers[0].env[0].value: expected text",
+    ): "pod.yaml:3: spec.containers[0].env[0].value: expected a string",
     'kind: Pod\nmetadata: {name: "\\ud800"}\nspec: {containers: [{name: a}]}\n': "pod.yaml:2: not valid YAML",
 }
 

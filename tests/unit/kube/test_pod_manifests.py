@@ -105,9 +105,12 @@ def test_many_unknown_keys_are_counted() -> None:
     [
         (
             "containers: [{name: app, env: [{name: A, value: 1}]}]",
-            "env[0].value: expected text, not 1 (put the value in",
+            "env[0].value: expected a string, not 1 (put the value in",
         ),
-        ("containers: [{name: app, env: [{name: A, value: on}]}]", "env[0].value: expected text, not true (put the"),
+        (
+            "containers: [{name: app, env: [{name: A, value: on}]}]",
+            "env[0].value: expected a string, not true (put the",
+        ),
         (
             "containers: [{name: app, ports: [{containerPort: '80'}]}]",
             'containerPort: expected a whole number, not "80"',
@@ -116,7 +119,10 @@ def test_many_unknown_keys_are_counted() -> None:
         ("priority: 3000000000", "spec.priority: expected a whole number, not 3000000000"),
         ("tolerations: {}", "spec.tolerations: expected a list"),
         ("volumes: [{emptyDir: {sizeLimit: big}}]", 'sizeLimit: expected a quantity such as 500m or 1Gi, not "big"'),
-        ("containers: [{name: app, livenessProbe: {httpGet: {port: [1]}}}]", "port: expected a whole number or text"),
+        (
+            "containers: [{name: app, livenessProbe: {httpGet: {port: [1]}}}]",
+            "port: expected a whole number or a string",
+        ),
     ],
 )
 def test_values_that_the_api_server_refuses_are_errors(key: str, error: str) -> None:
@@ -136,7 +142,7 @@ def test_yaml_is_read_as_kubernetes_reads_it() -> None:
     assert (spec["hostNetwork"], spec["containers"][0]["stdin"]) == (True, False)
     assert (spec["terminationGracePeriodSeconds"], spec["volumes"][0]["configMap"]["defaultMode"]) == (1000, 0o644)
     assert spec["dnsPolicy"] == "Default"
-    assert pod.unknown == ["f.yaml:8: spec.dnsPolicy: the key is given twice: the last one counts"]
+    assert pod.unknown == ["f.yaml:8: spec.dnsPolicy: duplicate key: the last one counts"]
 
 
 @pytest.mark.parametrize("text", ["metadata: {name: a}\n", "- 1\n"])

@@ -171,7 +171,7 @@ ADDRESS = "env: [{name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}],"
             "securityContext: {seccompProfile: {type: RuntimeDefault, localhostProfile: a}}",
             "only the type Localhost has a file",
         ),
-        ("env: [{name: A, value: 1}]", "expected text, not 1"),
+        ("env: [{name: A, value: 1}]", "expected a string, not 1"),
         ("env: [{name: A, valueFrom: {fieldRef: {fieldPath: x}}}]", 'unknown field "x"'),
         ("ports: [{containerPort: 1, protocol: X}]", 'not "X"'),
         ("volumeMounts: [{name: v}]", "a mount requires a path"),

@@ -8,6 +8,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from nri.config.syntax import parse_json
@@ -20,7 +21,7 @@ from nri.engine.lifecycle.places import Places
 from nri.engine.lifecycle.pod_namespaces import PodNamespaces
 from nri.engine.machine import detect_machine, with_features
 from nri.engine.network import Cni, NetworkNamespaces
-from nri.engine.process import Conmon, ExecResult, Exit, Exits, Runtime, exec_sync
+from nri.engine.process import Conmon, ExecResult, Exit, Exits, Runtime, StreamOwner, exec_sync
 from nri.engine.spec import Machine, localhost_profile
 from nri.engine.support.command import run
 from nri.engine.support.errors import EngineError, MissingTool
@@ -79,9 +80,10 @@ class Machinery:
         process: dict[str, Any],
         timeout_s: float | None,
         client_gone: threading.Event | None = None,
+        owner: StreamOwner | None = None,
     ) -> ExecResult:
         """Run a program in a container and wait for its end. Raises CommandTimeout, CommandFailed."""
-        return exec_sync(runtime, container_id, process, timeout_s=timeout_s, client_gone=client_gone)
+        return exec_sync(runtime, container_id, process, timeout_s=timeout_s, client_gone=client_gone, owner=owner)
 
     def handler(self, requested: str) -> str:
         """Check the runtime handler of a request; "" is the default.
@@ -174,13 +176,13 @@ class Machinery:
         path = localhost_profile(security)
         if not path:
             return None
-        root = os.path.realpath(self.config.containers.seccomp_root)
+        root, plain = self.config.containers.seccomp_root, Path(os.path.normpath(path))
         field = "linux.security_context.seccomp.localhost_ref"
-        real = os.path.realpath(path)
-        if os.path.commonpath([root, real]) != root:
+        # The Security Profiles Operator links its folder into the kubelet's, where only root can create links.
+        if not (plain.is_relative_to(root) or plain.resolve().is_relative_to(root.resolve())):
             raise RequestError(field, path, f"must be below {root}")
         try:
-            with open(real, "rb", opener=open_regular) as file:
+            with open(plain.resolve(), "rb", opener=open_regular) as file:
                 profile = parse_json(file.read(_PROFILE_BYTES))
         except (OSError, ValueError) as error:
             raise RequestError(field, path, f"cannot be read: {error}") from error
