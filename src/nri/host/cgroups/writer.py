@@ -89,8 +89,10 @@ class Writer:
             return [results[number] for number in range(len(writes))]
 
     def forget(self, cgroup: str) -> None:
-        """Drop cached results of a removed cgroup, and of those below it."""
+        """Drop cached results of a removed cgroup, and of those below it, and what systemd keeps for it."""
         path = cgroup.strip("/")
+        if self._units is not None:
+            self._units.forget(path)
         with self._lock:
             self._written.pop(path, None)
             for below in [other for other in self._written if other.startswith(f"{path}/")]:

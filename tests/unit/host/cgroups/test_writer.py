@@ -268,7 +268,7 @@ def test_a_scope_around_the_cgroup_of_crun_is_never_narrower(crun: tuple[FakeKer
 
 
 def test_a_weight_counts_for_the_scope_as_well(crun: tuple[FakeKernel, RecordedUnits, Writer]) -> None:
-    kernel, units, writer = crun
+    kernel, _, writer = crun
     assert writer.write(Write(SCOPE, "cpu.idle", 1)).outcome is Outcome.APPLIED
     assert [kernel.value(cgroup, "cpu.idle") for cgroup in (SCOPE, CRUN)] == [1, 1]
     kernel.files[f"/sys/fs/cgroup/{SCOPE}/cpu.idle"] = "0"
