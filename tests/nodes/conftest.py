@@ -124,7 +124,8 @@ def batch_pod(engine: str, tmp_path: Path) -> Iterator[Callable[[], BatchPod]]:
         return BatchPod(CGROUPS / pod_path(driver, KubeQos.BEST_EFFORT, uid))
 
     yield start
-    run(*NRI, "pod", "rm", "-f", "batch")
+    if "default/batch" in run(*NRI, "pod", "ps", "-a"):
+        run(*NRI, "pod", "rm", "-f", "batch")
 
 
 @pytest.fixture

@@ -67,4 +67,4 @@ def test_systemd_keeps_nothing_of_a_removed_pod(
     wait_for(lambda: not kept.exists() and not pod.cgroup.exists(), "slice and properties are removed")
     units = run("systemctl", "list-units", "--all", "--plain", "--no-legend")
     assert pod.cgroup.name not in units and "conmon-" not in units
-    assert [path for path in CGROUPS.rglob("*.scope") if path.is_dir()] == []
+    assert [*CGROUPS.glob("kubepods.slice/**/*.scope")] == []
