@@ -181,7 +181,7 @@ def _indigestible(source: Source, form: str, error: Exception) -> ConfigError:
 
 def _twice(source: Source, key: str) -> ConfigError:
     """The error for a key that JSON gives twice; the line is YAML's, which contains JSON but for tabs."""
-    error = ConfigError(source.name, key, "the key is given twice", "keep one of them")
+    error = ConfigError(source.name, key, "duplicate key", "remove one of the two")
     try:
         parse_yaml(type(source)(source.name, source.text.replace("\t", " "), "yaml"))
     except ConfigError as found:

@@ -34,11 +34,11 @@ LISTS |= dict.fromkeys((collections.abc.Sequence, collections.abc.Iterable, coll
 DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 #: The kinds of values as people read them.
 _WORDS: dict[Any, str] = {
-    str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "nothing",
+    str: "a string", int: "a whole number", float: "a number", bool: "true or false", type(None): "nothing",
     dt.datetime: "a date and time", dt.date: "a date", dt.time: "a time of day",
-    bytes: "base64 text", pathlib.Path: "text",
+    bytes: "base64 text", pathlib.Path: "a string",
 }  # fmt: skip
-_WORDS |= dict.fromkeys(LISTS, "a list") | dict.fromkeys(DICTS, "a table of keys")
+_WORDS |= dict.fromkeys(LISTS, "a list") | dict.fromkeys(DICTS, "a mapping of keys")
 #: Values that are text where the format has no type for them, with their parsers.
 _FROM_TEXT: dict[Any, Any] = {
     bytes: functools.partial(binascii.a2b_base64, strict_mode=True),
@@ -107,7 +107,7 @@ def check(cls: type, tree: object, path: Path, problems: list[Problem]) -> Parti
     annotations, before = fields_of(cls), len(problems)
     partial = Partial(cls, {})
     if not isinstance(tree, dict):
-        problems.append(Problem(path, f"expected a table of keys, not {shorten(tree)}"))
+        problems.append(Problem(path, f"expected a mapping of keys, not {shorten(tree)}"))
         partial.accepted = False
         return partial
     for key, value in tree.items():
@@ -276,7 +276,7 @@ def _mismatch(kind: Any, value: Any, path: Path) -> Problem:
         suggestion = f"write it without quotes: {value}"
     elif kind is bool:
         suggestion = "write true or false"
-    return Problem(path, f"expected {_WORDS.get(kind, 'text')}, not {shorten(value)}", suggestion)
+    return Problem(path, f"expected {_WORDS.get(kind, 'a string')}, not {shorten(value)}", suggestion)
 
 
 def _annotated(

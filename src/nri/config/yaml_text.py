@@ -120,7 +120,7 @@ def _refuse_twice(source: Source, node: Any, path: Path, visited: set[int]) -> N
         if key is not None and key.id == "scalar" and key.value != "<<":
             if key.value in keys:
                 where = at(source, key.start_mark.line + 1)
-                raise ConfigError(where, show((*path, key.value)), "the key is given twice", "keep one of them")
+                raise ConfigError(where, show((*path, key.value)), "duplicate key", "remove one of the two")
             keys.add(key.value)
         part = position if key is None else key.value if key.id == "scalar" else "?"
         _refuse_twice(source, value, (*path, part), visited)

@@ -102,7 +102,7 @@ class Document:
         if value is None:
             return {}
         if not isinstance(value, dict):
-            raise self.error("expected a table of keys", f"{where}{key}", tree, key)
+            raise self.error("expected a mapping of keys", f"{where}{key}", tree, key)
         return value
 
     def tables(self, tree: Any, key: str, where: str = "") -> list[dict[str, Any]]:
@@ -134,7 +134,7 @@ class Document:
         """Return the text at a key of a table, or a number as text. ConfigError for a table or a list."""
         value = tree.get(key)
         if not _is_scalar(value):
-            raise self.error("expected text", f"{where}{key}", tree, key)
+            raise self.error("expected a string", f"{where}{key}", tree, key)
         return text(value)
 
     def pairs(self, tree: Any, key: str, where: str = "") -> dict[str, str]:
@@ -142,7 +142,7 @@ class Document:
         table = self.table(tree, key, where)
         for name, value in table.items():
             if not _is_scalar(name) or not _is_scalar(value):
-                raise self.error("expected text", f"{where}{key}.{name}", table, str(name))
+                raise self.error("expected a string", f"{where}{key}.{name}", table, str(name))
         return {text(name): text(value) for name, value in table.items()}
 
     def number(self, tree: Any, key: str, maximum: int, where: str = "") -> int:

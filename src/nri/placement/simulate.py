@@ -76,7 +76,7 @@ def total_memory_bytes(topology: Topology) -> int:
 
 
 def read_resource(path: str) -> Source:
-    """Read the custom resource in a file; without a path, the sample of the default policy."""
+    """Read the custom resource in a file. Without a path, return the sample of the default policy."""
     sample = {"kind": DEFAULT_POLICY.resource_kind, "spec": DEFAULT_POLICY.sample}
     return read_file(path) if path else Source("", json.dumps(sample), "json")
 
@@ -96,7 +96,10 @@ def _row_of(resource: Source) -> PolicyRow:
 
 
 def policy_of(row: PolicyRow, machine: Machine, source: Source, choices: Choices = Choices.DEFAULT) -> Policy:
-    """Make a policy for a described machine from a configuration or a custom resource. Raises ConfigError."""
+    """Make a policy for a described machine from a configuration or a custom resource.
+
+    Raises ConfigError if the options are invalid or do not fit the machine.
+    """
     policy_type = row.load()
     options: Any = read(policy_type.options_type, [source])
     try:
@@ -106,7 +109,7 @@ def policy_of(row: PolicyRow, machine: Machine, source: Source, choices: Choices
 
 
 class _DescribedDevices(Devices):
-    """Memory nodes and caches as devices; a described machine has no others."""
+    """Memory nodes and caches as devices. A described machine has no other devices."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine

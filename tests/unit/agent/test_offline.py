@@ -113,10 +113,10 @@ def test_a_bad_rule_is_a_problem_of_the_store_and_not_also_a_line_of_a_log(
     [
         ("metadata: 5", "p.yaml:2: metadata: expected a table"),
         ("metadata: {labels: 5}", "p.yaml:2: metadata.labels: expected a table"),
-        ("metadata: {name: [a]}", "p.yaml:2: metadata.name: expected text"),
+        ("metadata: {name: [a]}", "p.yaml:2: metadata.name: expected a string"),
         ("spec: {containers: 7}", "p.yaml:2: spec.containers: expected a list of tables"),
         ("spec: {containers: [7]}", "p.yaml:2: spec.containers: expected a list of tables"),
-        ("spec: {containers: [{name: [x]}]}", "p.yaml:2: spec.containers[0].name: expected text"),
+        ("spec: {containers: [{name: [x]}]}", "p.yaml:2: spec.containers[0].name: expected a string"),
         ("spec: {containers: [{env: 1}]}", "p.yaml:2: spec.containers[0].env: expected a list of tables"),
         (
             "spec: {containers: [{resources: {limits: {cpu: lots}}}]}",

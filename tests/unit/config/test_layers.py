@@ -60,7 +60,7 @@ def test_mistakes_of_all_layers_are_told_together() -> None:
         merge(Config, [layer("a", "pth = 1"), layer("b", "\npath = 1")])
     assert [str(error) for error in apart(caught.value)] == [
         'a:1: pth: unknown key (did you mean "path"?)',
-        'b:2: path: expected text, not 1 (write it in quotes: "1")',
+        'b:2: path: expected a string, not 1 (write it in quotes: "1")',
     ]
 
 

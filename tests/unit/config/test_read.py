@@ -157,7 +157,7 @@ def test_null_clears_an_optional_value() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("cpus: 3", 'test.conf:1: cpus: expected text, not 3 (write it in quotes: "3")'),
+        ("cpus: 3", 'test.conf:1: cpus: expected a string, not 3 (write it in quotes: "3")'),
         ('count: "3"', 'test.conf:1: count: expected a whole number, not "3" (write it without quotes: 3)'),
         ("count: true", "test.conf:1: count: expected a whole number, not true"),
         ("count: 3.0", "test.conf:1: count: expected a whole number, not 3.0"),
@@ -181,10 +181,10 @@ def test_null_clears_an_optional_value() -> None:
         ("cpu: '3'", 'test.conf:1: cpu: unknown key (did you mean "cpus"?)'),
         ("by-name: {}", 'test.conf:1: by-name: unknown key (did you mean "by_name"?)'),
         ("pool: {colour: 1}", "test.conf:1: pool.colour: unknown key (known keys: cpus, share)"),
-        ("pool: 3", "test.conf:1: pool: expected a table of keys, not 3"),
-        ("- 1", "test.conf: expected a table of keys, not [1]"),
-        ("cpus: a\ncpus: b", "test.conf:2: cpus: the key is given twice (keep one of them)"),
-        ('{"cpus": "a", "cpus": "b"}', "test.conf:1: cpus: the key is given twice (keep one of them)"),
+        ("pool: 3", "test.conf:1: pool: expected a mapping of keys, not 3"),
+        ("- 1", "test.conf: expected a mapping of keys, not [1]"),
+        ("cpus: a\ncpus: b", "test.conf:2: cpus: duplicate key (remove one of the two)"),
+        ('{"cpus": "a", "cpus": "b"}', "test.conf:1: cpus: duplicate key (remove one of the two)"),
         (
             '{"cpus":\n]',
             "test.conf:2: not valid JSON: expecting value in column 1 (and not valid YAML either)",

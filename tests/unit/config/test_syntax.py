@@ -44,14 +44,14 @@ def test_yaml_that_begins_like_json_is_read_as_yaml(text: str, tree: dict[str, A
 @pytest.mark.parametrize(
     ("text", "kind", "reason"),
     [
-        ('{"a": 1, "a": 2}', "json", "s:1: a: the key is given twice (keep one of them)"),
+        ('{"a": 1, "a": 2}', "json", "s:1: a: duplicate key (remove one of the two)"),
         ('{\n"a" 1}', "json", "s:2: not valid JSON: expecting ':' delimiter in column 5"),
         ('{"a": 1', "auto", "s:1: not valid JSON: expecting ',' delimiter in column 8 (and not valid YAML either)"),
         ("{a: 1", "auto", "s:2: not valid YAML: did not find expected"),
         ("{a: 1}", "json", "s:1: not valid JSON: expecting property name"),
         ("a = 1\na = 2", "toml", "s:2: not valid TOML: cannot overwrite a value"),
         ("a = ", "toml", "s:1: not valid TOML: invalid value"),
-        ('{"x": {\n\t"a": 1,\n"a": 2}}', "json", "s:3: x.a: the key is given twice (keep one of them)"),
+        ('{"x": {\n\t"a": 1,\n"a": 2}}', "json", "s:3: x.a: duplicate key (remove one of the two)"),
         ("[" * 100_000, "json", "s:1: nested deeper than 100 levels"),
         ('{"a":\n' + "[" * 150 + "]" * 150 + "}", "json", "s:2: nested deeper than 100 levels"),
         ("a = 1\nb = " + "[" * 150 + "]" * 150, "toml", "s:2: nested deeper than 100 levels"),

@@ -109,11 +109,11 @@ MISTAKES = {
     "kind: Pod\nspec: [": "not valid YAML",
     "kind: List\nitems: 5\n": "pod.yaml:2: items: expected a list",
     "kind: List\nitems: {a: b}\n": "pod.yaml:2: items: expected a list",
-    "kind: Job\nspec: {template: {metadata: 5}}\n": "pod.yaml:2: spec.template.metadata: expected a table of keys",
+    "kind: Job\nspec: {template: {metadata: 5}}\n": "pod.yaml:2: spec.template.metadata: expected a mapping of keys",
     "kind: Pod\nmetadata: {labels: {a: [b]}}\nspec: {containers: [{name: a}]}\n": "pod.yaml:2: metadata.labels.a: exp",
     "kind: Pod\nmetadata: {annotations: [a]}\nspec: {containers: [{name: a}]}\n": "pod.yaml:2: metadata.annotations: ",
-    "kind: Pod\nmetadata: {name: [a]}\nspec: {containers: [{name: a}]}\n": "pod.yaml:2: metadata.name: expected text",
-    pod("{containers: [{name: {a: b}}]}"): "pod.yaml:3: name: expected text",
+    "kind: Pod\nmetadata: {name: [a]}\nspec: {containers: [{name: a}]}\n": "pod.yaml:2: metadata.name: expected a ",
+    pod("{containers: [{name: {a: b}}]}"): "pod.yaml:3: name: expected a string",
     pod("{containers: [{name: a, args: [[x]]}]}"): "pod.yaml:3: args: expected a list of texts",
     pod("{containers: [{name: a, resources: {limits: {memory: 99Ei}}}]}"): "is more than 9223372036854775807",
     pod("{containers: [{name: a, resources: {limits: {cpu: 1e30}}}]}"): "is more than 1000000000",
@@ -121,7 +121,7 @@ MISTAKES = {
     pod("{containers: [{name: a, securityContext: {runAsUser: 99999999999}}]}"): "runAsUser: expected a whole number",
     pod("{containers: [{name: a, securityContext: {supplementalGroups: 5}}]}"): "supplementalGroups: expected a list",
     pod("{containers: [{name: a, securityContext: {supplementalGroups: [x]}}]}"): "expected group ids from 0",
-    pod("{containers: [{name: a, env: [{name: A, value: {b: c}}]}]}"): "pod.yaml:3: env.value: expected text",
+    pod("{containers: [{name: a, env: [{name: A, value: {b: c}}]}]}"): "pod.yaml:3: env.value: expected a string",
     'kind: Pod\nmetadata: {name: "\\ud800"}\nspec: {containers: [{name: a}]}\n': "pod.yaml:2: not valid YAML",
 }
 

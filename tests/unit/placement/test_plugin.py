@@ -187,7 +187,7 @@ def test_one_that_runs_with_an_annotation_that_cannot_be_read_stays_and_its_expl
     assert later.present.pins == plugin.present.pins
     status, answer = ask_socket(str(tmp_path / "state" / f"{later.name}.sock"), "/explain?container=own", 5)
     assert status == 404
-    assert "annotation cold-start.resource-policy.nri.io: expected a table of keys" in answer["error"]
+    assert "annotation cold-start.resource-policy.nri.io: expected a mapping of keys" in answer["error"]
 
 
 def test_an_earlier_instance_whose_end_nobody_told_gives_back_its_cpus(runtime: FakeRuntime, tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def lines_of(table: KeyPath, values: Mapping[str, bool | str], indent: str = "  
 def _tree(text: str, path: str) -> dict[str, Any]:
     tree = parse_text(Source(path, text, "toml"))
     if tree is not None and not isinstance(tree, dict):
-        raise ConfigError(path, "", "must be a table of keys")
+        raise ConfigError(path, "", "must be a mapping of keys")
     return tree or {}
 
 

@@ -51,7 +51,7 @@ class Kind(enum.Enum):
     MISSING_COMMA = "the file is not in its format, as if a comma were missing"  # reason
     EQUALS_SIGN = "an equals sign in a format that has a colon there"
     EXTRA_COMMA = "a comma after the last value, in a format that has none there"
-    NO_TABLE = "the file is not a table of keys"
+    NO_TABLE = "the file is not a mapping of keys"
     COMMENT = "a comment in a format that has none"
     UNKNOWN_KEY = "the runtime does not know the key"  # key, suggestion
     FOREIGN_KEY = "the key is another runtime's"  # key, right

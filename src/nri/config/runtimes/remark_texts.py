@@ -37,7 +37,7 @@ _TEXTS = {
     Kind.MISSING_COMMA: Texts("{reason}", "look at the end of the line before: is a comma missing?"),
     Kind.EQUALS_SIGN: Texts("{reason}", "write a colon instead of the equals sign"),
     Kind.EXTRA_COMMA: Texts("a comma after the last value, which JSON does not have", "take the comma out"),
-    Kind.NO_TABLE: Texts("not a table of keys"),
+    Kind.NO_TABLE: Texts("not a mapping of keys"),
     Kind.COMMENT: Texts("a comment, which JSON does not have", "take the comment out"),
     Kind.UNKNOWN_KEY: Texts('unknown key "{key}"; {runtime} ignores it', "{suggestion}"),
     Kind.FOREIGN_KEY: Texts('"{key}" is containerd\'s name, and {runtime} does not know it', "write {right}"),

@@ -32,6 +32,7 @@ from nri.engine.state import PodRecord
 from nri.engine.state.names import new_id, pod_name
 from nri.engine.support.errors import EngineError
 from nri.engine.support.kernel import is_mount_point, mount, unmount
+from nri.engine.support.sysctls import Sysctl
 from nri.errors import RequestError
 from nri.files import private_folder, remove_tree
 
@@ -166,8 +167,11 @@ class PodSteps:
             kinds.add("uts")
         folder, record = self._places.pod(pod.id), pod.record
         record.namespace_paths = self._machinery.namespaces.make(
-            pod.id, folder, kinds, record.hostname, pod_sysctls(pod.config), id_mappings(options)
+            pod.id, folder, kinds, record.hostname, self._sysctls(pod.config), id_mappings(options)
         )
+
+    def _sysctls(self, config: pb.PodSandboxConfig) -> list[Sysctl]:
+        return pod_sysctls(config, self._machinery.config.containers.sysctls())
 
     def _remove_namespaces(self, pod: PodEntry) -> None:
         self._machinery.namespaces.remove(pod.id, self._places.pod(pod.id))
@@ -219,7 +223,7 @@ class PodSteps:
         bundle = private_folder(self._places.bundle(pod.id))
         record.bundle = str(bundle)
         if mappings := id_mappings(pod.config.linux.security_context.namespace_options):
-            allow_traversal(bundle, mappings["gidMappings"][0]["hostID"])
+            allow_traversal(bundle, mappings["gidMappings"][0]["hostID"], self._places.outermost)
         machinery = self._machinery
         options = Options(
             pod.id,

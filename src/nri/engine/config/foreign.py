@@ -58,9 +58,9 @@ def unpacked(source: Source, tree: dict[str, Any], layer: Layer) -> Layer:
     duplicates = sorted(set(nri) & set(pasted)) if isinstance(nri, dict) and isinstance(pasted, dict) else []
     if duplicates:
         key = duplicates[0]
-        raise ConfigError(layer.place(("nri", key)), f"nri.{key}", "the key is given twice", "keep one")
+        raise ConfigError(layer.place(("nri", key)), f"nri.{key}", "duplicate key", "keep one")
     if not isinstance(nri, dict) or not isinstance(pasted, dict):
-        raise ConfigError(source.name, "nri", "expected a table of keys")
+        raise ConfigError(source.name, "nri", "expected a mapping of keys")
 
     def place(at: Path) -> str:
         moved = len(at) > 1 and at[0] == "nri" and at[1] in pasted

@@ -14,11 +14,14 @@ from typing import Literal
 from nri.adaptation import AdaptationSettings
 from nri.api.default_validator import ValidatorConfig
 from nri.config import Duration, check_timeouts
+from nri.engine.support.sysctls import Sysctl, parse_sysctl
+from nri.errors import RequestError
 from nri.service.settings import HttpSettings
 
 _MAX_PORT = 65535
 #: The domain of the kubelet's pods.
 FIRST_DOMAIN = "k8s.io"
+_USER_PORTS, _USER_PINGS = ("net.ipv4.ip_unprivileged_port_start=0",), ("net.ipv4.ping_group_range=0 2147483647",)
 _DOMAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 #: The longest path of a unix socket, in bytes.
 _MAX_SOCKET_PATH_BYTES = 107
@@ -76,6 +79,8 @@ class ImageConfig:
         stall_timeout: cancel a pull that makes no progress for this long, in seconds.
         size_limit: the most bytes of one image, unpacked; 0 for no limit.
         entries_limit: the most files and folders of one image; 0 for no limit.
+        image_volumes: what a container gets at each ``VOLUME`` of its image, as in CRI-O: ``bind``, a writable copy of
+            the image's folder; ``mkdir``, the folder in its root file system; ``ignore``, nothing.
         registries: registries with mirrors, certificates or plain HTTP; others need no entry.
     """
 
@@ -85,6 +90,7 @@ class ImageConfig:
     stall_timeout: Duration = 60.0
     size_limit: int = 64 << 30
     entries_limit: int = 1_000_000
+    image_volumes: Literal["bind", "mkdir", "ignore"] = "bind"
     registries: tuple[Registry, ...] = ()
 
     def __post_init__(self) -> None:
@@ -140,6 +146,11 @@ class ContainerConfig:
 
     Attributes:
         pids_limit: the most processes of a container; 0 for no limit.
+        enable_unprivileged_ports: in pods with their own network every user may listen on ports below 1024
+            (``net.ipv4.ip_unprivileged_port_start=0``), as in containerd.
+        enable_unprivileged_icmp: in these pods every user may ping (``net.ipv4.ping_group_range=0 2147483647``).
+        default_sysctls: sysctls as ``NAME=VALUE`` for pods that request no other value and have the namespace, as in
+            CRI-O; they replace the two above.
         seccomp_root: the folder of ``localhost`` seccomp profiles; the default is the kubelet's.
         apparmor_profile: the AppArmor profile for requests of the runtime's default; empty for none.
         cdi_dirs: folders of CDI files, lowest rank first.
@@ -148,6 +159,9 @@ class ContainerConfig:
     """
 
     pids_limit: int = 0
+    enable_unprivileged_ports: bool = True
+    enable_unprivileged_icmp: bool = True
+    default_sysctls: tuple[str, ...] = ()
     seccomp_root: Path = Path("/var/lib/kubelet/seccomp")
     apparmor_profile: str = ""
     cdi_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
@@ -156,6 +170,22 @@ class ContainerConfig:
 
     def __post_init__(self) -> None:
         check_limits(self, "pids_limit")
+        self.sysctls()
+
+    def sysctls(self) -> list[Sysctl]:
+        """The sysctls of pods that request no other value. ValueError for an invalid one."""
+        texts = [*_USER_PORTS * self.enable_unprivileged_ports, *_USER_PINGS * self.enable_unprivileged_icmp]
+        sysctls: dict[tuple[str, ...], Sysctl] = {}
+        for text in (*texts, *self.default_sysctls):
+            name, equals, value = text.partition("=")
+            if not equals:
+                raise ValueError(f'default_sysctls "{text}" must be NAME=VALUE')
+            try:
+                sysctl = parse_sysctl(name.strip(), value.strip(), f"default_sysctls {name}")
+            except RequestError as error:
+                raise ValueError(str(error)) from None
+            sysctls[sysctl.path] = sysctl
+        return [*sysctls.values()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +304,10 @@ class EngineConfig:
             domains={},
             streaming=replace(self.streaming, port=0),
         )
+
+    def outermost_folders(self, domain: str) -> tuple[Path, Path]:
+        """The folders `root` and `state` of the whole engine, if these are the settings of this domain."""
+        return (self.root, self.state) if domain == FIRST_DOMAIN else (self.root.parents[1], self.state.parents[1])
 
     def _socket_of(self, domain: str) -> Path:
         """The socket of a further domain; a dry engine has all sockets in its folder."""

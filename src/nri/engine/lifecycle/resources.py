@@ -92,9 +92,10 @@ class Resources:
             update = generator.update(resources)
             update = copy.deepcopy(oci_resources) if oci_resources is not None else _with_swap(update, generator.spec)
             _remove_unsupported(update, self._machine, runtime.program, result, container.spec)
-            spec = copy.deepcopy(generator.spec)
-            if container.spec.get("linux", {}).get("resources") is not None:
-                spec["linux"]["resources"] = merged(container.spec["linux"]["resources"], update)
+            spec = copy.deepcopy(container.spec)  # not the generator's, which also has what no runtime changes
+            if update:
+                linux = spec.setdefault("linux", {})
+                linux["resources"] = merged(linux.get("resources") or {}, update)
             if update:
                 runtime.update(container.id, update)
             self._keep(container, spec)

@@ -65,7 +65,7 @@ def test_containerds_table_may_be_pasted_into_our_own_file(write) -> None:
 
 def test_a_key_in_both_tables_is_given_twice(write) -> None:
     name = write("e.toml", f"{TABLE}disable = true\n[nri]\ndisable = false\n")
-    with pytest.raises(ConfigError, match=r"e.toml:4: nri.disable: the key is given twice \(keep one\)"):
+    with pytest.raises(ConfigError, match=r"e.toml:4: nri.disable: duplicate key \(keep one\)"):
         ENGINE_SETTINGS.load(name, environment={})
 
 

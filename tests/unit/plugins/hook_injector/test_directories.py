@@ -115,7 +115,7 @@ def test_a_hook_comes_when_its_program_comes_and_goes_with_it(tmp_path: Path) ->
     (tmp_path / "d" / "b.json").write_text(text_of("b"))
     (warning,) = change_after(directories).warnings
     assert str(warning) == (
-        f"{tmp_path}/d/a.json: hook.path: {program} does not exist (the hook is left out until the program exists)"
+        f"{tmp_path}/d/a.json: hook.path: {program} does not exist (the hook is ignored until the program exists)"
     )
     assert arguments(directories) == ["b"]
     assert directories.refresh() is None
