@@ -151,7 +151,7 @@ class ContainerConfig:
         enable_unprivileged_icmp: in these pods every user may ping (``net.ipv4.ping_group_range=0 2147483647``).
         default_sysctls: sysctls as ``NAME=VALUE`` for pods that request no other value and have the namespace, as in
             CRI-O; they replace the two above.
-        seccomp_root: the folder of ``localhost`` seccomp profiles; the default is the kubelet's.
+        seccomp_root: the folder of ``localhost`` seccomp profiles, which may be links; the default is the kubelet's.
         apparmor_profile: the AppArmor profile for requests of the runtime's default; empty for none.
         cdi_dirs: folders of CDI files, lowest rank first.
         rdt_config: the file of RDT classes; empty: each class is the resctrl group with its name.
@@ -162,7 +162,7 @@ class ContainerConfig:
     enable_unprivileged_ports: bool = True
     enable_unprivileged_icmp: bool = True
     default_sysctls: tuple[str, ...] = ()
-    seccomp_root: Path = Path("/var/lib/kubelet/seccomp")
+    seccomp_root: Path = Path("/var/lib/kubelet")
     apparmor_profile: str = ""
     cdi_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
     rdt_config: str = ""
