@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from nri.host.cgroups.drivers import parse
 from nri.host.cgroups.units import Value, blkio_to_io_weight, shares_to_weight
 from nri.host.root import Root
 
@@ -131,7 +130,7 @@ class SystemdUnits:
         slice that only exists because a unit is in it.
         """
         unit = unit_of(cgroup)
-        is_pod = (parsed := parse(cgroup)) is not None and parsed.pod_uid is not None and unit.endswith(".slice")
+        is_pod = unit.endswith(".slice") and "-pod" in unit  # not that of a class, which other pods may be in
         if is_pod and self._is_running and self._root.exists(f"{_OVERRIDES}/{unit}.d"):
             problem = f"{_OVERRIDES}/{unit}.d stays until the machine restarts"
             self._call(problem, problem, "RevertUnitFiles", "as", ([unit],))
@@ -172,7 +171,7 @@ class SystemdUnits:
             return False
         try:
             with self._lock:
-                error = self._send(method, signature, body)
+                answer = self._send(method, signature, body)
         except ModuleNotFoundError:
             self._report(f"{problem}: the Python package jeepney is not installed; install the extra nri[cri]")
             return False
@@ -180,9 +179,9 @@ class SystemdUnits:
             self._paused_until = time.monotonic() + _PAUSE_AFTER_FAILURE_S
             self._report(f"{problem}: {self._socket}: {str(error) or type(error).__name__}")
             return False
-        if error:
-            self._report(f"{refusal}: {error}")
-        return not error
+        if answer:
+            self._report(f"{refusal}: {answer}")
+        return not answer
 
     def _send(self, method: str, signature: str, body: tuple[Any, ...]) -> str:
         """Call a method of systemd's manager; returns its error."""
