@@ -66,13 +66,13 @@ def _log_settings(loaded: Loaded[AgentSettings], *, several: bool) -> None:
             _log.warning("no %s until %s exists (%s.path)", kind, source.path, kind)
 
 
-def log_readiness(agent: Agent | Agents, ended: threading.Event) -> None:
+def log_readiness(agent: Agent | Agents, ended: threading.Event, interval_s: float = _REMINDER_S) -> None:
     """Log which parts of an agent are not ready yet and what each waits for, and later that it is ready.
 
     Returns when all parts have been ready once, or when the agent has `ended`.
     """
     pending: set[str] | None = None
-    while pending != set() and not ended.wait(_REMINDER_S):
+    while pending != set() and not ended.wait(interval_s):
         rows = agent.health().rows
         if pending is None:
             pending = {row.part for row in rows if not row.ready}

@@ -76,16 +76,15 @@ def test_beside_a_koordlet_it_does_not_start_and_says_what_to_do(tmp_path: Path)
 
 
 def test_a_part_that_is_waited_for_is_logged_and_later_that_it_is_ready(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(program, "_REMINDER_S", 0.05)
     caplog.set_level(logging.INFO, "nri.agent")
     (tmp_path / "rules").mkdir()
     known, gates = Known(), {"BECPUSuppress": False, "CPUBurst": False}
     settings = loaded(tmp_path, modes=["standalone"], gates=gates, **{"rules.path": str(tmp_path / "rules")})
     agent = Agent(settings[0].settings, pods=KnownPods(known))
     ended = threading.Event()
-    thread = threading.Thread(target=program.log_readiness, args=(agent, ended))
+    thread = threading.Thread(target=program.log_readiness, args=(agent, ended, 0.05))
     thread.start()
 
     def messages() -> list[str]:
