@@ -124,7 +124,8 @@ class CgroupConfig:
         driver: who creates cgroups: the OCI runtime itself (``cgroupfs``) or systemd. It has to be the kubelet's
             driver.
         parent: the parent cgroup of pods that request none: a path, or a slice with the driver ``systemd``.
-        conmon: the cgroup of conmon processes: a path, or ``pod`` for the pod's cgroup.
+        conmon: the cgroup of conmon processes: ``pod`` for the pod's cgroup, or a path; with the driver ``systemd`` a
+            slice, in which each conmon gets a scope.
     """
 
     driver: Literal["cgroupfs", "systemd"] = "cgroupfs"
@@ -132,8 +133,11 @@ class CgroupConfig:
     conmon: str = "pod"
 
     def __post_init__(self) -> None:
-        if ".." in self.parent.split("/"):
-            raise ValueError(f'parent "{self.parent}" must not contain ".."')
+        for key, path in (("parent", self.parent), ("conmon", self.conmon)):
+            if ".." in path.split("/"):
+                raise ValueError(f'{key} "{path}" must not contain ".."')
+        if self.driver == "systemd" and self.conmon != "pod" and not self.conmon.endswith(".slice"):
+            raise ValueError(f'conmon "{self.conmon}" must be "pod" or a slice, because driver is "systemd"')
 
 
 @dataclass(frozen=True, slots=True)
