@@ -14,11 +14,14 @@ from typing import Literal
 from nri.adaptation import AdaptationSettings
 from nri.api.default_validator import ValidatorConfig
 from nri.config import Duration, check_timeouts
+from nri.engine.support.sysctls import Sysctl, parse_sysctl
+from nri.errors import RequestError
 from nri.service.settings import HttpSettings
 
 _MAX_PORT = 65535
 #: The domain of the kubelet's pods.
 FIRST_DOMAIN = "k8s.io"
+_USER_PORTS, _USER_PINGS = ("net.ipv4.ip_unprivileged_port_start=0",), ("net.ipv4.ping_group_range=0 2147483647",)
 _DOMAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 #: The longest path of a unix socket, in bytes.
 _MAX_SOCKET_PATH_BYTES = 107
@@ -121,7 +124,8 @@ class CgroupConfig:
         driver: who creates cgroups: the OCI runtime itself (``cgroupfs``) or systemd. It has to be the kubelet's
             driver.
         parent: the parent cgroup of pods that request none: a path, or a slice with the driver ``systemd``.
-        conmon: the cgroup of conmon processes: a path, or ``pod`` for the pod's cgroup.
+        conmon: the cgroup of conmon processes: ``pod`` for the pod's cgroup, or a path; with the driver ``systemd`` a
+            slice, in which each conmon gets a scope.
     """
 
     driver: Literal["cgroupfs", "systemd"] = "cgroupfs"
@@ -129,8 +133,11 @@ class CgroupConfig:
     conmon: str = "pod"
 
     def __post_init__(self) -> None:
-        if ".." in self.parent.split("/"):
-            raise ValueError(f'parent "{self.parent}" must not contain ".."')
+        for key, path in (("parent", self.parent), ("conmon", self.conmon)):
+            if ".." in path.split("/"):
+                raise ValueError(f'{key} "{path}" must not contain ".."')
+        if self.driver == "systemd" and self.conmon != "pod" and not self.conmon.endswith(".slice"):
+            raise ValueError(f'conmon "{self.conmon}" must be "pod" or a slice, because driver is "systemd"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +146,12 @@ class ContainerConfig:
 
     Attributes:
         pids_limit: the most processes of a container; 0 for no limit.
-        seccomp_root: the folder of ``localhost`` seccomp profiles; the default is the kubelet's.
+        enable_unprivileged_ports: in pods with their own network every user may listen on ports below 1024
+            (``net.ipv4.ip_unprivileged_port_start=0``), as in containerd.
+        enable_unprivileged_icmp: in these pods every user may ping (``net.ipv4.ping_group_range=0 2147483647``).
+        default_sysctls: sysctls as ``NAME=VALUE`` for pods that request no other value and have the namespace, as in
+            CRI-O; they replace the two above.
+        seccomp_root: the folder of ``localhost`` seccomp profiles, which may be links; the default is the kubelet's.
         apparmor_profile: the AppArmor profile for requests of the runtime's default; empty for none.
         cdi_dirs: folders of CDI files, lowest rank first.
         rdt_config: the file of RDT classes; empty: each class is the resctrl group with its name.
@@ -147,7 +159,10 @@ class ContainerConfig:
     """
 
     pids_limit: int = 0
-    seccomp_root: Path = Path("/var/lib/kubelet/seccomp")
+    enable_unprivileged_ports: bool = True
+    enable_unprivileged_icmp: bool = True
+    default_sysctls: tuple[str, ...] = ()
+    seccomp_root: Path = Path("/var/lib/kubelet")
     apparmor_profile: str = ""
     cdi_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
     rdt_config: str = ""
@@ -155,6 +170,22 @@ class ContainerConfig:
 
     def __post_init__(self) -> None:
         check_limits(self, "pids_limit")
+        self.sysctls()
+
+    def sysctls(self) -> list[Sysctl]:
+        """The sysctls of pods that request no other value. ValueError for an invalid one."""
+        texts = [*_USER_PORTS * self.enable_unprivileged_ports, *_USER_PINGS * self.enable_unprivileged_icmp]
+        sysctls: dict[tuple[str, ...], Sysctl] = {}
+        for text in (*texts, *self.default_sysctls):
+            name, equals, value = text.partition("=")
+            if not equals:
+                raise ValueError(f'default_sysctls "{text}" must be NAME=VALUE')
+            try:
+                sysctl = parse_sysctl(name.strip(), value.strip(), f"default_sysctls {name}")
+            except RequestError as error:
+                raise ValueError(str(error)) from None
+            sysctls[sysctl.path] = sysctl
+        return [*sysctls.values()]
 
 
 @dataclass(frozen=True, slots=True)

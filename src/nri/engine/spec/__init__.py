@@ -11,10 +11,10 @@ from nri.engine.spec.inputs import Account, Device, ImageConfig, Machine, Option
 from nri.engine.spec.limits import check_path, check_pod
 from nri.engine.spec.mounts import image_volumes
 from nri.engine.spec.pod import pod_spec
-from nri.engine.spec.process import stop_signal
+from nri.engine.spec.process import effective_signal, stop_signal
 from nri.engine.spec.resources import container_resources
 from nri.engine.spec.security import localhost_profile
-from nri.engine.spec.sysctls import Sysctl, pod_sysctls
+from nri.engine.spec.sysctls import pod_sysctls
 from nri.engine.spec.user import RequestedUser, find_account, parse_id, requested_user
 
 __all__ = [
@@ -26,11 +26,11 @@ __all__ = [
     "Pod",
     "RequestedUser",
     "Result",
-    "Sysctl",
     "check_path",
     "check_pod",
     "container_resources",
     "container_spec",
+    "effective_signal",
     "find_account",
     "image_volumes",
     "localhost_profile",

@@ -62,3 +62,16 @@ def test_a_further_domain_that_cannot_be_is_refused(text: str, problem: str):
 def test_settings_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError):
         EngineConfig().dry = True
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('default_sysctls = ["net.ipv4.ip_forward"]', 'default_sysctls "net.ipv4.ip_forward" must be NAME=VALUE'),
+        ('default_sysctls = ["vm.swappiness=1"]', 'default_sysctls vm.swappiness: "1": is not a sysctl of a pod'),
+        ('default_sysctls = ["net.x=a\\nb"]', "must be one line"),
+    ],
+)
+def test_a_default_of_containers_that_cannot_be_is_refused_with_its_key(text: str, problem: str):
+    with pytest.raises(ConfigError, match=problem):
+        read(f"[containers]\n{text}")
