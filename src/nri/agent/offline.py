@@ -23,7 +23,7 @@ from nri.agent.profile import profile_of
 from nri.agent.rules.files import FileRules
 from nri.agent.rules.origins import with_places
 from nri.agent.rules.store import RuleStore
-from nri.config.complaint import together
+from nri.config.complaint import combined_error
 from nri.errors import ConfigError
 from nri.kube.folder import Folder
 from nri.kube.pod_manifests import pod_manifest
@@ -87,7 +87,7 @@ def pods_of(path: str) -> list[Listed]:
         if manifest_ is not None:
             pods.append(Listed(manifest_.pod, partial(_place, document, manifest_.pod), manifest_.unknown))
     if problems:
-        raise together(problems)
+        raise combined_error(problems)
     return pods
 
 
@@ -117,7 +117,7 @@ def explain_manifests(settings: AgentSettings, path: str) -> tuple[list[dict[str
     """
     store, pods = store_of(settings), pods_of(path)
     if problems := store.problems():
-        raise together([ConfigError(problem.source, "", problem.error) for problem in problems])
+        raise combined_error([ConfigError(problem.source, "", problem.error) for problem in problems])
     if not pods:
         raise no_pods(path)
     profile = profile_of(settings.profile)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nri.config.place import show
+from nri.config.key_path import path_text
 from nri.errors import ConfigError
 from nri.kube import kubelet, quantity
 from nri.kube.api_fields import fields
@@ -17,7 +17,7 @@ from nri.kube.document import objects
 from nri.text import cut, plain
 
 if TYPE_CHECKING:
-    from nri.config.place import Path
+    from nri.config.key_path import Path
     from nri.config.source import Source
     from nri.kube.document import Document
 
@@ -105,7 +105,7 @@ def pod_manifest(document: Document, tree: dict[str, Any]) -> PodManifest | None
         pod = _from_template(document, tree, custom_holder)
     check.run()
     lines = [*document.repeated_keys(), *check.lines()]
-    return PodManifest(document, pod, lines, frozenset(show(path) for _, _, path, _ in check.unknown))
+    return PodManifest(document, pod, lines, frozenset(path_text(path) for _, _, path, _ in check.unknown))
 
 
 def _check_containers(document: Document, spec: dict[str, Any]) -> None:
@@ -213,7 +213,7 @@ class _Check:
     def lines(self) -> list[str]:
         """Return a line for each unknown key."""
         lines = [
-            f"{self._document.place(table, key)}: {plain(show(path), 200)} is left out: "
+            f"{self._document.place(table, key)}: {plain(path_text(path), 200)} is left out: "
             + (f"did you mean {nearest}?" if nearest else "unknown key")
             for table, key, path, nearest in self.unknown[:_MAX_UNKNOWN_KEYS]
         ]
@@ -232,7 +232,7 @@ class _Check:
             place = (*path, key if isinstance(key, int) else str(key))
             shown = "" if isinstance(value, (dict, list)) else f", not {_shown(value)}"
             advice = "put the value in quotes" if kind == "str" and shown else ""
-            raise self._document.error(f"expected {expected}{shown}", show(place), table, key, advice)
+            raise self._document.error(f"expected {expected}{shown}", path_text(place), table, key, advice)
 
 
 def _shown(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from nri.config.place import Path, show
+from nri.config.key_path import Path, path_text
 
 __all__ = ["KeyTracker", "Unread", "unread", "watch"]
 
@@ -85,6 +85,6 @@ def unread(root: Any, ignored: frozenset[str]) -> Iterator[Unread]:
             continue
         for key in value:
             key_path = (*path, str(key))
-            if key not in value.asked and show(key_path) not in ignored:
-                yield Unread(value, str(key), show(key_path))
+            if key not in value.asked and path_text(key_path) not in ignored:
+                yield Unread(value, str(key), path_text(key_path))
         waiting += reversed([(dict.get(value, key), (*path, str(key))) for key in value if key in value.asked])
