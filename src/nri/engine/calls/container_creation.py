@@ -48,7 +48,7 @@ from nri.engine.spec.resources import cgroups_path
 from nri.engine.state import ContainerRecord, ContainerState
 from nri.engine.state.names import container_name, new_id
 from nri.engine.state.tables import next_pod_state
-from nri.engine.support.errors import EngineError
+from nri.engine.support.errors import CreateFailed, EngineError
 from nri.errors import RequestError
 from nri.host.root import open_below
 from nri.oci import MountTable
@@ -84,6 +84,7 @@ class ContainerCreation:
             settings = image_config(image)
             account = find_account(requested_user(config, settings), *self._machinery.images.accounts(image))
             container = self._new_entry(pod, config, image, settings)
+            self._pod_steps.share_processes(pod, config)
             with Undo(f"container {container.id}") as undo:
                 undo.step("record", lambda: self._inventory.add(container), lambda: self._inventory.drop(container))
                 bundle = Path(container.record.bundle)
@@ -113,13 +114,28 @@ class ContainerCreation:
         record = container.record
         record.cgroup_path = container.spec["linux"]["cgroupsPath"]
         record.resources = in_force(container.spec, record.resources)
-        undo.step("process", lambda: self._processes.create(pod, container), lambda: self._processes.remove(container))
+        undo.step("process", lambda: self._try_to_create(pod, container), lambda: self._processes.remove(container))
         self._inventory.move_container(container, "finish creation", sync=True, created_at_ns=time.time_ns())
+        if record.start_failure:
+            if reply is not None:
+                reply.abort(reason=record.start_failure)
+            return
         if reply is not None:
             with container.record_lock:
                 container.order = FieldOrder(reply.adjust.linux.resources, reply.numbers)
             self._domain.follow(reply, _note_left_out(container, reply.adjust.linux.resources, left_out))
         self._domain.post_create(container, messages)
+
+    def _try_to_create(self, pod: PodEntry, container: ContainerEntry) -> None:
+        """Create the process; if the OCI runtime refuses, the container's start will fail with the reason.
+
+        A kubelet repeats a failed creation for ever, and applies the pod's restart policy to a failed start.
+        """
+        try:
+            self._processes.create(pod, container)
+        except CreateFailed as error:
+            _log.warning("%s: its start will fail: %s", container, error)
+            container.record.start_failure = str(error)
 
     def dismantle(self, container: ContainerEntry) -> None:
         """Remove every existing part of a container. Raises EngineError, OSError."""
@@ -150,7 +166,7 @@ class ContainerCreation:
             config=to_json(config),
             created_at_ns=time.time_ns(),
             pod_id=pod.id,
-            image=config.image.image,
+            image=image.reported_name(config.image.user_specified_image, config.image.image),
             image_id=image.id,
             image_ref=image.repo_digests[0] if image.repo_digests else image.id,
             runtime_handler=pod.record.runtime_handler,
@@ -330,7 +346,7 @@ def _add_defaults(config: pb.ContainerConfig, settings: ContainerConfig) -> None
 
     EngineError for a path that does not exist.
     """
-    present = {os.path.normpath(mount.container_path) for mount in config.mounts}
+    present = {os.path.normpath(f"/{mount.container_path}").replace("//", "/") for mount in config.mounts}
     for text in settings.default_mounts:
         mount = parse_mount(text)
         if not os.path.exists(mount.host_path):

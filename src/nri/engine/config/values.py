@@ -128,7 +128,8 @@ class CgroupConfig:
         driver: who creates cgroups: the OCI runtime itself (``cgroupfs``) or systemd. It has to be the kubelet's
             driver.
         parent: the parent cgroup of pods that request none: a path, or a slice with the driver ``systemd``.
-        conmon: the cgroup of conmon processes: a path, or ``pod`` for the pod's cgroup.
+        conmon: the cgroup of conmon processes: ``pod`` for the pod's cgroup, or a path; with the driver ``systemd`` a
+            slice, in which each conmon gets a scope.
     """
 
     driver: Literal["cgroupfs", "systemd"] = "cgroupfs"
@@ -136,8 +137,11 @@ class CgroupConfig:
     conmon: str = "pod"
 
     def __post_init__(self) -> None:
-        if ".." in self.parent.split("/"):
-            raise ValueError(f'parent "{self.parent}" must not contain ".."')
+        for key, path in (("parent", self.parent), ("conmon", self.conmon)):
+            if ".." in path.split("/"):
+                raise ValueError(f'{key} "{path}" must not contain ".."')
+        if self.driver == "systemd" and self.conmon != "pod" and not self.conmon.endswith(".slice"):
+            raise ValueError(f'conmon "{self.conmon}" must be "pod" or a slice, because driver is "systemd"')
 
 
 #: The functions that check each text of these keys.
@@ -161,7 +165,7 @@ class ContainerConfig:
         enable_unprivileged_icmp: in these pods every user may ping (``net.ipv4.ping_group_range=0 2147483647``).
         default_sysctls: sysctls as ``NAME=VALUE`` for pods that request no other value and have the namespace, as in
             CRI-O; they replace the two above.
-        seccomp_root: the folder of ``localhost`` seccomp profiles; the default is the kubelet's.
+        seccomp_root: the folder of ``localhost`` seccomp profiles, which may be links; the default is the kubelet's.
         default_ulimits: limits of processes, for example ``nofile=1024:2048``; -1 for no limit.
         default_env: environment variables as ``NAME=VALUE``; image and request override them.
         default_capabilities: the capabilities of a container that requests no others, without those it drops. The
@@ -181,7 +185,7 @@ class ContainerConfig:
     enable_unprivileged_ports: bool = True
     enable_unprivileged_icmp: bool = True
     default_sysctls: tuple[str, ...] = ()
-    seccomp_root: Path = Path("/var/lib/kubelet/seccomp")
+    seccomp_root: Path = Path("/var/lib/kubelet")
     default_ulimits: tuple[str, ...] = ()
     default_env: tuple[str, ...] = ()
     default_capabilities: tuple[str, ...] | None = None

@@ -8,6 +8,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from nri.config.complaint import together
@@ -185,13 +186,13 @@ class Machinery:
         path = localhost_profile(security)
         if not path:
             return None
-        root = os.path.realpath(self.config.containers.seccomp_root)
+        root, plain = self.config.containers.seccomp_root, Path(os.path.normpath(path))
         field = "linux.security_context.seccomp.localhost_ref"
-        real = os.path.realpath(path)
-        if os.path.commonpath([root, real]) != root:
+        # The Security Profiles Operator links its folder into the kubelet's, where only root can create links.
+        if not (plain.is_relative_to(root) or plain.resolve().is_relative_to(root.resolve())):
             raise RequestError(field, path, f"must be below {root}")
         try:
-            with open(real, "rb", opener=open_regular) as file:
+            with open(plain.resolve(), "rb", opener=open_regular) as file:
                 profile = parse_json(file.read(_PROFILE_BYTES))
         except (OSError, ValueError) as error:
             raise RequestError(field, path, f"cannot be read: {error}") from error

@@ -12,7 +12,7 @@ from nri.engine.spec.inputs import Account, Device, ImageConfig, Machine, Option
 from nri.engine.spec.limits import check_path, check_pod
 from nri.engine.spec.mounts import image_volumes
 from nri.engine.spec.pod import pod_spec
-from nri.engine.spec.process import stop_signal
+from nri.engine.spec.process import effective_signal, stop_signal
 from nri.engine.spec.resources import container_resources
 from nri.engine.spec.security import localhost_profile
 from nri.engine.spec.sysctls import pod_sysctls
@@ -34,6 +34,7 @@ __all__ = [
     "check_pod",
     "container_resources",
     "container_spec",
+    "effective_signal",
     "find_account",
     "image_volumes",
     "joined_bases",

@@ -71,7 +71,7 @@ def _process(
     context = config.linux.security_context
     spec: dict[str, Any] = {
         "terminal": config.tty,
-        "user": user(config, options.account),
+        "user": user(config, image, options.account),
         "args": process.args(config, image),
         "env": process.environment(config, image, pod.config.hostname or options.machine.hostname, options.base.env),
         "cwd": process.cwd(config, image),

@@ -88,16 +88,15 @@ def image_volumes(config: pb.ContainerConfig, pod: Pod, image: ImageConfig, base
         check_path(field, path)
         if ".." in path.split("/") or not path.strip("/."):
             raise RequestError(field, path, "must be below the root, without '..'")
-    paths = {_clean(f"/{path}") for path in image.volumes}
-    taken = {_clean(mount.container_path) for mount in config.mounts} | _mounts_without_request(
-        config, pod, base
-    ).keys()
+    paths = {_clean(path) for path in image.volumes}
+    taken = {_clean(mount.container_path) for mount in config.mounts}
+    taken |= _mounts_without_request(config, pod, base).keys()
     return sorted(paths - taken)
 
 
 def _clean(path: str) -> str:
-    """An absolute path without superfluous slashes and dots."""
-    return posixpath.normpath(path).replace("//", "/")
+    """The path from the container's root, without superfluous slashes and dots."""
+    return posixpath.normpath(f"/{path}").replace("//", "/")
 
 
 def _depth(mount: Mount) -> int:
@@ -161,9 +160,10 @@ def _requested_mount(index: int, mount: pb.Mount, options: Options, mappings: Id
 
 
 def _destination(mount: pb.Mount, field: str) -> str:
+    """The path in the container; a relative path counts from the container's root."""
     path = mount.container_path
-    if not path.startswith("/"):
-        raise RequestError(f"{field}.container_path", path, "must be an absolute path")
+    if not path:
+        raise RequestError(f"{field}.container_path", path, "is required")
     check_path(f"{field}.container_path", path)
     clean = _clean(path)
     if clean == "/":
