@@ -23,7 +23,7 @@ from nri.agent.profile import profile_of
 from nri.agent.rules.files import FileRules
 from nri.agent.rules.origins import with_places
 from nri.agent.rules.store import RuleStore
-from nri.config.complaint import together
+from nri.config.complaint import combined_error
 from nri.errors import ConfigError
 from nri.kube import quantity
 from nri.kube.folder import Folder
@@ -68,7 +68,7 @@ def pods_of(path: str) -> list[Listed]:
     folder = Folder(path)
     folder.changed()
     if folder.errors:
-        raise together(list(folder.errors.values()))
+        raise combined_error(list(folder.errors.values()))
     if not folder.files and not os.path.exists(path):
         raise ConfigError(path, "", "file not found")
     return [
@@ -126,7 +126,7 @@ def explain_manifests(settings: AgentSettings, path: str) -> tuple[list[dict[str
     """
     store, pods = store_of(settings), pods_of(path)
     if problems := store.problems():
-        raise together([ConfigError(problem.source, "", problem.error) for problem in problems])
+        raise combined_error([ConfigError(problem.source, "", problem.error) for problem in problems])
     if not pods:
         raise no_pods(path)
     profile = profile_of(settings.profile)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from nri.config.place import at
+from nri.config.key_path import location
 from nri.config.source import Source
 from nri.config.syntax import Lines, parse_text
 from nri.errors import ConfigError
@@ -16,7 +16,7 @@ from nri.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nri.config.place import Path
+    from nri.config.key_path import Path
 
 __all__ = ["Document", "objects", "parts", "text"]
 
@@ -85,7 +85,7 @@ class Document:
         line = None if path is None else self._lines.find((*path, key) if key else path)
         if line is None and path:
             line = self._lines.find(path)  # the key is missing
-        return ConfigError(at(self._source, line), where, reason, suggestion)
+        return ConfigError(location(self._source, line), where, reason, suggestion)
 
     def place(self, tree: Any, *keys: str | int) -> str:
         """Return file and line of a key below a table, or of its nearest existing parent."""
@@ -93,7 +93,7 @@ class Document:
         for end in range(len(keys), -1, -1) if path is not None else ():
             line = self._lines.find((*path, *keys[:end]) if path is not None else ())
             if line is not None:
-                return at(self._source, line)
+                return location(self._source, line)
         return self._source.name
 
     def table(self, tree: Any, key: str, where: str = "") -> dict[str, Any]:

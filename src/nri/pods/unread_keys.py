@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from nri.config.place import Path, show
+from nri.config.key_path import Path, path_text
 
 __all__ = ["KeyTracker", "Unread", "unread", "watch"]
 
@@ -92,7 +92,7 @@ def unread(root: Any, ignored: frozenset[str]) -> Iterator[Unread]:
         read_keys = [str(key) for key in value.asked if key not in value]
         for key in value:
             key_path = (*path, str(key))
-            if key not in value.asked and show(key_path) not in ignored:
+            if key not in value.asked and path_text(key_path) not in ignored:
                 matches = difflib.get_close_matches(str(key), read_keys, 1, 0.75)
-                yield Unread(value, str(key), show(key_path), matches[0] if matches else "")
+                yield Unread(value, str(key), path_text(key_path), matches[0] if matches else "")
         waiting += reversed([(dict.get(value, key), (*path, str(key))) for key in value if key in value.asked])
