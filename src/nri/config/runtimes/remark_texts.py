@@ -122,6 +122,12 @@ _OWN_TEXTS = {
         "say it: enable_nri = true in [crio.nri]",
         "note",
     ),
+    ("docker", Kind.START): Texts("{reason}: dockerd does not start with it", "{suggestion}"),
+    ("docker", Kind.WRONG_TYPE): Texts("must be {wanted}, not {value!r}: dockerd does not start with it"),
+    ("docker", Kind.INVALID): Texts("{reason}: dockerd does not start with it"),
+    ("docker", Kind.UNKNOWN_KEY): Texts(
+        'unknown key "{key}": dockerd 29 does not start with it', "{suggestion}", "warning"
+    ),
     ("isulad", Kind.DENIED): Texts("{reason}"),
     ("isulad", Kind.INVALID): Texts("{reason}"),
     ("isulad", Kind.MISPLACED): Texts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from nri.config.runtimes.config_file import KeyPath
     from nri.config.runtimes.file_tree import FileTree
     from nri.config.runtimes.reading import Reading
+    from nri.config.source import Format
 
 
 class ManagedFile(NamedTuple):
@@ -21,12 +23,16 @@ class ManagedFile(NamedTuple):
             Raises ConfigError.
         new_text: what a new file begins with.
         is_operators: the operator edits this file too, so its old content is kept next to it.
+        format: of the file.
+        defaults: further keys of the table, which are set if the file does not have them.
     """
 
     path: str
     table: Callable[[Any, str, str], KeyPath]
     new_text: str = ""
     is_operators: bool = False
+    format: Format = "toml"
+    defaults: Mapping[str, str] = MappingProxyType({})
 
 
 class Runtime(NamedTuple):
@@ -47,6 +53,7 @@ class Runtime(NamedTuple):
         release: takes the release out of the output of `PROGRAM --version`; None if no rule depends on it.
         check_command: arguments with which the program reads its files and exits; "{path}" is the main file.
         cri_sockets: where it listens for the CRI, the usual place first.
+        apply_command: the systemctl command after which the runtime uses a changed file.
         managed_file: None if config-manager does not know how to change this runtime.
     """
 
@@ -65,4 +72,5 @@ class Runtime(NamedTuple):
     release: Callable[[str], str] | None = None
     check_command: tuple[str, ...] = ()
     cri_sockets: tuple[str, ...] = ()
+    apply_command: str = "restart"
     managed_file: ManagedFile | None = None

@@ -199,6 +199,7 @@ class Program:
             on_ready=self._on_ready,
             reporter=self._reporter,
             check_messages=options.check_messages,
+            refuse_unsupported=options.unsupported == "refuse",
             wake_fd=wake_fd(),
         )
         if self.stop:
