@@ -130,6 +130,9 @@ _OWN_TEXTS = {
     ),
     ("isulad", Kind.DENIED): Texts("{reason}"),
     ("isulad", Kind.INVALID): Texts("{reason}"),
+    ("isulad", Kind.NEVER_RUNS): Texts(
+        "NRI is on, but plugins get no events: {reason}", 'set "enable-cri-v1": true and restart isulad'
+    ),
     ("isulad", Kind.MISPLACED): Texts(
         '"{key}" is at the wrong level and has no effect', "move it to the top level of the file"
     ),

@@ -53,6 +53,7 @@ class Runtime(NamedTuple):
         release: takes the release out of the output of `PROGRAM --version`; None if no rule depends on it.
         check_command: arguments with which the program reads its files and exits; "{path}" is the main file.
         cri_sockets: where it listens for the CRI, the usual place first.
+        requires_plugin_config: it launches only plugins that have a configuration file.
         apply_command: the systemctl command after which the runtime uses a changed file.
         managed_file: None if config-manager does not know how to change this runtime.
     """
@@ -72,5 +73,6 @@ class Runtime(NamedTuple):
     release: Callable[[str], str] | None = None
     check_command: tuple[str, ...] = ()
     cri_sockets: tuple[str, ...] = ()
+    requires_plugin_config: bool = False
     apply_command: str = "restart"
     managed_file: ManagedFile | None = None

@@ -39,6 +39,7 @@ class _Row(NamedTuple):
         fields: the fields of an adjustment that the runtime applies.
         entries: for a repeated field, a function that names what the runtime cannot apply of an entry; it returns ""
             if the runtime applies the entry.
+        complete_request: corrects a pod and a container of a request, in place.
         complete: fills in what the runtime requires next to the set fields.
     """
 
@@ -46,6 +47,7 @@ class _Row(NamedTuple):
     fields: frozenset[str]
     entries: dict[str, Callable[[Any], str]]
     complete: Callable[[m.ContainerAdjustment, m.Container | None], None]
+    complete_request: Callable[[Any], None] = lambda message: None  # noqa: ARG005
 
 
 def _is_removal(entry: Any) -> str:
@@ -88,6 +90,26 @@ def _fill_in_cpuset(adjustment: m.ContainerAdjustment, container: m.Container | 
             setattr(cpu, field, getattr(requested, field) or _online(path))
 
 
+def _complete_isulad_message(message: Any) -> None:
+    """Give a pod or a container of iSulad the names that Kubernetes uses, and a container its state.
+
+    iSulad names both as the kubelet named Docker's containers, k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT, and sends no
+    states; a container that runs has a pid.
+    """
+    parts = message.name.split("_")
+    is_docker_name = len(parts) == 6 and parts[0] == "k8s"
+    if isinstance(message, m.PodSandbox):
+        annotations = message.annotations
+        name, namespace = (parts[2], parts[3]) if is_docker_name else (message.name, message.namespace)
+        message.name = annotations.get("io.kubernetes.cri.sandbox-name") or name
+        message.namespace = annotations.get("io.kubernetes.cri.sandbox-namespace") or namespace
+        return
+    if is_docker_name:
+        message.name = parts[1]
+    if message.state == m.ContainerState.CONTAINER_UNKNOWN and message.pid:
+        message.state = m.ContainerState.CONTAINER_RUNNING
+
+
 def _online(path: str) -> str:
     try:
         with open(path, encoding="ascii") as file:
@@ -112,6 +134,7 @@ _ROWS = {
         }),
         {"mounts": _is_removal, "rlimits": _equal_limits},
         _fill_in_cpuset,
+        _complete_isulad_message,
     ),
 }  # fmt: skip
 
@@ -135,6 +158,12 @@ class RuntimeProfile:
         self._label, self._is_strict = label, is_strict
         self.title = self._row.title
         self._reported: set[str] = set()
+
+    def complete(self, *messages: m.PodSandbox | m.Container | None) -> None:
+        """Correct pods and containers of a request, in place."""
+        for message in messages:
+            if message is not None:
+                self._row.complete_request(message)
 
     def adjustment(self, message: m.ContainerAdjustment, container: m.Container | None) -> m.ContainerAdjustment:
         """Return a copy of an adjustment with what the runtime applies. NriError for the rest, if that is refused."""
@@ -163,7 +192,7 @@ class RuntimeProfile:
         Without `may_refuse` it is left out in any case: a plugin whose Synchronize fails would never be connected.
         """
         if self._is_strict and may_refuse:
-            raise NriError(f"plugin {self._label}: {self.title} cannot apply {what}")
+            raise NriError(f"{self.title} cannot apply {what}")
         if what in self._reported or len(self._reported) >= 64:  # reasons quote the plugin's values
             return
         self._reported.add(what)

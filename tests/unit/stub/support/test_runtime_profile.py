@@ -54,14 +54,13 @@ def test_an_unsupported_field_is_left_out_and_logged_once(runtime, field, adjust
     shaped[0].ClearField("linux")  # an empty message stays
     assert shaped[0] == m.ContainerAdjustment()
     assert [
-        record.getMessage().startswith(f"plugin 10-p: left out the adjustment's {field}: ")
-        for record in caplog.records
+        record.getMessage().startswith(f"plugin 10-p: left out the adjustment's {field}: ") for record in caplog.records
     ] == [True]
 
 
 @pytest.mark.parametrize(("runtime", "field", "adjustment"), ROWS)
-def test_with_refuse_the_error_names_plugin_and_field(runtime, field, adjustment) -> None:
-    with pytest.raises(NriError, match="plugin 10-p: ") as caught:
+def test_with_refuse_the_error_names_runtime_and_field(runtime, field, adjustment) -> None:
+    with pytest.raises(NriError, match="cannot apply the adjustment's ") as caught:
         RuntimeProfile(runtime, "10-p", is_strict=True).adjustment(adjustment.message, CONTAINER)
     assert field in str(caught.value)
 
