@@ -48,7 +48,7 @@ def test_what_is_no_descriptor_set_is_wrong_usage_with_the_way_to_one(tmp_path: 
     path.write_bytes(b"\xff\xff")
     with pytest.raises(ConfigError) as caught:
         Catalog(path)
-    step = f"make one: protoc --include_imports --descriptor_set_out={path} ..."
+    step = f"create one: protoc --include_imports --descriptor_set_out={path} ..."
     assert str(caught.value) == f"{path}: not a descriptor set ({step})"
 
 

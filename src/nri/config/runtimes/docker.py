@@ -144,7 +144,7 @@ def _take(draft: Draft, file: ConfigFile, remarks: list[Remark]) -> None:
         if key.lower() not in KEYS:
             details = {"reason": f'unknown key "{key}"', "suggestion": suggest(key, KEYS)}
             remarks.append(Remark(Kind.START, file.where(*TABLE, key), details))
-    config_file.take(draft, lower, TABLE, SETTINGS, remarks)
+    config_file.apply_settings(draft, lower, TABLE, SETTINGS, remarks)
 
 
 RUNTIME = Runtime(
