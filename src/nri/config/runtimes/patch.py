@@ -1,9 +1,9 @@
-"""Keys of one table of a TOML file, set so that every other byte stays.
+"""Set keys in a table of a TOML file without changing any other byte.
 
     text = patched(text, ("plugins", "io.containerd.nri.v1.nri"), {"disable": False})
 
-The result is parsed and compared with the expected tree, so that a text in a form that this module does not know (a
-table in one line, keys with dots, a header within a text) is refused and never broken.
+The result is parsed and compared with the expected tree, so that a file in a form that this module does not support (an
+inline table, dotted keys, a header in a string) is refused and never damaged.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _VALUE = r"(\"[^\"\\]*\"|'[^']*'|true|false|[+-]?[0-9][0-9._]*)"
 
 
 def patched(text: str, table: KeyPath, values: Mapping[str, bool | str], path: str = "") -> str:
-    """Set values in a table of a text.
+    """Set values in a table of a TOML text.
 
     Args:
-        text: TOML.
+        text: the TOML text.
         table: the table's path.
-        values: true, false and texts, by key.
-        path: of the file, for errors.
+        values: booleans and strings by key.
+        path: the path of the file, for errors.
 
     Raises:
         ConfigError: the text is not TOML, or has the table in a form that cannot be changed safely.
@@ -68,7 +68,7 @@ def lines_of(table: KeyPath, values: Mapping[str, bool | str], indent: str = "  
 def _tree(text: str, path: str) -> dict[str, Any]:
     tree = parse_text(Source(path, text, "toml"))
     if tree is not None and not isinstance(tree, dict):
-        raise ConfigError(path, "", "must be a mapping of keys")
+        raise ConfigError(path, "", "the file must be a table of keys")
     return tree or {}
 
 
@@ -99,7 +99,7 @@ def _changed(text: str, table: KeyPath, values: Mapping[str, bool | str]) -> str
 
 
 def _header(line: str) -> KeyPath | None:
-    """Return the path of the table whose header a line is; None for another line."""
+    """Return the table's path if the line is a table header. Returns None for another line."""
     match = _HEADER.fullmatch(line.rstrip("\r\n"))
     if match is None:
         return ("", "") if re.match(r"\s*\[\[", line) else None

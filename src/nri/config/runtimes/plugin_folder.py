@@ -1,4 +1,4 @@
-"""Whether the runtimes of a node launch plugins from a folder: NRI must run, and look into that folder."""
+"""Check whether the runtimes of a node launch plugins from a folder: NRI must run, and use this folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def launch_obstacles(root: str, folder: str) -> list[str]:
-    """List why no plugin in this folder would be launched, a sentence for each runtime that exists below `root`."""
+    """List the reasons why plugins in this folder are not launched, one for each runtime that exists below `root`."""
     tree = DiskTree(root)
     obstacles = []
     for runtime in RUNTIMES:
@@ -26,7 +26,7 @@ def launch_obstacles(root: str, folder: str) -> list[str]:
 
 
 def _obstacle(runtime: Runtime, reading: Reading, folder: str) -> str:
-    """Return why a runtime launches nothing from a folder; "" if it does, or does not exist."""
+    """Return why a runtime does not launch plugins from a folder. Returns "" if it does, or does not exist."""
     nri, remark = reading.nri, reading.failure or reading.obstacle
     if nri is None:
         return ""

@@ -1,4 +1,4 @@
-"""The container runtimes whose configuration is read: a row each, in the order of the doctor's report."""
+"""The container runtimes with readable configuration, in the order of the doctor's report."""
 
 from __future__ import annotations
 

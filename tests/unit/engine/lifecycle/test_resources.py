@@ -35,6 +35,7 @@ def test_what_the_spec_says_counts_and_what_only_the_request_knows_stays() -> No
         "oom_score_adj": "5",
     }
     assert in_force({}, requested) == requested
+    assert in_force({"process": {"oomScoreAdj": 900}}, requested)["oom_score_adj"] == "900"
 
 
 @pytest.mark.parametrize(("limited", "after"), [(True, {"limit": 4096, "swap": 4096}), (False, {"limit": 4096})])

@@ -327,5 +327,5 @@ def test_a_proxys_settings_say_where_they_register_and_how_they_are_asked(server
     registered.before("RunPodSandbox", run_request(skip="me"), Subject(), None)
     registered.before("RunPodSandbox", run_request(), Subject(), None)
     assert (len(first.asked), len(second.asked)) == (1, 1)
-    with pytest.raises(ValueError, match="timeout 0 s is not a time to wait"):
+    with pytest.raises(ValueError, match="timeout 0 s is too short for a timeout"):
         HookServerSettings(timeout=0)
