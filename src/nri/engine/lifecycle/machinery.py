@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nri.config.complaint import together
+from nri.config.complaint import combined_error
 from nri.config.syntax import parse_json
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import EngineConfig, OciRuntime
@@ -219,7 +219,7 @@ def _read_base(handler: str, path: str) -> Base:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(path, "", f"cannot be read: {reason}", f"see runtimes.{handler}.base_runtime_spec") from None
     if problems := base_problems(spec) if isinstance(spec, dict) else ["expected an object"]:
-        raise together([ConfigError(path, "", problem) for problem in problems])
+        raise combined_error([ConfigError(path, "", problem) for problem in problems])
     return base_of(spec)
 
 
