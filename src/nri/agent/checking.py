@@ -130,7 +130,8 @@ def _files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
         else:
             words.append(f"{len(listed)} pod{'s' * (len(listed) != 1)}")
             wrong += [] if listed else [_of(no_pods(pods))]
-            for pod, place in listed:
+            for pod, place, unknown in listed:
+                notes += unknown
                 row = explained(pod, settings, node or store_of(settings).node, {})
                 wrong += [_hook_error(place(error["reason"]), row, error) for error in row["errors"]]
                 # The machine is not examined, so the notes are about the pod: misspelt keys, keys without effect.

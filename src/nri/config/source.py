@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
-    Format = Literal["auto", "json", "yaml", "toml"]
+    Format = Literal["auto", "json", "yaml", "go-yaml", "lenient-go-yaml", "toml"]
 
 #: Maximum size of a source. Configuration is much smaller; a device file or a wrong path may exceed it.
 MAX_BYTES = 4 << 20
@@ -23,7 +23,8 @@ _BY_SUFFIX: dict[str, Format] = {".toml": "toml", ".json": "json", ".yaml": "yam
 class Source:
     """A text of configuration with its name for errors.
 
-    With the format "auto", text that starts with ``{`` is JSON, and other text is YAML.
+    `format` "auto" takes text that starts with ``{`` for JSON and all else for YAML. "go-yaml" is YAML as Kubernetes
+    reads it, "lenient-go-yaml" the same with keys that are given twice, of which the last one counts.
     """
 
     __slots__ = ("format", "name", "text")

@@ -260,7 +260,13 @@ def _parse_toml(source: Source) -> Any:
         raise _indigestible(source, "TOML", error) from None
 
 
-_PARSERS: dict[Format, Callable[[Source], Any]] = {"json": _parse_json, "yaml": parse_yaml, "toml": _parse_toml}
+_PARSERS: dict[Format, Callable[[Source], Any]] = {
+    "json": _parse_json,
+    "yaml": parse_yaml,
+    "go-yaml": parse_yaml,
+    "lenient-go-yaml": parse_yaml,
+    "toml": _parse_toml,
+}
 
 
 class _TomlLines:

@@ -15,7 +15,7 @@ from nri.text import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
     from nri.config.source import Source
@@ -43,14 +43,16 @@ def _read(source: Source, most_values: int, finish: Callable[[Any, Any], Any]) -
 
     loader = None
     try:
-        loader = _yaml_loader()(source.text)
+        go = source.format in ("go-yaml", "lenient-go-yaml")
+        loader = _yaml_loader(go)(source.text)
         _refuse_deep(source)
         node = loader.get_single_node()
         if node is None:
             return None
-        _refuse_twice(source, node, (), set())
+        if source.format != "lenient-go-yaml" and (repeated := next(_repeated(source, node, (), set()), None)):
+            raise repeated
         _weigh(source, node, {}, most_values)
-        _refuse_tags(source, node, set())
+        _refuse_tags(source, node, _patterns(go), set())
         return finish(loader, node)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
@@ -78,21 +80,36 @@ _CORE_SCHEMA = (
     ),
     ("merge", r"<<", "<"),
 )
+#: As above, as Go's gopkg.in/yaml.v2 has it, through which Kubernetes reads YAML: YAML 1.1 without dates and base 60.
+_GO_SCHEMA = (
+    ("bool", r"y|Y|yes|Yes|YES|on|On|ON|n|N|no|No|NO|off|Off|OFF|true|True|TRUE|false|False|FALSE", "yYoOnNtTfF"),
+    _CORE_SCHEMA[1],
+    ("int", r"[-+]?(?:0|[1-9][0-9_]*|0[0-7_]+|0b[01_]+|0o[0-7_]+|0x[0-9a-fA-F_]+)", "-+0123456789"),
+    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan", "-+.0123456789"),
+    _CORE_SCHEMA[4],
+)
 
 
-_PATTERNS = {f"tag:yaml.org,2002:{tag}": re.compile(pattern) for tag, pattern, _ in _CORE_SCHEMA}
-#: The tags of other nodes by their kind: mappings, sequences and strings.
+@functools.cache
+def _patterns(go: bool) -> dict[str, re.Pattern[str]]:
+    """The pattern of each tag for scalars."""
+    schema = _GO_SCHEMA if go else _CORE_SCHEMA
+    return {f"tag:yaml.org,2002:{tag}": re.compile(pattern) for tag, pattern, _ in schema}
+
+
+#: Nodes that are not a scalar, or any text, by their kind.
 _TAGS = {"mapping": "tag:yaml.org,2002:map", "sequence": "tag:yaml.org,2002:seq", "scalar": "tag:yaml.org,2002:str"}
 
 
 @functools.cache
-def _yaml_loader() -> Any:
-    """PyYAML's safe loader (written in C if it is available) with the core schema's scalars."""
+def _yaml_loader(go: bool = False) -> Any:
+    """PyYAML's safe loader (the C one where it is built in) with the scalars of the core schema, or of Go's."""
     import yaml
 
     base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    loader: Any = type("CoreLoader", (base,), {"yaml_implicit_resolvers": {}})
-    for tag, pattern, first in _CORE_SCHEMA:
+    words = {**base.bool_values, "y": True, "n": False}
+    loader: Any = type("CoreLoader", (base,), {"yaml_implicit_resolvers": {}, "bool_values": words})
+    for tag, pattern, first in _GO_SCHEMA if go else _CORE_SCHEMA:
         loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(rf"(?:{pattern})\Z"), list(first))
     return loader
 
@@ -109,8 +126,16 @@ def _refuse_deep(source: Source) -> None:
             raise ConfigError(location(source, line), "", f"nested deeper than {DEEPEST} levels")
 
 
-def _refuse_twice(source: Source, node: Any, path: Path, visited: set[int]) -> None:
-    """Refuse duplicate keys. PyYAML silently uses the last value."""
+def repeated_keys(source: Source) -> list[ConfigError]:
+    """Return an error for each key that is given twice in the same mapping of a valid text."""
+    import yaml
+
+    node = yaml.compose(source.text, Loader=_yaml_loader())
+    return [] if node is None else [*_repeated(source, node, (), set())]
+
+
+def _repeated(source: Source, node: Any, path: Path, visited: set[int]) -> Iterator[ConfigError]:
+    """Yield an error for each key that is given twice: PyYAML lets the last one win, which no author expects."""
     if id(node) in visited or node.id == "scalar":
         return
     visited.add(id(node))
@@ -120,18 +145,18 @@ def _refuse_twice(source: Source, node: Any, path: Path, visited: set[int]) -> N
         if key is not None and key.id == "scalar" and key.value != "<<":
             if key.value in keys:
                 where = location(source, key.start_mark.line + 1)
-                raise ConfigError(where, path_text((*path, key.value)), "duplicate key", "remove one of the two")
+                yield ConfigError(where, path_text((*path, key.value)), "duplicate key", "remove one of the two")
             keys.add(key.value)
         part = position if key is None else key.value if key.id == "scalar" else "?"
-        _refuse_twice(source, value, (*path, part), visited)
+        yield from _repeated(source, value, (*path, part), visited)
 
 
-def _refuse_tags(source: Source, node: Any, visited: set[int]) -> None:
+def _refuse_tags(source: Source, node: Any, patterns: Mapping[str, re.Pattern[str]], visited: set[int]) -> None:
     """Refuse tags outside of the core schema, values that do not fit their tag, and numbers that are too long."""
     if id(node) in visited:
         return
     visited.add(id(node))
-    pattern = _PATTERNS.get(node.tag) if node.id == "scalar" else None
+    pattern = patterns.get(node.tag) if node.id == "scalar" else None
     where = location(source, node.start_mark.line + 1)
     if pattern is None and node.tag != _TAGS[node.id]:
         tag = node.tag.replace("tag:yaml.org,2002:", "!!")
@@ -141,7 +166,7 @@ def _refuse_tags(source: Source, node: Any, visited: set[int]) -> None:
         raise ConfigError(where, "", f'"{plain(node.value, 60)}" is not a valid {tag}, or is too long')
     if node.id != "scalar":
         for child in node.value if node.id == "sequence" else [part for pair in node.value for part in pair]:
-            _refuse_tags(source, child, visited)
+            _refuse_tags(source, child, patterns, visited)
 
 
 def _weigh(source: Source, node: Any, weighed: dict[int, tuple[int, int]], max_values: int) -> tuple[int, int]:

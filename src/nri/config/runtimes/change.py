@@ -120,6 +120,9 @@ def plan(root: str, program: str, timeouts: Timeouts, path: str = "", release: s
     release = release or _release(root, runtime, programs)
     values: dict[str, bool | str] = {runtime.keys["enabled"]: runtime.enabled_value}
     if timeouts.request:
+        if "request_timeout_s" not in runtime.keys:
+            reason = f"{runtime.title} has no setting for timeouts of plugins"
+            raise ConfigError("command line", "--nri-plugin-request-timeout", reason, "leave the timeouts out")
         values[runtime.keys["registration_timeout_s"]] = timeouts.registration
         values[runtime.keys["request_timeout_s"]] = timeouts.request
     if installation is not None and (installation.templates or installation.drop_in):
@@ -127,12 +130,22 @@ def plan(root: str, program: str, timeouts: Timeouts, path: str = "", release: s
     file = runtime.managed_file._replace(path=path) if path else runtime.managed_file
     before = _text(root, file.path)
     text = file.new_text if before is None else before
-    table = file.table(parse_text(Source(file.path, text, "toml")), release, file.path)
-    after = patched(text, table, values, file.path)
+    content = parse_text(Source(file.path, text, file.format))
+    table = file.table(content, release, file.path)
+    existing = _at(content, table)
+    values |= {key: value for key, value in file.defaults.items() if not existing.get(key)}
+    after = patched(text, table, values, file.path, file.format)
     tree = ReplacedFile(DiskTree(root), file.path, after.encode())
     reading = runtime.read(tree, release, path)
     unit = _unit(root, installation) if installation else runtime.unit
     return Change(runtime, file, before, after, reading, path or runtime.path, unit)
+
+
+def _at(content: Any, table: tuple[str, ...]) -> Mapping[str, Any]:
+    """Return a table of parsed content; empty if it does not exist."""
+    for key in table:
+        content = content.get(key) if isinstance(content, dict) else None
+    return content if isinstance(content, dict) else {}
 
 
 def _installation(root: str, path: str) -> Installation | None:
@@ -288,17 +301,19 @@ def unified(change: Change) -> str:
 def detect(root: str) -> str:
     """Find the program of the runtime that runs below a root, else of the installed runtime.
 
+    Only runtimes with a CRI are candidates: Docker Engine comes with containerd, and the operator must name it.
     Raises NriError if there is no runtime, or if there are several.
     """
-    names = [name for name, row in MANAGED.items() if any(_is_active(root, unit) for unit in _units(row))]
+    candidates = {name: row for name, row in MANAGED.items() if row.cri_sockets}
+    names = [name for name, row in candidates.items() if any(_is_active(root, unit) for unit in _units(row))]
     if not names:
         names = [
             name
-            for name, row in MANAGED.items()
+            for name, row in candidates.items()
             if any(os.path.exists(resolve_below(root, path)) for path in _installed_paths(row))
         ]
     if len(names) != 1:
-        titles = " nor ".join(row.title for row in MANAGED.values())
+        titles = " nor ".join(row.title for row in candidates.values())
         reason = f"there are two runtimes, {' and '.join(names)}" if names else f"there is neither {titles}"
         raise NriError(f"{reason} below {root}; choose one: {', or '.join(f'--runtime {name}' for name in MANAGED)}")
     return names[0]
@@ -347,12 +362,12 @@ def check_unit(root: str, program: str, unit: str = "") -> None:
 
 
 def restart(root: str, change: Change) -> None:
-    """Restart a runtime's unit. If that fails, restore the old content, start the unit with it, and raise NriError.
+    """Restart or reload a runtime's unit. If that fails, restore the old content, try again, and raise NriError.
 
     Without this, the node would have no runtime, and a second run would not change or restart anything.
     """
     unit = change.unit
-    words = ("systemctl", "restart", unit)
+    words = ("systemctl", change.runtime.apply_command, unit)
     code = _run(root, *words)
     if code:
         restore(root, change)

@@ -27,6 +27,8 @@ PATH = "/etc/isulad/daemon.json"
 #: A quoted string, or a comment up to the end of its line.
 _PARTS = re.compile(r'("(?:[^"\\\n]|\\.)*")|(?:#|//)[^\n]*')
 _MAX_MISTAKES = 100
+#: The key that enables CRI v1; the older CRI of iSulad has no NRI events.
+_CRI_KEY = "enable-cri-v1"
 #: Mistakes with which iSulad ignores the entire file.
 NO_JSON = {Kind.INVALID, Kind.MISSING_COMMA, Kind.EQUALS_SIGN, Kind.EXTRA_COMMA}
 
@@ -52,6 +54,10 @@ def read_tree(tree: FileTree, path: str = PATH) -> Reading:
         value = setting.read(file, (spelt,), remarks)
         if value is not None:
             draft.put(setting.field, value, setting.key, file.where(spelt))
+    is_cri_on = config_file.switch(file, (_CRI_KEY,), remarks)
+    if draft.settings["enabled"] and not is_cri_on:
+        details = {"reason": f'"{_CRI_KEY}" is {"false" if is_cri_on is False else "not set, and off by default"}'}
+        remarks.append(Remark(Kind.NEVER_RUNS, file.where(*((_CRI_KEY,) if is_cri_on is False else ())), details))
     return Reading(NAME, None if broken else draft.finish(), remarks)
 
 
@@ -175,4 +181,5 @@ RUNTIME = Runtime(
     allow_connections='set "disable-connections": false',
     program="isulad",
     cri_sockets=("/run/isulad.sock", "/var/run/isulad.sock"),
+    requires_plugin_config=True,
 )

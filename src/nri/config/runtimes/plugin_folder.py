@@ -25,6 +25,12 @@ def launch_obstacles(root: str, folder: str) -> list[str]:
     return obstacles
 
 
+def requires_config(root: str) -> bool:
+    """Whether a runtime below `root` launches only plugins that have a configuration file."""
+    tree = DiskTree(root)
+    return any(row.requires_plugin_config and row.read(tree, "", "").nri is not None for row in RUNTIMES)
+
+
 def _obstacle(runtime: Runtime, reading: Reading, folder: str) -> str:
     """Return why a runtime does not launch plugins from a folder. Returns "" if it does, or does not exist."""
     nri, remark = reading.nri, reading.failure or reading.obstacle
@@ -32,6 +38,8 @@ def _obstacle(runtime: Runtime, reading: Reading, folder: str) -> str:
         return ""
     if remark is not None:
         return f"{runtime.title} would not launch it: {remark.where}: {texts_of(reading.runtime, remark).what}"
+    if nri.enabled is False and not runtime.cri_sockets and runtime.keys["enabled"] not in nri.origin:
+        return ""  # Docker Engine is often installed next to the runtime that matters
     if nri.enabled is False:
         return f"{runtime.title} would not launch it: NRI is off; {runtime.switch_on}"
     if nri.plugin_path != folder:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nri.config.runtimes import containerd, crio, isulad
+from nri.config.runtimes import containerd, crio, docker, isulad
 
 if TYPE_CHECKING:
     from nri.config.runtimes.runtime import Runtime
 
-RUNTIMES: tuple[Runtime, ...] = (containerd.RUNTIME, crio.RUNTIME, isulad.RUNTIME)
+RUNTIMES: tuple[Runtime, ...] = (containerd.RUNTIME, crio.RUNTIME, isulad.RUNTIME, docker.RUNTIME)

@@ -124,8 +124,17 @@ _OWN_TEXTS = {
         "write enable_nri = true in [crio.nri]",
         "note",
     ),
+    ("docker", Kind.START): Texts("{reason}: dockerd does not start with it", "{suggestion}"),
+    ("docker", Kind.WRONG_TYPE): Texts("must be {wanted}, not {value!r}: dockerd does not start with it"),
+    ("docker", Kind.INVALID): Texts("{reason}: dockerd does not start with it"),
+    ("docker", Kind.UNKNOWN_KEY): Texts(
+        'unknown key "{key}": dockerd 29 does not start with it', "{suggestion}", "warning"
+    ),
     ("isulad", Kind.DENIED): Texts("{reason}"),
     ("isulad", Kind.INVALID): Texts("{reason}"),
+    ("isulad", Kind.NEVER_RUNS): Texts(
+        "NRI is on, but plugins get no events: {reason}", 'set "enable-cri-v1": true and restart isulad'
+    ),
     ("isulad", Kind.MISPLACED): Texts(
         '"{key}" is at the wrong level and has no effect', "move it to the top level of the file"
     ),

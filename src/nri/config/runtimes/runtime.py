@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from nri.config.runtimes.config_file import KeyPath
     from nri.config.runtimes.file_tree import FileTree
     from nri.config.runtimes.reading import Reading
+    from nri.config.source import Format
 
 
 class ManagedFile(NamedTuple):
@@ -21,12 +23,16 @@ class ManagedFile(NamedTuple):
             Raises ConfigError if the table is not known.
         new_text: the first lines of a new file.
         is_operators: whether the operator edits this file, too, so that a copy of its old content is kept.
+        format: the format of the file.
+        defaults: further keys of the table, which are set if the file does not have them.
     """
 
     path: str
     table: Callable[[Any, str, str], KeyPath]
     new_text: str = ""
     is_operators: bool = False
+    format: Format = "toml"
+    defaults: Mapping[str, str] = MappingProxyType({})
 
 
 class Runtime(NamedTuple):
@@ -48,6 +54,8 @@ class Runtime(NamedTuple):
         release: finds the release in the output of `PROGRAM --version`; None if the rules do not depend on it.
         check_command: arguments with which the program reads its files and exits; "{path}" is the main file.
         cri_sockets: the possible sockets of the CRI, the default first.
+        requires_plugin_config: whether the runtime launches only plugins that have a configuration file.
+        apply_command: the systemctl command after which the runtime uses a changed file.
         managed_file: the file that config-manager changes, or None if config-manager does not support the runtime.
     """
 
@@ -66,4 +74,6 @@ class Runtime(NamedTuple):
     release: Callable[[str], str] | None = None
     check_command: tuple[str, ...] = ()
     cri_sockets: tuple[str, ...] = ()
+    requires_plugin_config: bool = False
+    apply_command: str = "restart"
     managed_file: ManagedFile | None = None
