@@ -240,8 +240,8 @@ def test_two_proxies_cannot_have_one_socket_or_one_folder(world: Proxied) -> Non
     ("wrong", "why"),
     [
         ({"listen": "/s", "runtime_endpoint": "unix:///s"}, "would call itself"),
-        ({"listen": ""}, "the kubelet needs a socket"),
-        ({"listen": "/" + "s" * 200}, "longer than a socket's path"),
+        ({"listen": ""}, "the kubelet requires a socket"),
+        ({"listen": "/" + "s" * 200}, "too long for a socket"),
         ({"poll_interval": 0}, "too short for a timeout"),
     ],
 )
