@@ -55,6 +55,10 @@ class Kind(NamedTuple):
         into: returns the rules of the node with this rule replaced.
         unread: returns the keys of a document without effect.
         key: a key that identifies a document without a kind; "" if there is no such key.
+        object_name: the name of the object if it is not that of the node.
+        namespace: of that object.
+        derived_from: kinds from which a document is computed while no source has one.
+        derive: computes it from the documents of these kinds. Raises ValueError.
     """
 
     parse: Callable[[Document], Any]
@@ -63,11 +67,24 @@ class Kind(NamedTuple):
     into: Callable[[Any, Any], Any]
     unread: Callable[[Document], Sequence[UnreadKey]]
     key: str = ""
+    object_name: str = ""
+    namespace: str = ""
+    derived_from: tuple[str, ...] = ()
+    derive: Callable[..., Document | None] | None = None
 
     def read(self, document: Document) -> Any:
         """Return the rule of a document. ValueError if it cannot be read, whatever is wrong with it."""
+        return self._guarded(self.parse, document)
+
+    def compute(self, documents: Iterable[Document | None]) -> Document | None:
+        """Compute the document from those of `derived_from`. ValueError as by `read`."""
+        result: Document | None = self._guarded(self.derive, *documents)
+        return result
+
+    @staticmethod
+    def _guarded(function: Any, *arguments: Any) -> Any:
         try:
-            return self.parse(document)
+            return function(*arguments)
         except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
             raise ValueError(f"cannot be read: {type(error).__name__}: {error}") from None
 

@@ -123,7 +123,7 @@ def _percent(text: str) -> int | None:
 
 
 def is_selected(selector: Any, labels: Mapping[str, str]) -> bool:
-    """Whether a label selector matches; an absent one, or one with an unknown operator, matches nothing."""
+    """Whether a label selector matches; an absent one, or one that Kubernetes refuses, matches nothing."""
     if not isinstance(selector, Mapping):
         return False
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
@@ -135,8 +135,8 @@ def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     present, values = labels.get(expression.get("key", "")), expression.get("values") or ()
     verdicts = {
         "In": present in values,
-        "NotIn": present not in values,
-        "Exists": present is not None,
-        "DoesNotExist": present is None,
+        "NotIn": bool(values) and present not in values,
+        "Exists": not values and present is not None,
+        "DoesNotExist": not values and present is None,
     }
     return verdicts.get(expression.get("operator", ""), False)
