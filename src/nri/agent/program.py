@@ -1,4 +1,4 @@
-"""Run the agent as a program, until a signal. `nri.agent.agent` is what runs."""
+"""Run the agent as a program until a signal arrives. `nri.agent.agent` builds the agent itself."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _REMINDER_S = 2.0
 
 
 def run(every: Sequence[Loaded[AgentSettings]], reporter: Reporter | None = None) -> int:
-    """Run an agent, or one for each of several profiles, until a signal; returns the exit code.
+    """Run an agent for each of the settings until a signal arrives, and return the exit code.
 
     Raises:
-        NriError: it cannot start.
+        NriError: an agent cannot start.
     """
     config = every[0].settings
     if os.geteuid() != 0 and str(config.root) == "/":
         raise NriError(
-            "the agent needs root, to write cgroups. Run it with sudo, or with --root DIR, on a tree of files"
+            "the agent must run as root to write cgroups. Use sudo, or --root DIR for a copy of the file system"
         )
     if not config.root.is_dir():
         raise ConfigError("root", "", f"folder {config.root} not found")
@@ -55,7 +55,7 @@ def run(every: Sequence[Loaded[AgentSettings]], reporter: Reporter | None = None
 
 
 def _log_settings(loaded: Loaded[AgentSettings], *, several: bool) -> None:
-    """Log which settings an agent has, and what of them has no effect."""
+    """Log the source of an agent's settings, and the settings without effect."""
     config = loaded.settings
     files = ", ".join(loaded.files) or "defaults and flags; /etc/nri/agent.toml does not exist"
     whose = f" of profile {config.profile} at {config.socket}" if several else ""
@@ -68,7 +68,7 @@ def _log_settings(loaded: Loaded[AgentSettings], *, several: bool) -> None:
 
 
 def log_pending_parts(agent: Agent | Agents) -> None:
-    """Log which parts of an agent are not ready yet, and what each waits for."""
+    """Log which parts of an agent are not ready, and the reason of each."""
     for row in agent.health().rows:
         if not row.ready:
-            _log.warning("%s is not ready yet: %s. It keeps trying; run nri doctor", row.part, row.state)
+            _log.warning("%s is not ready yet: %s. The agent keeps trying; nri doctor shows more", row.part, row.state)

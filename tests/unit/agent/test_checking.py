@@ -128,7 +128,7 @@ def test_annotations_of_strategies_that_are_on_are_read_too(settings: AgentSetti
 def test_rules_that_are_not_there_are_a_finding(settings: AgentSettings) -> None:
     settings.rules.path.rmdir()
     outcome = check([loaded(settings)], settings, rules=True, pods="")
-    assert outcome.findings == [Finding("--rules", "rules.path", f"there is no {settings.rules.path}")]
+    assert outcome.findings == [Finding("--rules", "rules.path", f"{settings.rules.path} not found")]
     assert code(outcome) == 1
     assert check([Loaded(settings, {}, ())], settings, rules=True, pods="").findings == []  # a default may be absent
 
@@ -184,7 +184,7 @@ metadata:
         "annotation node.koordinator.sh/extended-resource-spec: it names no"
     )
     nothing = by_mode["reference"][places[1]]
-    assert nothing.startswith("memory.limit: BatchResource sets it to 0, with which nothing can run: annotation node.k")
+    assert nothing.startswith("memory.limit: BatchResource sets it to 0, so no process can run: annotation node.k")
 
 
 def test_what_has_no_effect_of_rules_is_a_note_with_file_and_line(settings: AgentSettings) -> None:
@@ -200,7 +200,7 @@ def test_what_has_no_effect_of_rules_is_a_note_with_file_and_line(settings: Agen
     ]
     odd, foreign, unread, gate = outcome.notes
     assert odd.endswith("NodeResourceTopologie: nothing reads it; did you mean NodeResourceTopology?")
-    assert "Node is of node far, and this is " in foreign
+    assert "Node belongs to node far, but this node is " in foreign
     assert unread.endswith("cpuQOS.enabel: nothing reads it; did you mean enable?")
     assert gate.endswith("because CgroupReconcile is off (gates.CgroupReconcile = true switches it on)")
 
@@ -366,6 +366,6 @@ def test_no_more_keys_that_nothing_reads_are_told_than_a_person_reads(tmp_path: 
 def test_a_file_that_switches_no_service_on_is_told_with_those_that_there_are(text: str, tmp_path: Path) -> None:
     outcome = checked(tmp_path, text)
     (note,) = outcome.notes
-    assert note.startswith("agent.enabledFeatures: nothing is switched on, so the agent would do nothing; use pre")
+    assert note.startswith("agent.enabledFeatures: no hook or strategy is enabled, so the agent would do nothing; choose from pre")
     assert (outcome.findings, code(outcome), note.count("quotaBurst")) == ([], 0, 1)
     assert checked(tmp_path, features("cpi")).notes == []

@@ -40,7 +40,7 @@ def loaded(folder: Path, **more: object) -> list[Loaded[AgentSettings]]:
 
 def test_without_root_it_does_not_start_on_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(NriError, match="needs root"):
+    with pytest.raises(NriError, match="must run as root"):
         program.run(loaded(tmp_path, root="/"))
 
 
@@ -80,7 +80,7 @@ def test_what_is_still_waited_for_is_told_part_by_part(tmp_path: Path, caplog: p
         program.log_pending_parts(agent)
     finally:
         agent.stop()
-    message = f"nri is not ready yet: waiting for {tmp_path}/none/nri.sock. It keeps trying; run nri doctor"
+    message = f"nri is not ready yet: waiting for {tmp_path}/none/nri.sock. The agent keeps trying; nri doctor shows more"
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [message]
 
 
