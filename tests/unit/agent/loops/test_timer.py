@@ -194,7 +194,7 @@ def test_on_a_machine_that_names_no_cpus_evictions_for_cpu_are_unsupported_too(
     shutil.rmtree(tmp_path / "sys/devices/system/cpu")
     world.loop(3)
     assert world.asked.pods == []
-    assert "BECPUEvict: no pod is evicted: unsupported here: /sys/devices/system/cpu names no CPU" in caplog.messages
+    assert "BECPUEvict: no pod is evicted: unsupported here: /sys/devices/system/cpu lists no CPU" in caplog.messages
 
 
 def test_nothing_is_left_after_rounds_in_which_pods_come_and_go(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_strategies_look_at_a_bounded_number_of_pods_and_health_names_the_excess
     world.source.replace([pod(f"p{number}", n.LS) for number in range(4099)])
     world.loop()
     assert counts == [4096]
-    assert "3 pods left alone: strategies look at 4096 pods at most" in world.loops.health()[1]
+    assert "3 pods ignored: strategies handle at most 4096 pods" in world.loops.health()[1]
 
 
 def test_a_round_keeps_and_logs_a_bounded_number_of_errors(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

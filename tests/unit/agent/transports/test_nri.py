@@ -192,7 +192,7 @@ def test_a_second_agent_of_this_process_is_refused_by_name(run_dir: Path, tmp_pa
             wait_for(lambda: "registered" in second.health()[1], "the refusal")
             ok, words = second.health()
             assert not ok
-            assert words.startswith(f"plugin 00-agent is registered at {run_dir}/nri.sock by this process already")
+            assert words.startswith(f"this process has already registered plugin 00-agent at {run_dir}/nri.sock")
             assert [row.plugin for row in runtime.plugins] == ["00-agent"], "the runtime has not even been asked"
             first.stop()
             wait_for(lambda: ready(second), "its turn")
