@@ -50,7 +50,7 @@ def _hook(data: bytes) -> None:
 def _pattern(data: bytes) -> None:
     text, _, searched = _text(data).partition("\n")
     compiled = Pattern(text)
-    assert compiled.found_in(searched, Budget()) == compiled.found_in(searched, Budget())
+    assert compiled.matches(searched, Budget()) == compiled.matches(searched, Budget())
 
 
 def _devices(data: bytes) -> None:

@@ -1,8 +1,9 @@
 """The runtime side of NRI: `Adaptation` adds NRI to a container engine.
 
-`adaptation` wires eight packages, each of which depends only on those after it: `dispatch` (pass an event through all
-plugins), `launch` (start installed plugins), `registration` (plugins join), `peers` (one plugin), `plugin_policy` (the
-operator's rules), `audit` (who changed what), `containers` (their live state), `merge` (who may set what).
+`adaptation` connects eight packages. Each package depends only on the packages after it: `dispatch` (pass an event
+through all plugins), `launch` (start installed plugins), `registration` (plugins join), `peers` (one plugin),
+`plugin_policy` (the operator's rules), `audit` (who changed what), `containers` (their live state), `merge` (which
+plugin may set what).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 They take part in the order of indices like every other plugin, without a socket. Handlers run in the thread of the
 event, so they must be quick: no timeout can interrupt them. They get copies of the messages. A handler returns what
-plugins return elsewhere: None, an adjustment, updates, or both as a pair; builders of `nri.api` or messages.
+the handler of any plugin returns: None, an adjustment, updates, or both as a pair; builders of `nri.api` or messages.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class BuiltinPlugin:
     """A plugin that is an object of the runtime.
 
     Args:
-        index: two digits.
+        index: the index, two digits.
         name: the name without index.
-        handlers: has a method for each of its events (`create_container(pod, container)`), optionally
+        handlers: has a method for each of its events (`create_container(pod, container)`), and optionally
             `synchronize(pods, containers)`, `configure(config, runtime, version)` (may return an event mask) and
             `shutdown()`.
         events: the subscription; default: every event that `handlers` has a method for.
-        failure_policy: the failure policy that it declares.
+        failure_policy: the failure policy that the plugin declares.
     """
 
     __slots__ = ("events", "failure_policy", "handlers", "index", "name")
@@ -116,7 +116,7 @@ class BuiltinPeer(Peer):
             raise _failed(error) from error
 
     def command(self, method: str, payload: bytes, deadline: float) -> bytes:  # noqa: ARG002 - nothing can interrupt it
-        """Call the handler `configure` or `shutdown`, if it exists."""
+        """Call the handler `configure` or `shutdown` if it exists."""
         handler = _method(self._handlers, method.lower())
         if method == "Configure":
             return self._configure(handler, m.ConfigureRequest.FromString(payload))
@@ -186,7 +186,7 @@ def _reply(kind: Any, result: Any) -> Any:
     """Convert a handler's result to the reply message of its event."""
     reply = kind()
     if kind is m.ValidateContainerAdjustmentResponse:
-        if result:  # a reason, or a verdict
+        if result:  # a reason or a verdict
             return result if isinstance(result, kind) else kind(reject=True, reason=str(result))
         return reply
     for value in result if isinstance(result, tuple) else (result,):

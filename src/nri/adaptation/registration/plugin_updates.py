@@ -1,8 +1,8 @@
-"""Updates and evictions that plugins request outside of events: checked against the policy, applied, recorded.
+"""Updates and evictions that plugins request outside of events: check against the policy, apply, record.
 
 They come in the reply to Synchronize, and in UpdateContainers at any time, through
-`nri.adaptation.registration.update_queue`. Each has the number that it got when it was read. Runs in threads of the
-adaptation, never inside an event, so the runtime's callbacks may take the runtime's locks.
+`nri.adaptation.registration.update_queue`. Each request has the sequence number that it got when it was read. The code
+runs in threads of the adaptation, never inside an event, so the runtime's callbacks may take the runtime's locks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["PluginUpdates"]
 log = logging.getLogger("nri.adaptation")
 
 UPDATE_CONTAINERS: Final = "UpdateContainers"
-#: The most containers that a line of the log names.
+#: A line of the log names at most this many containers.
 _MAX_NAMES_IN_LOG: Final = 5
 
 
@@ -58,12 +58,15 @@ class PluginUpdates:
         self._reporting = reporting
 
     def max_entries(self) -> int:
-        """The most entries of one request, by the number of containers; 0 for no limit."""
+        """The limit of entries of a request, which depends on the number of containers; 0 for no limit."""
         containers = self._trail.inventory.known
         return limits.max_entries_for(len(containers)) if self._rules.other_updates_limited else 0
 
     def check_synchronize(self, peer: Peer, updates: list[m.ContainerUpdate]) -> NriError | None:
-        """The error, also recorded, if the policy forbids a plugin's answer to Synchronize; else None."""
+        """The error, also recorded, if the policy forbids a plugin's answer to Synchronize.
+
+        Returns None if it does not.
+        """
         encoded = m.SynchronizeResponse(update=updates).SerializeToString()
         try:
             self._check(peer, "Synchronize", encoded, [*self._existing(updates)], [])
@@ -89,9 +92,9 @@ class PluginUpdates:
             )
 
     def unsolicited(self, peer: Peer, request: m.UpdateContainersRequest, number: int) -> list[m.ContainerUpdate]:
-        """Apply a plugin's UpdateContainers; returns the updates that failed.
+        """Apply a plugin's UpdateContainers. Returns the updates that failed.
 
-        `number` is the number of the request in the order of answers.
+        `number` is the sequence number of the request among all answers.
         """
         encoded = request.SerializeToString()
         if not self._reporting.recorded:
@@ -127,7 +130,7 @@ class PluginUpdates:
     def _present(
         self, plugin: str, event: str, updates: Iterable[m.ContainerUpdate], number: int
     ) -> tuple[list[m.ContainerUpdate], list[m.ContainerUpdate]]:
-        """Return the updates to apply now, and those that fail because their container is unknown; defer the others."""
+        """Return the updates to apply now, and the updates of unknown containers, which fail; defer the others."""
         if not self._rules.absent_containers_left_out:
             return list(updates), []
         present: list[m.ContainerUpdate] = []
@@ -143,7 +146,7 @@ class PluginUpdates:
         return present, missing
 
     def _folded(self, updates: Iterable[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
-        """The updates, those of each container that is being created merged into one."""
+        """The updates; the updates of a container that is being created are merged into one."""
         containers = self._trail.inventory.known
         existing: list[m.ContainerUpdate] = []
         creating: list[m.ContainerUpdate] = []
@@ -154,7 +157,10 @@ class PluginUpdates:
     def _present_evictions(
         self, plugin: str, event: str, evictions: Sequence[m.ContainerEviction]
     ) -> list[m.ContainerEviction]:
-        """Return the evictions to carry out now; defer those of containers that are being created, ignore others."""
+        """Return the evictions to carry out now.
+
+        Evictions of containers that are being created are deferred, others ignored.
+        """
         if not self._rules.absent_containers_left_out:
             return list(evictions)
         present: list[m.ContainerEviction] = []
@@ -169,7 +175,7 @@ class PluginUpdates:
     def _apply(
         self, plugin: str, what: str, encoded: bytes, updates: list[m.ContainerUpdate], number: int
     ) -> list[m.ContainerUpdate]:
-        """Give updates to the runtime and record them; returns those that failed."""
+        """Give updates to the runtime and record them. Returns the updates that failed."""
         return self._trail.apply(what, plugin, encoded, updates, Numbers(number)) if updates else []
 
     def _check(

@@ -97,6 +97,8 @@ class Known:
         """Record why the source cannot be read; "" means that it can be read again. Known pods are kept."""
         if error and error != self.problem:
             _log.warning("pods may be old: %s", error)
+        elif self.problem and not error:
+            _log.info("pods are current again")
         self.problem = error
 
 

@@ -202,7 +202,8 @@ class PodSettings:
         kubelet_token: the file with the token for the kubelet; empty means the token of the service account, if there
             is one.
         kubelet_ca: the file with the CA of the kubelet's certificate; empty means that the certificate is not verified.
-        cri: the runtime's CRI socket; empty means proxy.runtime_endpoint in mode proxy, otherwise containerd's socket.
+        cri: the runtime's CRI socket; empty means proxy.runtime_endpoint in mode proxy, otherwise the first existing
+            socket of this project's engine, containerd, K3s, CRI-O and iSulad.
         path: a file or folder with manifests of pods, in YAML or JSON.
     """
 

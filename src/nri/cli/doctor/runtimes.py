@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from nri.config.runtimes.reading import Reading, Remark, RuntimeNri
     from nri.config.runtimes.runtime import Runtime
 
-#: A unix socket's path has to fit into the kernel's address: 108 bytes with the zero at its end.
+#: The longest path of a unix socket: the kernel's address has 108 bytes, which include the zero at its end.
 MAX_SOCKET_PATH_BYTES = 107
 
 _ROWS: dict[str, Runtime] = {row.name: row for row in (*RUNTIMES, engine.RUNTIME)}
 
 
 def check(nri_settings: Sequence[RuntimeNri], findings: list[Finding], *, socket_given: bool = False) -> None:
-    """Check the configuration of all runtimes. With `socket_given`, a runtime without known configuration is fine."""
+    """Check the configuration of all runtimes. With `socket_given`, a missing configuration is not a problem."""
     if not nri_settings and socket_given:
         names = ", ".join(row.title for row in RUNTIMES)
         what = f"no configuration of {names} or nri-engine found: only the socket is examined"
@@ -36,7 +36,7 @@ def check(nri_settings: Sequence[RuntimeNri], findings: list[Finding], *, socket
         )
         findings.append(Finding("problem", "no configuration of a runtime with NRI found", "/etc", step))
     for nri in nri_settings:
-        _enabled(nri, findings)
+        _enabled(nri, findings, is_only=len(nri_settings) == 1)
         if nri.enabled is not False:
             _connections(nri, findings)
             _socket_path(nri, findings)
@@ -45,34 +45,37 @@ def check(nri_settings: Sequence[RuntimeNri], findings: list[Finding], *, socket
 
 
 def _where(nri: RuntimeNri, key: str) -> str:
-    """Return the place where a key was set, or the file where it could be."""
+    """Return the file and key where a setting was set, or the file where it could be set."""
     return nri.origin.get(key, f"{nri.path or _ROWS[nri.name].path}: {key}")
 
 
 def _switch_on(nri: RuntimeNri) -> str:
-    """Return what an operator does to turn NRI on: a file that is made anew at each start is not the one to change."""
+    """Return how to turn NRI on. If a program writes the file anew at each start, its template has to be changed."""
     installation = installation_at(nri.path) if nri.path else None
     if installation is None:
         return _ROWS[nri.name].switch_on
     command = f"nri config-manager --file {nri.path}"
     if installation.templates:
-        return f"{nri.path} is made anew at each start of {installation.name}: change its template, with {command}"
+        return f"{nri.path} is written anew at each start of {installation.name}: change its template with {command}"
     return f"{command}, and restart {installation.name}"
 
 
-def _enabled(nri: RuntimeNri, findings: list[Finding]) -> None:
+def _enabled(nri: RuntimeNri, findings: list[Finding], *, is_only: bool) -> None:
     key, step = _ROWS[nri.name].keys["enabled"], _switch_on(nri)
     if nri.enabled:
         findings.append(Finding("ok", f"NRI is on in {nri.name}, socket {nri.socket_path}", _where(nri, key)))
     elif nri.enabled is False:
         by_default = "" if key in nri.origin else " by default"
-        findings.append(Finding("problem", f"NRI is off in {nri.name}{by_default}", _where(nri, key), step))
+        # A runtime that the kubelet cannot use often stands next to the one that matters.
+        level = "problem" if is_only or key in nri.origin or _ROWS[nri.name].cri_sockets else "note"
+        findings.append(Finding(level, f"NRI is off in {nri.name}{by_default}", _where(nri, key), step))
 
 
 def _connections(nri: RuntimeNri, findings: list[Finding]) -> None:
     if nri.connections:
         return
-    key, step = _ROWS[nri.name].keys["connections"], _ROWS[nri.name].allow_connections
+    keys, step = _ROWS[nri.name].keys, _ROWS[nri.name].allow_connections
+    key = keys.get("connections", keys["socket_path"])
     what = f"connections are disabled: {nri.name} has no NRI socket, and only plugins in {nri.plugin_path} can run"
     findings.append(Finding("problem", what, _where(nri, key), f"{step}, or use `nri enable`"))
 
@@ -80,9 +83,9 @@ def _connections(nri: RuntimeNri, findings: list[Finding]) -> None:
 def _socket_path(nri: RuntimeNri, findings: list[Finding]) -> None:
     key = _ROWS[nri.name].keys["socket_path"]
     path = nri.socket_path
-    if not path.startswith("/"):
+    if nri.connections and not path.startswith("/"):
         findings.append(
-            Finding("problem", f'the socket path "{path}" is not absolute', _where(nri, key), "start it with /")
+            Finding("problem", f'the socket path "{path}" is not absolute', _where(nri, key), "begin it with /")
         )
     if len(path.encode()) > MAX_SOCKET_PATH_BYTES:
         what = f"the socket path has {len(path.encode())} bytes; the kernel allows {MAX_SOCKET_PATH_BYTES}"
@@ -92,6 +95,8 @@ def _socket_path(nri: RuntimeNri, findings: list[Finding]) -> None:
 def _timeouts(nri: RuntimeNri, findings: list[Finding]) -> None:
     """Find timeouts that make plugins fail on a busy node, or hold up pods for long."""
     keys = _ROWS[nri.name].keys
+    if "request_timeout_s" not in keys:
+        return
     request, registration = nri.request_timeout_s, nri.registration_timeout_s
     request_key, registration_key = keys["request_timeout_s"], keys["registration_timeout_s"]
     shown = format_duration(request)
@@ -122,12 +127,10 @@ def _shared_socket(nri_settings: Sequence[RuntimeNri], findings: list[Finding]) 
     for number, nri in enumerate(active):
         for other in active[:number]:
             if nri.socket_path == other.socket_path:
-                what = (
-                    f"{other.name} and {nri.name} both use {nri.socket_path}: the one that starts later takes it over"
-                )
+                what = f"{other.name} and {nri.name} both use {nri.socket_path}: the last to start takes it over"
                 key = _ROWS[nri.name].keys["socket_path"]
                 findings.append(
-                    Finding("problem", what, _where(nri, key), "give one of them another path, or switch its NRI off")
+                    Finding("problem", what, _where(nri, key), "give one runtime another path, or switch its NRI off")
                 )
 
 
@@ -137,6 +140,6 @@ def findings_of(reading: Reading) -> list[Finding]:
 
 
 def finding(runtime: str, remark: Remark) -> Finding:
-    """Convert one remark on a runtime's configuration to a finding."""
+    """Convert a remark on a runtime's configuration to a finding."""
     text = texts_of(runtime, remark)
     return Finding(text.level, text.what, remark.where, text.next)

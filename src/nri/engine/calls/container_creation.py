@@ -20,6 +20,8 @@ from nri.api import messages as m
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.calls.call import Call
 from nri.engine.calls.pod_creation import PodSteps
+from nri.engine.config import ContainerConfig
+from nri.engine.config.defaults import parse_device, parse_mount
 from nri.engine.images import Image
 from nri.engine.images.mapping import Mapping
 from nri.engine.lifecycle.inventory import ContainerEntry, PodEntry, to_json
@@ -37,6 +39,7 @@ from nri.engine.spec import (
     check_path,
     container_spec,
     find_account,
+    image_volumes,
     requested_user,
     stop_signal,
 )
@@ -45,11 +48,14 @@ from nri.engine.spec.resources import cgroups_path
 from nri.engine.state import ContainerRecord, ContainerState
 from nri.engine.state.names import container_name, new_id
 from nri.engine.state.tables import next_pod_state
+from nri.engine.support.errors import CreateFailed, EngineError
 from nri.errors import RequestError
 from nri.host.root import open_below
 from nri.oci import MountTable
 
 _log = logging.getLogger(__name__)
+#: The volumes of an image may take this many times its size: usually they are a part of it.
+_VOLUMES_FACTOR = 2
 
 
 class ContainerCreation:
@@ -78,6 +84,7 @@ class ContainerCreation:
             settings = image_config(image)
             account = find_account(requested_user(config, settings), *self._machinery.images.accounts(image))
             container = self._new_entry(pod, config, image, settings)
+            self._pod_steps.share_processes(pod, config)
             with Undo(f"container {container.id}") as undo:
                 undo.step("record", lambda: self._inventory.add(container), lambda: self._inventory.drop(container))
                 bundle = Path(container.record.bundle)
@@ -86,7 +93,8 @@ class ContainerCreation:
                 folders = undo.step(
                     "root", lambda: self.mount_root(pod, container, image), lambda: self.unmount_root(container)
                 )
-                container.spec = self._spec(pod, container, settings, account, folders)
+                volumes = self._make_volumes(pod, container, image, account)
+                container.spec = self._spec(pod, container, settings, account, folders, volumes)
                 with self._domain.block():  # no plugin may join between the plugins' answer and the new container
                     self._create_process(pod, container, undo)
         self._exit_handler.watch(container)
@@ -106,13 +114,28 @@ class ContainerCreation:
         record = container.record
         record.cgroup_path = container.spec["linux"]["cgroupsPath"]
         record.resources = in_force(container.spec, record.resources)
-        undo.step("process", lambda: self._processes.create(pod, container), lambda: self._processes.remove(container))
+        undo.step("process", lambda: self._try_to_create(pod, container), lambda: self._processes.remove(container))
         self._inventory.move_container(container, "finish creation", sync=True, created_at_ns=time.time_ns())
+        if record.start_failure:
+            if reply is not None:
+                reply.abort(reason=record.start_failure)
+            return
         if reply is not None:
             with container.record_lock:
                 container.order = FieldOrder(reply.adjust.linux.resources, reply.numbers)
             self._domain.follow(reply, _note_left_out(container, reply.adjust.linux.resources, left_out))
         self._domain.post_create(container, messages)
+
+    def _try_to_create(self, pod: PodEntry, container: ContainerEntry) -> None:
+        """Create the process; if the OCI runtime refuses, the container's start will fail with the reason.
+
+        A kubelet repeats a failed creation for ever, and applies the pod's restart policy to a failed start.
+        """
+        try:
+            self._processes.create(pod, container)
+        except CreateFailed as error:
+            _log.warning("%s: its start will fail: %s", container, error)
+            container.record.start_failure = str(error)
 
     def dismantle(self, container: ContainerEntry) -> None:
         """Remove every existing part of a container. Raises EngineError, OSError."""
@@ -143,7 +166,7 @@ class ContainerCreation:
             config=to_json(config),
             created_at_ns=time.time_ns(),
             pod_id=pod.id,
-            image=config.image.image,
+            image=image.reported_name(config.image.user_specified_image, config.image.image),
             image_id=image.id,
             image_ref=image.repo_digests[0] if image.repo_digests else image.id,
             runtime_handler=pod.record.runtime_handler,
@@ -156,11 +179,12 @@ class ContainerCreation:
         return ContainerEntry(record, {})
 
     def _spec(
-        self, pod: PodEntry, container: ContainerEntry, image: ImageConfig, account: Account, folders: dict[int, str]
-    ) -> dict[str, Any]:
+        self, pod: PodEntry, container: ContainerEntry, image: ImageConfig, account: Account, folders: dict[int, str],
+        volumes: dict[str, str],
+    ) -> dict[str, Any]:  # fmt: skip
         """The OCI spec without the plugins' adjustment. Raises RequestError, InvalidRequest, SpecError."""
         record = container.record
-        config, options = self.spec_options(pod, container, account, folders)
+        config, options = self.spec_options(pod, container, account, folders, volumes)
         result = container_spec(self._pod_steps.spec_pod(pod), config, image, options)
         for note in result.notes:
             _log.info("container %s: %s", container.id, note)
@@ -170,12 +194,14 @@ class ContainerCreation:
         return self._machinery.with_devices(result.spec, [device.name for device in config.CDI_devices])
 
     def spec_options(
-        self, pod: PodEntry, container: ContainerEntry, account: Account, folders: dict[int, str]
-    ) -> tuple[pb.ContainerConfig, Options]:
+        self, pod: PodEntry, container: ContainerEntry, account: Account, folders: dict[int, str],
+        volumes: dict[str, str],
+    ) -> tuple[pb.ContainerConfig, Options]:  # fmt: skip
         """The request with resolved paths, and the other inputs of the spec. Raises RequestError, InvalidRequest."""
         config, record = copy.deepcopy(container.config), container.record
-        _resolve_mounts(config)
         settings = self._machinery.config.containers
+        _add_defaults(config, settings)
+        _resolve_mounts(config)
         return config, Options(
             container.id,
             record.rootfs,
@@ -183,12 +209,14 @@ class ContainerCreation:
             machine=self._machinery.machine_of(record.runtime_handler),
             devices=_devices(config),
             image_folders=folders,
+            volumes=volumes,
             target_pid_namespace=self._target_pid_namespace(pod, config),
             localhost_seccomp=self._machinery.seccomp(config.linux.security_context),
             propagation=_host_propagation(),
             systemd_cgroup=self._machinery.systemd_cgroup,
             pids_limit=settings.pids_limit,
             apparmor_default=settings.apparmor_profile,
+            base=self._machinery.base(record.runtime_handler),
         )
 
     def _target_pid_namespace(self, pod: PodEntry, config: pb.ContainerConfig) -> str:
@@ -209,7 +237,7 @@ class ContainerCreation:
         Returns the folder of each mounted image by its index in the request's mounts. Raises NotFound, EngineError,
         RequestError.
         """
-        images, mapping = self._machinery.images, _mapping(pod, container.config)
+        images, mapping = self._machinery.images, self._mapping(pod, container.config)
         container.record.rootfs = str(images.mount(image, container.id, mapping))
         container.record.mounts = [to_json(mount) for mount in container.config.mounts]
         folders = {}
@@ -220,6 +248,41 @@ class ContainerCreation:
             folders[index] = _sub_path(root, mount, index)
         return folders
 
+    def _mapping(self, pod: PodEntry, config: pb.ContainerConfig) -> Mapping | None:
+        """The ID mapping of a container, which has to be its pod's; None without one. Raises RequestError."""
+        security, pods = config.linux.security_context, pod.config.linux.security_context
+        options = (security if security.HasField("namespace_options") else pods).namespace_options
+        mappings = id_mappings(options)
+        if mappings != id_mappings(pods.namespace_options):
+            raise RequestError(f"{FIELD}.userns_options", str(options.userns_options).strip(), "differs from the pod's")
+        if not mappings:
+            return None
+        (uids,), (gids,) = mappings["uidMappings"], mappings["gidMappings"]
+        namespace = Path(pod.record.namespace_paths["user"])
+        own_folders = self._machinery.places.outermost
+        return Mapping(namespace, uids["hostID"], gids["hostID"], uids["size"], gids["size"], own_folders)
+
+    def _make_volumes(self, pod: PodEntry, container: ContainerEntry, image: Image, account: Account) -> dict[str, str]:
+        """Create the folders for the volumes of the image; returns those to mount, by path.
+
+        Unmounting the root removes them. Raises RequestError, EngineError.
+        """
+        kind = self._machinery.config.images.image_volumes
+        if kind == "ignore" or not image.volumes or self._machinery.dry:
+            return {}
+        config = copy.deepcopy(container.config)
+        _add_defaults(config, self._machinery.config.containers)
+        base = self._machinery.base(container.record.runtime_handler)
+        paths = image_volumes(config, self._pod_steps.spec_pod(pod), image_config(image), base)
+        if not paths:
+            return {}
+        snapshots, mapping = self._machinery.images.snapshots, self._mapping(pod, container.config)
+        if kind == "bind":
+            return snapshots.copy_volumes(container.id, paths, _VOLUMES_FACTOR * image.size_bytes, mapping)
+        uid, gid = (account.uid, account.gid) if mapping is None else mapping.owner(account.uid, account.gid)
+        snapshots.make_volumes(container.id, paths, uid, gid)
+        return {}
+
     def unmount_root(self, container: ContainerEntry) -> None:
         """Unmount the root and the mounted images, as far as they are mounted. Raises OSError, EngineError."""
         for index, _, _ in _image_mounts(container.config):
@@ -229,7 +292,8 @@ class ContainerCreation:
 
 def image_config(image: Image) -> ImageConfig:
     """The image's settings for OCI specs."""
-    return ImageConfig(image.entrypoint, image.cmd, image.env, image.working_dir, image.user, image.stop_signal)
+    return ImageConfig(image.entrypoint, image.cmd, image.env, image.working_dir, image.user, image.stop_signal,
+                       image.volumes)  # fmt: skip
 
 
 def log_path(pod: PodEntry, config: pb.ContainerConfig) -> str:
@@ -247,20 +311,6 @@ def _note_left_out(container: ContainerEntry, requested: m.LinuxResources, left_
     result = result_of(container.id, requested)
     mark_unsupported(result, reasons_of(left_out))
     return [result]
-
-
-def _mapping(pod: PodEntry, config: pb.ContainerConfig) -> Mapping | None:
-    """The ID mapping of a container, which has to be its pod's; None without one. Raises RequestError."""
-    security, pods = config.linux.security_context, pod.config.linux.security_context
-    options = (security if security.HasField("namespace_options") else pods).namespace_options
-    mappings = id_mappings(options)
-    if mappings != id_mappings(pods.namespace_options):
-        raise RequestError(f"{FIELD}.userns_options", str(options.userns_options).strip(), "differs from the pod's")
-    if not mappings:
-        return None
-    (uids,), (gids,) = mappings["uidMappings"], mappings["gidMappings"]
-    namespace = Path(pod.record.namespace_paths["user"])
-    return Mapping(namespace, uids["hostID"], gids["hostID"], uids["size"], gids["size"])
 
 
 def _image_mounts(config: pb.ContainerConfig) -> list[tuple[int, str, pb.Mount]]:
@@ -289,6 +339,27 @@ def _sub_path(root: Path, mount: pb.Mount, index: int) -> str:
         return os.readlink(f"/proc/self/fd/{descriptor}")
     finally:
         os.close(descriptor)
+
+
+def _add_defaults(config: pb.ContainerConfig, settings: ContainerConfig) -> None:
+    """Add the node's mounts and devices for every container to a request, unless it has other ones at their paths.
+
+    EngineError for a path that does not exist.
+    """
+    present = {os.path.normpath(f"/{mount.container_path}").replace("//", "/") for mount in config.mounts}
+    for text in settings.default_mounts:
+        mount = parse_mount(text)
+        if not os.path.exists(mount.host_path):
+            raise EngineError(f'containers.default_mounts "{text}": {mount.host_path} does not exist on this node')
+        if os.path.normpath(mount.container_path) not in present:
+            config.mounts.add(host_path=mount.host_path, container_path=mount.container_path, readonly=mount.readonly)
+    present = {device.container_path or device.host_path for device in config.devices}
+    for text in settings.additional_devices:
+        device = parse_device(text)
+        if not find_devices(device.host_path):
+            raise EngineError(f'containers.additional_devices "{text}": this node has no device {device.host_path}')
+        if device.container_path not in present:
+            config.devices.add(**device._asdict())
 
 
 def _resolve_mounts(config: pb.ContainerConfig) -> None:

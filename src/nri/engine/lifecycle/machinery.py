@@ -8,8 +8,10 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+from nri.config.complaint import combined_error
 from nri.config.syntax import parse_json
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import EngineConfig, OciRuntime
@@ -20,16 +22,16 @@ from nri.engine.lifecycle.places import Places
 from nri.engine.lifecycle.pod_namespaces import PodNamespaces
 from nri.engine.machine import detect_machine, with_features
 from nri.engine.network import Cni, NetworkNamespaces
-from nri.engine.process import Conmon, ExecResult, Exit, Exits, Runtime, exec_sync
-from nri.engine.spec import Machine, localhost_profile
+from nri.engine.process import Conmon, ExecResult, Exit, Exits, Runtime, StreamOwner, exec_sync
+from nri.engine.spec import Base, Machine, base_of, base_problems, joined_bases, localhost_profile
 from nri.engine.support.command import run
 from nri.engine.support.errors import EngineError, MissingTool
-from nri.errors import RequestError
+from nri.errors import ConfigError, RequestError
 from nri.files import open_regular
 from nri.oci import BlockIoClasses, CdiDevices, Generator, RdtClasses
 
 _log = logging.getLogger(__name__)
-_PROFILE_BYTES = 4 << 20
+_PROFILE_BYTES = _SPEC_BYTES = 4 << 20
 _NO_HUGETLB, _NO_SWAP, _NO_V2 = (
     "this machine's cgroups cannot limit huge pages",
     "this machine's cgroups cannot limit swap",
@@ -63,6 +65,11 @@ class Machinery:
         self.network_namespaces = NetworkNamespaces(places.namespaces)
         self.namespaces = PodNamespaces(self.network_namespaces)
         self._runtimes: dict[str, Runtime] = {}
+        own_base = base_of(config.containers.base_spec())
+        self._bases = {
+            name: joined_bases(_read_base(name, settings.base_runtime_spec), own_base)
+            for name, settings in config.runtimes.items()
+        }
         self._cdi = CdiDevices(config.containers.cdi_dirs)
         rdt, blockio = config.containers.rdt_config, config.containers.blockio_config
         self._rdt = RdtClasses.read(rdt) if rdt else RdtClasses()
@@ -79,9 +86,10 @@ class Machinery:
         process: dict[str, Any],
         timeout_s: float | None,
         client_gone: threading.Event | None = None,
+        owner: StreamOwner | None = None,
     ) -> ExecResult:
         """Run a program in a container and wait for its end. Raises CommandTimeout, CommandFailed."""
-        return exec_sync(runtime, container_id, process, timeout_s=timeout_s, client_gone=client_gone)
+        return exec_sync(runtime, container_id, process, timeout_s=timeout_s, client_gone=client_gone, owner=owner)
 
     def handler(self, requested: str) -> str:
         """Check the runtime handler of a request; "" is the default.
@@ -126,6 +134,10 @@ class Machinery:
         except (EngineError, ValueError):
             return {}  # it is missing, which is reported when it is used, or it has no such command
         return features if isinstance(features, dict) else {}
+
+    def base(self, handler: str) -> Base:
+        """The defaults of containers with this handler; the engine's own for one that is no longer configured."""
+        return self._bases.get(handler, Base())
 
     @property
     def systemd_cgroup(self) -> bool:
@@ -174,13 +186,13 @@ class Machinery:
         path = localhost_profile(security)
         if not path:
             return None
-        root = os.path.realpath(self.config.containers.seccomp_root)
+        root, plain = self.config.containers.seccomp_root, Path(os.path.normpath(path))
         field = "linux.security_context.seccomp.localhost_ref"
-        real = os.path.realpath(path)
-        if os.path.commonpath([root, real]) != root:
+        # The Security Profiles Operator links its folder into the kubelet's, where only root can create links.
+        if not (plain.is_relative_to(root) or plain.resolve().is_relative_to(root.resolve())):
             raise RequestError(field, path, f"must be below {root}")
         try:
-            with open(real, "rb", opener=open_regular) as file:
+            with open(plain.resolve(), "rb", opener=open_regular) as file:
                 profile = parse_json(file.read(_PROFILE_BYTES))
         except (OSError, ValueError) as error:
             raise RequestError(field, path, f"cannot be read: {error}") from error
@@ -191,6 +203,24 @@ class Machinery:
     def with_devices(self, spec: dict[str, Any], names: list[str]) -> dict[str, Any]:
         """The spec with CDI devices injected. SpecError for an unknown device."""
         return self._cdi.inject(spec, names) if names else spec
+
+
+def _read_base(handler: str, path: str) -> Base:
+    """The defaults in a file; none without a path. Raises ConfigError."""
+    if not path:
+        return Base()
+    try:
+        with open(path, "rb", opener=open_regular) as file:
+            data = file.read(_SPEC_BYTES + 1)
+        if len(data) > _SPEC_BYTES:
+            raise ValueError(f"exceeds {_SPEC_BYTES} bytes")
+        spec = parse_json(data)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(path, "", f"cannot be read: {reason}", f"see runtimes.{handler}.base_runtime_spec") from None
+    if problems := base_problems(spec) if isinstance(spec, dict) else ["expected an object"]:
+        raise combined_error([ConfigError(path, "", problem) for problem in problems])
+    return base_of(spec)
 
 
 def fit(resources: dict[str, Any], machine: Machine) -> list[str]:

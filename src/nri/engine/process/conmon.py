@@ -20,7 +20,7 @@ from nri.config.syntax import parse_json
 from nri.engine.process.runtime import Runtime, process_id
 from nri.engine.process.runtime_log import cause_of
 from nri.engine.support.command import end_leftovers, start, wait_ended, wait_readable
-from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError
+from nri.engine.support.errors import CommandFailed, CommandTimeout, CreateFailed, EngineError
 from nri.errors import RequestError
 from nri.files import open_regular, private_folder, read_regular
 from nri.host.process import command_line
@@ -87,8 +87,9 @@ class Conmon:
     ) -> Created:
         """Create the container of a bundle; :meth:`Runtime.start` starts it.
 
-        `place` receives conmon's pid before conmon does anything, to move it into a cgroup. Raises CommandFailed with
-        the runtime's error, CommandTimeout, MissingTool, RequestError; nothing is left of the container then.
+        `place` receives conmon's pid before conmon does anything, to move it into a cgroup. Raises CreateFailed with
+        the runtime's error, CommandFailed, CommandTimeout, MissingTool, RequestError; nothing is left of the container
+        then.
         """
         flags = [*(["-i"] if stdin else []), *(["--leave-stdin-open"] if stdin and not stdin_once else []),
                  *(["-t"] if tty else [])]  # fmt: skip
@@ -170,7 +171,7 @@ class Conmon:
             raise CommandFailed(action, code or 1, cause or f"{self.binary} or the runtime was killed") from None
         if pid <= 0:
             output = message.encode() or b"the runtime ended without an error message"
-            raise CommandFailed(action, 1, cause_of(output, log))
+            raise CreateFailed(action, 1, cause_of(output, log))
         return Created(pid, _written_pid(bundle))
 
     def reopen_log(self, bundle: Path, log_path: Path) -> None:

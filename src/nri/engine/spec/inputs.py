@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.spec.capabilities import KNOWN
+from nri.engine.spec.base import Base
+from nri.engine.support.capabilities import KNOWN
 
 #: An OCI runtime spec, or a part of one.
 Spec = dict[str, Any]
@@ -22,7 +23,7 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ImageConfig:
-    """An image's settings for its process, named as in the OCI image specification. `user` is ``user[:group]``."""
+    """An image's settings for its containers, named as in the OCI image specification. `user` is ``user[:group]``."""
 
     entrypoint: Sequence[str] = ()
     cmd: Sequence[str] = ()
@@ -30,6 +31,7 @@ class ImageConfig:
     working_dir: str = ""
     user: str = ""
     stop_signal: str = ""
+    volumes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,7 @@ class Options:
         devices: the device nodes at and below each requested host path; for a privileged container all of the host's
             under "/dev".
         image_folders: the folder of each mounted image, by the index of the mount in the request.
+        volumes: the folder of each of `image_volumes`, by its path in the container.
         target_pid_namespace: the path of the process namespace of the container that `target_id` names.
         localhost_seccomp: the parsed profile that `localhost_profile` names.
         propagation: returns the propagation of the mount at a host path: ``rshared``, ``rslave`` or "" for private.
@@ -126,7 +129,7 @@ class Options:
         systemd_cgroup: whether the OCI runtime uses systemd for cgroups.
         pids_limit: the most processes of a container; 0 for no limit.
         apparmor_default: the AppArmor profile for requests of the runtime's default; "" for none.
-        annotations: additional annotations of the spec.
+        base: the defaults of the container.
     """
 
     container_id: str
@@ -135,10 +138,11 @@ class Options:
     machine: Machine = Machine()
     devices: Mapping[str, Sequence[Device]] = field(default_factory=dict)
     image_folders: Mapping[int, str] = field(default_factory=dict)
+    volumes: Mapping[str, str] = field(default_factory=dict)
     target_pid_namespace: str = ""
     localhost_seccomp: Mapping[str, Any] | None = None
     propagation: Callable[[str], str | None] | None = None
     systemd_cgroup: bool = False
     pids_limit: int = 0
     apparmor_default: str = ""
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    base: Base = field(default_factory=Base)

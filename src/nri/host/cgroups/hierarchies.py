@@ -20,6 +20,7 @@ _TOP = "/sys/fs/cgroup"
 #: Where processes of a cgroup are looked for; of cgroup v1 each hierarchy would do.
 _LISTING = ("cpu", "memory", "cpuset", "pids", "")
 _V1_PROCESSES, _V1_THREADS, _V2_THREADS = "cgroup.procs", "tasks", "cgroup.threads"
+_CRUN_CGROUP = "container"
 
 Version = Literal[1, 2]
 
@@ -66,14 +67,22 @@ class Hierarchies:
         """The hierarchy of a controller; of the empty text that of version 2. None if it is not mounted."""
         return self._by_controller.get(controller)
 
-    def folder(self, controller: str, cgroup: str) -> str | None:
+    def folder(self, controller: str, cgroup: str, *, inner: bool = True) -> str | None:
         """The folder of a cgroup in a controller's hierarchy; None if that is not mounted.
+
+        Args:
+            controller: the empty text stands for the hierarchy of version 2.
+            cgroup: its path.
+            inner: whether the folder of a scope is the one that crun creates below it (`inner_folder`).
 
         Raises:
             ValueError: the path leads out of the hierarchy.
         """
         row = self.of(controller)
-        return None if row is None else _join(row.path, cgroup)
+        if row is None:
+            return None
+        folder = _join(row.path, cgroup)
+        return inner_folder(self.files, folder) if inner and row.version == 2 else folder
 
     def exists(self, cgroup: str) -> bool:
         """Whether any hierarchy has this cgroup."""
@@ -113,6 +122,20 @@ class Hierarchies:
             # 0 is one that is not seen from here, in another pid namespace; every call would take it for the caller.
             return sorted({int(word) for word in text.split()} - {0})
         raise FileNotFoundError(errno.ENOENT, "no hierarchy has this cgroup", cgroup)
+
+
+def inner_folder(files: Files, folder: str) -> str:
+    """The folder with the limits and processes of the container in a scope: the scope, or crun's cgroup below it.
+
+    On cgroup v2 with systemd, crun creates a cgroup in the scope. A container may create cgroups as well, so crun's
+    counts only if all processes of the scope are in it.
+    """
+    inner = f"{folder}/{_CRUN_CGROUP}"
+    try:
+        is_crun = folder.endswith(".scope") and files.exists(inner) and files.folders(folder) == [_CRUN_CGROUP]
+        return inner if is_crun and not files.read(f"{folder}/{_V1_PROCESSES}").strip() else folder
+    except OSError:  # it has just been removed, or its processes are threads of one above
+        return folder
 
 
 def detect(root: Root) -> Hierarchies:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from nri.host.cgroups.batch import Write
 from nri.host.cgroups.hierarchies import Hierarchies
-from nri.host.cgroups.knobs import Knob, knob
+from nri.host.cgroups.knobs import Knob, knob, wider
 from nri.host.cgroups.support import Located, locate, missing_file
 from nri.host.cgroups.units import Value
 from nri.host.outcome import GONE_ERRORS, Outcome, Result, Unsupported, explain
@@ -28,6 +28,8 @@ _REFUSALS: dict[tuple[str, int | None], str] = {
     ("memory.limit", errno.EINVAL): "the limit exceeds memory.and_swap_limit",
     ("memory.and_swap_limit", errno.EINVAL): "the limit is less than memory.limit",
 }
+#: Settings that crun's cgroup in a scope does not enforce alone: they count among siblings, or belong to the quota.
+_OF_SCOPE_TOO = frozenset({"cpu.shares", "cpu.idle", "cpu.bvt", "cpu.cfs_period", "io.weight", "io.device_weight"})
 
 
 def read(hierarchies: Hierarchies, cgroup: str, name: str) -> Value | Unsupported:
@@ -79,8 +81,35 @@ def present(hierarchies: Hierarchies, located: Located) -> Value | None:
     return None if isinstance(text, OSError) else _decoded(located, text)
 
 
+def unit_value(hierarchies: Hierarchies, row: Knob, located: Located, value: Value) -> Value | None:
+    """The value that the unit's cgroup needs; None if it does not need another one.
+
+    The unit's cgroup is that of the file, or the scope around crun's cgroup. Such a scope must not be narrower than
+    what is in it. A wider one stays, because some versions of crun change its limits with those of the container and
+    others do not.
+    """
+    before = present(hierarchies, located.in_unit())
+    if located.scope and row.nested:
+        if before is None or before == frozenset():  # the empty set is that of the parent
+            return None
+        value = wider(before, value)
+    elif located.scope and row.name not in _OF_SCOPE_TOO:
+        return None
+    return None if before in (None, value) else value
+
+
 def put(hierarchies: Hierarchies, write: Write, row: Knob, located: Located, value: Value) -> Result:
-    """Write a value, which is that of the write or an intermediate one; never raises."""
+    """Write a value, which is that of the write or an intermediate one, and what the scope needs; never raises."""
+    if not located.scope or (outer := unit_value(hierarchies, row, located, value)) is None:
+        return _put(hierarchies, write, row, located, value)
+    scope = _put(hierarchies, write, row, located.in_unit(), outer)
+    if scope.outcome not in (Outcome.APPLIED, Outcome.UNCHANGED, Outcome.CLAMPED):
+        return scope
+    result = _put(hierarchies, write, row, located, value)
+    return replace(result, outcome=scope.outcome) if result.outcome is Outcome.UNCHANGED else result
+
+
+def _put(hierarchies: Hierarchies, write: Write, row: Knob, located: Located, value: Value) -> Result:
     codec = located.place.codec
     text = _text(hierarchies, located)
     if isinstance(text, OSError):

@@ -14,11 +14,21 @@ _MAX_CGROUPS, _MAX_DEPTH = 40, 3
 
 
 class Located(NamedTuple):
-    """A knob's file in a cgroup; it need not exist."""
+    """A knob's file in a cgroup; it need not exist.
+
+    Attributes:
+        scope: the same file of the scope, if `path` is in the cgroup that crun creates below it; else empty.
+    """
 
     place: Place
     folder: str
     path: str
+    scope: str = ""
+
+    def in_unit(self) -> Located:
+        """The file of the cgroup that is a systemd unit's: that of the scope, or this one."""
+        folder, mark, _ = self.scope.rpartition("/")
+        return Located(self.place, folder, self.scope) if mark else self
 
 
 def locate(hierarchies: Hierarchies, row: Knob, cgroup: str) -> Located | Unsupported:
@@ -33,8 +43,10 @@ def locate(hierarchies: Hierarchies, row: Knob, cgroup: str) -> Located | Unsupp
     candidates = []
     for place in places:
         folder = hierarchies.folder(place.controller, cgroup)
+        outer = hierarchies.folder(place.controller, cgroup, inner=False)
         assert folder is not None  # `_places` has only those that are mounted
-        candidates.append(Located(place, folder, f"{folder}/{place.file}"))
+        scope = f"{outer}/{place.file}" if outer != folder else ""
+        candidates.append(Located(place, folder, f"{folder}/{place.file}", scope))
         if hierarchies.files.exists(candidates[-1].path):
             return candidates[-1]
     return candidates[-1]

@@ -1,4 +1,4 @@
-"""Values of cgroups that belong to systemd, given to systemd, which would otherwise reset them.
+"""The cgroups that belong to systemd: keep their values, put a process into a scope, stop a slice.
 
 systemd writes the files of its slices, scopes and services whenever it reloads (`systemctl daemon-reload`) and when a
 first unit appears below a slice. A value that is only written into the file is lost then; one that is a property of
@@ -23,8 +23,13 @@ __all__ = ["DEFAULT_PERIOD_US", "SystemdUnits", "unit_of", "unit_properties"]
 
 _SUFFIXES: Final = (".slice", ".scope", ".service")
 _SOCKET: Final = "/run/dbus/system_bus_socket"
+#: Where systemd keeps properties that were set on units that exist without a file, until the machine restarts.
+_OVERRIDES: Final = "/run/systemd/system.control"
 #: systemd replies in milliseconds. A hook of the agent waits meanwhile, so a bus that hangs may delay few of them.
 _TIMEOUT_S: Final = 0.5
+_SCOPE_TIMEOUT_S: Final = 5.0
+_POLL_S: Final = 0.002
+_RESETS: Final = "systemd resets cgroup values when it reloads"
 _PAUSE_AFTER_FAILURE_S: Final = 60.0
 _MAX_PROBLEMS: Final = 64
 _INFINITY: Final = (1 << 64) - 1
@@ -96,7 +101,7 @@ class SystemdUnits:
     """
 
     def __init__(self, root: Root) -> None:
-        self._socket = root.path.rstrip("/") + _SOCKET
+        self._root, self._socket = root, root.path.rstrip("/") + _SOCKET
         self._is_running = root.exists("/run/systemd/system")
         self._lock = threading.Lock()
         self._reported: set[str] = set()
@@ -112,28 +117,80 @@ class SystemdUnits:
         A problem is logged once: the caller writes the files in any case, only a reload of systemd resets them then.
         After a failed connection nothing is sent for a minute.
         """
-        properties = unit_properties(values, period_us)
-        if not properties or time.monotonic() < self._paused_until:
+        if properties := unit_properties(values, period_us):
+            unit = unit_of(cgroup)
+            # True: until this unit ends or the machine restarts.
+            body = unit, True, list(properties.items())
+            self._call(_RESETS, f"systemd does not keep values of {unit}", "SetUnitProperties", "sba(sv)", body)
+
+    def forget(self, cgroup: str) -> None:
+        """Remove the properties that systemd would keep for a removed pod until the machine restarts.
+
+        systemd removes those of scopes and transient slices itself, for example of the kubelet's, but not those of a
+        slice that only exists because a unit is in it.
+        """
+        unit = unit_of(cgroup)
+        is_pod = unit.endswith(".slice") and "-pod" in unit  # not that of a class, which other pods may be in
+        if is_pod and self._is_running and self._root.exists(f"{_OVERRIDES}/{unit}.d"):
+            problem = f"{_OVERRIDES}/{unit}.d stays until the machine restarts"
+            self._call(problem, problem, "RevertUnitFiles", "as", ([unit],))
+
+    def start_scope(self, name: str, parent: str, pid: int) -> None:
+        """Start a scope with a process, and wait until the process is in it. A problem is logged once."""
+        if not self._is_running:
             return
+        properties = [
+            ("Slice", ("s", parent)), ("PIDs", ("au", [pid])), ("DefaultDependencies", ("b", False)),
+            ("CollectMode", ("s", "inactive-or-failed")),
+        ]  # fmt: skip
+        problem = "processes stay in the cgroup of the program that starts them"
+        if not self._call(problem, f"{problem}: {name}", "StartTransientUnit", "ssa(sv)a(sa(sv))",
+                          (name, "fail", properties, [])):  # fmt: skip
+            return
+        deadline = time.monotonic() + _SCOPE_TIMEOUT_S
+        while (text := self._root.find(f"/proc/{pid}/cgroup")) and f"/{name}\n" not in text:
+            if time.monotonic() > deadline:
+                self._report(f"{problem}: systemd did not start {name} within {_SCOPE_TIMEOUT_S:g} s")
+                return
+            time.sleep(_POLL_S)
+
+    def stop(self, unit: str) -> None:
+        """Stop a unit, with all that is in it. A problem is logged once."""
+        if self._is_running:
+            self._call("slices of pods stay", f"{unit} stays", "StopUnit", "ss", (unit, "replace"))
+
+    def _call(self, problem: str, refusal: str, method: str, signature: str, body: tuple[Any, ...]) -> bool:
+        """Call a method of systemd's manager; False if systemd has refused it or does not reply, which is logged once.
+
+        Args:
+            problem: the beginning of the message if there is no reply.
+            refusal: the beginning of the message if systemd replies with an error.
+            method, signature, body: the call.
+        """
+        if time.monotonic() < self._paused_until:
+            return False
         try:
             with self._lock:
-                self._set_properties(unit_of(cgroup), properties)
+                answer = self._send(method, signature, body)
         except ModuleNotFoundError:
-            self._report("systemd resets cgroup values when it reloads: install nri[agent], which can set its units")
+            self._report(f"{problem}: the Python package jeepney is not installed; install the extra nri[cri]")
+            return False
         except Exception as error:  # noqa: BLE001  jeepney raises what its sockets and parsers raise
             self._paused_until = time.monotonic() + _PAUSE_AFTER_FAILURE_S
-            reason = str(error) or type(error).__name__
-            self._report(f"systemd resets cgroup values when it reloads: {self._socket}: {reason}")
+            self._report(f"{problem}: {self._socket}: {str(error) or type(error).__name__}")
+            return False
+        if answer:
+            self._report(f"{refusal}: {answer}")
+        return not answer
 
-    def _set_properties(self, unit: str, properties: Mapping[str, _Property]) -> None:
+    def _send(self, method: str, signature: str, body: tuple[Any, ...]) -> str:
+        """Call a method of systemd's manager; returns its error."""
         from jeepney import DBusAddress, MessageType, new_method_call  # noqa: PLC0415  an extra
         from jeepney.io.blocking import DBusConnection, prep_socket  # noqa: PLC0415
 
         manager = DBusAddress(
             "/org/freedesktop/systemd1", "org.freedesktop.systemd1", "org.freedesktop.systemd1.Manager"
         )
-        # True: until this unit ends or the machine restarts.
-        call = new_method_call(manager, "SetUnitProperties", "sba(sv)", (unit, True, list(properties.items())))
         bus = prep_socket(self._socket, timeout=_TIMEOUT_S)
         # DBusConnection waits for the reply to its first message without a timeout.
         timer = threading.Timer(_TIMEOUT_S, _shut_down, (bus,))
@@ -141,12 +198,11 @@ class SystemdUnits:
         timer.start()
         try:
             with DBusConnection(bus) as connection:
-                reply = connection.send_and_get_reply(call)
+                reply = connection.send_and_get_reply(new_method_call(manager, method, signature, body))
         finally:
             timer.cancel()
             bus.close()
-        if reply.header.message_type is MessageType.error:
-            self._report(f"systemd does not keep values of {unit}: {': '.join(map(str, reply.body))}")
+        return ", ".join(map(str, reply.body)) if reply.header.message_type is MessageType.error else ""
 
     def _report(self, problem: str) -> None:
         if problem not in self._reported and len(self._reported) < _MAX_PROBLEMS:

@@ -89,8 +89,10 @@ class Writer:
             return [results[number] for number in range(len(writes))]
 
     def forget(self, cgroup: str) -> None:
-        """Drop cached results of a removed cgroup, and of those below it."""
+        """Drop cached results of a removed cgroup, and of those below it, and what systemd keeps for it."""
         path = cgroup.strip("/")
+        if self._units is not None:
+            self._units.forget(path)
         with self._lock:
             self._written.pop(path, None)
             for below in [other for other in self._written if other.startswith(f"{path}/")]:
@@ -120,8 +122,7 @@ class Writer:
         chosen = [writes[number] for number in numbers]
         first = [knob_file.present(self._hierarchies, located[number]) for number in numbers]
         if self._units is not None:
-            pairs = zip(chosen, first, strict=True)
-            self._keep(self._units, [write for write, value in pairs if value not in (None, write.value)])
+            self._keep(self._units, [(write, located[number]) for write, number in zip(chosen, numbers, strict=True)])
         for step in order(chosen, first):
             write, file = chosen[step.number], located[numbers[step.number]]
             row = knob(write.name)
@@ -134,12 +135,14 @@ class Writer:
                 results[numbers[step.number]] = result
                 self._remember(write, file, result)
 
-    def _keep(self, units: SystemdUnits, writes: Sequence[Write]) -> None:
+    def _keep(self, units: SystemdUnits, writes: Sequence[tuple[Write, Located]]) -> None:
         """Have systemd keep the values that are about to change in its cgroups; it also writes their files then."""
         by_cgroup: dict[str, dict[str, Value]] = {}
-        for write in writes:
+        for write, file in writes:
             if units.owns(write.cgroup):
-                by_cgroup.setdefault(write.cgroup, {})[write.name] = write.value
+                value = knob_file.unit_value(self._hierarchies, knob(write.name), file, write.value)
+                if value is not None:
+                    by_cgroup.setdefault(write.cgroup, {})[write.name] = value
         for cgroup, values in by_cgroup.items():
             period = self.read(cgroup, "cpu.cfs_period") if "cpu.cfs_quota" in values else None
             units.keep(cgroup, values, period if isinstance(period, int) else DEFAULT_PERIOD_US)

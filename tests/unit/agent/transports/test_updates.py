@@ -128,9 +128,7 @@ def test_a_refusal_is_told_and_the_value_is_written_to_its_file(world: World) ->
     world.runtime.refuses = {"a"}
     (refused, outcome) = world.set(("a", 20_000), ("b", 30_000))
     assert refused[0] == "applied" and not refused[2]
-    assert refused[1] == (
-        "the runtime refused the value, so the value was written to its file: the update failed"
-    )
+    assert refused[1] == ("the runtime refused the value, so the value was written to its file: the update failed")
     assert outcome == ("applied", "", True)
     assert (world.quota("a"), world.quota("b")) == ("20000", "30000")
 
@@ -154,7 +152,11 @@ def test_a_value_that_was_refused_is_told_again_after_a_pause_or_when_it_is_anot
 def test_what_a_runtime_takes_and_does_not_set_is_written_and_told(world: World) -> None:
     world.runtime.drops = {QUOTA}
     (row,) = world.set(("a", 20_000))
-    assert row == ("applied", "the runtime accepted the update without setting the value, so the value was written to its file", False)
+    assert row == (
+        "applied",
+        "the runtime accepted the update without setting the value, so the value was written to its file",
+        False,
+    )
 
 
 @pytest.mark.parametrize(("error", "waits"), [(DeadlineExceeded("an answer"), True), (ConnectionClosed("gone"), False)])

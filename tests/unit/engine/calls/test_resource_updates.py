@@ -11,7 +11,7 @@ import pytest
 import nri
 from nri.adaptation import Numbers, OrderedUpdates
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.support.errors import CommandFailed, WrongState
+from nri.engine.support.errors import CommandFailed
 from nri.errors import NriError, RequestError
 from nri.ttrpc.waiters import ARRIVALS
 
@@ -105,10 +105,24 @@ def test_what_cannot_be_is_refused_before_plugins_are_asked(dry: Any) -> None:
     container_id = dry.run(dry.pod())
     with pytest.raises(RequestError, match=r"linux\.cpuset_cpus"):
         dry.engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpuset_cpus="x"))
-    dry.engine.container_removal.stop(container_id)
-    with pytest.raises(WrongState, match="exited: update"):
-        dry.engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpu_shares=300))
     assert "update_container" not in dry.told.of("c")
+
+
+def test_an_update_of_an_ended_container_changes_only_its_record(dry: Any) -> None:
+    container_id = dry.run(dry.pod())
+    dry.engine.container_removal.stop(container_id)
+    dry.engine.machinery.runtime("runc").update = lambda *_: pytest.fail("the OCI runtime does not know the container")
+    dry.engine.resource_updates.update_container(container_id, pb.LinuxContainerResources(cpu_shares=300))
+    assert in_force(dry, container_id)["cpu"]["shares"] == 300
+    assert "update_container" not in dry.told.of("c") and "post_update_container" not in dry.told.of("c")
+
+
+def test_an_update_of_an_ended_container_by_a_plugin_is_stale(dry: Any) -> None:
+    container_id = dry.run(dry.pod())
+    dry.engine.container_removal.stop(container_id)
+    update = nri.Update(container_id).set_cpu_shares(700).message
+    (result,) = dry.engine.nri.update(OrderedUpdates([update], Numbers(1)))
+    assert result.failed and "exited: update is not possible" in str(result)
 
 
 def test_annotations_of_the_request_are_added(dry: Any) -> None:

@@ -29,7 +29,7 @@ EXAMPLES = [
 
 
 def _refuse_argument(context: click.Context, _: click.Parameter, arguments: tuple[str, ...]) -> None:
-    """Refuse an argument without an option; it is usually a manifest."""
+    """Refuse an argument without an option, which is usually a manifest."""
     if arguments:
         raise click.UsageError(
             f"{arguments[0]}: -f is required before a manifest: nri pod run -f {arguments[0]}", context
@@ -44,7 +44,7 @@ def _refuse_argument(context: click.Context, _: click.Parameter, arguments: tupl
     multiple=True,
     required=True,
     metavar="FILE|-",
-    help="YAML or JSON of pods, or of anything with a pod template; repeatable.",
+    help="YAML or JSON of pods, or of resources with a pod template; repeatable.",
 )
 @click.option("--replace", is_flag=True, help="First remove an existing pod of the same namespace and name.")
 @click.option("--strict", is_flag=True, help="Fail if a key of the manifest has no effect.")
@@ -84,7 +84,8 @@ def command(
     with SignalStop() as stop, support.connect(settings, cri_socket) as cri:
         folder = os.path.abspath(pods_dir or lifecycle.state_folder())
         memory_bytes = parse_memory(Root().find("/proc/meminfo") or "").get("MemTotal", 0)
-        node = Node(socket.gethostname(), folder, cgroup_root, lifecycle.driver_of(cri), memory_bytes)
+        driver, seccomp_root = lifecycle.driver_of(cri), lifecycle.seccomp_root(cri)
+        node = Node(socket.gethostname(), folder, cgroup_root, driver, memory_bytes, seccomp_root)
         requests = [pod for file in files for pod in read_pods(read_source(file), node)]
         notes = [note for pod in requests for note in pod.notes]
         if notes and strict:
@@ -102,7 +103,7 @@ def command(
 
 
 def _clear_names(cri: CriClient, requests: list[PodRequest], folder: str, *, replace: bool) -> None:
-    """Remove pods of the same names with `replace`, else refuse; another pod with the same uid is always refused."""
+    """Remove pods with the same names if `replace`, else refuse. Another pod with the same uid is always refused."""
     from nri.pods.lifecycle import remove
 
     names = {pod.name for pod in requests}
