@@ -181,7 +181,7 @@ metadata:
     places = [f"{path}:{line}" for line in (11, 10, 13)]
     assert sorted(by_mode["default"]) == sorted(places)
     assert by_mode["default"][places[1]].startswith(
-        "annotation node.koordinator.sh/extended-resource-spec: it names no"
+        "annotation node.koordinator.sh/extended-resource-spec: no container is"
     )
     nothing = by_mode["reference"][places[1]]
     assert nothing.startswith("memory.limit: BatchResource sets it to 0, so no process can run: annotation node.k")
@@ -240,8 +240,8 @@ WRONG_FILES = {
     '"x"': ': expected a mapping of keys, not "x"',
     "{": ": not valid JSON: expecting property name",
     '{"agent": {}} more': ": not valid JSON: extra data in column 15",
-    '{"agent": {"logSize": NaN}}': ": holds NaN, which is not valid JSON",
-    features("psi", psi={"resource": ["cpu"], "avg10threshold": float("inf")}): ": holds Infinity, which is not",
+    '{"agent": {"logSize": NaN}}': ": contains NaN, which is not valid JSON",
+    features("psi", psi={"resource": ["cpu"], "avg10threshold": float("inf")}): ": contains Infinity, which is not",
     "[" * 100_000: ": nested deeper than 100 levels",
     '{"agent": ' * 20_000: ": nested deeper than 100 levels",
     "\udcff": ": not UTF-8 text",
@@ -261,7 +261,7 @@ WRONG_FILES = {
     features(None): "agent.enabledFeatures[0]: expected a string, not null",
     features(["psi"]): 'agent.enabledFeatures[0]: expected a string, not ["psi"]',
     features("cpi", "cpi"): 'agent.enabledFeatures[1]: "cpi" is listed twice; list it once',
-    features("quotaTrubo"): 'agent.enabledFeatures[0]: "quotaTrubo" is no service; did you mean "quotaTurbo"?',
+    features("quotaTrubo"): 'agent.enabledFeatures[0]: "quotaTrubo" is not a service; did you mean "quotaTurbo"?',
     '{"agent": {"logSize": 1%s}}' % ("0" * 400): "agent.logSize: expected a whole number from -9223372036854775808 to",
     '{"agent": {"logLevel": "loud"}}': 'agent.logLevel: "loud" is not one of debug, info, warn, error, stack; use one',
     features("psi"): "psi: is switched on but has no block",
@@ -287,9 +287,9 @@ WRONG_FILES = {
     features("dynCache", dynCache={"l3Percent": [1]}): "dynCache.l3Percent: expected a mapping of keys, not [1]",
     features("ioCost", ioCost={}): "ioCost: expected a list, not {}",
     features("ioCost", ioCost=[5]): "ioCost[0]: expected a mapping of keys, not 5",
-    disk(model="lin"): 'ioCost[0].config[0].model: "lin" is not linear; say "linear"',
-    disk(param={"rbps": -1}): "ioCost[0].config[0].param.rbps: -1 is not from 1 on; say what the disk does",
-    disk(param={}): "ioCost[0].config[0].param.rbps: 0 is not from 1 on",
+    disk(model="lin"): 'ioCost[0].config[0].model: "lin" is not linear; use "linear"',
+    disk(param={"rbps": -1}): "ioCost[0].config[0].param.rbps: -1 is not above 0; use the maximum rate of the disk",
+    disk(param={}): "ioCost[0].config[0].param.rbps: 0 is not above 0",
 }
 
 

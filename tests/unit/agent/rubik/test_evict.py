@@ -130,7 +130,7 @@ def test_pods_of_kube_system_static_pods_and_mirrors_never_go(tmp_path: Path) ->
     world.memory(100 * GIB, 0, 0)
     world.loop(3)
     assert world.asked.pods == []
-    assert "the use of no offline pod is known" in world.loops.health()[1]
+    assert "the usage of all offline pods is unknown" in world.loops.health()[1]
 
 
 def test_a_source_annotation_of_a_user_does_not_protect_a_pod_that_an_apiserver_lists(tmp_path: Path) -> None:
