@@ -107,7 +107,7 @@ def test_what_strategies_cannot_read_of_a_nodeslo_is_a_finding(settings: AgentSe
     strategy = "resourceQOSStrategy"
     assert [(finding.where, finding.problem) for finding in outcome.findings] == [
         (f"{path}:3", "resourceUsedThresholdWithBE.cpuSuppressThresholdPercent: 165 is not from 0 to 100"),
-        (f"{path}:4", f"cpuBurstStrategy.policy: unknown policy 'atuo'; there are {POLICIES}"),
+        (f"{path}:4", f"cpuBurstStrategy.policy: unknown policy 'atuo'; choose from {POLICIES}"),
         (f"{path}:7", f'{strategy}.lsClass.memoryQOS.wmarkRatio: "x" is not a whole number'),
         (f"{path}:8", f'{strategy}.lsClass.resctrlQOS.mbaPercent: "x" is not a whole number'),
         (f"{path}:14", f"{strategy}.beClass.blkioQOS.blocks[1].ioCfg.readBPS: -1 is below 0"),
@@ -314,7 +314,7 @@ def test_a_file_of_rubiks_with_a_mistake_is_told_with_its_key_and_the_next_step(
     advice = f"; {first.next}" if first.next else ""
     assert f"{first.what}: {first.problem}{advice}".startswith(message)
     assert all(finding.where.startswith(f"{tmp_path}/config.json") for finding in outcome.findings)
-    assert code(outcome) == (1 if "twice" in message and not first.what else 2)
+    assert code(outcome) == (1 if "duplicate" in message and not first.what else 2)
     assert len(outcome.findings) == (6 if "rbps" in message else 1)
 
 

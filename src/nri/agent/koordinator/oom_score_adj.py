@@ -50,7 +50,7 @@ def requested_score(annotations: Mapping[str, str], name: str) -> int | None:
         return None
     digits = text[1:] if text[0] in "+-" else text
     if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
-        raise HookError(NAME, f"annotation {ANNOTATION_OOM_SCORE}: {text[:40]!r} is not an integer")
+        raise HookError(NAME, f"annotation {ANNOTATION_OOM_SCORE}: {text[:40]!r} is not a whole number")
     return int(text)
 
 

@@ -117,7 +117,7 @@ def _words(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterato
         value = _text(annotations if key == pod_class.ANNOTATION_EVICTION_PRIORITY else labels, key)
         if value and pod_class.whole_number(value, bound) is None:
             bits = bound.bit_length()
-            yield f'{key}: "{plain(value, _MAX_TEXT)}" is not an integer of {bits} bits, so it is ignored'
+            yield f'{key}: "{plain(value, _MAX_TEXT)}" is not a whole number of {bits} bits, so it is ignored'
     if text := _text(annotations, _POLICY):
         yield from _memo.get(_POLICY, text, _features)
     with suppress(ValueError):

@@ -124,7 +124,9 @@ def test_where_nothing_counts_the_dynamic_group_stays_as_it_starts(
     world = make_world(tmp_path, pod("a", offline=True, cache_limit="dynamic"), pod("web"))
     world.loop(4)
     assert lines(world, "dynamic")[0] == "L3:0=3;2=3"
-    assert "dynCache: the dynamic group keeps its first share: unsupported here: a virtual machine" in world.loops.errors
+    assert (
+        "dynCache: the dynamic group keeps its first share: unsupported here: a virtual machine" in world.loops.errors
+    )
 
 
 def _pod(name: str, level: str) -> Pod:

@@ -161,14 +161,14 @@ def test_the_log_has_once_what_could_not_be_done_however_its_numbers_change(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def logged_messages() -> list[str]:
-        return [record.message for record in caplog.records if "no offline pod" in record.message]
+        return [record.message for record in caplog.records if "offline pods" in record.message]
 
     world = RubikWorld(tmp_path, **MEMORY)
     for free in (30, 20, 10):
         world.memory(100 * GIB, 0, free * GIB)
         world.loop()
     (first,) = logged_messages()
-    assert first.startswith("memoryevict: 70 % of the node's memory is in use; eviction starts at 60 %, but the use")
+    assert first.startswith("memoryevict: 70 % of the node's memory is in use; eviction starts at 60 %, but the usage")
     world.memory(100 * GIB, 0, 90 * GIB)
     world.loop()
     world.memory(100 * GIB, 0, 10 * GIB)

@@ -134,7 +134,7 @@ def test_a_pod_that_became_online_and_a_missing_module_are_told(tmp_path: Path, 
     world.loop()
     world.run(pod("batch"))
     world.loop(2)
-    assert any("shop/batch: it became online" in error for error in world.loops.errors)
+    assert any("shop/batch: the pod became online" in error for error in world.loops.errors)
     assert (block is NET) == any("/proc/qos/net_qos_enable not found" in error for error in world.loops.errors)
 
 

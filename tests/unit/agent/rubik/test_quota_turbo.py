@@ -250,7 +250,7 @@ def test_why_a_quota_did_not_rise_is_explained_until_it_does(tmp_path: Path) -> 
     assert reasons(world) == ["the node uses 95 %; quotas rise while it uses 79 % or less"]
     world.node_milli = 0
     world.loop()
-    assert reasons(world) == ["the node's usage varied by 95 % in a minute; quotas rise while it is 10 or less"]
+    assert reasons(world) == ["the node's usage varied by 95 % in a minute; quotas rise while that is 10 % or less"]
 
 
 @pytest.mark.parametrize(

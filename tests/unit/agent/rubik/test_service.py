@@ -81,7 +81,7 @@ def test_each_service_says_when_it_decides_again_and_by_what(tmp_path: Path) -> 
         "the node uses 90 % of its CPUs; eviction starts at 60 %; no eviction for"
     )
     assert "of the node's memory is in use; eviction starts at 90 %" in message["memoryevict"]["state"]
-    assert message["cpi"]["state"].startswith("0 pods are judged, 0 limited; the next judgement is in")
+    assert message["cpi"]["state"].startswith("0 pods are judged, 0 are limited; next judgement in")
     assert message["ioLimit"]["state"] == ""
 
 

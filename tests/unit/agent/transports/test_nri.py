@@ -214,7 +214,7 @@ def test_an_agent_of_another_process_is_named_by_its_number_and_lets_go_when_it_
         assert other.stdout.readline() == "has it\n"
         with FakeRuntime(socket_path=str(run_dir / "nri.sock")):
             transport.start()
-            wait_for(lambda: f"by process {other.pid} already" in transport.health()[1], "the refusal")
+            wait_for(lambda: f"process {other.pid} has already registered" in transport.health()[1], "the refusal")
             other.kill()
             wait_for(lambda: ready(transport), "the registration")
             transport.stop()
