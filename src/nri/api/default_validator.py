@@ -16,8 +16,8 @@ from nri.api.annotations import BOOLEANS, REQUIRED_PLUGINS, effective_annotation
 from nri.api.messages import Field, FieldOwners, PluginInstance, SecurityProfile, ValidateContainerAdjustmentRequest
 from nri.api.naming import is_full_name
 from nri.config import Source, parse_text
-from nri.config.complaint import MAX_PROBLEMS, Problem, shorten, suggest, together
-from nri.config.place import show
+from nri.config.complaint import MAX_PROBLEMS, Problem, combined_error, shorten, suggest
+from nri.config.key_path import path_text
 from nri.config.typed import check as check_values
 from nri.errors import ConfigError
 from nri.rules import Rules
@@ -77,7 +77,10 @@ class ValidatorConfig:
         values = check_values(cls, {name: tree[key] for name, key in spelled.items()}, (), problems).values
         errors = [
             ConfigError(
-                source, show((spelled[str(problem.path[0])], *problem.path[1:])), problem.reason, problem.suggestion
+                source,
+                path_text((spelled[str(problem.path[0])], *problem.path[1:])),
+                problem.reason,
+                problem.suggestion,
             )
             for problem in problems
         ]
@@ -86,7 +89,7 @@ class ValidatorConfig:
         errors += [ConfigError(source, key, "unknown key", suggest(key, dialect)) for key in unknown[:MAX_PROBLEMS]]
         if errors:
             more = [ConfigError(source, "", "and more problems like these")] if len(errors) > MAX_PROBLEMS else []
-            raise together([*errors[:MAX_PROBLEMS], *more])
+            raise combined_error([*errors[:MAX_PROBLEMS], *more])
         return cls(**values)
 
 

@@ -184,7 +184,11 @@ class Drift:
     def look(self, values: Iterable[DesiredValue]) -> list[Change]:
         """Compare these values. Returns the changes since the last look."""
         at_s = self._clock()
-        unique = list(dict.fromkeys(values))
+        # The agent also reports values that the runtime has applied for it: the first source stands for both.
+        by_value: dict[tuple[str, str, str], DesiredValue] = {}
+        for value in values:
+            by_value.setdefault((value.cgroup, value.name, str(shown(value.value))), value)
+        unique = list(by_value.values())
         rows = unique[:MAX_VALUES]
         self.left_out, self.unread = len(unique) - len(rows), 0
         rivals: dict[tuple[str, str], list[DesiredValue]] = {}

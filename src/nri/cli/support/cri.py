@@ -37,9 +37,9 @@ pods_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
 
 def connect(settings: Settings, path: str | None) -> CriClient:
     """Connect to a CRI socket. Without `path`, connect to the first known socket that exists on this machine."""
-    from nri.cri.client import CALL_TIMEOUT_S, CriClient, find_socket
+    from nri.cri.client import CALL_TIMEOUT_S, CriClient
 
-    return CriClient(path or find_socket(), settings.timeout_s or CALL_TIMEOUT_S)
+    return CriClient(path or "", settings.timeout_s or CALL_TIMEOUT_S)
 
 
 def list_pods(cri: CriClient) -> list[Any]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from nri.config.complaint import combined_error
 from nri.config.syntax import parse_json
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import EngineConfig, OciRuntime
@@ -22,15 +23,15 @@ from nri.engine.lifecycle.pod_namespaces import PodNamespaces
 from nri.engine.machine import detect_machine, with_features
 from nri.engine.network import Cni, NetworkNamespaces
 from nri.engine.process import Conmon, ExecResult, Exit, Exits, Runtime, StreamOwner, exec_sync
-from nri.engine.spec import Machine, localhost_profile
+from nri.engine.spec import Base, Machine, base_of, base_problems, joined_bases, localhost_profile
 from nri.engine.support.command import run
 from nri.engine.support.errors import EngineError, MissingTool
-from nri.errors import RequestError
+from nri.errors import ConfigError, RequestError
 from nri.files import open_regular
 from nri.oci import BlockIoClasses, CdiDevices, Generator, RdtClasses
 
 _log = logging.getLogger(__name__)
-_PROFILE_BYTES = 4 << 20
+_PROFILE_BYTES = _SPEC_BYTES = 4 << 20
 _NO_HUGETLB, _NO_SWAP, _NO_V2 = (
     "this machine's cgroups cannot limit huge pages",
     "this machine's cgroups cannot limit swap",
@@ -64,6 +65,11 @@ class Machinery:
         self.network_namespaces = NetworkNamespaces(places.namespaces)
         self.namespaces = PodNamespaces(self.network_namespaces)
         self._runtimes: dict[str, Runtime] = {}
+        own_base = base_of(config.containers.base_spec())
+        self._bases = {
+            name: joined_bases(_read_base(name, settings.base_runtime_spec), own_base)
+            for name, settings in config.runtimes.items()
+        }
         self._cdi = CdiDevices(config.containers.cdi_dirs)
         rdt, blockio = config.containers.rdt_config, config.containers.blockio_config
         self._rdt = RdtClasses.read(rdt) if rdt else RdtClasses()
@@ -129,6 +135,10 @@ class Machinery:
             return {}  # it is missing, which is reported when it is used, or it has no such command
         return features if isinstance(features, dict) else {}
 
+    def base(self, handler: str) -> Base:
+        """The defaults of containers with this handler; the engine's own for one that is no longer configured."""
+        return self._bases.get(handler, Base())
+
     @property
     def systemd_cgroup(self) -> bool:
         """Whether cgroups are systemd's."""
@@ -193,6 +203,24 @@ class Machinery:
     def with_devices(self, spec: dict[str, Any], names: list[str]) -> dict[str, Any]:
         """The spec with CDI devices injected. SpecError for an unknown device."""
         return self._cdi.inject(spec, names) if names else spec
+
+
+def _read_base(handler: str, path: str) -> Base:
+    """The defaults in a file; none without a path. Raises ConfigError."""
+    if not path:
+        return Base()
+    try:
+        with open(path, "rb", opener=open_regular) as file:
+            data = file.read(_SPEC_BYTES + 1)
+        if len(data) > _SPEC_BYTES:
+            raise ValueError(f"exceeds {_SPEC_BYTES} bytes")
+        spec = parse_json(data)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(path, "", f"cannot be read: {reason}", f"see runtimes.{handler}.base_runtime_spec") from None
+    if problems := base_problems(spec) if isinstance(spec, dict) else ["expected an object"]:
+        raise combined_error([ConfigError(path, "", problem) for problem in problems])
+    return base_of(spec)
 
 
 def fit(resources: dict[str, Any], machine: Machine) -> list[str]:

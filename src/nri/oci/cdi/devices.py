@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from nri.config.root import inside
+from nri.config.root import resolve_below
 from nri.config.watch import fingerprint
 from nri.errors import ConfigError, SpecError
 from nri.oci.cdi.edits import apply
@@ -104,7 +104,7 @@ class CdiDevices:
         return content
 
     def _files(self, folder: str) -> list[str]:
-        path = inside(self._root, folder)
+        path = resolve_below(self._root, folder)
         try:
             entries = sorted(os.scandir(path), key=lambda entry: entry.name)
         except OSError:

@@ -6,7 +6,7 @@ import re
 from typing import Annotated, NamedTuple
 
 from nri.config import Between, read, read_file
-from nri.config.place import Path, at, show
+from nri.config.key_path import Path, location, path_text
 from nri.config.syntax import line_of
 from nri.errors import ConfigError
 from nri.oci.process import HOOKS
@@ -257,7 +257,7 @@ def read_device_file(path: str, priority: int = 0) -> DeviceFile:
 
 def _error(source: Source, problem: _Problem) -> ConfigError:
     return ConfigError(
-        at(source, line_of(source, problem.path)), show(problem.path), problem.reason, problem.suggestion
+        location(source, line_of(source, problem.path)), path_text(problem.path), problem.reason, problem.suggestion
     )
 
 

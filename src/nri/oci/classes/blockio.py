@@ -18,10 +18,10 @@ import os
 import stat
 
 from nri.config import Source, read, read_file
-from nri.config.complaint import together
-from nri.config.place import at, show
+from nri.config.complaint import combined_error
+from nri.config.key_path import location, path_text
 from nri.config.quantity import parse
-from nri.config.root import inside
+from nri.config.root import resolve_below
 from nri.config.syntax import line_of
 from nri.errors import ConfigError, SpecError
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
-    from nri.config.place import Path
+    from nri.config.key_path import Path
 
 _Quantity = int | float | str
 
@@ -79,7 +79,7 @@ class BlockIoClasses:
         problems: list[ConfigError] = []
         self._classes = {name: _settings(config, name, items, problems) for name, items in classes.items()}
         if problems:
-            raise together(problems)
+            raise combined_error(problems)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, root: str = "/") -> BlockIoClasses:
@@ -128,7 +128,7 @@ class BlockIoClasses:
         if self._root == "/":
             return sorted(glob.glob(pattern))
         inner = sorted(glob.glob(pattern.lstrip("/"), root_dir=self._root))
-        return [inside(self._root, f"/{path}") for path in inner]
+        return [resolve_below(self._root, f"/{path}") for path in inner]
 
 
 def _settings(
@@ -148,8 +148,8 @@ def _settings(
                 if key != "Weight" and item.Devices is None:
                     raise ValueError("a throttle requires Devices: list the devices that it applies to")
             except ValueError as error:
-                location = at(source, line_of(source, (*item_path, key)))
-                problems.append(ConfigError(location, show((*item_path, key)), str(error)))
+                where = location(source, line_of(source, (*item_path, key)))
+                problems.append(ConfigError(where, path_text((*item_path, key)), str(error)))
         settings.append((item.Devices, values))
     return settings
 

@@ -17,8 +17,8 @@ import re
 from typing import Any
 
 from nri.config import Source, read, read_file
-from nri.config.complaint import together
-from nri.config.place import at, show
+from nri.config.complaint import combined_error
+from nri.config.key_path import location, path_text
 from nri.config.syntax import line_of
 from nri.errors import ConfigError, SpecError
 from nri.oci.cdi.file import is_clos_id
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
 
-    from nri.config.place import Path
+    from nri.config.key_path import Path
 
 #: goresctrl's name of the root group, and the spec's.
 _ROOT_CLASS, _ROOT_GROUP = "system/default", "/"
@@ -84,7 +84,7 @@ class RdtClasses:
                 if not _is_group(name):
                     problems.append(_invalid_name(config, ("partitions", place, "classes", name), name))
         if problems:
-            raise together(problems)
+            raise combined_error(problems)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], *, prefix: str = "") -> RdtClasses:
@@ -133,4 +133,4 @@ def _invalid_name(source: Source, path: Path, group: str) -> ConfigError:
 
 
 def _error(source: Source, path: Path, reason: str) -> ConfigError:
-    return ConfigError(at(source, line_of(source, path)), show(path), reason)
+    return ConfigError(location(source, line_of(source, path)), path_text(path), reason)

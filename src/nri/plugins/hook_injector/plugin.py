@@ -6,7 +6,7 @@ At the start a broken file is an error; later the previous hooks stay in force.
 from __future__ import annotations
 
 import nri
-from nri.config.complaint import apart
+from nri.config.complaint import single_errors
 from nri.plugins.hook_injector import pattern
 from nri.plugins.hook_injector.conditions import ConditionError, Facts
 from nri.plugins.hook_injector.directories import HookDirectories
@@ -115,7 +115,7 @@ class HookInjector(nri.Plugin):
     def _log_change(self, change: HooksChange) -> None:
         """Log a change, but the same errors only once."""
         assert self._directories is not None
-        errors = [] if change.error is None else apart(change.error)
+        errors = [] if change.error is None else single_errors(change.error)
         text = "\n".join(str(message) for message in (*errors, *change.warnings))
         if errors and text == self._logged:
             return
