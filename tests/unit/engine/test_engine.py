@@ -77,7 +77,9 @@ def test_without_a_network_the_engine_is_ready_and_its_network_is_not(config: En
         assert engine.conditions[1].holds
 
 
-def test_an_event_has_the_statuses_of_its_pod_and_containers_and_a_removal_the_pods_last_status(config: EngineConfig) -> None:
+def test_an_event_has_the_statuses_of_its_pod_and_containers_and_a_removal_has_the_pods_last(
+    config: EngineConfig,
+) -> None:
     with Engine(replace(config)) as engine:
         metadata = pb.PodSandboxMetadata(name="web", namespace="n", uid="u")
         pod = engine.pod_creation.run(pb.PodSandboxConfig(metadata=metadata))
