@@ -40,6 +40,7 @@ from nri.engine.spec import (
     container_spec,
     find_account,
     image_volumes,
+    joined_hooks,
     requested_user,
     stop_signal,
 )
@@ -195,6 +196,10 @@ class ContainerCreation:
         user = result.spec["process"]["user"]
         record.user = {"uid": str(user["uid"]), "gid": str(user["gid"]),
                        "supplemental_groups": [str(group) for group in user["additionalGids"]]}  # fmt: skip
+        annotations = {**container.config.annotations, **pod.config.annotations}
+        args, has_mounts = result.spec["process"]["args"], bool(container.config.mounts)
+        if hooks := self._machinery.hooks.of(args, annotations, has_mounts=has_mounts):
+            result.spec["hooks"] = joined_hooks(result.spec.get("hooks", {}), hooks)
         return self._machinery.with_devices(result.spec, [device.name for device in config.CDI_devices])
 
     def spec_options(

@@ -175,6 +175,8 @@ class ContainerConfig:
         additional_devices: devices of the node in every container, as ``/dev/HOST:/dev/CONTAINER:rwm``, of which the
             last two parts may be missing.
         default_annotations: annotations of every OCI spec.
+        hooks_dir: folders with files of OCI hooks, as of podman and CRI-O; a file in a later folder replaces one of the
+            same name. The plugin ``hook-injector`` does the same for all runtimes; use one of both.
         apparmor_profile: the AppArmor profile for requests of the runtime's default; empty for none.
         cdi_dirs: folders of CDI files, lowest rank first.
         rdt_config: the file of RDT classes; empty: each class is the resctrl group with its name.
@@ -192,6 +194,7 @@ class ContainerConfig:
     default_mounts: tuple[str, ...] = ()
     additional_devices: tuple[str, ...] = ()
     default_annotations: Mapping[str, str] = field(default_factory=dict)
+    hooks_dir: tuple[str, ...] = ()
     apparmor_profile: str = ""
     cdi_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
     rdt_config: str = ""

@@ -20,6 +20,7 @@ from nri.engine.config import EngineConfig, OciRuntime
 from nri.engine.images import ImageStore, Transport
 from nri.engine.images import Registry as ImageRegistry
 from nri.engine.images.space_budget import Limits
+from nri.engine.lifecycle.hooks import ContainerHooks
 from nri.engine.lifecycle.places import Places
 from nri.engine.lifecycle.pod_namespaces import PodNamespaces
 from nri.engine.machine import detect_machine, with_features
@@ -48,6 +49,7 @@ class Machinery:
     Raises EngineError or ConfigError if a part cannot be created.
 
     Attributes:
+        hooks: the OCI hooks of the node's directories.
         dry: whether nothing is done to the machine, see `nri.engine.lifecycle.dry`.
     """
 
@@ -68,6 +70,7 @@ class Machinery:
         self.network_namespaces = NetworkNamespaces(places.namespaces)
         self.namespaces = PodNamespaces(self.network_namespaces)
         self._runtimes: dict[str, Runtime] = {}
+        self.hooks = ContainerHooks(config.containers.hooks_dir)
         own_base = base_of(config.containers.base_spec())
         self._bases = {
             name: joined_bases(_read_base(name, settings.base_runtime_spec), own_base)
