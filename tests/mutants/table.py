@@ -114,7 +114,7 @@ MUTANTS = (
            "unit/placement/test_affinity.py"),
     Mutant("kube/document.py", "if self._paths is None:", "if True:", "unit/adaptation/test_linear.py"),
     Mutant("config/syntax.py", "if not self._read:", "if True:", "unit/adaptation/test_linear.py"),
-    Mutant("pods/containers.py", "remaining -= len(expansion)", "pass", "unit/pods/test_containers.py"),
+    Mutant("kube/environment.py", "remaining -= len(expansion)", "pass", "unit/pods/test_containers.py"),
     # The adaptation
     Mutant("adaptation/merge/limits.py", "count(kind, data, max_entries) > max_entries",
            "count(kind, data, max_entries) > max_entries + 1",

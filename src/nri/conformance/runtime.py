@@ -1,7 +1,7 @@
 """Test how a live runtime handles every event, field, update, eviction, validator and failure.
 
 A plugin connects to the runtime's NRI socket, and pods are created over its CRI socket; the effects of the plugin's
-answers are read from the containers. What cannot be measured is reported as such.
+answers are read from the containers. Effects that cannot be measured are reported as such.
 """
 
 from __future__ import annotations
@@ -47,12 +47,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Probe"]
 
-#: The plugin's index: after most others, so that it sees containers with their changes.
+#: The plugin's index, after most other plugins, so that it sees containers with their changes.
 INDEX: Final = "95"
 _REFUSAL: Final = "refused by nri conformance"
 _NAMESPACE: Final = "nri-conformance"
-#: Timeout of a CRI call, timeout of an event or effect, and how often these are checked, in seconds.
-_CALL_TIMEOUT_S, _EVENT_TIMEOUT_S, _POLL_S = 60.0, 3.0, 0.05
+#: The timeout of a CRI call, in seconds.
+_CALL_TIMEOUT_S = 60.0
+#: The timeout of an event or effect, in seconds.
+_EVENT_TIMEOUT_S = 3.0
+#: The interval in which events and effects are checked, in seconds.
+_POLL_S = 0.05
 #: A state of more than 4 MiB: this many containers, in this many further pods, with this padding in an annotation.
 _LARGE_CONTAINERS, _LARGE_PODS, _PADDING_BYTES = 20, 3, 240_000
 _PRE_INSTALLED: Final = (
@@ -81,7 +85,7 @@ LIFE: Final = {
 }
 
 
-#: Exceptions of a case while the runtime is still running.
+#: Exceptions of a case that do not mean that the runtime has stopped.
 _CASE_ERRORS: Final = (NriError, OSError, LookupError, StopIteration, ValueError)
 
 
@@ -90,7 +94,7 @@ class _RuntimeGone(Exception):
 
 
 class _WatchedCri:
-    """The runtime's CRI socket; a call raises `_RuntimeGone` if the runtime has stopped."""
+    """The runtime's CRI socket. A call raises `_RuntimeGone` if the runtime has stopped."""
 
     def __init__(self, cri: CriClient) -> None:
         self._cri = cri
@@ -145,7 +149,7 @@ class ProbePlugin(Plugin):
         return None if wish is None else wish(event_)
 
     def of(self, event: str, container: str = "") -> list[SeenEvent]:
-        """The received events of this name; with `container`, only those of the container of this name."""
+        """The received events of this name. With `container`, only the events of the container with this name."""
         return [
             entry
             for entry in self.received
@@ -160,7 +164,7 @@ class LatePlugin(ProbePlugin):
 
 
 class LateAtFirst(ProbePlugin):
-    """A plugin that exceeds the timeout of Synchronize, and tests a creation during that time."""
+    """A plugin that exceeds the timeout of Synchronize, and tests a creation in the meantime."""
 
     def __init__(self, creation: Callable[[], tuple[str, str, str]]) -> None:
         super().__init__(EventMask.of("PostCreateContainer"))
@@ -224,7 +228,7 @@ class ProbeContainer:
         return self
 
     def exec(self, *command: str) -> str:
-        """Run a program in the container; returns its output."""
+        """Run a program in the container. Returns its output."""
         request = pb.ExecSyncRequest(container_id=self.id, cmd=command, timeout=int(_CALL_TIMEOUT_S))
         return str(self.cri.call("ExecSync", request, _CALL_TIMEOUT_S).stdout.decode(errors="replace"))
 
@@ -232,7 +236,7 @@ class ProbeContainer:
         """Read a file of the container's cgroup."""
         row = self.hierarchies.of(controller) or self.hierarchies.of("")
         if row is None:
-            raise NriError(f"no cgroup hierarchy of {controller} is mounted here")
+            raise NriError(f"no cgroup hierarchy of {controller} is mounted on this machine")
         if row.version == 2 and not v2_file:
             return str(self.spec("linux", "resources", "cpu", "shares"))
         lines = [line.split(":", 2) for line in Path(f"/proc/{self.pid}/cgroup").read_text().splitlines()]
@@ -256,7 +260,7 @@ class ProbeContainer:
 
 
 class _ReferenceContainer(ProbeContainer):
-    """A container without adjustments, with which others are compared. It is not removed."""
+    """A container without adjustments, with which other containers are compared. It is not removed."""
 
     def remove(self) -> None:
         """Do nothing."""
@@ -279,11 +283,11 @@ class Probe:
     """The test of a runtime.
 
     Args:
-        cri: its CRI socket.
-        nri_socket: its NRI socket.
-        image: of the containers; it must have /bin/sh.
+        cri: the runtime's CRI socket.
+        nri_socket: the runtime's NRI socket.
+        image: the image of the containers; it must have /bin/sh.
         timeout_s: how long the runtime may take to synchronize a plugin, in seconds.
-        say: is called with a line for each case.
+        say: called with a line for each case.
         cdi_dir: a folder of CDI devices that the runtime reads, for a file of the test; "" skips devices.
         cgroup_root: the parent of the pods' cgroups.
         own_network: whether pods have their own network.
@@ -320,10 +324,10 @@ class Probe:
         self._count = 0
 
     def run(self, begin: Callable[[str], None] = lambda _: None) -> Report:
-        """Run all tests; the report records if a signal or the runtime's end stopped them. For the main thread.
+        """Run all tests. The report says whether a signal or the runtime's end stopped them. Only for the main thread.
 
         Args:
-            begin: is called with the number and title of each part.
+            begin: called with the number and title of each section.
 
         Raises NriError if the test cannot start: no socket, no image, no pod.
         """
@@ -350,7 +354,7 @@ class Probe:
         return report
 
     def _try_all(self, report: Report, begin: Callable[[str], None]) -> None:
-        """Run all parts, each in its section; an error of a part is a row, and the next part begins."""
+        """Run all sections. An error of a section becomes a row, and the next section begins."""
         version = self._cri.call("Version", pb.VersionRequest())
         runtime = self._plugin.runtime
         report.about.update(
@@ -382,7 +386,7 @@ class Probe:
                 section.add(self._present_case, f"not measured: {describe(error)}")
 
     def _begin_case(self, case: str) -> None:
-        """Store and report the present case. _RuntimeGone if the plugin is no longer connected."""
+        """Store and report the present case. Raises _RuntimeGone if the plugin is no longer connected."""
         if self._thread is not None and not self._thread.is_alive():
             raise _RuntimeGone(f"{self._socket}: the plugin's connection ended")
         self._present_case = case
@@ -391,7 +395,7 @@ class Probe:
     # -- pods and containers --------------------------------------------------------------------------------------
 
     def _pod(self, name: str) -> str:
-        """Run a pod without containers, for later removal; returns its id. NriError if it cannot be run."""
+        """Run a pod without containers, for later removal. Returns its id. Raises NriError if it cannot be run."""
         manifest = {
             "kind": "Pod",
             "metadata": {"name": f"{name}-{os.getpid()}", "namespace": _NAMESPACE},
@@ -426,7 +430,10 @@ class Probe:
     def _create(
         self, pod: str, name: str = "", *, start: bool = True, command: Sequence[str] = (), padding: int = 0
     ) -> ProbeContainer:
-        """Create and start a container, which sleeps unless `command` is set. `padding`: bytes of an annotation."""
+        """Create and start a container, which sleeps unless `command` is set.
+
+        `padding` is the size of an annotation.
+        """
         self._count += 1
         request_of_pod = self._pods[pod]
         config = pb.ContainerConfig()
@@ -453,7 +460,7 @@ class Probe:
         self._cri.call("UpdatePodSandboxResources", request, _CALL_TIMEOUT_S)
 
     def _remove_all(self, report: Report) -> None:
-        """Remove all pods, and report those that the runtime did not remove. Signals do not interrupt it."""
+        """Remove all pods, and report pods that the runtime did not remove. Signals do not interrupt it."""
         self._stop.finish()
         self._plugin.on.clear()
         for pod in list(self._pods):
@@ -503,7 +510,7 @@ class Probe:
         section.add("in this order", "yes" if firsts == expected else f"no, the order is {', '.join(firsts)}")
 
     def _reported_fields(self, section: Section) -> None:
-        """Report which fields of pods and containers have a value, and the first event with it."""
+        """Report which fields of pods and containers have a value, and the first event in which they have it."""
         first: dict[str, str] = {}
         for event, pod, container in self._plugin.received:
             for kind, message in (("pod", pod), ("container", container)):
@@ -514,7 +521,7 @@ class Probe:
                 section.add(path, first.get(path, "never"))
 
     def _around(self, section: Section) -> None:
-        """Test Configure, Synchronize and addresses. Runs the pod that the other parts use."""
+        """Test Configure, Synchronize and addresses. Runs the pod that the other sections use."""
         self._begin_case("the pod of the further tests")
         self._main = self._pod("main")
         timeout_ms = self._configure_recorder.message.request_timeout
@@ -572,7 +579,10 @@ class Probe:
 
     @contextmanager
     def _devices(self) -> Iterator[bool]:
-        """Write the file of a CDI device for the length of the block, if its folder is set; yields whether it is."""
+        """Write the file of a CDI device for the length of the block, if its folder is set.
+
+        Yields whether it is set.
+        """
         if not self._cdi_dir:
             yield False
             return
@@ -587,7 +597,7 @@ class Probe:
             file.unlink(missing_ok=True)
 
     def _updates(self, section: Section) -> None:
-        """Test updates that the plugin requests unprompted, updates that it returns, and an eviction."""
+        """Test updates that the plugin requests by itself, updates that it returns, and an eviction."""
         for setter in SETTERS:
             self._case(section, f"{setter}, requested by the plugin", partial(self._update_by_itself, setter))
         for event in ("CreateContainer", "UpdateContainer", "StopContainer"):
@@ -648,7 +658,7 @@ class Probe:
     def _eviction(self, container: ProbeContainer) -> str:
         runtime = self._plugin.runtime
         runtime_name = runtime.name
-        runtime.name = ""  # because the handle does not send evictions to runtimes that are known to ignore them
+        runtime.name = ""  # the handle does not send evictions to runtimes that are known to ignore them
         try:
             runtime.evict(container.id, "nri conformance").result(_CALL_TIMEOUT_S)
         except NriError as error:
@@ -683,7 +693,7 @@ class Probe:
         self._remove_extra(pod)
 
     def _short_life(self, event: str, pod: str) -> dict[str, str]:
-        """Run the CRI calls up to an event; returns the errors by call."""
+        """Run the CRI calls up to an event. Returns the errors by call."""
         errors: dict[str, str] = {}
 
         def call(name: str, act: Callable[[], Any]) -> Any:
@@ -774,7 +784,7 @@ class Probe:
         title = "Synchronize of more than 4 MiB is sent in parts"
         self._begin_case("a Synchronize of more than 4 MiB")
         try:
-            # In several pods, because containerd 2.1 to 2.4 send empty parts without end for a single pod.
+            # In several pods, because containerd 2.1 to 2.4 send empty messages without end for a single pod.
             pods = [pod, *(self._pod(f"large{n}") for n in range(_LARGE_PODS))]
             created = {
                 self._create(pods[n % len(pods)], f"large{n}", start=False, padding=_PADDING_BYTES).id
@@ -803,7 +813,7 @@ class Probe:
             section.add(f"{title}: the plugin", "stays connected" if thread.is_alive() else "is disconnected")
 
     def _creation(self, pod: str) -> tuple[str, str, str]:
-        """The outcome of a creation, with its error as a note."""
+        """The outcome of a creation, with the error as a note."""
         try:
             container = self._create(pod)
         except NriError as error:
@@ -853,7 +863,7 @@ def _field_paths(descriptor: Any, path: str, depth: int = 2) -> Iterator[str]:
 
 
 def _set_field_paths(message: Any, path: str, depth: int = 2) -> Iterator[str]:
-    """The paths of fields that have a value in a message; see `_field_paths`."""
+    """The paths of the fields that have a value in a message; see `_field_paths`."""
     for field, value in message.ListFields():
         below = f"{path}.{field.name}"
         nested = field.message_type

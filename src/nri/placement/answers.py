@@ -86,7 +86,7 @@ def differing(pins: Pins, container: nri.Container, update: LinuxCPU | None = No
     )
 
 
-def free_of(policy: Policy, names: Iterable[str] | None = None) -> dict[str, str]:
+def unpinned_resources(policy: Policy, names: Iterable[str] | None = None) -> dict[str, str]:
     """Return the resources that a policy does not pin, by container: "cpus", "mems" or "cpus mems".
 
     Args:
@@ -100,14 +100,14 @@ def free_of(policy: Policy, names: Iterable[str] | None = None) -> dict[str, str
     return free
 
 
-def freed(policy: Policy, containers: Iterable[Container], free: Mapping[str, str]) -> dict[str, Pins]:
+def unpinned_defaults(policy: Policy, containers: Iterable[Container], free: Mapping[str, str]) -> dict[str, Pins]:
     """The pins of containers after a change of policy.
 
     A container that is no longer pinned gets all CPUs and its first memory nodes. Otherwise the container would stay on
     CPUs that become exclusive to others.
 
     Args:
-        free: the resources that were not pinned before the change, as `free_of` returned them.
+        free: the resources that were not pinned before the change, as `unpinned_resources` returned them.
     """
     cpus, nodes = masks.text(policy.machine.online), policy.machine.topology.nodes
     mems = masks.text(masks.of(number for number, node in nodes.items() if node.memory_bytes))

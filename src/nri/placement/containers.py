@@ -47,7 +47,7 @@ def quoted(value: str) -> str:
     return repr(plain(value, _MAX_VALUE_LENGTH))
 
 
-def always() -> None:
+def no_deadline() -> None:
     """Never raise: the deadline check for a decision without a deadline (see `in_time` of the policies)."""
 
 

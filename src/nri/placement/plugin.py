@@ -21,14 +21,21 @@ from nri.api import messages as m
 from nri.config import read, read_file
 from nri.config.complaint import WrongValue
 from nri.config.kubelet import pinning
-from nri.config.layers import refused
+from nri.config.layers import value_error
 from nri.errors import ConfigError, NriError
 from nri.host import Root, read_topology
 from nri.host.usage import node_memory_used
 from nri.kube.requests import Requests
-from nri.placement.answers import adjustment_of, differing, free_of, freed, requests_after, updates_of
+from nri.placement.answers import (
+    adjustment_of,
+    differing,
+    requests_after,
+    unpinned_defaults,
+    unpinned_resources,
+    updates_of,
+)
 from nri.placement.checkpoint import Checkpoint
-from nri.placement.containers import Container, NoPlace, Pins, always, container_of
+from nri.placement.containers import Container, NoPlace, Pins, container_of, no_deadline
 from nri.placement.devices import HostDevices, hints_of
 from nri.placement.ignored_keys import MAX_WARNINGS, unread_annotations, unread_keys
 from nri.placement.machine import Machine
@@ -85,7 +92,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         #: The number of configurations read so far, and why the last configuration was refused.
         self._configured = 0
         self._problem = ""
-        #: Containers whose pins the runtime may not have applied yet, with the resources unpinned before (`free_of`).
+        #: Containers whose pins the runtime may not have applied yet, with the `unpinned_resources` before that.
         self._unconfirmed: dict[str, str] = {}
         #: Containers whose pins were in the answer to a resize; the resize may have failed afterwards.
         self._unsure: dict[str, None] = {}
@@ -94,7 +101,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         self._turn = 0
         #: Updates that the runtime has not answered yet, with their containers.
         self._pending_updates: list[tuple[Pending, set[str]]] = []
-        #: Containers in `_waiting` that an earlier policy had placed, with the unpinned resources (`free_of`).
+        #: Containers in `_waiting` that an earlier policy had placed, with their `unpinned_resources`.
         self._placed_before: dict[str, str] = {}
         #: The kubelet's managers with a logged warning.
         self._overruled: set[str] = set()
@@ -176,7 +183,7 @@ class PlacementPlugin(nri.Plugin, ABC):
                 self._squeeze(policy, container)
             self._report(policy)
             left_alone = self._unpinned(before)
-            pins = freed(policy, before.containers.values(), left_alone)
+            pins = unpinned_defaults(policy, before.containers.values(), left_alone)
             changes = {name: new for name, new in pins.items() if new != before.pins.get(name)}
             self._unconfirmed |= {name: left_alone.get(name, "") for name, new in changes.items() if any(new)}
             self._may_fit = True
@@ -200,7 +207,7 @@ class PlacementPlugin(nri.Plugin, ABC):
     def _located(self, options: Any, error: WrongValue) -> ConfigError:
         """Add the line of the configuration file to an error, if the file still has the value."""
         with suppress(ConfigError):
-            return refused(type(options), read_file(self.config_source), error)
+            return value_error(type(options), read_file(self.config_source), error)
         return ConfigError(self._source(), error.key, error.reason, error.suggestion)
 
     def _place_all(self, policy: Policy, containers: Iterable[Container]) -> list[Container]:
@@ -271,9 +278,9 @@ class PlacementPlugin(nri.Plugin, ABC):
                 for name in containers_by_id
                 if name in state.containers and name not in self._waiting
             ]
-            pins = {**policy.pins, **freed(policy, earlier, state.free)}
+            pins = {**policy.pins, **unpinned_defaults(policy, earlier, state.free)}
             changes = {name: differing(new, messages[name]) for name, new in pins.items()}
-            unpinned = free_of(policy).keys() | self._unplaced.keys()
+            unpinned = unpinned_resources(policy).keys() | self._unplaced.keys()
             self._unconfirmed = {name: state.free.get(name, "") for name in unpinned if any(changes.get(name, ()))}
             self._save(policy)
         self.log.info(
@@ -317,7 +324,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             self._report_annotations(placed)
             if not self._waiting:
                 self._may_fit = self._place_squeezed(policy, deadline)
-            pins = {**policy.pins, **freed(policy, moved, self._placed_before)}
+            pins = {**policy.pins, **unpinned_defaults(policy, moved, self._placed_before)}
             changes = {name: new for name, new in pins.items() if new != before.get(name)}
             self._unconfirmed |= {container.id: self._placed_before.pop(container.id) for container in moved}
             self._save(policy)
@@ -353,7 +360,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             due = {name for name in self._unconfirmed if turn % min(1 << self._refused[name], _MAX_RETRY_TURNS) == 0}
             retried = [c for c in self._all_containers() if c.id in due or c.id in self._unsure]
             self._unsure = {}
-            self._send(freed(self.present, retried, self._unpinned(self.present)) if retried else {})
+            self._send(unpinned_defaults(self.present, retried, self._unpinned(self.present)) if retried else {})
 
     @nri.every(1.0)
     def tune(self) -> None:
@@ -451,7 +458,7 @@ class PlacementPlugin(nri.Plugin, ABC):
                 self._update(changes)
                 raise nri.Reject(str(error)) from error
             finally:
-                policy.in_time = always
+                policy.in_time = no_deadline
                 self._save(policy)
             new.runs = True
             scheduling = policy.scheduling(new)
@@ -519,7 +526,7 @@ class PlacementPlugin(nri.Plugin, ABC):
                 placed.unmet_requests, placed.written, self.squeezed[placed.id] = requests, None, error.reason
                 changes = policy.resize(placed.id, placed.requests)
             finally:
-                policy.in_time = always
+                policy.in_time = no_deadline
             self._may_fit = True
             self._save(policy)
         return updates_of(changes)
@@ -647,9 +654,9 @@ class PlacementPlugin(nri.Plugin, ABC):
         )
 
     def _unpinned(self, policy: Policy) -> dict[str, str]:
-        """The unpinned resources by container (`free_of`). A removed pin counts until the runtime confirms it."""
+        """The unpinned resources by container. A removed pin counts as a pin until the runtime confirms the removal."""
         waiting = dict.fromkeys((*self._waiting, *self._unplaced), "cpus mems")
-        return free_of(policy) | waiting | self._placed_before | self._unconfirmed
+        return unpinned_resources(policy) | waiting | self._placed_before | self._unconfirmed
 
     def _save(self, policy: Policy) -> None:
         interrupts = dict(self._tuner.first) if self._tuner else {}
@@ -658,7 +665,10 @@ class PlacementPlugin(nri.Plugin, ABC):
             entries = policy.changed_entries()
             if policy is self._written_policy and not more:
                 names = entries["containers"]
-                entries["free"], entries["interrupts"] = dict.fromkeys(names) | free_of(policy, names), interrupts
+                entries["free"], entries["interrupts"] = (
+                    dict.fromkeys(names) | unpinned_resources(policy, names),
+                    interrupts,
+                )
                 if self._checkpoint.add(entries):
                     return
             state = policy.saved()

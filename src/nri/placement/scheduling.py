@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from nri.config.complaint import WrongValue
-from nri.config.place import Path
+from nri.config.key_path import Path
 from nri.placement.containers import Container, quoted
 
 SchedulingPolicy = Literal["", "none", "other", "fifo", "rr", "batch", "iso", "idle", "deadline"]

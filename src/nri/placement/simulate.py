@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from nri.config import Source, parse_text, read, read_file
 from nri.config.complaint import WrongValue
-from nri.config.layers import refused
+from nri.config.layers import value_error
 from nri.errors import ConfigError
 from nri.host.topology import Topology
 from nri.kube.manifest import Workload
@@ -53,7 +53,7 @@ def simulate(
     row = _row_of(resource)
     policy = policy_of(row, Machine.of(topology), resource)
     for complaint in unread_keys(policy.options, len(topology.online)):
-        note(str(refused(type(policy.options), resource, complaint)))
+        note(str(value_error(type(policy.options), resource, complaint)))
     simulation = Simulation(policy, {}, {})
     memory_bytes = total_memory_bytes(topology)
     for workload in workloads:
@@ -105,7 +105,7 @@ def policy_of(row: PolicyRow, machine: Machine, source: Source, choices: Choices
     try:
         return policy_type(machine, options, choices, devices=_DescribedDevices(machine))
     except WrongValue as error:
-        raise refused(policy_type.options_type, source, error) from error
+        raise value_error(policy_type.options_type, source, error) from error
 
 
 class _DescribedDevices(Devices):

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from nri.config.place import first_line
+from nri.config.key_path import first_line
 from nri.errors import ConfigError
 from nri.host import Root
 from nri.host.topology import Topology, read_topology

@@ -12,7 +12,7 @@ import pytest
 from nri.agent.checking import Checked, Finding, check
 from nri.agent.settings import AGENT_SETTINGS, AgentSettings
 from nri.agent.settings.tables import RuleSettings
-from nri.config.complaint import together
+from nri.config.complaint import combined_error
 from nri.config.settings import Loaded
 from nri.errors import ConfigError
 
@@ -66,7 +66,7 @@ def test_without_rules_and_pods_the_settings_alone_are_looked_at(settings: Agent
 
 def test_all_mistakes_of_settings_are_findings_and_give_2_also_with_others(settings: AgentSettings) -> None:
     (settings.rules.path / "a.yaml").write_text("kind: NodeSLO\nspec: 5\n")
-    errors = together([ConfigError("f:1", "a", "wrong", "b"), ConfigError("f:2", "c", "worse")])
+    errors = combined_error([ConfigError("f:1", "a", "wrong", "b"), ConfigError("f:2", "c", "worse")])
     outcome = check(errors, settings, rules=True, pods="")
     assert outcome.findings[:2] == [Finding("f:1", "a", "wrong", "b"), Finding("f:2", "c", "worse")]
     assert outcome.findings[2].where.startswith(f"{settings.rules.path}/a.yaml")
@@ -77,7 +77,7 @@ def test_an_object_of_kubernetes_in_place_of_settings_is_one_finding_that_says_w
     settings: AgentSettings,
 ) -> None:
     rows = [("f:1", "apiVersion"), ("f:2", "kind"), ("f:3", "spec"), ("g:1", "spec")]
-    errors = together([ConfigError(where, key, "unknown key") for where, key in rows])
+    errors = combined_error([ConfigError(where, key, "unknown key") for where, key in rows])
     first, second = check(errors, settings, rules=False, pods="").findings
     assert (first.where, first.what, first.next) == (
         "f:2", "kind", "use --rules for a file of rules, --pods for a file of pods",

@@ -71,7 +71,7 @@ def test_a_missing_key_without_default_is_found_when_building() -> None:
     partial, problems = checked(Needed, {"b": 3})
     assert problems == []
     assert build(partial, ("at",), problems) is None
-    assert problems == [Problem(("at", "a"), "missing, and it has no default", "add it")]
+    assert problems == [Problem(("at", "a"), "missing, and the key has no default", "add the key")]
 
 
 def test_defaults_are_copied_for_each_instance() -> None:

@@ -206,7 +206,7 @@ def test_a_key_that_is_not_known_is_one_short_line_whatever_it_holds() -> None:
         ("[{path: a, path: b}]", "line 1, [0].path: duplicate key; remove one of the two"),
         ("[{path: a}, {path: b}, {path: a}]", '[2].path: "a" is already at [0].path; remove one of them'),
         ("- path: a\n  major 3", "line 3: not valid YAML: could not find expected ':'"),
-        ("- &a [*a]", "line 1: the value holds itself"),
+        ("- &a [*a]", "line 1: the value contains itself"),
         ("[" * 150, "line 1: nested deeper than 100 levels"),
         ("a: b\n---\nc: d", "line 2: not valid YAML: there is a second document"),
         ("[{path: !!python/name:os.system x}]", None),

@@ -25,7 +25,7 @@ def test_a_method_that_is_known_is_found() -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("Hello", "Hello: not SERVICE/METHOD (such as nri.pkg.api.v1alpha1.Runtime/RegisterPlugin)"),
+        ("Hello", "Hello: not SERVICE/METHOD (for example nri.pkg.api.v1alpha1.Runtime/RegisterPlugin)"),
         (
             f"{GREETER}/Hello",
             f"{GREETER}: the messages of this service are unknown (use --descriptor-set FILE, or --hex)",

@@ -15,8 +15,8 @@ from nri.adaptation.plugin_policy.allow import Allow, EventName
 from nri.api import naming
 from nri.api.selectors import Filters, Pattern
 from nri.config import Duration, Source, read_file
-from nri.config.complaint import Problem, together
-from nri.config.layers import located
+from nri.config.complaint import Problem, combined_error
+from nri.config.layers import located_errors
 from nri.config.syntax import parse_text
 from nri.config.typed import Partial, build, check
 
@@ -109,7 +109,7 @@ def parse(source: Source) -> dict[str, Table]:
         if table is not None:
             tables[name] = table
     if problems:
-        raise together(located(source, problems))
+        raise combined_error(located_errors(source, problems))
     return tables
 
 

@@ -6,6 +6,7 @@ value is a `nri.errors.RequestError` with field and value; what is left out deli
 devices are injected by `nri.oci`.
 """
 
+from nri.engine.spec.base import Base, base_of, base_problems, joined_bases, joined_hooks
 from nri.engine.spec.container import container_spec
 from nri.engine.spec.inputs import Account, Device, ImageConfig, Machine, Options, Pod, Result
 from nri.engine.spec.limits import check_path, check_pod
@@ -19,6 +20,7 @@ from nri.engine.spec.user import RequestedUser, find_account, parse_id, requeste
 
 __all__ = [
     "Account",
+    "Base",
     "Device",
     "ImageConfig",
     "Machine",
@@ -26,6 +28,8 @@ __all__ = [
     "Pod",
     "RequestedUser",
     "Result",
+    "base_of",
+    "base_problems",
     "check_path",
     "check_pod",
     "container_resources",
@@ -33,6 +37,8 @@ __all__ = [
     "effective_signal",
     "find_account",
     "image_volumes",
+    "joined_bases",
+    "joined_hooks",
     "localhost_profile",
     "parse_id",
     "pod_spec",

@@ -10,6 +10,7 @@ import functools
 import posixpath
 import re
 import signal
+from collections.abc import Sequence
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.spec.inputs import ImageConfig
@@ -38,8 +39,10 @@ def args(config: pb.ContainerConfig, image: ImageConfig) -> list[str]:
     return command_line
 
 
-def environment(config: pb.ContainerConfig, image: ImageConfig, hostname: str = "") -> list[str]:
-    """The environment: the image's, overridden by the request's, without duplicates, in the order of first mention.
+def environment(
+    config: pb.ContainerConfig, image: ImageConfig, hostname: str = "", default: Sequence[str] = ()
+) -> list[str]:
+    """The environment: `default`, overridden by the image's and the request's, in the order of first mention.
 
     Raises:
         RequestError: a name is empty, or a value is not UTF-8, as config.json has to be.
@@ -49,7 +52,7 @@ def environment(config: pb.ContainerConfig, image: ImageConfig, hostname: str = 
         variables["TERM"] = "xterm"
     if hostname:
         variables["HOSTNAME"] = hostname
-    for entry in image.env:
+    for entry in (*default, *image.env):
         name, _, value = entry.partition("=")
         if name:
             variables[name] = value

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal
 
 from nri.config.complaint import WrongValue
-from nri.config.place import Path
+from nri.config.key_path import Path
 from nri.placement.amounts import Amounts
 from nri.placement.containers import SUFFIX, Container, Pod
 from nri.placement.expressions import Expression, expand

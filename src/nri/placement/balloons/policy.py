@@ -21,7 +21,7 @@ from nri.placement.balloons.options import ANNOTATIONS, UNREAD_ANNOTATIONS, Ball
 from nri.placement.balloons.pins import BalloonPins
 from nri.placement.balloons.types import BalloonTypes, group_of
 from nri.placement.choices import Choices
-from nri.placement.containers import Container, NoPlace, Pins, always
+from nri.placement.containers import Container, NoPlace, Pins, no_deadline
 from nri.placement.machine import Machine
 from nri.placement.policy import MAX_CANDIDATES, NO_DEVICES, Devices, Explanation, Gauge, Place
 from nri.placement.scheduling import SchedulingClass, scheduling_class_of
@@ -64,7 +64,7 @@ class Balloons(PersistentPolicy):
         self._set = BalloonSet(machine, options, choices, self.types, self._pins)
         self.zones, self.containers, self._changes = self._pins.zones, self._pins.containers, self._pins.changes
         self.unmet = self.types.unmet
-        self.in_time: Callable[[], None] = always
+        self.in_time: Callable[[], None] = no_deadline
         self._decisions: dict[str, view.Decision] = {}
         #: The state before the current decision; None until the decision has changed something.
         self._before: tuple[Any, ...] | None = None

@@ -15,7 +15,7 @@ from nri.placement import masks
 from nri.placement.affinity import Affinity, affinities
 from nri.placement.allocator import CpuAllocator
 from nri.placement.choices import Choices
-from nri.placement.containers import Changes, Container, Hint, NoPlace, Pins, always, quoted
+from nri.placement.containers import Changes, Container, Hint, NoPlace, Pins, no_deadline, quoted
 from nri.placement.machine import Machine, Priority
 from nri.placement.policy import MAX_CANDIDATES, NO_DEVICES, Devices, Explanation, Gauge, Place
 from nri.placement.scheduling import SchedulingClass, scheduling_class_of
@@ -108,7 +108,7 @@ class TopologyAware(PersistentPolicy):
         #: The cold start of other containers in seconds, cached because it is read every second.
         self._cold_s: dict[str, float] = {}
         self._changes = Changes()
-        self.in_time: Callable[[], None] = always
+        self.in_time: Callable[[], None] = no_deadline
         grants = {} if state is None else state.grants
         restorable = [(container, grants[name]) for name, container in containers.items() if name in grants]
         # Containers without promised CPU come last, because they use the CPUs that other containers leave.

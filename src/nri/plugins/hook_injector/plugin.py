@@ -6,10 +6,10 @@ At the start a broken file is an error; later the previous hooks stay in force.
 from __future__ import annotations
 
 import nri
-from nri.config.complaint import apart
-from nri.plugins.hook_injector import pattern
-from nri.plugins.hook_injector.conditions import ConditionError, Facts
-from nri.plugins.hook_injector.directories import HookDirectories
+from nri.config.complaint import single_errors
+from nri.config.hooks import pattern
+from nri.config.hooks.conditions import ConditionError, Facts
+from nri.config.hooks.directories import HookDirectories
 from nri.stub.program.options import Flag
 
 TYPE_CHECKING = False
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import ClassVar
 
-    from nri.plugins.hook_injector.directories import HooksChange
+    from nri.config.hooks.directories import HooksChange
 
 __all__ = ["DIRECTORIES", "HookInjector"]
 
@@ -115,7 +115,7 @@ class HookInjector(nri.Plugin):
     def _log_change(self, change: HooksChange) -> None:
         """Log a change, but the same errors only once."""
         assert self._directories is not None
-        errors = [] if change.error is None else apart(change.error)
+        errors = [] if change.error is None else single_errors(change.error)
         text = "\n".join(str(message) for message in (*errors, *change.warnings))
         if errors and text == self._logged:
             return

@@ -1,7 +1,7 @@
 """The calls on containers: ask plugins, change the request, pass it to the runtime, and report the result.
 
-The runtime assigns a container's id, so plugins know the container by an id that is generated here. The record is saved
-before the runtime is called: a proxy that was killed in between finds the container by its name in the pod.
+The runtime assigns a container's id, so plugins know the container by an id that the proxy generates. The record is
+saved before the runtime is called: a proxy that was killed in between finds the container by its name in the pod.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from nri.proxy.state import CREATED, CREATING, ContainerRecord, PodRecord
 _log = logging.getLogger("nri.proxy")
 #: Statuses after which the runtime may have executed the request, or may still do so.
 _UNCLEAR = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE)
-#: Log lines about one creation; an adjustment may have thousands of entries.
+#: A creation writes at most this many lines to the log; an adjustment may have thousands of entries.
 MAX_LOGGED_ENTRIES = 20
 
 
@@ -73,7 +73,7 @@ class ContainerCalls:
                 context.domain.undo_create(record, call.deadline)
                 raise
             record.runtime_id = decode_answer(pb.CreateContainerResponse, answer).container_id
-            _log.info("container %s is %s to plugins", record.runtime_id, record.id)
+            _log.info("container %s has the id %s for plugins", record.runtime_id, record.id)
             record.shown = created_container(record, context.facts(record, call.deadline))
             context.store.note(record, reported=CREATED)
             update = m.ContainerUpdate(container_id=record.id)
@@ -87,7 +87,7 @@ class ContainerCalls:
     def _adjusted(
         self, data: bytes, request: pb.CreateContainerRequest, record: ContainerRecord, reply: CreateReply
     ) -> bytes:
-        """The request with adjustments. Raises RequestError for unsupported ones if the settings refuse them."""
+        """The request with adjustments. Raises RequestError for unsupported adjustments if the settings refuse them."""
         if not wishes(reply.adjust):
             return data
         unsaid = adjust(request.config, reply.adjust, Owners(reply.owners, record.id))
@@ -116,7 +116,7 @@ class ContainerCalls:
         return answer
 
     def _not_started(self, record: ContainerRecord, error: BaseException, deadline: float | None) -> None:
-        """Report the state of a container whose start has failed, or was not answered, to plugins."""
+        """Report the state of a container to plugins whose start has failed or was not answered."""
         if not (isinstance(error, RuntimeFailed) and error.code in _UNCLEAR):
             self._context.domain.stop(record, deadline)
             return
@@ -128,7 +128,8 @@ class ContainerCalls:
             self._context.domain.post_start(record)
         elif state == pb.CONTAINER_EXITED:
             self.ended(record, deadline)
-        # Otherwise it may still start; its end is reported when it is found, or when it is removed.
+        # Otherwise the container may still start. Its end is reported when it is found in a list, or when it is
+        # removed.
 
     def update_container_resources(self, data: bytes, call: Call) -> bytes:
         """Update the resources of a container with the changes of plugins."""
@@ -188,7 +189,7 @@ class ContainerCalls:
         newest: m.LinuxResources,
         record: ContainerRecord,
     ) -> bytes:
-        """The request with the resources that plugins want in it: those of the whole that no later answer has set."""
+        """The request with all resources that plugins set, except those that a later answer has set."""
         if newest is not complete:
             cri_newest = convert.to_cri(newest).value
             linux: Any = request.linux
@@ -236,14 +237,14 @@ class ContainerCalls:
 
 
 def _report(refuse: bool, request: pb.CreateContainerRequest, unsaid: list[Unsupported]) -> None:
-    """Log unsupported parts of an adjustment. Raises RequestError if `refuse` is true."""
+    """Log values of an adjustment that the CRI cannot express. Raises RequestError if `refuse` is true."""
     if not unsaid:
         return
     if refuse:
-        raise RequestError(unsaid[0].field, unsaid[0].value, f"cannot be said in the CRI: {unsaid[0]}")
+        raise RequestError(unsaid[0].field, unsaid[0].value, f"cannot be expressed in the CRI: {unsaid[0]}")
     name = request.config.metadata.name
     for entry in unsaid[:MAX_LOGGED_ENTRIES]:
         _log.warning("container %s of pod %s: an adjustment is left out: %s", name, request.pod_sandbox_id, entry)
     if len(unsaid) > MAX_LOGGED_ENTRIES:
         more = len(unsaid) - MAX_LOGGED_ENTRIES
-        _log.warning("container %s of pod %s: and %d more are left out", name, request.pod_sandbox_id, more)
+        _log.warning("container %s of pod %s: %d more are left out", name, request.pod_sandbox_id, more)

@@ -1,7 +1,7 @@
 """Report the life of pods and containers to plugins, and evict containers that plugins want removed.
 
-Events before a change raise the error of the request; errors of events after a change are only logged. Stop and remove
-are reported once, also over restarts, because the record has the last reported state.
+An event before a change raises the error of the request. An error of an event after a change is only logged. Stop and
+remove are reported once, even over restarts, because the record has the last reported state.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from nri.metrics import Observer
 
 
-#: Grace period of an evicted container in seconds.
+#: The grace period of an evicted container, in seconds.
 EVICTION_S = 10
 #: Fields of a pod's resources in the CRI; in NRI they have the prefix ``pod_``.
 _RESOURCES: Final = ("overhead", "resources")
@@ -79,12 +79,12 @@ class Domain:
         )
 
     def close(self) -> None:
-        """Wait for evictions, and stop plugins. Close the runtime's connection before, so that evictions end."""
+        """Wait for evictions, and stop plugins. Close the runtime's connection first, so that evictions end."""
         self._evictions.wait()
         self.adaptation.stop()
 
     def block(self, *, urgent: bool = False, deadline: float | None = None) -> AbstractContextManager[object]:
-        """Keep plugins from joining during a request; `urgent` for requests that stop or remove."""
+        """Keep plugins from joining during a request. `urgent` is for requests that stop or remove."""
         return self.adaptation.block_sync(urgent=urgent, deadline=deadline)
 
     # --- pods ---
@@ -184,17 +184,17 @@ class Domain:
     # --- other containers ---
 
     def follow(self, reply: CreateReply | UpdateReply | StopReply, deadline: float | None = None) -> None:
-        """Apply the updates and evictions of other containers in a reply; failed updates are reported to plugins.
+        """Apply the updates and evictions of other containers in a reply. Failed updates are reported to plugins.
 
         Args:
-            deadline: the caller's deadline in monotonic seconds; later updates fail.
+            deadline: the caller's deadline in monotonic seconds; updates that begin later fail.
         """
         results = self.updates.apply(reply.updates, reply, deadline)
         reply.commit([result for result in results if result.failed])
         self.evict(list(getattr(reply, "evictions", ())))
 
     def evict(self, evictions: Iterable[m.ContainerEviction]) -> None:
-        """Start evictions, and return without waiting; a container that is already being stopped is skipped."""
+        """Start evictions, and return without waiting. A container that is already being stopped is skipped."""
         missing = list[str]()
         for eviction in evictions:
             record = self._store.named(eviction.container_id)
@@ -209,7 +209,7 @@ class Domain:
     # --- for plugins that join ---
 
     def snapshot(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
-        """All pods and containers whose creation, but not whose end, was reported to plugins."""
+        """All pods and containers whose creation was reported to plugins, but not their end."""
         pods = [_present(pod.shown) for pod in self._store.pods() if pod.reported == CREATED and not pod.skipped]
         shown = {pod.id for pod in pods}
         containers = [
@@ -272,7 +272,7 @@ class _Turn:
 
 
 def _present(pod: m.PodSandbox) -> m.PodSandbox:
-    """A pod without namespaces whose path no longer exists."""
+    """The pod without namespaces whose path no longer exists."""
     if all(not namespace.path or os.path.exists(namespace.path) for namespace in pod.linux.namespaces):
         return pod
     copy = m.PodSandbox()

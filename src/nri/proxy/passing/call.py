@@ -17,9 +17,9 @@ from nri.cri.server import READS
 from nri.errors import NriError
 from nri.proxy.passing.backend import Backend
 
-#: A deadline further away means none; grpcio has no other way to express that.
+#: A deadline further away means that there is no deadline; grpcio has no other way to express that.
 _MAX_DEADLINE_S = 10 * 365 * 86400.0
-#: Metadata of a connection, not of a call; gRPC sets its own.
+#: Metadata of a connection, not of a call. gRPC sets its own metadata.
 _CONNECTION_METADATA = (
     "user-agent",
     "content-type",
@@ -87,7 +87,7 @@ class Call:
         def until_gone() -> Iterator[bytes]:
             try:
                 yield from requests
-            except grpc.RpcError:  # the client has gone; gRPC's own thread would log it with a traceback
+            except grpc.RpcError:  # the client has disconnected; gRPC's own thread would log it with a traceback
                 for call in calls:
                     call.cancel()
 
@@ -109,7 +109,10 @@ class Call:
 
     @property
     def _is_quick(self) -> bool:
-        """Whether it only reads, with a deadline; then it is made in this thread, and cancelling need not end it."""
+        """Whether the call only reads and has a deadline.
+
+        Such a call is made in this thread, and cancelling does not end it.
+        """
         return self.deadline is not None and self.method.endswith(READS)
 
     def _forward_through(self, request: bytes) -> bytes:
@@ -136,14 +139,14 @@ class Call:
 
     def _ends_with_client(self, call: Any) -> None:
         if not self.context.add_callback(call.cancel):
-            call.cancel()  # the client has gone already
+            call.cancel()  # the client has already disconnected
 
     def _metadata(self) -> tuple[tuple[str, str | bytes], ...]:
         return _passed(self.context.invocation_metadata())
 
     def _send_along(self, call: Any) -> None:
         if first := _passed(call.initial_metadata()):
-            with suppress(grpc.RpcError):  # the client has gone; the runtime has done it all the same
+            with suppress(grpc.RpcError):  # the client has disconnected, but the runtime has executed the call
                 self.context.send_initial_metadata(first)
         if last := _passed(call.trailing_metadata()):
             self.context.set_trailing_metadata(last)
@@ -154,7 +157,7 @@ def _failure(call: Any) -> RuntimeFailed:
 
 
 def _passed(metadata: Any) -> tuple[tuple[str, str | bytes], ...]:
-    """Metadata without those of the connection."""
+    """Metadata without the metadata of the connection."""
     return tuple(
         (key, value) for key, value in metadata or () if key not in _CONNECTION_METADATA and not key.startswith(":")
     )

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 
 from nri.config import Source
-from nri.config.complaint import apart
+from nri.config.complaint import single_errors
 from nri.config.typed import fields_of, is_plain
 from nri.errors import ConfigError
 from nri.placement.balloons.options import Options as BalloonsOptions
@@ -191,7 +191,7 @@ def test_a_value_of_another_type_and_a_key_given_twice_are_told_with_file_line_a
     name: str, path: tuple[str, ...], kind: Any
 ) -> None:
     lines, line = at(path, wrong(kind))
-    message = [str(row) for row in apart(refusal(name, *lines))]
+    message = [str(row) for row in single_errors(refusal(name, *lines))]
     matching = [row for row in message if f" {shown(path)}" in row]
     assert matching
     assert all(row.startswith(f"policy.yaml:{line}: {shown(path)}") and "expected" in row for row in matching), message

@@ -11,11 +11,11 @@ import os
 from _thread import allocate_lock
 from typing import NamedTuple
 
-from nri.config.complaint import together
+from nri.config.complaint import combined_error
+from nri.config.hooks.hook_file import Hook, parse_hook
 from nri.config.source import read_file
 from nri.config.watch import fingerprint
 from nri.errors import ConfigError
-from nri.plugins.hook_injector.hook_file import Hook, parse_hook
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -132,6 +132,6 @@ class HookDirectories:
         failed = tuple(str(error) for error in errors if error.source in self.directories)
         self._snapshot = _Snapshot(files, failed, programs)
         if errors:
-            return HooksChange(together(errors), ())
+            return HooksChange(combined_error(errors), ())
         self.hooks = tuple(sorted(hooks.values(), key=lambda hook: (hook.name.lower(), hook.name)))
         return HooksChange(None, warnings)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from nri.config import Source
+from nri.config.hooks.conditions import When
+from nri.config.hooks.hook_file import Hook, parse_hook
 from nri.errors import ConfigError
-from nri.plugins.hook_injector.conditions import When
-from nri.plugins.hook_injector.hook_file import Hook, parse_hook
 
 GOOD: dict[str, Any] = {
     "version": "1.0.0",
@@ -70,8 +70,8 @@ OLD = {"hook": "/bin/sh", "stages": ["prestart"], "cmds": ["a"]}
         (with_key(GOOD, "hook.timeout", -1), "hook.timeout: -1 must be a positive number of seconds"),
         (with_key(GOOD, "hook.timeout", 2**63), "hook.timeout: 9223372036854775808 must be a positive number"),
         (with_key(GOOD, "hook.timeout", "5"), "hook.timeout: expected a whole number"),
-        (with_key(GOOD, "hook", None), "hook.path: missing, and it has no default"),
-        (with_key(GOOD, "stages", None), "stages: missing, and it has no default"),
+        (with_key(GOOD, "hook", None), "hook.path: missing, and the key has no default"),
+        (with_key(GOOD, "stages", None), "stages: missing, and the key has no default"),
         (with_key(GOOD, "stages", ["prestart", "poststopp"]), "stages[1]: expected one of prestart, createRuntime"),
         (with_key(GOOD, "when.always", "yes"), "when.always: expected true or false"),
         (with_key(GOOD, "when.commands", ["a", "("]), 'when.commands[1]: "(" is not a regular expression: missing )'),

@@ -9,19 +9,19 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple, NoReturn
 
 from nri.config import typed
-from nri.config.complaint import Problem, shorten, suggest, together
-from nri.config.layers import located
+from nri.config.complaint import Problem, combined_error, shorten, suggest
+from nri.config.hooks.conditions import When
+from nri.config.hooks.pattern import Pattern
+from nri.config.layers import located_errors
 from nri.config.source import Source
 from nri.config.syntax import parse_text
 from nri.errors import ConfigError
-from nri.plugins.hook_injector.conditions import When
-from nri.plugins.hook_injector.pattern import Pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nri.config.place import Path
+    from nri.config.key_path import Path
 
 __all__ = ["Hook", "parse_hook"]
 
@@ -123,7 +123,7 @@ class _Reader:
             _refuse(self._source, self._problems)
         if not hook.when.commands and not self._may_match(hook.when):
             self._warnings.append(Problem(("when",), "is never true, so the hook does not apply to any container"))
-        return hook, located(self._source, self._warnings)
+        return hook, located_errors(self._source, self._warnings)
 
     @staticmethod
     def _may_match(when: When) -> bool:
@@ -226,4 +226,4 @@ class _Reader:
 
 
 def _refuse(source: Source, problems: list[Problem]) -> NoReturn:
-    raise together(located(source, problems))
+    raise combined_error(located_errors(source, problems))
