@@ -60,6 +60,8 @@ class Weight(str):
     __slots__ = ()
 
     def __eq__(self, shares: object) -> bool:
+        if isinstance(shares, Weight):
+            return str(self) == str(shares)
         return isinstance(shares, str) and str(self) == str(1 + (int(shares) - 2) * 9999 // 262142)
 
     __hash__ = str.__hash__

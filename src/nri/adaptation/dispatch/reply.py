@@ -116,7 +116,7 @@ class CreateReply(EventReply):
         ignored: what plugins asked for and did not get, with reasons.
     """
 
-    __slots__ = ("_deferred_updates", "_waiting", "adjust")
+    __slots__ = ("_answering_peers", "_deferred_updates", "_waiting", "adjust")
 
     _event = "CreateContainer"
 
@@ -132,6 +132,7 @@ class CreateReply(EventReply):
         """With `waiting`, updates of other containers that are being created wait for `commit`."""
         super().__init__(event, trail, updates)
         self.adjust: m.ContainerAdjustment = event.merge.adjust
+        self._answering_peers = event.answering_peers
         self._deferred_updates = deferred_updates
         self._waiting = waiting
 
@@ -166,6 +167,11 @@ class CreateReply(EventReply):
             self._trail.dropped(self._event, self._merge.side.deferred, self._numbers)
         self._trail.not_created(self._container_id, reason)
         return super().abort(restore)
+
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        """The plugins that answered, as NN-name, also those that changed nothing."""
+        return tuple(peer.label for peer in self._answering_peers)
 
     @property
     def evictions(self) -> list[m.ContainerEviction]:
