@@ -59,6 +59,17 @@ class CdiDevices:
         """Files that cannot be used, and devices that several files of the same rank describe."""
         return self._current().problems
 
+    def annotations(self, devices: Sequence[str], key: str) -> dict[str, str]:
+        """Return the values of an annotation of devices, by qualified name; devices without it are left out."""
+        content = self._current()
+        values = {}
+        for name in devices:
+            file = content.devices.get(name)
+            annotations = {} if file is None else file.annotations.get(name.partition("=")[2], {})
+            if key in annotations:
+                values[name] = annotations[key]
+        return values
+
     def inject(self, spec: Spec, devices: Sequence[str]) -> Spec:
         """Return a copy of a spec with devices injected, given by their qualified names.
 

@@ -221,7 +221,16 @@ _OCTAL = re.compile(r"0o?[0-7]{1,7}")
 
 
 class DeviceFile(NamedTuple):
-    """A valid file: its devices by unqualified name, and the edits that apply once for all these devices."""
+    """A valid file.
+
+    Attributes:
+        path: the path of the file.
+        priority: the rank of the file's folder.
+        vendor, kind: the vendor and the class of its devices.
+        devices: the edits of each device, by unqualified name.
+        edits: the edits that apply once for all devices.
+        annotations: the annotations of devices, including the file's annotations, by unqualified name.
+    """
 
     path: str
     priority: int
@@ -229,6 +238,7 @@ class DeviceFile(NamedTuple):
     kind: str
     devices: dict[str, Edits]
     edits: Edits
+    annotations: dict[str, dict[str, str]]
 
     def qualified(self, name: str) -> str:
         """The qualified name of a device of this file."""
@@ -252,7 +262,12 @@ def read_device_file(path: str, priority: int = 0) -> DeviceFile:
         raise ConfigError(first.source, first.key, first.reason, first.suggestion, errors[1:])
     vendor, kind = check_kind(document.kind)
     devices = {device.name: device.containerEdits or Edits() for device in document.devices or ()}
-    return DeviceFile(path, priority, vendor, kind, devices, document.containerEdits or Edits())
+    annotations = {
+        device.name: {**(document.annotations or {}), **(device.annotations or {})}
+        for device in document.devices or ()
+        if document.annotations or device.annotations
+    }
+    return DeviceFile(path, priority, vendor, kind, devices, document.containerEdits or Edits(), annotations)
 
 
 def _error(source: Source, problem: _Problem) -> ConfigError:
