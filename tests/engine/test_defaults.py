@@ -203,3 +203,100 @@ def test_a_base_spec_that_cannot_be_used_ends_the_start_and_names_the_file(
 ) -> None:
     with pytest.raises(ConfigError, match=problem):
         based(node, spec)
+
+
+# --- hooks ---
+
+
+def hook(node: Node, folder: str, name: str, **conditions: object) -> None:
+    """A hook of three stages, whose program writes its argument, the stage and the container's name to a file."""
+    program = node.folder / "hook"
+    if not program.exists():
+        program.write_text(f'#!/bin/sh\necho "$1 $(cat)" >> {node.folder}/ran\n')
+        program.chmod(0o755)
+    stages = ["createRuntime", "poststart", "poststop"]
+    document = {"version": "1.0.0", "hook": {"path": str(program), "args": ["hook", f"{folder}-{name}"]}}
+    (node.folder / folder).mkdir(exist_ok=True)
+    text = json.dumps({**document, "when": conditions, "stages": stages})
+    (node.folder / folder / f"{name}.json").write_text(text)
+
+
+def ran(node: Node) -> list[tuple[str, str]]:
+    """The argument and the container's status of each call of a hook so far."""
+    file = node.folder / "ran"
+    lines = file.read_text().splitlines() if file.exists() else []
+    return [(line.partition(" ")[0], json.loads(line.partition(" ")[2])["status"]) for line in lines]
+
+
+@pytest.mark.parametrize("handler", ["runc", "crun"])
+def test_hooks_of_directories_run_for_the_containers_that_match(node: Node, handler: str) -> None:
+    hook(node, "packages", "a", always=True)
+    hook(node, "packages", "b", always=True)
+    hook(node, "admin", "b", commands=["sleep$"])
+    hook(node, "admin", "c", annotations={"^gpu$": "^yes$"})
+    hook(node, "admin", "d", hasBindMounts=True)
+    settings(node, f'hooks_dir = ["{node.folder}/packages", "{node.folder}/admin", "{node.folder}/none"]')
+    pod_config = node.pod_config()
+    pod_config.annotations["gpu"] = "yes"
+    pod = node.engine.pod_creation.run(pod_config, handler)
+    node.run(pod)
+    expected = ["packages-a", "admin-b", "admin-c"]
+    assert [name for name, _ in ran(node)] == expected * 2, "created and started"
+    node.remove(pod)
+    assert [name for name, _ in ran(node)] == expected * 3
+    assert {status for _, status in ran(node)[6:]} == {"stopped"}
+
+
+def test_a_changed_hook_counts_for_the_next_container_and_a_broken_one_changes_nothing(node: Node) -> None:
+    settings(node, f'hooks_dir = ["{node.folder}/admin"]')
+    pod = node.pod()
+    node.run(pod, "before")
+    hook(node, "admin", "a", always=True)
+    node.run(pod, "after")
+    assert [name for name, _ in ran(node)] == ["admin-a"] * 2
+    (node.folder / "admin/a.json").write_text("{")
+    node.run(pod, "broken")
+    assert [name for name, _ in ran(node)] == ["admin-a"] * 4
+
+
+def test_a_broken_hook_ends_the_start_and_names_the_file_and_key(node: Node) -> None:
+    hook(node, "admin", "a", sometimes=True)
+    file = node.folder / "admin/a.json"
+    file.write_text(file.read_text().replace('"poststop"', '"later"'))
+    with pytest.raises(ConfigError, match=rf"{file}:1: stages\[2\]: "):
+        settings(node, f'hooks_dir = ["{node.folder}/admin"]')
+
+
+def test_hooks_of_a_base_spec_run_first(node: Node) -> None:
+    hook(node, "admin", "a", always=True)
+    program = {"path": str(node.folder / "hook"), "args": ["hook", "base"]}
+    file = node.folder / "base.json"
+    file.write_text(json.dumps({"hooks": {"createRuntime": [program]}}))
+    runc = replace(node.config.runtimes["runc"], base_runtime_spec=str(file))
+    containers = ContainerConfig(hooks_dir=(str(node.folder / "admin"),))
+    node.start(replace(node.config, runtimes={**node.config.runtimes, "runc": runc}, containers=containers))
+    node.create(node.pod())
+    assert [name for name, _ in ran(node)][:2] == ["base", "admin-a"]
+
+
+# --- logs ---
+
+
+def test_a_log_that_exceeds_its_limit_is_emptied_and_continues(node: Node) -> None:
+    settings(node, "log_size_max = 20000")
+    text = "i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done; echo last; sleep 1000"
+    node.run(node.pod(), command=("sh", "-c", text))
+    log = node.folder / "logs/pod/c.log"
+    node.wait_for(lambda: log.read_text().endswith(" last\n"), "the last line")
+    assert log.stat().st_size <= 20_000
+    assert "line 1999" in log.read_text() and "line 0\n" not in log.read_text()
+
+
+def test_a_long_line_is_split_into_marked_parts(node: Node) -> None:
+    node.run(node.pod(), command=("sh", "-c", "head -c 20000 /dev/zero | tr '\\0' x; echo; sleep 1000"))
+    log = node.folder / "logs/pod/c.log"
+    node.wait_for(lambda: " F " in log.read_text(), "the end of the line")
+    parts = [line.split(" ", 3) for line in log.read_text().splitlines()]
+    assert "".join(part[3] for part in parts) == "x" * 20_000
+    assert max(len(part[3]) for part in parts) <= 8192
+    assert [part[2] for part in parts] == ["P"] * (len(parts) - 1) + ["F"]

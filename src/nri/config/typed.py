@@ -1,6 +1,7 @@
 """Check plain values against an annotated class, report every problem with its path, and build the instance.
 
-A class needs only annotations; class attributes are its defaults. Supported types are strings, numbers (within bounds:
+A class needs only annotations; class attributes are its defaults. With `_any_case = True` keys may be in any letter
+case, as in Go's JSON. Supported types are strings, numbers (within bounds:
 `Between`), booleans, dates, bytes as base64, nested classes, dataclasses, list, set, dict, tuple, unions, Literal,
 Enum, `nri.config.Duration`, pathlib.Path, and any class with a `parse(text)`. Values are never coerced: "3" is not 3. A
 library for this would add a third to the start of a plugin, and its messages would have to be translated.
@@ -109,9 +110,11 @@ def check(cls: type, tree: object, path: Path, problems: list[Problem]) -> Parti
         problems.append(Problem(path, f"expected a mapping of keys, not {shorten(tree)}"))
         partial.accepted = False
         return partial
+    folded = {name.casefold(): name for name in annotations} if getattr(cls, "_any_case", False) else {}
     for key, value in tree.items():
-        if key in annotations:
-            partial.values[key] = _field(annotations[key], value, (*path, key), problems)
+        name = key if key in annotations else folded.get(str(key).casefold())
+        if name is not None:
+            partial.values[name] = _field(annotations[name], value, (*path, key), problems)
         else:
             hint = suggest(str(key), annotations) if len(problems) < MAX_PROBLEMS else ""
             problems.append(Problem((*path, str(key)), "unknown key", hint))

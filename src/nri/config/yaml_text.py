@@ -207,11 +207,14 @@ class YamlLines:
         self._tables: dict[int, dict[str, tuple[int, Any]]] = {}
 
     def find(self, path: Path) -> int | None:
-        """The line of a key. Raises LookupError if it does not exist."""
+        """The line of a key, also in another letter case. Raises LookupError if it does not exist."""
         node, line = self._root, None
         for part in path:
             if node.id == "mapping":
-                line, node = self._table(node)[str(part)]
+                table, key = self._table(node), str(part)
+                if key not in table:
+                    key = next(iter(name for name in table if name.casefold() == key.casefold()), key)
+                line, node = table[key]
             else:
                 node = node.value[part]
                 line = node.start_mark.line + 1

@@ -40,6 +40,7 @@ from nri.engine.spec import (
     container_spec,
     find_account,
     image_volumes,
+    joined_hooks,
     requested_user,
     stop_signal,
 )
@@ -107,6 +108,10 @@ class ContainerCreation:
         reply = undo.step(
             "NRI", lambda: self._domain.create(container, messages), lambda: self._domain.undo_create(container)
         )
+        devices = [device.name for device in container.config.CDI_devices]
+        if reply is not None:
+            devices += [device.name for device in reply.adjust.CDI_devices]
+        self._machinery.check_required_plugins(devices, () if reply is None else reply.plugins)
         left_out: list[str] = []
         if reply is not None:
             undo.step("answer", lambda: None, lambda: reply.abort(reason=undo.reason))
@@ -191,6 +196,10 @@ class ContainerCreation:
         user = result.spec["process"]["user"]
         record.user = {"uid": str(user["uid"]), "gid": str(user["gid"]),
                        "supplemental_groups": [str(group) for group in user["additionalGids"]]}  # fmt: skip
+        annotations = {**container.config.annotations, **pod.config.annotations}
+        args, has_mounts = result.spec["process"]["args"], bool(container.config.mounts)
+        if hooks := self._machinery.hooks.of(args, annotations, has_mounts=has_mounts):
+            result.spec["hooks"] = joined_hooks(result.spec.get("hooks", {}), hooks)
         return self._machinery.with_devices(result.spec, [device.name for device in config.CDI_devices])
 
     def spec_options(

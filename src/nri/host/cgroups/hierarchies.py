@@ -17,7 +17,7 @@ from nri.host.root import Files, Root
 from nri.mountinfo import Mount
 
 _TOP = "/sys/fs/cgroup"
-#: Where processes of a cgroup are looked for; of cgroup v1 each hierarchy would do.
+#: The controllers in whose hierarchies the processes of a cgroup are listed; any hierarchy of cgroup v1 lists them.
 _LISTING = ("cpu", "memory", "cpuset", "pids", "")
 _V1_PROCESSES, _V1_THREADS, _V2_THREADS = "cgroup.procs", "tasks", "cgroup.threads"
 _CRUN_CGROUP = "container"
@@ -27,12 +27,12 @@ Version = Literal[1, 2]
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """One mounted hierarchy.
+    """A mounted hierarchy.
 
     Attributes:
         version: 1 or 2.
         path: the folder of the root cgroup.
-        controllers: those that it has; on version 2 all that are not on version 1.
+        controllers: its controllers; on version 2 all controllers that are not on version 1.
     """
 
     version: Version
@@ -64,11 +64,11 @@ class Hierarchies:
         return "none" if not versions else "hybrid" if len(versions) == 2 else "v1" if versions == {1} else "v2"
 
     def of(self, controller: str) -> Hierarchy | None:
-        """The hierarchy of a controller; of the empty text that of version 2. None if it is not mounted."""
+        """The hierarchy of a controller; "" means the hierarchy of version 2. Returns None if it is not mounted."""
         return self._by_controller.get(controller)
 
     def folder(self, controller: str, cgroup: str, *, inner: bool = True) -> str | None:
-        """The folder of a cgroup in a controller's hierarchy; None if that is not mounted.
+        """The folder of a cgroup in a controller's hierarchy. Returns None if the hierarchy is not mounted.
 
         Args:
             controller: the empty text stands for the hierarchy of version 2.
@@ -89,15 +89,15 @@ class Hierarchies:
         return any(self.files.exists(_join(row.path, cgroup)) for row in self.rows)
 
     def processes(self, cgroup: str) -> list[int]:
-        """The processes of a cgroup, ascending, without those of cgroups below. Raises FileNotFoundError."""
+        """The processes of a cgroup, ascending, without cgroups below. Raises FileNotFoundError if it is missing."""
         return self._listed(cgroup, _V1_PROCESSES, _V1_PROCESSES)
 
     def threads(self, cgroup: str) -> list[int]:
-        """The threads of a cgroup, ascending, without those of cgroups below. Raises FileNotFoundError."""
+        """The threads of a cgroup, ascending, without cgroups below. Raises FileNotFoundError if it is missing."""
         return self._listed(cgroup, _V1_THREADS, _V2_THREADS)
 
     def below(self, cgroup: str, controller: str = "") -> list[str]:
-        """The names of the cgroups directly below one, in a controller's hierarchy or else in the first that has it."""
+        """The names of a cgroup's children in a controller's hierarchy, else in the first hierarchy with the cgroup."""
         for row in self._in_order(controller):
             names = self.files.folders(_join(row.path, cgroup))
             if names:
@@ -116,12 +116,12 @@ class Hierarchies:
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
-                if error.errno in (errno.ENODEV, errno.EOPNOTSUPP):  # removed meanwhile; not a domain of its own
+                if error.errno in (errno.ENODEV, errno.EOPNOTSUPP):  # removed meanwhile; a threaded cgroup
                     continue
                 raise
-            # 0 is one that is not seen from here, in another pid namespace; every call would take it for the caller.
+            # 0 is a process in an outer pid namespace; system calls would use it for the caller.
             return sorted({int(word) for word in text.split()} - {0})
-        raise FileNotFoundError(errno.ENOENT, "no hierarchy has this cgroup", cgroup)
+        raise FileNotFoundError(errno.ENOENT, "the cgroup does not exist in any hierarchy", cgroup)
 
 
 def inner_folder(files: Files, folder: str) -> str:
@@ -139,18 +139,18 @@ def inner_folder(files: Files, folder: str) -> str:
 
 
 def detect(root: Root) -> Hierarchies:
-    """Find the hierarchies of a machine, by the mount table of its first process; on this machine, of this one."""
+    """Find the hierarchies of a machine in the mount table of its first process; on this machine, of this process."""
     rows = tuple(_mounted(root)) or tuple(_by_shape(root))
     return Hierarchies(root, rows)
 
 
 def mounts(root: Root) -> Iterator[Mount]:
-    """Yield the mounts of a machine, by the table of its first process; on this machine, by that of this one."""
+    """Yield the mounts in the mount table of a machine's first process, or, on this machine, of this process."""
     yield from mountinfo.parse((root.find(mountinfo.OWN if root.is_own else "/proc/1/mountinfo") or "").splitlines())
 
 
 def _mounted(root: Root) -> Iterator[Hierarchy]:
-    """The hierarchies of the mount table, each once: a later mount of the same is another way to it."""
+    """The hierarchies in the mount table, each once, even if a hierarchy is mounted several times."""
     devices: set[str] = set()
     for mount in mounts(root):
         if mount.kind not in ("cgroup", "cgroup2") or mount.device in devices or not root.exists(mount.path):
@@ -164,7 +164,7 @@ def _mounted(root: Root) -> Iterator[Hierarchy]:
 
 
 def _by_shape(root: Root) -> Iterator[Hierarchy]:
-    """The hierarchies below /sys/fs/cgroup, by the names of their folders."""
+    """The hierarchies below /sys/fs/cgroup, recognised by the names of their folders."""
     if root.exists(f"{_TOP}/cgroup.controllers"):
         yield _second(root, _TOP)
         return

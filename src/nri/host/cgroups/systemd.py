@@ -1,7 +1,7 @@
 """The cgroups that belong to systemd: keep their values, put a process into a scope, stop a slice.
 
 systemd writes the files of its slices, scopes and services whenever it reloads (`systemctl daemon-reload`) and when a
-first unit appears below a slice. A value that is only written into the file is lost then; one that is a property of
+first unit appears below a slice. A value that is only written to the file is then lost. A value that is a property of
 the unit stays until the unit ends. runc does the same for containers.
 """
 
@@ -19,13 +19,14 @@ from nri.host.root import Root
 if TYPE_CHECKING:
     import socket
 
-__all__ = ["DEFAULT_PERIOD_US", "SystemdUnits", "unit_of", "unit_properties"]
+__all__ = ["BFQ_WEIGHT_FILE", "DEFAULT_PERIOD_US", "SystemdUnits", "unit_of", "unit_properties"]
 
 _SUFFIXES: Final = (".slice", ".scope", ".service")
 _SOCKET: Final = "/run/dbus/system_bus_socket"
-#: Where systemd keeps properties that were set on units that exist without a file, until the machine restarts.
+#: The folder in which systemd keeps properties of units without a unit file, until the machine restarts.
 _OVERRIDES: Final = "/run/systemd/system.control"
-#: systemd replies in milliseconds. A hook of the agent waits meanwhile, so a bus that hangs may delay few of them.
+#: Timeout of a call. systemd replies in milliseconds. A hook of the agent waits for the reply, so that a bus that hangs
+#: must not delay many hooks.
 _TIMEOUT_S: Final = 0.5
 _SCOPE_TIMEOUT_S: Final = 5.0
 _POLL_S: Final = 0.002
@@ -35,6 +36,9 @@ _MAX_PROBLEMS: Final = 64
 _INFINITY: Final = (1 << 64) - 1
 _SECOND_US: Final = 1_000_000
 DEFAULT_PERIOD_US: Final = 100_000
+_DEFAULT_WEIGHT: Final = 100
+#: The name of `io.weight` for systemd where the kernel's file is this one, because systemd converts weights for it.
+BFQ_WEIGHT_FILE: Final = "io.bfq.weight"
 #: D-Bus: the type and the value of a property.
 _Property = tuple[str, Any]
 
@@ -46,6 +50,11 @@ def _limit(value: Any) -> _Property:
 def _cpu_set(value: Any) -> _Property:
     mask = sum(1 << number for number in value)
     return "ay", mask.to_bytes((mask.bit_length() + 7) // 8, "little")
+
+
+def _bfq_weight(value: Any) -> _Property:
+    """The weight from which systemd computes this one for BFQ: 1 to 100 are the same, the rest spans eleven times."""
+    return "t", value if value <= _DEFAULT_WEIGHT else _DEFAULT_WEIGHT + 11 * (value - _DEFAULT_WEIGHT)
 
 
 _PROPERTIES: Final[dict[str, tuple[str, Callable[[Any], _Property]]]] = {
@@ -60,22 +69,23 @@ _PROPERTIES: Final[dict[str, tuple[str, Callable[[Any], _Property]]]] = {
     "memory.high": ("MemoryHigh", _limit),
     "pids.limit": ("TasksMax", _limit),
     "io.weight": ("IOWeight", lambda value: ("t", blkio_to_io_weight(value))),
+    BFQ_WEIGHT_FILE: ("IOWeight", _bfq_weight),
 }
-"""Property of a unit and its value, by the neutral name of a setting. The CPU quota needs the period as well."""
+"""Property of a unit and its value, by the neutral name of a knob. The CPU quota also needs the period."""
 
 
 def unit_of(cgroup: str) -> str:
-    """The systemd unit whose cgroup this is; "" for a cgroup that is not a unit's, such as one below a scope."""
+    """The systemd unit of a cgroup. Returns "" if the cgroup is not a unit's cgroup, for example below a scope."""
     *parents, name = cgroup.strip("/").split("/")
     in_slices = all(parent.endswith(".slice") for parent in parents)
     return name if in_slices and name.endswith(_SUFFIXES) else ""
 
 
 def unit_properties(values: Mapping[str, Value], period_us: int = DEFAULT_PERIOD_US) -> dict[str, _Property]:
-    """The properties of a unit that stand for values of its cgroup, as far as systemd has them.
+    """The properties of a unit for the values of its cgroup. Values without a property are ignored.
 
     Args:
-        values: by the neutral name of a setting.
+        values: values by the neutral name of a knob.
         period_us: the period of the CPU quota, if `values` has none.
     """
     properties: dict[str, _Property] = {}
@@ -87,7 +97,7 @@ def unit_properties(values: Mapping[str, Value], period_us: int = DEFAULT_PERIOD
     if isinstance(quota, int):
         period = values.get("cpu.cfs_period", period_us)
         assert isinstance(period, int)
-        # Rounded up, because systemd rounds down when it turns this into a quota again.
+        # Rounded up, because systemd rounds down when it converts this to a quota.
         properties["CPUQuotaPerSecUSec"] = "t", _INFINITY if quota < 0 else -(-quota * _SECOND_US // period)
         properties["CPUQuotaPeriodUSec"] = "t", period
     return properties
@@ -97,7 +107,7 @@ class SystemdUnits:
     """The units of a machine's systemd. Any thread may call it.
 
     Args:
-        root: the machine. Without a systemd in it nothing happens.
+        root: the machine. Without systemd on it, calls have no effect.
     """
 
     def __init__(self, root: Root) -> None:
@@ -108,14 +118,14 @@ class SystemdUnits:
         self._paused_until = 0.0
 
     def owns(self, cgroup: str) -> bool:
-        """Whether systemd writes the files of this cgroup as well."""
+        """Whether systemd also writes the files of this cgroup."""
         return self._is_running and bool(unit_of(cgroup))
 
     def keep(self, cgroup: str, values: Mapping[str, Value], period_us: int) -> None:
         """Make values of a unit's cgroup properties of the unit, until the unit ends or the machine restarts.
 
-        A problem is logged once: the caller writes the files in any case, only a reload of systemd resets them then.
-        After a failed connection nothing is sent for a minute.
+        A problem is logged once. The caller writes the files in any case, but a reload of systemd resets them then.
+        After a failed connection this method does not connect for a minute.
         """
         if properties := unit_properties(values, period_us):
             unit = unit_of(cgroup)
@@ -126,11 +136,11 @@ class SystemdUnits:
     def forget(self, cgroup: str) -> None:
         """Remove the properties that systemd would keep for a removed pod until the machine restarts.
 
-        systemd removes those of scopes and transient slices itself, for example of the kubelet's, but not those of a
-        slice that only exists because a unit is in it.
+        systemd itself removes properties of scopes and transient slices, for example the kubelet's, but not properties
+        of a slice that only exists because a unit is in it.
         """
         unit = unit_of(cgroup)
-        is_pod = unit.endswith(".slice") and "-pod" in unit  # not that of a class, which other pods may be in
+        is_pod = unit.endswith(".slice") and "-pod" in unit  # not the slice of a QoS class, which has other pods
         if is_pod and self._is_running and self._root.exists(f"{_OVERRIDES}/{unit}.d"):
             problem = f"{_OVERRIDES}/{unit}.d stays until the machine restarts"
             self._call(problem, problem, "RevertUnitFiles", "as", ([unit],))
@@ -155,17 +165,19 @@ class SystemdUnits:
             time.sleep(_POLL_S)
 
     def stop(self, unit: str) -> None:
-        """Stop a unit, with all that is in it. A problem is logged once."""
+        """Stop a unit and all units in it. A problem is logged once."""
         if self._is_running:
             self._call("slices of pods stay", f"{unit} stays", "StopUnit", "ss", (unit, "replace"))
 
     def _call(self, problem: str, refusal: str, method: str, signature: str, body: tuple[Any, ...]) -> bool:
-        """Call a method of systemd's manager; False if systemd has refused it or does not reply, which is logged once.
+        """Call a method of systemd's manager. Returns False if systemd refuses or does not reply, which is logged once.
 
         Args:
             problem: the beginning of the message if there is no reply.
             refusal: the beginning of the message if systemd replies with an error.
-            method, signature, body: the call.
+            method: the method.
+            signature: the D-Bus signature of `body`.
+            body: the arguments.
         """
         if time.monotonic() < self._paused_until:
             return False
@@ -175,7 +187,7 @@ class SystemdUnits:
         except ModuleNotFoundError:
             self._report(f"{problem}: the Python package jeepney is not installed; install the extra nri[cri]")
             return False
-        except Exception as error:  # noqa: BLE001  jeepney raises what its sockets and parsers raise
+        except Exception as error:  # noqa: BLE001  jeepney raises any error of its sockets and parsers
             self._paused_until = time.monotonic() + _PAUSE_AFTER_FAILURE_S
             self._report(f"{problem}: {self._socket}: {str(error) or type(error).__name__}")
             return False
@@ -184,7 +196,7 @@ class SystemdUnits:
         return not answer
 
     def _send(self, method: str, signature: str, body: tuple[Any, ...]) -> str:
-        """Call a method of systemd's manager; returns its error."""
+        """Call a method of systemd's manager. Returns its error, or ""."""
         from jeepney import DBusAddress, MessageType, new_method_call  # noqa: PLC0415  an extra
         from jeepney.io.blocking import DBusConnection, prep_socket  # noqa: PLC0415
 

@@ -7,6 +7,7 @@
           ThrottleReadBps: 50M
           Weight: 50
 
+Keys may be in any letter case, and a class may be empty, as in goresctrl's sample.
 Devices are looked up whenever a class is resolved, so that hot-plugged ones count.
 """
 
@@ -38,6 +39,7 @@ _Quantity = int | float | str
 class _Item:
     """Settings for the devices that match some patterns, or for all other devices."""
 
+    _any_case = True
     Devices: list[str] | None = None
     Weight: _Quantity | None = None
     ThrottleReadBps: _Quantity | None = None
@@ -47,7 +49,8 @@ class _Item:
 
 
 class _File:
-    Classes: dict[str, list[_Item]]
+    _any_case = True
+    Classes: dict[str, list[_Item | None] | None] | None = None
 
 
 #: Key of the format, key of the spec.
@@ -75,7 +78,7 @@ class BlockIoClasses:
     def __init__(self, config: Source, *, find: Callable[[str], Sequence[str]] | None = None, root: str = "/") -> None:
         self._root = root
         self.find = find or self._glob
-        classes = read(_File, [config]).Classes if config.text.strip() else {}
+        classes = (read(_File, [config]).Classes if config.text.strip() else None) or {}
         problems: list[ConfigError] = []
         self._classes = {name: _settings(config, name, items, problems) for name, items in classes.items()}
         if problems:
@@ -132,11 +135,13 @@ class BlockIoClasses:
 
 
 def _settings(
-    source: Source, name: str, items: list[_Item], problems: list[ConfigError]
+    source: Source, name: str, items: list[_Item | None] | None, problems: list[ConfigError]
 ) -> list[tuple[list[str] | None, dict[str, int]]]:
     """Patterns and values of a class's items. Problems are appended to `problems`."""
     settings = []
-    for place, item in enumerate(items):
+    for place, item in enumerate(items or ()):
+        if item is None:
+            continue
         item_path: Path = ("Classes", name, place)
         values: dict[str, int] = {}
         for key in ("Weight", *_THROTTLES):
@@ -159,6 +164,6 @@ def _number(key: str, quantity: _Quantity) -> int:
     number = math.ceil(parse(quantity))
     if key == "Weight" and number not in _WEIGHTS:
         raise ValueError(f"{quantity} must be between {_WEIGHTS[0]} and {_WEIGHTS[-1]}")
-    if not 0 <= number < 1 << 63:
-        raise ValueError(f"{quantity} is out of bounds")
-    return number
+    if number < 0:
+        raise ValueError(f"{quantity} must not be negative")
+    return min(number, (1 << 63) - 1)  # as Kubernetes' quantities

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import nri
 from nri.config.complaint import single_errors
-from nri.plugins.hook_injector import pattern
-from nri.plugins.hook_injector.conditions import ConditionError, Facts
-from nri.plugins.hook_injector.directories import HookDirectories
+from nri.config.hooks import pattern
+from nri.config.hooks.conditions import ConditionError, Facts
+from nri.config.hooks.directories import HookDirectories
 from nri.stub.program.options import Flag
 
 TYPE_CHECKING = False
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import ClassVar
 
-    from nri.plugins.hook_injector.directories import HooksChange
+    from nri.config.hooks.directories import HooksChange
 
 __all__ = ["DIRECTORIES", "HookInjector"]
 

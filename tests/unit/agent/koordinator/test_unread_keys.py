@@ -41,7 +41,8 @@ REFUSE = "Koordinator's manager would refuse it"
             {THRESHOLD: {"enable": True, "memoryEvictThresholdPercent": 70, "memoryEvictLowerPercent": 70}},
             (
                 f"{THRESHOLD}.memoryEvictThresholdPercent: memoryEvictThresholdPercent 70 with "
-                "memoryEvictLowerPercent 70 is not valid: it must be 0 or more, and the lower threshold must be below it"
+                "memoryEvictLowerPercent 70 is not valid: it must be 0 or more, and the "
+                "lower threshold must be below it"
             ),
         ),
         (

@@ -44,14 +44,14 @@ def test_settings_are_read_as_dockerd_reads_them(put, text, enabled, socket) -> 
     [
         ('{"nri-opts": {"enabled": true}}', ":1: nri-opts.enabled", 'unknown key "enabled"'),
         ('{"nri-opts": {"enable": "true"}}', ":1: nri-opts.enable", "must be true or false, not 'true'"),
-        ('{"nri-opts": {"socket-path": 5}}', ":1: nri-opts.socket-path", "must be text in quotes, not 5"),
+        ('{"nri-opts": {"socket-path": 5}}', ":1: nri-opts.socket-path", "must be a quoted string, not 5"),
         ('{"nri-opts": []}', ":1: nri-opts", "must be a table, not []"),
         ('{"nri-opts": true}', ":1: nri-opts", "must be a table, not True"),
         ('{"NRI-opts": {"enable": true}}', ":1: NRI-opts", 'unknown key "NRI-opts"'),
         ('{"nri": {"enable": true}}', ":1: nri", 'unknown key "nri"'),
         ('{"socket-path": "/run/d.sock"}', ":1: socket-path", 'unknown key "socket-path"'),
         ('{"nri-opts": {"enable": true},}', ":1", "not valid JSON"),
-        ("[]", "", "not a table of keys"),
+        ("[]", "", "not a mapping of keys"),
     ],
 )
 def test_a_file_with_which_dockerd_does_not_start_is_a_problem(put, text, where, what) -> None:

@@ -126,7 +126,7 @@ def test_one_bad_write_stops_no_other(kernel: FakeKernel, writer: Writer) -> Non
 
 def test_of_two_writes_of_the_same_the_last_counts_and_the_other_is_told(kernel: FakeKernel, writer: Writer) -> None:
     first, second = writer.write_all([Write("/pod/", "cpu.shares", 9), SHARES])
-    assert (first.outcome, first.reason) == (Outcome.REFUSED, "a later write of the same batch sets it as well")
+    assert (first.outcome, first.reason) == (Outcome.REFUSED, "a later write of the same batch replaces the value")
     assert (second.outcome, kernel.value("pod", "cpu.shares")) == (Outcome.APPLIED, 512)
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from nri.config.complaint import single_errors
-from nri.plugins.hook_injector import directories as module
-from nri.plugins.hook_injector.directories import HookDirectories, HooksChange
+from nri.config.hooks import directories as module
+from nri.config.hooks.directories import HookDirectories, HooksChange
 
 
 def text_of(argument: str, path: str = "/bin/sh") -> str:

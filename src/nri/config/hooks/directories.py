@@ -12,10 +12,10 @@ from _thread import allocate_lock
 from typing import NamedTuple
 
 from nri.config.complaint import combined_error
+from nri.config.hooks.hook_file import Hook, parse_hook
 from nri.config.source import read_file
 from nri.config.watch import fingerprint
 from nri.errors import ConfigError
-from nri.plugins.hook_injector.hook_file import Hook, parse_hook
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -84,7 +84,7 @@ class Pattern:
 def load() -> Any:
     """Import and return google-re2, an optional dependency. Raises ConfigError if it cannot be imported."""
     try:
-        import re2  # noqa: PLC0415 - an extra
+        import re2
     except ImportError as error:
         reason = f"google-re2 is required for patterns of hooks and cannot be imported: {error}"
         raise ConfigError("hook-injector", "", reason, "pip install '.[hook-injector]', in a checkout of nri") from None

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from nri.config import Source
+from nri.config.hooks.conditions import When
+from nri.config.hooks.hook_file import Hook, parse_hook
 from nri.errors import ConfigError
-from nri.plugins.hook_injector.conditions import When
-from nri.plugins.hook_injector.hook_file import Hook, parse_hook
 
 GOOD: dict[str, Any] = {
     "version": "1.0.0",

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from nri.config.hooks.pattern import MAX_STEPS, Budget, Pattern, TooCostly, load
 from nri.errors import ConfigError
-from nri.plugins.hook_injector.pattern import MAX_STEPS, Budget, Pattern, TooCostly, load
 from nri.plugins.hook_injector.plugin import HookInjector
 
 FACTS = Path(__file__).parents[3] / "data" / "plugins" / "go-regexp.jsonl"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nri.config.complaint import shorten
-from nri.plugins.hook_injector.pattern import Budget, Pattern, TooCostly
+from nri.config.hooks.pattern import Budget, Pattern, TooCostly
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

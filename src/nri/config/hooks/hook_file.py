@@ -10,12 +10,12 @@ from typing import Any, Literal, NamedTuple, NoReturn
 
 from nri.config import typed
 from nri.config.complaint import Problem, combined_error, shorten, suggest
+from nri.config.hooks.conditions import When
+from nri.config.hooks.pattern import Pattern
 from nri.config.layers import located_errors
 from nri.config.source import Source
 from nri.config.syntax import parse_text
 from nri.errors import ConfigError
-from nri.plugins.hook_injector.conditions import When
-from nri.plugins.hook_injector.pattern import Pattern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
