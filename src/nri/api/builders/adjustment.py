@@ -65,7 +65,7 @@ class Adjustment(Resources, AdjustmentView):
     message: m.ContainerAdjustment
 
     def __init__(self) -> None:
-        self.message = m.ContainerAdjustment()
+        super().__init__(m.ContainerAdjustment())
 
     @classmethod
     def _message_class(cls) -> type[m.ContainerAdjustment]:

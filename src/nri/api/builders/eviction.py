@@ -5,14 +5,14 @@ The reference's runtimes ignore evictions; ours passes them to the engine.
 
 from __future__ import annotations
 
-from nri.api.builders.builder import Builder
+from nri.api.builders.builder import Answer
 from nri.api.builders.checks import text
 from nri.api.messages import Container, ContainerEviction
 
 __all__ = ["Eviction"]
 
 
-class Eviction(Builder):
+class Eviction(Answer):
     """Request to stop one container.
 
     A handler returns it, alone or among updates: `create_container`, `update_container`, `stop_container` and
@@ -37,8 +37,10 @@ class Eviction(Builder):
 
     def __init__(self, container: str | Container, reason: str = "") -> None:
         container_id = container.id if isinstance(container, Container) else container
-        self.message = ContainerEviction(
-            container_id=text("container_id", container_id, empty=False), reason=text("reason", reason)
+        super().__init__(
+            ContainerEviction(
+                container_id=text("container_id", container_id, empty=False), reason=text("reason", reason)
+            )
         )
 
     @classmethod

@@ -7,7 +7,7 @@ builder. Units are the kernel's: bytes and microseconds.
 from __future__ import annotations
 
 from nri.api import optional
-from nri.api.builders.builder import Builder
+from nri.api.builders.builder import Answer
 from nri.api.builders.checks import (
     I64,
     LIMIT,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Resources"]
 
 
-class Resources(Builder, ResourceView):
+class Resources(Answer, ResourceView):
     """Setters and readers of resources. Every setter returns the builder, so that calls chain.
 
     Raises, all setters:

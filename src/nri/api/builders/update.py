@@ -35,7 +35,7 @@ class Update(Resources):
     message: ContainerUpdate
 
     def __init__(self, container: str | Container) -> None:
-        self.message = ContainerUpdate()
+        super().__init__(ContainerUpdate())
         self.set_container_id(container.id if isinstance(container, Container) else container)
 
     @classmethod

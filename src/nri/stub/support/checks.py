@@ -150,8 +150,7 @@ def check_class(cls: type, base: type) -> None:
     """Raise TypeError for a method of `cls` that resembles a handler without being one, or has wrong arguments."""
     for name, value in cls.__dict__.items():
         function = getattr(value, "__func__", value)
-        if hasattr(function, "_nri_when") and name not in _POD_HANDLERS:
-            raise TypeError(f"{cls.__name__}.{name} is marked with nri.when, which filters pods, but it handles no pod")
+        _check_marks(cls, name, value, function)
         if name.startswith("_"):
             continue
         _check_setting(cls, name, value)
@@ -185,6 +184,27 @@ def check_class(cls: type, base: type) -> None:
             _check_own_attribute(cls, name)
     _check_defaults(f"{cls.__name__}.Config", cls.__dict__.get("Config"))
     _check_tables(cls)
+
+
+def _check_marks(cls: type, name: str, value: Any, function: Any) -> None:
+    """Raise TypeError for a mark without a pod, and for background work that cannot be called without arguments."""
+    if hasattr(function, "_nri_when") and name not in _POD_HANDLERS:
+        raise TypeError(f"{cls.__name__}.{name} is marked with nri.when, which filters pods, but it handles no pod")
+    if not (hasattr(function, "_nri_every_s") or hasattr(value, "_nri_every_s")):
+        return
+    who = f"{cls.__name__}.{name} is marked with nri.every, which calls it without arguments"
+    if name in ARGUMENTS:
+        raise TypeError(f"{who}, but it handles an event: mark another method")
+    code: CodeType | None = getattr(function, "__code__", None)
+    if code is None:
+        return
+    if code.co_flags & _GENERATOR_FLAGS:
+        raise TypeError(f"{who}, but it contains yield, so that a call does not run it")
+    first = 0 if isinstance(value, staticmethod) else 1
+    required = code.co_varnames[first : code.co_argcount - len(getattr(function, "__defaults__", None) or ())]
+    if required or _required_keywords(code, cls, name):
+        names = ", ".join(required) or "keywords"
+        raise TypeError(f"{who}, but it requires {names}; self.state has the pods and containers if mirror = True")
 
 
 def _check_tables(cls: type) -> None:
@@ -357,7 +377,7 @@ def _check_arguments(cls: type, name: str, code: CodeType, defaults: tuple[objec
 def _required_keywords(code: CodeType, cls: type, name: str) -> bool:
     if not code.co_kwonlyargcount:
         return False
-    function = cls.__dict__[name]
+    function = getattr(cls.__dict__[name], "__func__", cls.__dict__[name])
     return len(getattr(function, "__kwdefaults__", None) or ()) < code.co_kwonlyargcount
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import pytest
 
@@ -236,6 +237,42 @@ def test_a_mark_of_background_work_makes_a_name_the_plugins_own() -> None:
         def stop_pod(self): ...
 
     assert Right.name == "right"
+
+
+def _yields(self):
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "text"),
+    [
+        ("tick", lambda self, pods: None, "but it requires pods; self.state has the pods"),
+        ("_tick", lambda self, pods, more=1: None, "but it requires pods"),
+        ("tick", lambda self, *, deep: None, "but it requires keywords"),
+        ("tick", staticmethod(lambda pods: None), "but it requires pods"),
+        ("tick", _yields, "but it contains yield"),
+        ("create_container", lambda self, pod, container: None, "but it handles an event: mark another method"),
+        ("closed", lambda self: None, "but it handles an event: mark another method"),
+    ],
+)
+def test_background_work_that_cannot_be_called_is_an_error(name: str, method: Any, text: str) -> None:
+    getattr(method, "__func__", method)._nri_every_s = 30.0  # as `nri.every(30)` marks it
+    with pytest.raises(TypeError, match=rf"Wrong\.{name} is marked with nri\.every.*{text}"):
+        type("Wrong", (nri.Plugin,), {name: method})
+
+
+def test_background_work_with_defaults_is_accepted() -> None:
+    class Right(nri.Plugin):
+        @nri.every(30)
+        def tick(self, depth: int = 1, *, deep: bool = False) -> None: ...
+
+        @nri.every(30)
+        @staticmethod
+        def tock() -> None: ...
+
+        @nri.every(30)
+        @classmethod
+        def chime(cls) -> None: ...
 
 
 @pytest.mark.parametrize("name", ["configure", "closed", "shutdown", "helper", "_helper"])
