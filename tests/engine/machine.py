@@ -35,6 +35,7 @@ class Machine:
     def __init__(self) -> None:
         need_root()
         self.folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir="/run"))
+        self.folder.chmod(0o711)  # as /var/lib and /run, which users of pods with a user namespace have to pass
         self.name = self.folder.name
         self.exits: list[Exit] = []
         self._watchers: list[Exits] = []

@@ -14,7 +14,7 @@ from nri.engine.config import OciRuntime
 from nri.engine.images import snapshots
 from nri.engine.state import PodState
 from nri.errors import RequestError
-from tests.engine.node import Node
+from tests.engine.node import IMAGE, Node
 from tests.support.needs import need
 from tools.runtimes.machine import MissingError
 from tools.runtimes.newer_runc import install_runc
@@ -174,5 +174,58 @@ def test_what_cannot_be_mapped_is_refused_by_field_and_leaves_nothing(node: Node
     pod = engine.pod_creation.run(config)
     with pytest.raises(RequestError, match=rf"{FIELD}\.userns_options: .*differs from the pod's"):
         engine.container_creation.create(pod, container(node, mapped(node, first=1_000_000), "c"))
+    engine.pod_removal.remove(pod)
+    node.assert_nothing_left()
+
+
+#: Opens both streams by their names, as the log files of nginx and httpd do.
+STREAMS = "for name in stdout stderr; do echo $name > /dev/$name || exit 1; done"
+
+
+@pytest.mark.parametrize("handler", ["runc", "crun"])
+@pytest.mark.parametrize("user", [0, 1000])
+def test_a_program_can_open_its_streams_by_name(node: Node, handler: str, user: int) -> None:
+    engine, config = node.engine, mapped(node)
+    pod = engine.pod_creation.run(config, handler)
+    config_ = container(node, config, "c", "sh", "-c", f"{STREAMS}; sleep 1000", run_as_user=pb.Int64Value(value=user))
+    container_id = engine.container_creation.create(pod, config_)
+    engine.container_start.start(container_id)
+    log = node.folder / "logs/pod/c.log"
+    node.wait_for(lambda: len(log.read_text().splitlines()) == 2, "both lines in the log")
+    assert sorted(line.split()[-1] for line in log.read_text().splitlines()) == ["stderr", "stdout"]
+    # A program of ExecSync, and a program of Exec with an input.
+    execution = engine.running_containers.exec_sync(container_id, ("sh", "-c", STREAMS), 20)
+    assert (execution.stdout, execution.stderr, execution.code) == (b"stdout\n", b"stderr\n", 0)
+    streamed = engine.running_containers.exec(
+        container_id, ("sh", "-c", f"cat /dev/stdin > /dev/stdout; {STREAMS}"), stdin=True
+    )
+    try:
+        assert streamed.stdin is not None and streamed.stdout is not None
+        os.write(streamed.stdin, b"input\n")
+        streamed.close_stdin()
+        assert streamed.wait(20) == 0
+        assert os.read(streamed.stdout, 100) == b"input\nstdout\n"
+    finally:
+        streamed.close()
+
+
+@pytest.mark.parametrize("handler", ["runc", "crun"])
+@pytest.mark.parametrize("driver", ["overlay", "copy"])
+def test_an_image_as_a_volume_has_the_owners_of_the_pod(node: Node, handler: str, driver: str) -> None:
+    engine = node.start(replace(node.config, images=replace(node.config.images, snapshots=driver)))
+    config = mapped(node)
+    pod = engine.pod_creation.run(config, handler)
+    config_ = container(node, config, "c")
+    users = config.linux.security_context.namespace_options.userns_options
+    # The kubelet maps each mount of such a pod, the images, too.
+    image = pb.ImageSpec(image=IMAGE)
+    config_.mounts.add(
+        container_path="/tools", image=image, readonly=True, uidMappings=users.uids, gidMappings=users.gids
+    )
+    config_.mounts.add(container_path="/applets", image=image, readonly=True, image_sub_path="bin")
+    container_id = engine.container_creation.create(pod, config_)
+    engine.container_start.start(container_id)
+    assert inside(node, container_id, "stat -c %u:%g /tools/bin/busybox /applets/busybox").split() == ["0:0"] * 2
+    assert inside(node, container_id, "touch /tools/x 2>&1 || echo refused").endswith("refused")
     engine.pod_removal.remove(pod)
     node.assert_nothing_left()

@@ -44,6 +44,7 @@ class Engine(Runtime):
         if not dry:
             require_root()
         super().__init__("engine", in_memory=in_memory and not dry)
+        self.run_dir.chmod(0o711)  # users of pods with a user namespace have to pass it
         self.admin_socket = self.run_dir / "admin.sock"
         self.settings = self.run_dir / "engine.toml"
         self.settings.write_text(self._settings())

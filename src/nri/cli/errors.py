@@ -40,7 +40,7 @@ EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
 )
 
 
-#: Options of other programs, and the option of this one that does the same.
+#: Options of other programs, and the option of nri with the same meaning.
 _EQUIVALENTS = {"--json": "-o json", "--yaml": "-o yaml", "--format": "-o json or -o yaml", "--table": "-o table"}
 
 
@@ -60,7 +60,7 @@ def exit_code(error: BaseException) -> int:
 
 
 def describe(error: BaseException) -> str:
-    """Describe an error in one line (a ConfigError: one line per problem): subject, reason, next step."""
+    """Describe an error with subject, reason and next step: in one line; a ConfigError in one line per problem."""
     if isinstance(error, click.UsageError):
         verb = error.ctx.command_path if error.ctx else "nri"
         text = _no_such_option(error) if isinstance(error, click.NoSuchOption) else error.format_message().rstrip(".")
@@ -79,12 +79,12 @@ def describe(error: BaseException) -> str:
     if isinstance(error, errors.NriError):
         return str(error)
     if isinstance(error, ValueError) and sys.stdout.closed:
-        return "standard output is closed: code that was loaded, for example a plugin, has closed it"
+        return "standard output is closed: a plugin or other loaded code has closed it"
     return f"{type(error).__name__}: {str(error).rstrip('.')}. This is a bug in nri; -v -v shows the traceback"
 
 
 def _no_such_option(error: click.NoSuchOption) -> str:
-    """Describe an unknown option, with similar ones; names are compared without dashes, which all options have."""
+    """Describe an unknown option, and suggest similar options. Names are compared without their dashes."""
     name = error.option_name
     option_by_name = {option.lstrip("-"): option for option in sorted(error.possibilities or (), reverse=True)}
     suggestions = [option_by_name[word] for word in get_close_matches(name.lstrip("-"), option_by_name)]
@@ -93,7 +93,7 @@ def _no_such_option(error: click.NoSuchOption) -> str:
     if suggestions:
         return f"no such option {name}, did you mean {' or '.join(suggestions)}?"
     if error.ctx is not None and error.ctx.parent is None:
-        return f"no such global option {name}: put options of a verb after it"
+        return f"no such global option {name}: put the options of a verb after the verb"
     return f"no such option {name}"
 
 

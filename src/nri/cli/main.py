@@ -1,6 +1,6 @@
-"""The `nri` command: a table of verbs, which are imported when they are called, and the handling of errors.
+"""The `nri` command: a table of verbs, whose modules are imported when a verb is called, and the handling of errors.
 
-Nothing heavy is imported here, nor at the top of a verb's module; `nri --help` imports no verb at all.
+No heavy module is imported here or at the top of a verb's module; `nri --help` imports no verb.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ VERB_GROUPS = {
     "Plugins": {
         "new": Row("nri.cli.verbs.new", "create a plugin project: code, test, image, manifests"),
         "try": Row("nri.cli.verbs.try_", "show what plugins would do to a pod, without a runtime"),
-        "replay": Row("nri.cli.verbs.replay", "run a recording again with other plugins, and compare the outcomes"),
+        "replay": Row("nri.cli.verbs.replay", "run recorded events again with other plugins, and compare the outcomes"),
         "run": Row("nri.cli.verbs.run", "run plugins: bundled ones by name, your own from a file or module"),
         "plugins": Row("nri.cli.verbs.plugins", "list bundled and registered plugins; show flags and configuration"),
         "enable": Row("nri.cli.verbs.enable", "install a plugin into the runtime's plugin folder"),
         "disable": Row("nri.cli.verbs.disable", "remove a plugin from the runtime's plugin folder"),
     },
     "On this node": {
-        "doctor": Row("nri.cli.verbs.doctor", "find out why NRI does not work here"),
+        "doctor": Row("nri.cli.verbs.doctor", "find out why NRI does not work on this machine"),
         "config-manager": Row("nri.cli.verbs.config_manager", "turn NRI on in containerd's or CRI-O's configuration"),
         "events": Row("nri.cli.verbs.events", "show pods and containers, and follow what happens to them"),
         "why": Row("nri.cli.verbs.why", "show which plugin changed what in a container"),
         "top": Row("nri.cli.verbs.top", "show live which plugins are slow, unresponsive or failing"),
         "drift": Row("nri.cli.verbs.drift", "show which cgroup values were overwritten after they were applied"),
-        "inspect": Row("nri.cli.verbs.inspect", "show in the browser what plugins do, or did in a recording"),
+        "inspect": Row("nri.cli.verbs.inspect", "show in the browser what plugins do, or what they did in a recording"),
         "pod": Row("nri.cli.verbs.pod.pod", "run pods from manifests on any CRI runtime; list, enter and remove them"),
     },
     "Daemons": {
@@ -85,7 +85,7 @@ Exit codes: 0 done; 1 the operation failed; 2 wrong usage or configuration; 3 no
 
 
 class _ReaderGone(Exception):
-    """The reader of our output has closed the pipe, as in `nri events -f | head`."""
+    """The process that reads our output has closed the pipe, as in `nri events -f | head`."""
 
 
 class Nri(VerbGroup):
@@ -144,7 +144,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, requested: bool) -> N
 
 nri.params.append(
     click.Option(
-        ["--version"], is_flag=True, expose_value=False, callback=_print_version, help="The same as nri version."
+        ["--version"], is_flag=True, expose_value=False, callback=_print_version, help="The same as `nri version`."
     )
 )
 
@@ -168,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = report(error, settings)
         try:
             sys.stdout.flush()
-        except (OSError, ValueError):  # a full disk, which was reported above; or a closed stream
+        except (OSError, ValueError):  # a full disk, which was reported above, or a closed stream
             _discard_output()
     sys.exit(code)
 

@@ -1,8 +1,8 @@
 """Print results: tables for people, JSON and YAML for programs.
 
 Results go to standard output, messages to standard error. JSON and YAML contain every value in full; only tables are
-cut. Texts from runtimes, containers and plugins are escaped here and nowhere else, so that they cannot control the
-terminal; colours are therefore `Painted` parts of a line.
+cut. Text from runtimes, containers and plugins is escaped only in this module, so that it cannot control the
+terminal. For this reason a coloured piece of a line is a `Painted`, not a string with escape sequences.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: After how many seconds a count is shown as progress, and how often it is updated.
-COUNT_FROM_S, COUNT_INTERVAL_S = 2.0, 0.2
+#: A count is shown as progress after this many seconds.
+COUNT_FROM_S = 2.0
+#: The count is updated after this many seconds.
+COUNT_INTERVAL_S = 0.2
 #: Columns are not cut below this width; on a narrower terminal the end of the line is cut instead.
 _MIN_COLUMN_WIDTH = 8
 _STYLES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "cyan": 36}
@@ -38,11 +40,11 @@ class Column(NamedTuple):
     """A table's column.
 
     Attributes:
-        title: its heading.
-        key: the key of its value in each row.
-        cut: the length that values are cut to; 0: not cut.
-        mark: cut values end with three dots. Ids do not: the beginning of an id identifies it as well.
-        extra: the column is left out on a terminal that is too narrow for all columns.
+            title: the heading.
+            key: the key of the column's value in each row.
+            cut: the length to which values are cut; 0 means that they are not cut.
+            mark: cut values end with three dots. Ids do not, because the beginning of an id also identifies it.
+            extra: the column is left out on a terminal that is too narrow for all columns.
     """
 
     title: str
@@ -53,7 +55,7 @@ class Column(NamedTuple):
 
 
 def wants_color(mode: str, stream: TextIO) -> bool:
-    """Whether to use colours: as set by --color, else by NO_COLOR or FORCE_COLOR, else if `stream` is a terminal."""
+    """Whether to use colours: --color decides, then NO_COLOR and FORCE_COLOR, then whether `stream` is a terminal."""
     if mode != "auto":
         return mode == "always"
     if os.environ.get("NO_COLOR"):
@@ -69,14 +71,14 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 class Painted(NamedTuple):
-    """A part of a line in a colour or weight."""
+    """A piece of a line with a colour or weight."""
 
     text: str
     style: str
 
 
 def paint(text: str, style: str, enabled: bool = True) -> str:
-    """The escaped text in a colour or weight, if `enabled` and the style exists."""
+    """Escape a text, and add a colour or weight if `enabled` and the style exists."""
     text = escape(text)
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if enabled and text and style in _STYLES else text
 
@@ -85,10 +87,10 @@ class Output:
     """The printer of results, in the format that the global options select.
 
     Attributes:
-        width: of the terminal, in columns; 0 if nothing is cut.
+            width: the terminal's width in columns; 0 means that nothing is cut.
     """
 
-    #: Whether a progress line is shown. It belongs to the class, because errors are printed without an instance.
+    #: Whether a progress line is shown. A class variable, because errors are printed without an instance.
     _in_progress: ClassVar[bool] = False
 
     def __init__(self, settings: Settings) -> None:
@@ -104,7 +106,7 @@ class Output:
         return self.format == "table"
 
     def text(self, *parts: str | Painted) -> None:
-        """Print a line of results for people; parts of it may be coloured."""
+        """Print a line of results for people; its pieces may be coloured."""
         self.progress("")
         styled = [part if isinstance(part, Painted) else Painted(part, "") for part in parts]
         sys.stdout.write("".join([paint(text, style, self.color) for text, style in styled]) + "\n")
@@ -127,17 +129,17 @@ class Output:
         return lines
 
     def names(self, names: Iterable[str]) -> None:
-        """Print names or ids alone, one per line: the format of -q."""
+        """Print only names or ids, one per line: the format of -q."""
         sys.stdout.writelines(f"{escape(name)}\n" for name in names)
 
     def note(self, line: str) -> None:
-        """Print a message to standard error; not in quiet mode."""
+        """Print a message to standard error, except in quiet mode."""
         if not self.quiet:
             self.progress("")
             sys.stderr.write(f"{escape(line)}\n")
 
     def progress(self, line: str) -> None:
-        """Show a progress line on standard error, if it is a terminal; it replaces the last one, and "" removes it."""
+        """Show a progress line on standard error, if that is a terminal. It replaces the last; "" removes it."""
         if not line:
             end_progress()
         elif not self.quiet and is_terminal(sys.stderr):
@@ -147,7 +149,7 @@ class Output:
             Output._in_progress = True
 
     def counted(self, items: Iterable[T], what: str) -> Iterator[T]:
-        """Yield the items, and show their number as progress if they take long. `what` is the noun for one item."""
+        """Yield the items, and show their number as progress if they take long. `what` is the noun for an item."""
         shown = monotonic() + COUNT_FROM_S - COUNT_INTERVAL_S
         try:
             for number, item in enumerate(items, 1):
@@ -159,14 +161,14 @@ class Output:
             self.progress("")
 
     def document(self, value: Any) -> None:
-        """Print one value as the entire output; in table mode as JSON."""
+        """Print a value as the entire output; in table mode as JSON."""
         if self.format == "yaml":
             sys.stdout.write(to_yaml(value))
         else:
             sys.stdout.write(json_text(json.dumps(value, indent=2, ensure_ascii=False)) + "\n")
 
     def stream(self, value: Any) -> None:
-        """Print one of many values as soon as it is known: a JSON line, or a YAML document."""
+        """Print one value of a stream as soon as it is known: as a JSON line, or as a YAML document."""
         self.progress("")
         if self.format == "yaml":
             sys.stdout.write(f"---\n{to_yaml(value)}")
@@ -188,7 +190,7 @@ class Output:
             self._draw(columns, body)
 
     def pairs(self, rows: Mapping[str, str], indent: str = "") -> None:
-        """Print names and their texts, one pair a line."""
+        """Print names with their texts, one pair per line."""
         width = max(map(_width, rows), default=0)
         for name, text in rows.items():
             self.text(f"{indent}{padded(name, width)}  {text}")
@@ -209,11 +211,11 @@ class Output:
 
 
 def write_page(path: str, data: bytes) -> None:
-    """Write a result to a file, completely or not at all. A link is followed; other non-files are refused."""
+    """Write a result to a file, completely or not at all. Links are followed; other non-files are refused."""
     from nri.files import write_whole
 
     if os.path.islink(path) and os.lstat(path).st_uid not in (0, os.geteuid()):
-        raise OSError(errno.EPERM, "the path is a link of another user: choose another file", path)
+        raise OSError(errno.EPERM, "the path is a link that belongs to another user: choose another file", path)
     where = os.path.realpath(path)  # for example of /dev/stdout
     if os.path.exists(where) and not os.path.isfile(where):
         raise OSError(errno.EINVAL, "not a regular file: choose another file", path)
@@ -254,7 +256,7 @@ def _shown_columns(columns: Sequence[Column], widths: Sequence[int], width: int)
 
 
 def _shrunk(widths: Sequence[int], total_width: int) -> list[int]:
-    """The widths after cutting the widest columns until all fit; none is cut below `_MIN_COLUMN_WIDTH`.
+    """The widths after cutting the widest columns until all fit; no column is cut below `_MIN_COLUMN_WIDTH`.
 
     The first column, which identifies the row, is cut only if cutting the others is not enough.
     """
@@ -287,7 +289,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _head(text: str, width: int) -> str:
-    """The beginning of a text that fits into this number of terminal columns."""
+    """The beginning of a text that fits into `width` terminal columns."""
     ends = accumulate(map(_columns, text))
     return text[: sum(end <= width for end in ends)]
 

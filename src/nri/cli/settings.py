@@ -1,4 +1,4 @@
-"""The global options, which may be before or after the verb; their values, `Settings`; and types of parameters.
+"""The global options, which may be before or after the verb, their values (`Settings`), and types of parameters.
 
 `Settings` is the only state of the command; a verb gets it by `click.pass_obj`.
 """
@@ -24,8 +24,8 @@ class Settings:
 
     Attributes:
         socket_path: None unless set by --socket-path or NRI_SOCKET.
-        socket_from: "--socket-path" or "NRI_SOCKET", whichever set `socket_path`.
-        verbose: the number of -v options; 2 shows tracebacks.
+            socket_from: "--socket-path" or "NRI_SOCKET": the source of `socket_path`.
+        verbose: the number of -v options; with 2, tracebacks are shown.
         timeout_s: None unless set by --timeout.
     """
 
@@ -44,7 +44,7 @@ class Settings:
 
 
 class DurationType(_FloatType):
-    """A duration on the command line: `5s`, `1m30s`, or a bare number of seconds, between two bounds."""
+    """A duration on the command line between two bounds: `5s`, `1m30s`, or a number of seconds without a unit."""
 
     name = "duration"
 
@@ -71,7 +71,7 @@ DURATION = DurationType()
 
 
 class PathType(click.Path):
-    """A file or a folder, which need not exist. "" is refused, although the system takes it for the current folder."""
+    """A file or a folder, which need not exist. "" is refused, because the system takes it for the current folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not value:
@@ -118,7 +118,7 @@ CONFIG_DIR = click.option(
 
 
 def _store(ctx: click.Context, param: click.Parameter, value: object) -> None:
-    """Store an option that was set; an option that was not set keeps the value from before the verb."""
+    """Store an option that was set. An option that was not set keeps the value that it had before the verb."""
     settings = ctx.find_object(Settings)
     if settings is None or value is None or value is False or value == 0 or param.name is None:
         return
@@ -135,11 +135,11 @@ def _store(ctx: click.Context, param: click.Parameter, value: object) -> None:
 #: Declarations and attributes of the options that every verb accepts.
 GLOBAL_OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--socket-path",), {"metavar": "PATH", "help": "The runtime's NRI socket (environment: NRI_SOCKET)."}),
-    (("--output", "-o"), {"type": click.Choice(["table", "json", "yaml"]), "help": "Format of results."}),
+    (("--output", "-o"), {"type": click.Choice(["table", "json", "yaml"]), "help": "The format of results."}),
     (("--wide", "-w"), {"is_flag": True, "help": "Do not cut tables to the width of the terminal."}),
     (("--quiet", "-q"), {"is_flag": True, "help": "Print only names or ids."}),
     (("--verbose", "-v"), {"count": True, "help": "Log more; -v -v also shows tracebacks."}),
-    (("--log-format",), {"type": click.Choice(["text", "json"]), "help": "Format of log lines."}),
+    (("--log-format",), {"type": click.Choice(["text", "json"]), "help": "The format of log lines."}),
     (
         ("--color",),
         {

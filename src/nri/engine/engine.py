@@ -68,7 +68,8 @@ class Engine:
         self.config, self.name = config, name
         self._locks = lock_folders(config.root, config.state)
         try:
-            self._wire(config, Places(config.root, config.state), hub, nri_options)
+            places = Places(config.root, config.state, config.outermost_folders(name))
+            self._wire(config, places, hub, nri_options)
         except BaseException:
             self._locks.close()
             raise

@@ -89,7 +89,7 @@ def test_a_verb_loads_its_heavy_parts_only_when_it_runs() -> None:
         (("doctor", "--format", "json"), "error: no such option --format: use -o json or -o yaml. try: "),
         (("run", "--idx", "10", "--nam", "x"), "error: no such option --nam, did you mean --name? try: nri run --help"),
         (("version", "--wudi"), "error: no such option --wudi. try: nri version --help"),
-        (("--idx", "5", "run"), "error: no such global option --idx: put options of a verb after it. try"),
+        (("--idx", "5", "run"), "error: no such global option --idx: put the options of a verb after the verb. try"),
         (("version", "--timeout", "soon"), "is not a duration; write a number with a unit, such as 2s"),
         (("version", "--timeout", "0s"), "is not a positive duration"),
     ],

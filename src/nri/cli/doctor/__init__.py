@@ -1,7 +1,7 @@
-"""The checks of `nri doctor`: find everything that keeps plugins from working here, each with the next step.
+"""The checks of `nri doctor`: find everything that keeps plugins from working on this machine, with the next steps.
 
-A check only reads, and reports problems as findings instead of raising. It takes the root folder to look under, so that
-a copied /etc, or the host's file system mounted in a container (`--root /host`), can be examined.
+A check only reads, and reports problems as findings instead of raising. Its parameter `root` is the folder below which
+it reads, so that a copied /etc, or the host's file system mounted in a container (`--root /host`), can be examined.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 __all__ = ["LEVELS", "Finding"]
 
-#: From good to bad. Only a problem makes the doctor fail: something does not work, or will stop working.
+#: The levels from good to bad. Only a problem makes the doctor fail: something does not work, or will stop working.
 LEVELS = ("ok", "note", "warning", "problem")
 
 
@@ -19,10 +19,10 @@ class Finding:
     """One result of a check.
 
     Attributes:
-        level: one of LEVELS.
+        level: an element of LEVELS.
         what: the result, as one sentence without a full stop.
-        where: file, or file:key, or socket, or component.
-        next: what to do about it; empty if nothing has to be done.
+            where: a file, file:key, a socket or a component.
+            next: the next step, or "" if nothing has to be done.
     """
 
     level: str

@@ -12,7 +12,7 @@ from nri.config.runtimes.runtime import Runtime
 from nri.errors import ConfigError
 
 NAME = "nri-engine"
-#: A field of `RuntimeNri` -> its key in the engine's table [nri].
+#: The engine's key in the table [nri] for each field of `RuntimeNri`.
 _KEYS = {
     "enabled": "disable",
     "connections": "disable_connections",
@@ -25,7 +25,7 @@ _KEYS = {
 
 
 def read(root: str, findings: list[Finding]) -> RuntimeNri | None:
-    """The engine's NRI settings below `root`; None without an engine, or if its file has mistakes (see `findings`)."""
+    """The engine's NRI settings below `root`; None without an engine, or if `findings` has mistakes of its file."""
     from nri.engine.config import ENGINE_SETTINGS, EngineConfig
 
     path = inside(root, ENGINE_SETTINGS.default_path)

@@ -33,7 +33,7 @@ _PLACEMENT_STATE = "/var/lib/nri/placement"
 def examine(settings: Settings, root: str, release: str = "", file: str = "") -> list[Finding]:
     """Run all checks below `root` and return their findings.
 
-    `release` is containerd's, if it is known; `file` its configuration, if it is elsewhere.
+    `release` is containerd's release, "" if not known; `file` is a configuration file of containerd at an unusual path.
     """
     findings: list[Finding] = []
     tree = DiskTree(root)
@@ -53,7 +53,7 @@ def examine(settings: Settings, root: str, release: str = "", file: str = "") ->
             checked_folders.add((nri.plugin_path, nri.plugin_config_path))
             programs = plugins.check(root, nri, findings)
             launched.check(root, nri, programs, findings, listens=nri.socket_path in listening)
-    # A plugin that a runtime starts leaves its note next to the default socket, whatever the configuration says.
+    # A plugin that a runtime starts leaves its note next to the default socket, even if the configuration has another.
     plugins.check_failed(root, [*paths, DEFAULT_SOCKET], findings)
     _kubelet(root, findings)
     _python(findings)
@@ -61,7 +61,7 @@ def examine(settings: Settings, root: str, release: str = "", file: str = "") ->
 
 
 def _running_settings(reading: Reading) -> RuntimeNri | None:
-    """Return the settings of a reading; whether NRI is on is not said where a remark says that it never runs."""
+    """The settings of a reading; None if its remarks show that NRI never runs, so that no check reports NRI as on."""
     if reading.nri is None or reading.obstacle is None:
         return reading.nri
     return dataclasses.replace(reading.nri, enabled=None)
@@ -90,7 +90,7 @@ def _containerd(
 
 
 def _judge_release(release: Release, findings: list[Finding]) -> None:
-    """Name containerd's release, which decides how its files are read."""
+    """Report containerd's release, which decides how its files are read."""
     if version_at_least(release.version, "1.7.0"):
         findings.append(Finding("ok", f"containerd {release.version}", release.where))
     else:
@@ -105,7 +105,7 @@ def _sockets(settings: Settings, nri_settings: Sequence[RuntimeNri], findings: l
         path, origin = settings.socket_path, settings.socket_from
         if configured and path not in configured:
             what = f"no runtime is configured to listen on {path}; configured: {', '.join(configured)}"
-            findings.append(Finding("warning", what, origin, "check that it is the intended socket"))
+            findings.append(Finding("warning", what, origin, "check that this socket is the intended one"))
         findings.append(Finding("note", f"plugins and nri use {path}", origin))
         return [path]
     return list(configured)
@@ -124,7 +124,7 @@ def _kubelet(root: str, findings: list[Finding]) -> None:
 
 
 def _python(findings: list[Finding]) -> None:
-    """Report the versions of what runs plugins on this machine."""
+    """Report the versions of the programs that run plugins on this machine."""
     installed = versions()
     what = (
         f"nri {installed['nri']}, NRI API {installed['nri_api']}, "

@@ -24,7 +24,7 @@ class _PluginProcess(NamedTuple):
     """A process of a launched plugin.
 
     Attributes:
-        connected: it has a socket, so it has not closed the one that it was started with.
+            connected: the process has a socket: it has not closed the socket with which it was started.
     """
 
     pid: int
@@ -35,11 +35,11 @@ def check(root: str, nri: RuntimeNri, programs: Mapping[str, str], findings: lis
     """Check whether the plugins that the runtime launches are running.
 
     Args:
-        root: the folder to look under.
-        nri: the runtime's settings.
-        programs: the plugins that it launches as programs, ``NN-name`` -> path.
-        findings: results are added; plugins that have a problem in it already are skipped.
-        listens: a process listens on its socket; a runtime that does not listen has launched nothing.
+            root: the folder below which processes are read.
+            nri: the runtime's settings.
+            programs: the paths of the plugins that the runtime launches as programs, by ``NN-name``.
+            findings: results are added; plugins that already have a problem are skipped.
+            listens: a process listens on the runtime's socket; a runtime that does not listen has launched nothing.
     """
     bad_paths = {finding.where for finding in findings if finding.level == "problem"}
     expected = {label: path for label, path in programs.items() if path not in bad_paths}
@@ -60,7 +60,7 @@ def check(root: str, nri: RuntimeNri, programs: Mapping[str, str], findings: lis
 
 
 def _judge(nri: RuntimeNri, label: str, path: str, running: _PluginProcess | None, *, new: bool) -> Finding | None:
-    """Check one plugin; None if it runs and is connected. `new`: its file is newer than the runtime's start."""
+    """Check a plugin. Returns None if it runs and is connected. `new`: its file is newer than the runtime's start."""
     step = (
         "nri why --plugins shows its state and last output; "
         "the engine restarts it unless its policy says restart = never"
@@ -79,7 +79,7 @@ def _judge(nri: RuntimeNri, label: str, path: str, running: _PluginProcess | Non
 
 
 def _plugin_processes(host: Root, pids: Iterable[int]) -> dict[str, _PluginProcess] | None:
-    """The processes of launched plugins, by ``NN-name``; None if the environment of a process cannot be read."""
+    """The processes of launched plugins, by ``NN-name``. Returns None if the environment of a process is unreadable."""
     plugin_processes: dict[str, _PluginProcess] = {}
     for pid in pids:
         variables = process.environment(host, pid)
@@ -97,7 +97,7 @@ def _plugin_processes(host: Root, pids: Iterable[int]) -> dict[str, _PluginProce
 
 
 def _is_new(path: str, since: float | None) -> bool:
-    """Whether a file was created or changed after that time."""
+    """Whether a file was created or changed after the time `since`."""
     try:
         return since is not None and os.lstat(path).st_ctime > since
     except OSError:
@@ -105,7 +105,7 @@ def _is_new(path: str, since: float | None) -> bool:
 
 
 def _creation_time_s(path: str) -> float | None:
-    """When a socket was created, in seconds since the epoch; None if it does not exist."""
+    """When a socket was created, in seconds since the epoch. Returns None if the socket does not exist."""
     try:
         return os.stat(path).st_mtime
     except OSError:

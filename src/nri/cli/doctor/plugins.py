@@ -51,7 +51,9 @@ def check(root: str, nri: RuntimeNri, findings: list[Finding]) -> dict[str, str]
     for index, same_index in names.items():
         if len(same_index) > 1:
             what = f"{', '.join(sorted(same_index))} share index {index}: their order is not defined"
-            findings.append(Finding("note", what, nri.plugin_path, "give them different indices if order matters"))
+            findings.append(
+                Finding("note", what, nri.plugin_path, "give them different indices if their order matters")
+            )
     plugins = {f"{index}-{name}" for index, same_index in names.items() for name in same_index}
     _required(nri, plugins, findings)
     _drop_ins(root, nri, plugins, findings)
@@ -81,7 +83,9 @@ def _executables(root: str, folder: str, findings: list[Finding]) -> Iterator[tu
     if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
         step = f"chmod go-w {folder}"
         findings.append(
-            Finding("problem", "users other than its owner may add programs here, which run as root", folder, step)
+            Finding(
+                "problem", "users other than its owner may add programs to this folder, which run as root", folder, step
+            )
         )
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
@@ -96,7 +100,7 @@ def _executables(root: str, folder: str, findings: list[Finding]) -> Iterator[tu
 
 
 def _trust(path: str, real: str, findings: list[Finding]) -> None:
-    """Check which users may change a plugin: it runs as root, so only root should."""
+    """Check which users may change a plugin. A plugin runs as root, so only root should be allowed to."""
     try:
         status = os.stat(real)
     except OSError:
@@ -110,7 +114,9 @@ def _trust(path: str, real: str, findings: list[Finding]) -> None:
         )
         return
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        what = f"users other than its owner may write to it (mode {status.st_mode & 0o777:04o}), and it runs as root"
+        what = (
+            f"users other than its owner may write to this file (mode {status.st_mode & 0o777:04o}), which runs as root"
+        )
         findings.append(Finding("problem", what, path, f"chmod go-w {path}"))
     if not stat.S_ISREG(status.st_mode):
         findings.append(Finding("problem", "not a regular file, so it cannot be launched", path, f"rm {path}"))
@@ -127,7 +133,7 @@ def _is_wasm(real: str) -> bool:
 
 
 def _wasm(nri: RuntimeNri, path: str, findings: list[Finding]) -> None:
-    """Check whether a runtime can load WebAssembly: our engine needs wasmtime, others need a build with support."""
+    """Check whether a runtime can load WebAssembly: our engine needs wasmtime, other runtimes must be built with it."""
     if nri.name != engine.NAME:
         findings.append(
             Finding("note", f"WebAssembly: {nri.name} loads it only if built with WebAssembly support", path)
@@ -146,7 +152,7 @@ def _wasm(nri: RuntimeNri, path: str, findings: list[Finding]) -> None:
 
 
 def _interpreter(root: str, path: str, real: str, findings: list[Finding]) -> None:
-    """Check a plugin's interpreter: it must exist, and have an absolute path, because launched plugins have no PATH."""
+    """Check a plugin's interpreter: it must exist, with an absolute path, because launched plugins do not have PATH."""
     try:
         with open(real, "rb", opener=open_regular) as file:
             first = file.readline(256).decode("utf-8", errors="replace").strip()
@@ -156,7 +162,7 @@ def _interpreter(root: str, path: str, real: str, findings: list[Finding]) -> No
         return
     words = first[2:].split()
     if words and os.path.basename(words[0]) == "env":
-        step = "write the absolute path of the interpreter; `nri enable` writes a launcher that has it"
+        step = "write the interpreter's absolute path, or use `nri enable`, which writes a launcher with this path"
         findings.append(
             Finding(
                 "warning",
@@ -193,7 +199,7 @@ def _drop_ins(root: str, nri: RuntimeNri, plugins: set[str], findings: list[Find
         stem, suffix = os.path.splitext(file)
         path = f"{nri.plugin_config_path}/{file}"
         if suffix != ".conf":
-            findings.append(Finding("note", "not named .conf, so no plugin reads it", path))
+            findings.append(Finding("note", "the name does not end with .conf, so no plugin reads the file", path))
         elif stem not in readers:
             what = f"no plugin named {stem} in {nri.plugin_path} reads it"
             step = "external plugins do not get drop-in files: use their --config instead"
@@ -204,7 +210,7 @@ def _drop_ins(root: str, nri: RuntimeNri, plugins: set[str], findings: list[Find
             findings.append(
                 Finding(
                     "warning",
-                    f"ignored: NN-{file}, the file with the index, takes precedence",
+                    f"ignored: NN-{file}, which has the index in its name, takes precedence",
                     path,
                     "remove one of the two files",
                 )
@@ -212,7 +218,7 @@ def _drop_ins(root: str, nri: RuntimeNri, plugins: set[str], findings: list[Find
 
 
 def check_failed(root: str, sockets: Iterable[str], findings: list[Finding]) -> None:
-    """Report the note of every plugin that failed, once for each folder that holds one of these sockets."""
+    """Report the note of every plugin that failed, once for each folder that contains a socket of `sockets`."""
     folders: set[str] = set()
     for socket in sockets:
         folder = inside(root, os.path.dirname(socket))

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from nri.config.runtimes.reading import Reading, Remark, RuntimeNri
     from nri.config.runtimes.runtime import Runtime
 
-#: A unix socket's path has to fit into the kernel's address: 108 bytes with the zero at its end.
+#: The longest path of a unix socket: the kernel's address has 108 bytes, which include the zero at its end.
 MAX_SOCKET_PATH_BYTES = 107
 
 _ROWS: dict[str, Runtime] = {row.name: row for row in (*RUNTIMES, engine.RUNTIME)}
 
 
 def check(nri_settings: Sequence[RuntimeNri], findings: list[Finding], *, socket_given: bool = False) -> None:
-    """Check the configuration of all runtimes. With `socket_given`, a runtime without known configuration is fine."""
+    """Check the configuration of all runtimes. With `socket_given`, a missing configuration is not a problem."""
     if not nri_settings and socket_given:
         names = ", ".join(row.title for row in RUNTIMES)
         what = f"no configuration of {names} or nri-engine found: only the socket is examined"
@@ -45,18 +45,18 @@ def check(nri_settings: Sequence[RuntimeNri], findings: list[Finding], *, socket
 
 
 def _where(nri: RuntimeNri, key: str) -> str:
-    """Return the place where a key was set, or the file where it could be."""
+    """Return the file and key where a setting was set, or the file where it could be set."""
     return nri.origin.get(key, f"{nri.path or _ROWS[nri.name].path}: {key}")
 
 
 def _switch_on(nri: RuntimeNri) -> str:
-    """Return what an operator does to turn NRI on: a file that is made anew at each start is not the one to change."""
+    """Return how to turn NRI on. If a program writes the file anew at each start, its template has to be changed."""
     installation = installation_at(nri.path) if nri.path else None
     if installation is None:
         return _ROWS[nri.name].switch_on
     command = f"nri config-manager --file {nri.path}"
     if installation.templates:
-        return f"{nri.path} is made anew at each start of {installation.name}: change its template, with {command}"
+        return f"{nri.path} is written anew at each start of {installation.name}: change its template with {command}"
     return f"{command}, and restart {installation.name}"
 
 
@@ -82,7 +82,7 @@ def _socket_path(nri: RuntimeNri, findings: list[Finding]) -> None:
     path = nri.socket_path
     if not path.startswith("/"):
         findings.append(
-            Finding("problem", f'the socket path "{path}" is not absolute', _where(nri, key), "start it with /")
+            Finding("problem", f'the socket path "{path}" is not absolute', _where(nri, key), "begin it with /")
         )
     if len(path.encode()) > MAX_SOCKET_PATH_BYTES:
         what = f"the socket path has {len(path.encode())} bytes; the kernel allows {MAX_SOCKET_PATH_BYTES}"
@@ -122,12 +122,10 @@ def _shared_socket(nri_settings: Sequence[RuntimeNri], findings: list[Finding]) 
     for number, nri in enumerate(active):
         for other in active[:number]:
             if nri.socket_path == other.socket_path:
-                what = (
-                    f"{other.name} and {nri.name} both use {nri.socket_path}: the one that starts later takes it over"
-                )
+                what = f"{other.name} and {nri.name} both use {nri.socket_path}: the last to start takes it over"
                 key = _ROWS[nri.name].keys["socket_path"]
                 findings.append(
-                    Finding("problem", what, _where(nri, key), "give one of them another path, or switch its NRI off")
+                    Finding("problem", what, _where(nri, key), "give one runtime another path, or switch its NRI off")
                 )
 
 
@@ -137,6 +135,6 @@ def findings_of(reading: Reading) -> list[Finding]:
 
 
 def finding(runtime: str, remark: Remark) -> Finding:
-    """Convert one remark on a runtime's configuration to a finding."""
+    """Convert a remark on a runtime's configuration to a finding."""
     text = texts_of(runtime, remark)
     return Finding(text.level, text.what, remark.where, text.next)

@@ -13,12 +13,12 @@ from nri.host import process
 from nri.host.root import Root
 from nri.text import plain
 
-#: The peer of a unix socket: process, user, group; the kernel's struct ucred.
+#: Process, user and group of a unix socket's peer: the kernel's struct ucred.
 _CREDENTIALS = struct.Struct("iii")
 
 
 def check(root: str, path: str, findings: list[Finding], timeout_s: float | None = None) -> bool:
-    """Check the socket at `path`, as seen inside the root; a runtime has 2 s, or `timeout_s`, to accept a connection.
+    """Check the socket at `path` inside the root. A runtime has `timeout_s`, by default 2 s, to accept a connection.
 
     Returns whether a process listens there.
     """
@@ -26,12 +26,12 @@ def check(root: str, path: str, findings: list[Finding], timeout_s: float | None
     try:
         status = os.stat(real)
     except FileNotFoundError:
-        step = "start the runtime; if it runs, its NRI is off, or it listens elsewhere"
+        step = "start the runtime; if it runs, its NRI is off, or it listens on another socket"
         findings.append(Finding("problem", "the socket does not exist", path, step))
         return False
     except PermissionError:
         findings.append(
-            Finding("problem", "permission denied on its folder", path, "run the doctor as root, like plugins")
+            Finding("problem", "permission denied on the socket's folder", path, "run the doctor as root, like plugins")
         )
         return False
     if not stat.S_ISSOCK(status.st_mode):
@@ -43,7 +43,7 @@ def check(root: str, path: str, findings: list[Finding], timeout_s: float | None
 
 
 def _permissions(real: str, path: str, status: os.stat_result, findings: list[Finding]) -> None:
-    """Check which users may connect: a plugin can change every container of the node, so only the owner should."""
+    """Check which users may connect. A plugin can change every container of the node, so only the owner should."""
     if status.st_mode & stat.S_IWOTH:
         step = "restart the runtime with a sane umask; until then: chmod 0700"
         findings.append(
@@ -67,7 +67,7 @@ def _listener(real: str, path: str, findings: list[Finding], timeout_s: float) -
     inode = listed(real)
     if inode:
         pid = _holder(inode)
-    else:  # only now, because a connection that does not register leaves a warning in the runtime's log
+    else:  # the last check, because a connection that does not register leaves a warning in the runtime's log
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(timeout_s)
             try:
@@ -90,7 +90,7 @@ def _listener(real: str, path: str, findings: list[Finding], timeout_s: float) -
 def listed(path: str) -> str:
     """The inode of the listening socket with this path, as the kernel lists it in this network namespace.
 
-    "" if there is none, or several: a socket that was removed while its process listens stays listed.
+    Returns "" without a listening socket, or with several: a removed socket stays listed while its process listens.
     """
     paths = {path, os.path.realpath(path)}
     try:
@@ -104,7 +104,7 @@ def listed(path: str) -> str:
 
 
 def _holder(inode: str) -> int:
-    """The process that has a socket open; 0 if none has. Init comes last, because it creates sockets for services."""
+    """A process that has the socket open, or 0. Init is checked last, because it creates sockets for services."""
     host = Root("/")
     first, *other_pids = process.numbers(host) or [0]
     return next((pid for pid in (*other_pids, first) if process.has_socket(host, pid, inode)), 0)

@@ -1,4 +1,4 @@
-"""Pods and containers of any runtime over its CRI socket: connect, list, and find one by name or id."""
+"""Pods and containers of any runtime over its CRI socket: connect, list, and find a pod or container by name or id."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pods_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
 
 
 def connect(settings: Settings, path: str | None) -> CriClient:
-    """Connect to a CRI socket; without `path`, to the first one that exists on this machine."""
+    """Connect to a CRI socket. Without `path`, connect to the first known socket that exists on this machine."""
     from nri.cri.client import CALL_TIMEOUT_S, CriClient, find_socket
 
     return CriClient(path or find_socket(), settings.timeout_s or CALL_TIMEOUT_S)
@@ -59,12 +59,12 @@ def list_containers(cri: CriClient) -> list[Any]:
 
 
 def find_container(word: str, containers: list[Any], pods: Mapping[str, Any]) -> Any:
-    """The container that a name on the command line refers to. Raises Failure, which lists all matches.
+    """The container that a name on the command line refers to. Raises Failure with all matches if it is not unique.
 
     Args:
         word: an id or its beginning, NAME, POD/NAME, NAMESPACE/POD/NAME, or a pod with one container.
-        containers: all existing ones, the newest first.
-        pods: by id.
+            containers: all existing containers, the newest first.
+            pods: all pods, by id.
     """
     matches = find(word, [_named(container, pods.get(container.pod_sandbox_id)) for container in containers])
     if not matches:
@@ -75,16 +75,17 @@ def find_container(word: str, containers: list[Any], pods: Mapping[str, Any]) ->
 
 
 def _named(container: Any, pod: Any) -> NamedContainer:
-    """A container with its names; the pod's name is empty if the pod no longer exists."""
+    """A container with its names. The pod's name is empty if the pod no longer exists."""
     name, namespace = (pod.metadata.name, pod.metadata.namespace) if pod is not None else ("", "")
     runs = state_name(container) == "running"
     return NamedContainer(container.id, container.metadata.name, name, namespace, container.pod_sandbox_id, runs)
 
 
 def find_pod(word: str, pods: Iterable[Any]) -> Any:
-    """The pod that a name refers to: an id or its beginning, NAME or NAMESPACE/NAME; of several, the only ready one.
+    """The pod that a name refers to: an id or its beginning, NAME or NAMESPACE/NAME.
 
-    Raises Failure, which lists all matches.
+    Of several pods with this name, the only ready pod is chosen. Raises Failure with all matches if the choice is not
+    unique.
     """
     candidates = list(pods) if word else []
     matches = [pod for pod in candidates if word in (pod.id, pod.metadata.name, full_name(pod))]
@@ -107,11 +108,11 @@ def full_name(pod: Any) -> str:
 
 
 def age(created_ns: int, now: float | None = None) -> str:
-    """The time since `created_ns`, for a table; "" if it is not known."""
+    """The time since `created_ns`, for a table. Returns "" if the time of creation is not known."""
     return output.age((time.time() if now is None else now) - created_ns / 1e9) if created_ns > 0 else ""
 
 
 def state_name(message: Any) -> str:
-    """A state without the prefix of its enumeration: ``running``, ``notready``."""
+    """The name of a state without the prefix of its enumeration: ``running``, ``notready``."""
     value = message.DESCRIPTOR.fields_by_name["state"].enum_type.values_by_number[message.state].name
     return str(value).removeprefix("CONTAINER_").removeprefix("SANDBOX_").lower()

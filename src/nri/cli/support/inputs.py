@@ -10,12 +10,12 @@ from nri.config import Source, read_file
 from nri.errors import ConfigError
 from nri.files import is_file, read_regular
 
-#: The largest file that is read, so that a wrong path does not fill memory.
+#: The largest file that is read; the limit keeps a wrong path from filling the memory.
 _MAX_BYTES = 256 << 20
 
 
 def read_argument(data: str) -> str:
-    """Return the text itself, the text of a file (@FILE), or standard input (-)."""
+    """Return the argument itself, the content of a file (@FILE), or standard input (-)."""
     if data == "-":
         return sys.stdin.read()
     if not data.startswith("@"):
@@ -27,7 +27,7 @@ def read_argument(data: str) -> str:
 
 
 def read_source(path: str) -> Source:
-    """Read a file or standard input (-), with its name for errors. ConfigError if it cannot be read."""
+    """Read a file or standard input (-), with its name for errors. Raises ConfigError if it cannot be read."""
     if path != "-":
         return read_file(path)
     try:
@@ -37,7 +37,7 @@ def read_source(path: str) -> Source:
 
 
 def read_capture(capture: str) -> bytes:
-    """Return the bytes of a file, of standard input (-), or of the argument itself; files may hold hex digits."""
+    """Return the bytes of a file, of standard input (-), or of the argument itself; files may contain hex digits."""
     if capture == "-":
         raw = sys.stdin.buffer.read()
     elif is_file(capture):
@@ -53,7 +53,7 @@ def read_capture(capture: str) -> bytes:
 
 
 def unhex(text: str) -> bytes:
-    """Read bytes from hex digits; blanks, colons, bars and 0x between them are ignored."""
+    """Read bytes from hex digits. Blanks, colons, bars and 0x between the digits are ignored."""
     digits = re.sub(r"0x|\\x|[\s:|,]", "", text)
     try:
         return bytes.fromhex(digits)

@@ -6,7 +6,7 @@ import click
 
 __all__ = ["admin_socket", "agent_socket", "machine_root"]
 
-#: For every verb that queries a runtime.
+#: The option of every verb that queries a runtime.
 admin_socket = click.option(
     "--admin-socket",
     "path",

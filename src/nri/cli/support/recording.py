@@ -1,4 +1,4 @@
-"""The options --record, --redact and --record-most of commands that host or run plugins, and their recorder."""
+"""The options --record, --redact and --record-most of commands that run plugins, and the recorder that they open."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OBSERVER", "only_looks", "record_options", "recorded", "redact_options"]
 
-#: The command in recordings that a plugin made; `nri.testing.replay` checks it, because they lack the answers.
+#: The command in recordings of a plugin. `nri.testing.replay` checks it, because these recordings lack the answers.
 OBSERVER = "nri record"
 
 #: Labels of `nri.api.naming.OBSERVERS`; in older recordings they end with the number of the process.
@@ -38,8 +38,8 @@ _OPTIONS = (
         "record_redact",
         type=click.Choice(["values", "none"]),
         default="values",
-        help="Which secrets to replace in recordings. values (default): values of env, args, annotations, sysctls, "
-        "NAME=VALUE mount options and configuration. none: nothing. Labels, paths and error texts are always kept.",
+        help="Which secrets to replace in recordings. values (default): the values of env, args, annotations, sysctls, "
+        "NAME=VALUE mount options and configuration. none: no secrets. Labels, paths and error texts are always kept.",
     ),
     click.option(
         "--record-most",
@@ -47,7 +47,7 @@ _OPTIONS = (
         type=click.IntRange(1, 1 << 20),
         default=512,
         metavar="MIB",
-        help="Limit the size of DIR: the oldest files are removed, and all that are older than 7 days. Default: 512.",
+        help="Limit the size of DIR: the oldest files are removed, and all files older than 7 days. Default: 512.",
     ),
 )
 
@@ -58,14 +58,14 @@ def only_looks(plugin: str) -> bool:
 
 
 def record_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options to a verb, which passes their values to `recorded`."""
+    """Add the recording options to a verb, which passes their values to `recorded`."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def redact_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options without --record, for a verb that takes the folder as an argument."""
+    """Add the recording options except --record to a verb that takes the folder as an argument."""
     for option in reversed(_OPTIONS[1:]):
         command = option(command)
     return command
@@ -75,10 +75,10 @@ def redact_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def recorded(
     options: dict[str, Any], command: str, *, policy_path: str | None = None, **about: str
 ) -> Iterator[tuple[Recorder, ...]]:
-    """Open the recorder for the length of the block; yields a tuple of it, empty without --record.
+    """Open the recorder for the length of the block. Yields a tuple with the recorder, which is empty without --record.
 
     Args:
-        options: of the verb; those of recording are removed from it.
+        options: the verb's options; the recording options are removed from them.
         command: the verb, stored in the recording.
         policy_path: the operator's policy file, whose text is stored so that a replay can enforce it.
         about: further values to store.
@@ -105,7 +105,7 @@ def recorded(
 
 
 def _policy(path: str | None) -> Mapping[str, str]:
-    """The policy's text, if it can be read; the adaptation reports mistakes in it."""
+    """The text of the policy file if it can be read. The adaptation reports mistakes in the file."""
     from nri.files import read_regular
 
     if not path or not os.path.exists(path):

@@ -24,14 +24,14 @@ _Command = Callable[..., Any]
 
 
 class Flag(NamedTuple):
-    """An option that sets keys.
+    """An option that sets one or more keys.
 
     Attributes:
-        name: with its dashes.
-        key: the key that it sets, or a function from its value to the keys and values that it sets.
-        metavar: the placeholder for its value in the help.
-        help: its purpose.
-        multiple: it may be given several times; verbs that need one value use the last.
+            name: the option's name, with its dashes.
+            key: the key that the option sets, or a function from the option's value to the keys and values to set.
+            metavar: the placeholder for the value in the help.
+            help: the purpose of the option.
+            multiple: the option may be given several times; verbs that need a single value use the last.
     """
 
     name: str
@@ -51,14 +51,14 @@ class Flag(NamedTuple):
 
 
 class SettingsOptions(Generic[T]):
-    """The options of one program.
+    """The options for a program's settings.
 
     Args:
-        loader: returns the loader of its settings, which is imported only when it is used.
-        file: the default configuration file, for the help.
-        socket_key: the key that the global option --socket-path sets.
-        example: a setting, as KEY=VALUE.
-        flags: its flags, in the order of the help.
+            loader: returns the loader of the settings, which is imported only when it is used.
+            file: the default configuration file, for the help.
+            socket_key: the key that the global option --socket-path sets.
+            example: a setting, as KEY=VALUE.
+            flags: the program's flags, in the order of the help.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class SettingsOptions(Generic[T]):
             "assignments",
             multiple=True,
             metavar="KEY=VALUE",
-            help=f"Set any key of the file, such as {example}.",
+            help=f"Set any key of the file, for example {example}.",
         )
 
     def __call__(self, command: _Command) -> _Command:
@@ -103,7 +103,7 @@ class SettingsOptions(Generic[T]):
         return self._loader().load(*options["files"], flags=self.flag_settings(settings, options))
 
     def flag_settings(self, settings: Settings, options: Mapping[str, Any]) -> dict[str, Given]:
-        """The settings of the command line, by dotted key, each with its option. ConfigError for an invalid --set."""
+        """The settings of the command line by dotted key, with options. Raises ConfigError for an invalid --set."""
         from nri.config.settings import parse_setting
 
         flag_values: dict[str, Given] = {}
@@ -123,7 +123,7 @@ class SettingsOptions(Generic[T]):
         return flag_values
 
     def list_keys(self, settings: Settings, prefix: str, verb: str) -> None:
-        """Print the keys that begin with a prefix, for the verb of this name. Failure without a match."""
+        """Print the keys that begin with a prefix, for the verb of this name. Raises Failure if no key matches."""
         from nri.cli.errors import USAGE, Failure
         from nri.cli.output import Column, Output
 

@@ -76,7 +76,7 @@ class Verb(_Helpful):
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
-            error.ctx = error.ctx or ctx  # click leaves it out if an option lacks its value; it names the verb's help
+            error.ctx = error.ctx or ctx  # click leaves the context out if an option lacks its value; it names the help
             raise
 
 
@@ -90,7 +90,7 @@ class VerbGroup(_Helpful, click.Group):
         self.params.extend(self.shared)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args and not ctx.resilient_parsing:  # releases of click differ in what they do without arguments
+        if not args and not ctx.resilient_parsing:  # without arguments, releases of click behave differently
             click.echo(self.get_help(ctx), err=True)
             ctx.exit(2)
         return super().parse_args(ctx, args)
@@ -134,7 +134,7 @@ class VerbGroup(_Helpful, click.Group):
 def _suggestions(ctx: click.Context, group: click.Group, name: str) -> list[str]:
     """The command lines to suggest for an unknown verb of a group.
 
-    A verb of the same name in another group comes first; then one with a similar name, of this group or another.
+    A verb of the same name in another group comes first, then verbs with a similar name in any group.
     """
     root = ctx.find_root()
     group_paths = [f"{ctx.command_path} {verb}" for verb in group.list_commands(ctx)]

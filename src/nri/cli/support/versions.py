@@ -1,4 +1,4 @@
-"""The versions of this package and of what it runs on."""
+"""The versions of this package, of Python, of protobuf and of the kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nri call`: send one ttRPC request, with NRI's messages, those of a descriptor set, or bytes in hex."""
+"""`nri call`: send a ttRPC request, with messages of NRI or of a descriptor set, or with bytes in hex."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EXAMPLES = [
     "--descriptor-set",
     type=FILE,
     metavar="FILE",
-    help="Messages of other services, in a file written by protoc --descriptor_set_out.",
+    help="A file with the messages of other services, written by protoc --descriptor_set_out.",
 )
 @click.option("--hex", "as_hex", is_flag=True, help="Read the request and print the reply as hex digits.")
 @click.option("--metadata", "-m", multiple=True, metavar="KEY=VALUE", help="Metadata to send with the request.")
@@ -38,7 +38,7 @@ EXAMPLES = [
     "--mux",
     type=click.IntRange(0, (1 << 32) - 1),
     metavar="ID",
-    help="Connection id in NRI's multiplexer; 0 for plain ttRPC. Default: depends on the service.",
+    help="The connection id in NRI's multiplexer; 0 for plain ttRPC. Default: depends on the service.",
 )
 @click.pass_obj
 def command(
@@ -47,8 +47,8 @@ def command(
 ) -> None:  # fmt: skip
     """Call a method over ttRPC and print the reply as JSON; with -q only the exit code shows whether it succeeded.
 
-    NRI's services may be written without their package (Runtime/RegisterPlugin), and are called through NRI's
-    multiplexer; all others are called over plain ttRPC.
+    The package of NRI's services may be left out (Runtime/RegisterPlugin). NRI's services are called through NRI's
+    multiplexer, all others over plain ttRPC.
     """
     from time import monotonic
 

@@ -30,13 +30,13 @@ EXAMPLES = [
               help="How long a plugin may take to answer. Requires --nri-plugin-registration-timeout.")  # fmt: skip
 @click.option("--file", "path", default="", metavar="FILE",
               help="containerd's configuration. Default: /etc/containerd/config.toml.")  # fmt: skip
-@click.option("--release", default="", metavar="VERSION", help="The runtime's release. Default: that of its program.")
+@click.option("--release", default="", metavar="VERSION", help="The runtime's release. Default: the installed release.")
 @click.option("--root", default="/", metavar="DIR", type=click.Path(exists=True, file_okay=False),
-              help="The node's root file system, in which programs are run as well. Default: /.")  # fmt: skip
+              help="The node's root file system; programs are also run inside it. Default: /.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")
 @click.option("--restart", is_flag=True, help="Restart the runtime if its configuration was changed.")
 @click.pass_obj
-def command(  # noqa: PLR0913, PLR0917 - click passes one for each option
+def command(  # noqa: PLR0913, PLR0917 - click passes a parameter for each option
     settings: Settings,
     runtime: str | None,
     nri_plugin_registration_timeout: str,

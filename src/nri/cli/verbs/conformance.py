@@ -1,4 +1,4 @@
-"""`nri conformance`: test a live runtime or a plugin, and compare this package with recorded results of the reference.
+"""`nri conformance`: test a live runtime or a plugin, and compare this package with recorded results of Go programs.
 
 A comparison prints each failing case as a diff, and as the last line ``N passed, M failed``. The exit code is 0 if all
 passed, 1 if some failed or no case was run, 2 if a file cannot be read.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     ],
 )
 def conformance() -> None:
-    """Test a runtime or a plugin; compare this package with recorded results of the reference implementation."""
+    """Test a runtime or a plugin; compare this package with recorded results of the Go programs."""
 
 
 _html = click.option("--html", metavar="FILE", help="Also write the result to FILE, as a self-contained HTML page.")
@@ -86,11 +86,12 @@ def runtime(
     """Test how a live runtime handles every event, field, update, eviction, validator and failure of NRI.
 
     The test connects plugins to the NRI socket (--socket-path) and creates pods over the CRI socket. It does not change
-    existing pods, and removes its own at the end, also after a signal. Run it as root on the runtime's machine, and not
-    on a machine in production: plugins that are late on purpose delay other events of the runtime by some seconds.
+    existing pods, and removes its pods at the end, also after a signal. Run it as root on the runtime's machine, and
+    not on a machine in production: some of its plugins answer late on purpose, which delays other events of the runtime
+    by some seconds.
 
-    If the runtime stops (exit code 3), or after a signal, the report contains the results so far and where the test
-    stopped; it is then not compared with --expect.
+    If the runtime stops (exit code 3), or after a signal, the report contains the results so far and says where the
+    test stopped. An incomplete report is not compared with --expect.
     """
     from nri.api.naming import DEFAULT_SOCKET
     from nri.cli.support import cri as support
@@ -130,7 +131,7 @@ def runtime(
     ],
 )
 @click.argument("argv", metavar="COMMAND [ARGUMENT]...", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--config", metavar="FILE", help="The configuration that the plugin gets from the runtime.")
+@click.option("--config", metavar="FILE", help="The configuration that the runtime sends to the plugin.")
 @_html
 @_expect
 @click.pass_obj
@@ -236,7 +237,7 @@ def spec(settings: Settings, files: tuple[str, ...]) -> int:
 @click.option(
     "--compat",
     type=click.Choice(["reference"]),
-    help="Reproduce the originals exactly, without this package's improvements.",
+    help="Reproduce nri-plugins exactly, without this package's improvements.",
 )
 @click.pass_obj
 def placement(settings: Settings, files: tuple[str, ...], compat: str | None) -> int:
@@ -277,7 +278,7 @@ def placement(settings: Settings, files: tuple[str, ...], compat: str | None) ->
 def run(
     settings: Settings, files: tuple[str, ...], kinds: frozenset[str], run_case: Callable[[Any], Difference | None]
 ) -> int:
-    """Run the cases of these kinds; print the differences and the number of passed cases."""
+    """Run the cases of these kinds, and print the differences and the number of passed cases."""
     from nri.conformance.cases import read_cases
 
     out = Output(settings)

@@ -1,4 +1,4 @@
-"""`nri decode`: explain a capture frame by frame."""
+"""`nri decode`: explain a capture of NRI or ttRPC bytes, frame by frame."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = [
     "nri decode 000000020000000a00000000000000010200",
-    "nri decode capture.bin                  # the bytes of one direction, or of both",
+    "nri decode capture.bin                  # the bytes of one or both directions",
     "nri decode reply.hex --method Plugin/CreateContainer",
     "tshark ... | nri decode - -o json       # one document with everything",
 ]
@@ -109,7 +109,7 @@ _EXPLAIN = {"mux": _mux, "broken": _broken}
 
 
 def shorten(text: str) -> str:
-    """Cut a long message, with a hint how to see all of it."""
+    """Cut a long message, and add a hint how to print the whole message."""
     return (
         text
         if len(text) <= MAX_MESSAGE_CHARS

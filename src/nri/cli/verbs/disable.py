@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = [
     "nri disable pod-name",
-    "nri disable 10-pod-name --purge         # remove its drop-in configuration as well",
+    "nri disable 10-pod-name --purge         # also remove its drop-in configuration",
 ]
 
 

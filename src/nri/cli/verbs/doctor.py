@@ -1,4 +1,4 @@
-"""`nri doctor`: print everything that keeps plugins from working, each with the next step."""
+"""`nri doctor`: print everything that keeps plugins from working, with the next steps."""
 
 from __future__ import annotations
 
@@ -43,14 +43,15 @@ EXAMPLES = [
 )
 @click.pass_obj
 def command(settings: Settings, root: str, release: str, path: str) -> int:
-    """Find out why NRI does not work here.
+    """Find out why NRI does not work on this machine.
 
     Checks the configuration of runtimes, the socket and its permissions, the plugin folder, plugins that have failed
     or ended, the back end of protobuf, and versions. Changes nothing.
 
-    containerd's files are judged together, by the rules of its release: that of the running daemon, its program or its
-    package, or of --release. Without one, the findings are those of all releases, and name the releases that differ.
-    The files of k3s, rke2, k0s, microk8s and rootless containerd are found as well.
+    containerd's files are judged together, by the rules of its release. The release is --release, or the release of
+    the running daemon, its program or its package. If the release is not known, the findings of all releases are
+    shown, with the releases that differ. The files of k3s, rke2, k0s, microk8s and rootless containerd are found as
+    well.
 
     The exit code is 1 if there is a problem, and 0 otherwise. -q prints only problems.
     """
@@ -60,7 +61,7 @@ def command(settings: Settings, root: str, release: str, path: str) -> int:
     from nri.versions import parse_version
 
     if release and parse_version(release) is None:
-        raise click.UsageError(f'--release: "{release}" is not a version; write such as 2.1.9')
+        raise click.UsageError(f'--release: "{release}" is not a version; write it as 2.1.9')
     findings = examine(settings, os.path.abspath(root), release, path and os.path.abspath(path))
     out = Output(settings)
     if out.human:

@@ -1,4 +1,4 @@
-"""`nri drift`: show cgroup values that differ from those that the runtime, plugins or the agent applied."""
+"""`nri drift`: show cgroup values that differ from the values that the runtime, plugins or the agent applied."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ def command(
     agent_socket: str | None,
     root: str,
 ) -> int:
-    """Compare the values applied to containers with those in their cgroups, and show which were overwritten.
+    """Compare the values applied to containers with the values in their cgroups, and show which were overwritten.
 
-    The applied values come from the runtime, over a plugin that changes nothing, and from the node agent if it runs
-    here. If the runtime is built on this package, its admin socket tells which plugin applied a value. OVERWRITTEN BY
-    is the plugin that applied the present value; a value that no plugin applied was written past NRI.
+    The runtime reports the applied values to a plugin that changes nothing; the node agent reports its own values, if
+    it runs on this machine. The admin socket of a runtime that is built on this package reports which plugin applied a
+    value. OVERWRITTEN BY is the plugin that applied the present value. "past NRI" means that no plugin applied it.
 
     Run it on the node, as root. The exit code is 5 if a value was overwritten, and 1 if no value could be read.
     """
@@ -136,7 +136,7 @@ def _metrics_server(drift: Drift, address: str) -> Any:
 
     def figures(_: Any) -> Any:
         return text_answer(
-            "# HELP nri_drift_values Cgroup values that differ from the applied ones.\n"
+            "# HELP nri_drift_values Cgroup values that differ from the applied values.\n"
             "# TYPE nri_drift_values gauge\n"
             f"nri_drift_values {len(drift.now())}\n"
             "# HELP nri_drift_compared Values compared in the last round.\n"

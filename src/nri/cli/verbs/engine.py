@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nri.engine.config import EngineConfig
 
 
-#: The files of a dry engine, below its folder, by the keys of their paths.
+#: The files of a dry engine, relative to its folder, by the keys of their paths.
 _DRY = {
     "root": "root",
     "state": "state",
@@ -118,7 +118,7 @@ def serve(settings: Settings, /, **options: Any) -> int:
     short_help="check that this machine has what the engine needs",
     examples=[
         "sudo nri engine check",
-        "sudo nri engine check -q                # only what is missing",
+        "sudo nri engine check -q                # print only missing requirements",
         "sudo nri engine check -o json | jq '.[] | select(.state == \"missing\")'",
     ],
 )
@@ -231,10 +231,10 @@ def unit(settings: Settings) -> None:
 def config() -> None:
     """Show the engine's settings and the keys of its configuration file.
 
-    Later sources override earlier ones: defaults; configuration files (/etc/nri/engine.toml, or those of --config);
+    Later sources override earlier ones: defaults; configuration files (/etc/nri/engine.toml, or the files of --config);
     environment variables (NRI_ENGINE_CONFIG, NRI_ENGINE_SOCKET, NRI_ENGINE_LOG_LEVEL, NRI_SOCKET); flags. The file is
     TOML, and unknown keys are errors. It may also be containerd's config.toml or iSulad's daemon.json; only the NRI
-    settings of these are used.
+    settings of these files are used.
     """
 
 
@@ -281,7 +281,7 @@ def show(settings: Settings, /, effective: bool, **options: Any) -> None:
 @click.argument("prefix", default="")
 @click.pass_obj
 def keys(settings: Settings, prefix: str) -> None:
-    """List the keys of engine.toml, with default and meaning; with PREFIX only the keys that begin with it.
+    """List the keys of engine.toml, with default and meaning. With PREFIX, list only the keys that begin with it.
 
     nri.socket_path is the key socket_path in the table [nri].
     """
@@ -294,7 +294,7 @@ def _table_value(value: Any) -> Any:
 
 
 def _next_steps(out: Output, rows: Any) -> None:
-    """Print the next steps, those for missing requirements first."""
+    """Print the next steps, beginning with missing requirements."""
     steps = [row for state in ("missing", "limited") for row in rows if row.state == state and row.next]
     if steps:
         out.text("")

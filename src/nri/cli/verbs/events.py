@@ -56,7 +56,7 @@ def command(settings: Settings, follow: bool, event_list: str | None) -> int:
 
 
 def events_of(text: str | None) -> EventMask:
-    """Parse the events to show; validation is left out, because it reports no event of a container."""
+    """Parse the events to show. Validation is left out, because it is not an event of a container."""
     from nri.api.events import ALL, EventMask
 
     try:
@@ -107,7 +107,7 @@ def show_state(settings: Settings, pods: list[Any], containers: list[Any]) -> No
 
 
 def print_all(events: EventQueue, out: Output) -> None:
-    """Print events as they arrive. Exit when the reader of our output has closed the pipe, as `| head` expects."""
+    """Print events as they arrive. Exits when the reader of our output has closed the pipe, as `| head` expects."""
     has_heading = not out.human or out.quiet
     try:
         for entry, dropped in events:

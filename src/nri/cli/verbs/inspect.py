@@ -1,4 +1,4 @@
-"""`nri inspect`: serve a page that shows what plugins do, or did in a recording."""
+"""`nri inspect`: serve a page that shows what plugins do, or what they did in a recording."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def command(
     """Show in the browser what plugins do to pods and containers, now or in a recording. Changes nothing.
 
     The page shows the chain of plugins with health and latency, every event with the time of each plugin, and the
-    changes of each container with the plugin that made them. FILE is a trace, DIR a folder of traces. Without them the
-    page shows a running runtime that is built on this package; it then also shows overwritten cgroup values, the
-    decisions of the node agent, and the CPUs of the placement plugin.
+    changes of each container with the plugin that made them. FILE is a trace, DIR a folder of traces. Without FILE or
+    DIR, the page shows a running runtime that is built on this package; it then also shows overwritten cgroup values,
+    the decisions of the node agent, and the CPUs of the placement plugin.
 
     The page can be read only with the token in the printed address. It is not encrypted over a network. Ctrl-C ends
-    the command. The exit code is 1 for a snapshot of a damaged recording.
+    the command. The exit code is 1 if --export writes a snapshot of a damaged recording.
     """
     settings: Settings = ctx.obj
     if recording and ctx.get_parameter_source("path") is click.core.ParameterSource.COMMANDLINE:

@@ -49,7 +49,7 @@ _CONTAINER_COLUMNS = [
 ]
 _CPU_CLASS_COLUMNS = [Column("CPU CLASS", "class"), Column("CPUS", "cpus"), Column("SETTINGS", "settings")]
 _INTERRUPT_COLUMNS = [
-    Column("INTERRUPTS OF", "who"),
+    Column("INTERRUPTS FOR", "who"),
     Column("CPUS", "cpus"),
     Column("HANDLES", "claim"),
     Column("AVOIDS", "mask"),
@@ -95,7 +95,7 @@ _STATE = click.option(
     help=f"Show, explain or simulate the placement of containers by {POLICY_NAMES}.",
 )
 def placement() -> None:
-    """The group of the verbs of placement."""
+    """The group of the placement verbs."""
 
 
 @placement.command(
@@ -108,7 +108,7 @@ def placement() -> None:
     ],
 )
 @_simulation_options(required=True)
-@click.option("--policy", metavar="FILE", multiple=True, help=f"{_RESOURCE}. Give two to compare them.")
+@click.option("--policy", metavar="FILE", multiple=True, help=f"{_RESOURCE}. Give two files to compare them.")
 @click.pass_obj
 def simulate(settings: Settings, machine: str, policy: tuple[str, ...], pods: str) -> int:
     """Simulate the placement of the containers of manifests. Needs neither root nor a runtime.
@@ -116,7 +116,7 @@ def simulate(settings: Settings, machine: str, policy: tuple[str, ...], pods: st
     The machine is this one, or any other with a copy of its /sys. The exit code is 1 if a container is refused.
     """
     if len(policy) > 2:
-        raise click.UsageError("give one --policy, or two to compare them")
+        raise click.UsageError("give --policy once, or twice to compare two policies")
     topology = _topology(machine)
     runs = [_simulate(settings, topology, path, pods) for path in policy or ("",)]
     columns = [Column("CONTAINER", "container"), *_PLACEMENT_COLUMNS]
@@ -148,9 +148,9 @@ def simulate(settings: Settings, machine: str, policy: tuple[str, ...], pods: st
 def show(settings: Settings, svg: str | None, state_dir: str, machine: str, policy: str, pods: str | None) -> None:
     """Show pools or balloons with their CPUs, memory, free resources and containers.
 
-    Also shows CPU classes, and interrupts of containers with an irq-affinity, if there are any.
+    Also shows CPU classes, and the interrupts of containers with an irq-affinity, if there are any.
 
-    The running plugin answers, only to root. With --pods the placement is simulated instead.
+    The running plugin answers, and only to root. With --pods the placement is simulated instead.
     """
     from nri.placement.drawing import draw
     from nri.placement.policy import document
@@ -204,10 +204,11 @@ def show(settings: Settings, svg: str | None, state_dir: str, machine: str, poli
 @_POLICY
 @click.pass_obj
 def explain(settings: Settings, container: str, state_dir: str, machine: str, policy: str, pods: str | None) -> None:
-    """Explain the placement of a container: its class, every place that was considered, and what decided.
+    """Explain the placement of a container: its class, every pool or balloon that was considered, and what decided.
 
     CONTAINER is an id, NAMESPACE/POD/NAME, POD/NAME, or a unique name. The last column shows what would have to change
-    for another place to be chosen. The running plugin answers, only to root; with --pods the placement is simulated.
+    for another pool or balloon to be chosen. The running plugin answers, and only to root; with --pods the placement
+    is simulated.
     """
     from nri.placement.policy import explanation_document, find_container
 
@@ -237,7 +238,7 @@ def explain(settings: Settings, container: str, state_dir: str, machine: str, po
     for doubt in explanation["doubts"]:
         out.text(f"not read: {doubt}")
     if not explanation["then"]:
-        out.text("placed by an earlier run of the plugin; the table shows how it would be placed now")
+        out.text("placed by an earlier run of the plugin; the table shows how the plugin would place it now")
     out.text("")
     out.table(_CANDIDATE_COLUMNS, explanation["candidates"])
     if explanation["more"]:
@@ -253,18 +254,22 @@ def explain(settings: Settings, container: str, state_dir: str, machine: str, po
     ],
 )
 @click.argument("plugin", type=click.Choice(sorted(POLICIES)))
-@click.option("--node", metavar="NAME", envvar="NODE_NAME", required=True, help="The node. Default: $NODE_NAME.")
-@click.option("--namespace", metavar="NAME", default="kube-system", show_default=True, help="Namespace of resources.")
+@click.option("--node", metavar="NAME", envvar="NODE_NAME", required=True, help="The node's name. Default: $NODE_NAME.")
+@click.option(
+    "--namespace", metavar="NAME", default="kube-system", show_default=True, help="Namespace of the resources."
+)
 @click.option(
     "--group-label",
     metavar="LABEL",
     default="config.nri/group",
     show_default=True,
-    help="The label of the node that contains its group.",
+    help="The node's label whose value is its group.",
 )
-@click.option("--kubeconfig", metavar="FILE", default="", help="Access to the API server. Default: the pod's account.")
 @click.option(
-    "--once", "run_once", is_flag=True, help="Exit when there is a file; replace one only if the plugin takes it."
+    "--kubeconfig", metavar="FILE", default="", help="A kubeconfig for the API server. Default: the pod's account."
+)
+@click.option(
+    "--once", "run_once", is_flag=True, help="Exit when the file exists; replace it only if the plugin accepts it."
 )
 @_STATE
 @click.pass_obj
@@ -301,7 +306,7 @@ def follow(
 
 
 def _check(machine: str, policy: str, pods: str | None) -> None:
-    """Refuse --machine and --policy without --pods, where they have no effect."""
+    """Refuse --machine and --policy without --pods, because they would have no effect."""
     if not pods and (policy or machine != "/"):
         raise click.UsageError(
             f"--{'policy' if policy else 'machine'} requires --pods: without it the running plugin answers"
@@ -315,7 +320,7 @@ def _topology(machine: str) -> Topology:
 
 
 def _simulate(settings: Settings, topology: Topology, policy: str, pods: str) -> Simulation:
-    """Place the containers of manifests; print notes on keys without effect."""
+    """Place the containers of manifests, and print notes on keys without effect."""
     from nri.config import read_file
     from nri.kube.manifest import read_manifests
     from nri.placement.simulate import read_resource, simulate, total_memory_bytes
@@ -336,12 +341,12 @@ def _placement_row(run: Simulation, container_id: str) -> dict[str, Any]:
 
 
 def _ask_plugin(settings: Settings, folder: str, plugin: str) -> Any:
-    """Ask the running plugin for its placement. NriError without an answer."""
+    """Ask the running plugin for its placement. Raises NriError if the plugin does not answer."""
     return ask_placement(folder, "/show", settings.timeout_s, plugin=plugin)
 
 
 def _place_row(place: Mapping[str, Any]) -> dict[str, Any]:
-    """A place as a row of the table."""
+    """A pool or balloon as a row of the table."""
     gib = 1 << 30
     return {
         **place,

@@ -1,4 +1,4 @@
-"""`nri plugins`: list bundled and registered plugins, and describe one."""
+"""`nri plugins`: list bundled and registered plugins, and describe a plugin."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def list_(settings: Settings) -> None:
 
 
 def _row(entry: EntryPoint) -> dict[str, Any]:
-    """Describe one plugin in a row; the row of a plugin that cannot be loaded has the error."""
+    """Describe a plugin in a row. If the plugin cannot be loaded, the row has the error."""
     from nri.plugins.registry import describe
 
     try:
@@ -99,7 +99,7 @@ def show(settings: Settings, name: str) -> None:
 
 
 def _section(out: Output, title: str, rows: Mapping[str, str]) -> None:
-    """Print names and texts under a title, if there are any."""
+    """Print names and texts under a title; prints nothing without rows."""
     shown = {name: text for name, text in rows.items() if text}
     if not shown:
         return

@@ -51,15 +51,16 @@ _COLUMNS = [
 def command(settings: Settings, paths: tuple[str, ...], plugins: tuple[str, ...]) -> int:
     """Predict which plugins will conflict on which fields of which containers, before a pod fails.
 
-    Give recordings of the same containers: one of the node, and one of nri replay with the plugin that you want to add.
-    Answers for a container are combined in the order of the plugins' indices. Plugins with the same index and name
-    count as one. Values are not compared, so recordings with replaced values can be used.
+    Give recordings of the same containers, for example the node's recording and the recording that nri replay wrote
+    with the plugin that you want to add. Answers for a container are combined in the order of the plugins' indices.
+    Plugins with the same index and name count as one plugin. Values are not compared, so recordings with replaced
+    values can be used.
 
     --plugin adds a plugin that was not recorded, with all fields that its class declares (sets). Its file is loaded,
     but its handlers are not run. KNOWN BY is "declared" for these fields, because the plugin need not set them.
 
     Containers are compared by id, so recordings of different nodes do not conflict. The exit code is 4 if plugins
-    conflict, and 1 if none does but a part of a recording could not be read.
+    conflict. It is 1 if no plugins conflict, but a part of a recording could not be read.
     """
     from nri.trace.history import Trace
     from nri.trace.prediction import CollisionFinder
@@ -94,12 +95,12 @@ def command(settings: Settings, paths: tuple[str, ...], plugins: tuple[str, ...]
 
 
 def _declarations(targets: tuple[str, ...]) -> Iterator[tuple[str, Sequence[str]]]:
-    """``NN-name`` and `sets` of each plugin of the command line. Failure for a plugin without declarations."""
+    """``NN-name`` and `sets` of each plugin of the command line. Raises Failure for a plugin without declarations."""
     from nri.plugins.loader import load
     from nri.testing.trial.plugins import name_in, trial_plugins
 
     for trial_plugin in trial_plugins(targets, ()) if targets else ():
-        step = "replay a recording with it (nri replay --plugin ... --record DIR), and predict from that"
+        step = "replay a recording with it (nri replay --plugin ... --record DIR), and predict from that recording"
         if trial_plugin.is_program:
             raise Failure(f"{trial_plugin.target}: a program cannot declare its fields; {step}", USAGE)
         plugin = load(trial_plugin.target)

@@ -49,7 +49,7 @@ PROXY_OPTIONS = SettingsOptions(
             "--runtime-endpoint",
             "runtime_endpoint",
             "PATH",
-            "The runtime's CRI socket. Default: the first existing one of known runtimes.",
+            "The runtime's CRI socket. Default: the first existing socket of a known runtime.",
         ),
         Flag("--plugin-path", "nri.plugin_path", "DIR", "The folder of plugins that the proxy launches."),
         Flag("--plugin-config-path", "nri.plugin_config_path", "DIR", "The folder of plugin configuration."),
@@ -80,7 +80,7 @@ def command(settings: Settings, /, **options: Any) -> int:
 
     The kubelet connects to the proxy, which forwards every call to the runtime. It sends the events of pods and
     containers to plugins, and adds their changes to the request, as far as the CRI can express them. Plugins connect to
-    --socket-path. Containers keep running when the proxy stops, and are known again after its next start.
+    --socket-path. Containers keep running when the proxy stops, and the proxy finds them again at its next start.
 
     The exit code is 0 after SIGTERM, 130 after Ctrl-C, 1 if the proxy cannot start, 2 for mistakes in its settings.
     """

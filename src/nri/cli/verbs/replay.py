@@ -29,7 +29,7 @@ EXAMPLES = [
     "nri replay web.nritrace --plugin 10=inject.py -o json | jq 'select(.differences | length > 0)'",
 ]
 
-#: At most this many plugins of a recording are listed.
+#: At most this many plugins of a recording are listed; a recording may name any number.
 _MAX_NAMES = 256
 
 
@@ -43,7 +43,7 @@ _MAX_NAMES = 256
     help="A plugin to run, written as in nri try; repeatable.",
 )
 @click.option(
-    "--config", "configs", multiple=True, metavar="NN=FILE", help="The configuration of the plugin with this index."
+    "--config", "configs", multiple=True, metavar="NN=FILE", help="The configuration for the plugin with this index."
 )
 @click.option("--policy", metavar="FILE", help="The operator's policy file.")
 @click.option("--real-time", is_flag=True, help="Keep the recorded time between events.")
@@ -62,11 +62,11 @@ def command(
     """Run the events of a recording again, and compare each outcome with the recorded one.
 
     Needs neither a container runtime nor root. Only the plugins of --plugin take part; give them the same indices as in
-    the recording. Events with replaced values or missing parts cannot be run again, so record with --redact none.
+    the recording. Events with replaced values or missing records cannot be run again, so record with --redact none.
     --record records the new run.
 
-    -o json prints one line for each event. The exit code is 5 if an outcome differs, and 1 if none differs but events
-    could not be run again, or are missing because the recorder could not keep up.
+    -o json prints one line for each event. The exit code is 5 if an outcome differs. It is 1 if no outcome differs, but
+    events could not be run again, or are missing because the recorder could not keep up.
     """
     from nri.api.naming import REQUEST_TIMEOUT_S
     from nri.config import read_file
@@ -97,13 +97,13 @@ def command(
 
 
 def _recorded_plugins(path: str, out: Output) -> str:
-    """The recording's plugins, as an additional sentence. Prints problems; Failure if nothing can be read."""
+    """The recording's plugins, as an additional sentence. Prints problems; raises Failure if nothing can be read."""
     from nri.trace.history import Event, Trace
 
     trace, items, names = Trace(path), 0, dict[str, None]()
     for item in trace.items():
         items += 1
-        # A recording of nri run has records of plugins in place of events.
+        # A recording of nri run has records of plugins instead of events.
         plugins = [step.plugin for step in item.steps] if isinstance(item, Event) else [item.plugin]
         names.update(
             dict.fromkeys(plugin for plugin in plugins if plugin and len(names) < _MAX_NAMES and not only_looks(plugin))
@@ -117,7 +117,7 @@ def _recorded_plugins(path: str, out: Output) -> str:
 
 
 def _show(out: Output, runtime: Replay, outcomes: Iterator[Outcome], indices: set[str]) -> int:
-    """Print differences as they occur, and their number; returns the exit code. `indices`: of the replayed plugins."""
+    """Print differences as they occur, and their number. `indices` are the replayed plugins'. Returns the exit code."""
     same = differing = 0
     absent: dict[str, str] = {}
     left_out: Counter[str] = Counter()
@@ -155,7 +155,7 @@ def _show(out: Output, runtime: Replay, outcomes: Iterator[Outcome], indices: se
 
 
 def _count(counter: Counter[str], names: Iterable[str]) -> None:
-    """Count names; those beyond `_MAX_NAMES` are counted together, because a recording may have any number."""
+    """Count names. Names beyond `_MAX_NAMES` are counted together."""
     for name in names:
         counter[name if name in counter or len(counter) < _MAX_NAMES else "others"] += 1
 
@@ -171,9 +171,11 @@ def _print_gaps(
     for reason, events in left_out.items():
         out.note(f"{count(events, 'event')} left out: {reason}")
     for name, events in missed.items():
-        out.note(f"{name} did not answer {count(events, 'event')} in the recording; the runtime continued without it")
+        out.note(
+            f"{name} did not answer {count(events, 'event')} in the recording; the runtime continued without its answer"
+        )
     for name, index in absent.items():
-        out.note(f"{name} took part in the recording, but not now: add it with --plugin {index}=PLUGIN")
+        out.note(f"{name} took part in the recording, but not in this run: add it with --plugin {index}=PLUGIN")
 
 
 def _document(outcome: Outcome) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """`nri run`: run one or more plugins in this process, each with its flags.
 
-Flags of one plugin (index, name, configuration, events, and flags that its class defines) must follow the plugin; all
-others apply to the process, wherever they are.
+Flags of one plugin (index, name, configuration, events, and flags that its class defines) must follow the plugin. All
+other flags apply to the process, and may be anywhere.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PluginArguments(NamedTuple):
 
     Attributes:
         target: NAME, FILE or MODULE:CLASS.
-        words: the arguments that follow it and belong to it.
+            words: the plugin's arguments, which follow it.
     """
 
     target: str
@@ -49,7 +49,7 @@ def split(
 
     Args:
         arguments: the command line after `nri run`.
-        options: the flags of the command, with their dashes -> whether a value follows.
+        options: the flags of the command with their dashes, and for each flag whether a value follows.
         flags_of: returns the flags that a plugin's class defines.
     """
     command_words: list[str] = []
@@ -76,7 +76,7 @@ def split(
 
 
 def _is_cluster(flag: str, options: Mapping[str, bool]) -> bool:
-    """Whether the argument may combine several short flags, such as -vv."""
+    """Whether the argument may combine several short flags, for example -vv."""
     return not flag.startswith("--") and flag[:2] in options
 
 
@@ -100,7 +100,7 @@ EXAMPLES = [
 
 
 class Run(Verb):
-    """The verb; it accepts the flags of plugins after each plugin."""
+    """The `nri run` command; it accepts the flags of a plugin after each plugin."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:
@@ -108,7 +108,7 @@ class Run(Verb):
         return super().parse_args(ctx, args)
 
     def split(self, ctx: click.Context, args: list[str]) -> tuple[list[str], list[PluginArguments]]:
-        """Split a command line into the command's arguments and those of each plugin."""
+        """Split a command line into the command's arguments and each plugin's arguments."""
         options = {
             name: not param.is_flag and not param.count
             for param in self.get_params(ctx)  # with --help
@@ -142,7 +142,7 @@ class Run(Verb):
 
 
 def _own_flags(target: str, *, lenient: bool) -> Mapping[str, tuple[str, str, str]]:
-    """The flags that a plugin's class defines; with `lenient`, a plugin that cannot be loaded has none."""
+    """The flags that a plugin's class defines; with `lenient`, no flags for a plugin that cannot be loaded."""
     from nri.errors import NriError
     from nri.plugins.loader import load
 
@@ -157,7 +157,7 @@ def _own_flags(target: str, *, lenient: bool) -> Mapping[str, tuple[str, str, st
 @click.command(cls=Run, examples=EXAMPLES)
 @click.argument("targets", metavar="NAME|FILE|MODULE:CLASS...", nargs=-1, required=True, shell_complete=complete_target)
 @click.option(
-    "--idx", "-idx", "-i", metavar="NN", help=f"Place in the order of plugins, 00 to 99. Default: {DEFAULT_INDEX}."
+    "--idx", "-idx", "-i", metavar="NN", help=f"Position in the order of plugins, 00 to 99. Default: {DEFAULT_INDEX}."
 )
 @click.option("--name", "-name", metavar="NAME", help="The plugin's name. Default: the class's name.")
 @click.option(
@@ -186,11 +186,11 @@ def command(settings: Settings, /, targets: tuple[str, ...], reload: bool, **fla
     lists them.
 
     Several plugins share one process, each with its own connection. --idx, --name, --config and --events apply to the
-    plugin that they follow; NN-NAME also sets the index. By default the first plugin has index 50, and each further
-    one the next number. If one plugin exits, all stop, with its exit code.
+    plugin that they follow; NN-NAME also sets the index. By default the first plugin has index 50, the next 51, and so
+    on. If one plugin exits, all stop, and the exit code is that of the plugin.
 
-    Only the log is printed: -q prints only warnings, -o json one object per line. --timeout limits how long the runtime
-    may take to register and configure a plugin.
+    Only the log is printed: -q prints only warnings, -o json prints one object per line. --timeout limits how long the
+    runtime may take to register and configure a plugin.
     """
     plugins: list[PluginArguments] = click.get_current_context().meta[PLUGINS_KEY]
     if reload:
@@ -206,7 +206,7 @@ def command(settings: Settings, /, targets: tuple[str, ...], reload: bool, **fla
 
 
 def _run(settings: Settings, plugins: list[PluginArguments], flags: dict[str, Any], reporter: Reporter | None) -> int:
-    """Run the plugins, or print the help or version of those with --help or --version."""
+    """Run the plugins, or print the help or version that --help or --version after a plugin requests."""
     from nri.stub.program.start import run_all, tell
 
     arguments = stub_arguments(settings, flags)
@@ -221,7 +221,7 @@ def _run(settings: Settings, plugins: list[PluginArguments], flags: dict[str, An
 
 
 def _refuse_unclear(flags: dict[str, Any]) -> None:
-    """Refuse a flag of one plugin that is written before several plugins."""
+    """Refuse a flag that applies to one plugin, but is written before several plugins."""
     for name in ("idx", "name", "config", "events"):
         if flags.get(name):
             reason = f"--{name} applies to one plugin: put it after that plugin"
@@ -237,7 +237,7 @@ def _load_plugin(
     from nri.stub.program.options import parse
 
     plugin = load(plugin_arguments.target)
-    # The environment describes one plugin only.
+    # The environment variables describe only one plugin.
     environment = {name: value for name, value in os.environ.items() if count == 1 or name not in LAUNCH_VARIABLES}
     program = plugin_arguments.target.partition(":")[0]
     index = str(int(DEFAULT_INDEX) + place)

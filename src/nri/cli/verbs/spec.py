@@ -43,7 +43,7 @@ def spec() -> None:
 )
 @click.argument("adjustment", metavar="ADJUSTMENT|-")
 @click.argument("config", metavar="[SPEC|-]", default="-")
-@click.option("--reference", is_flag=True, help="Behave exactly like the reference, including its bugs.")
+@click.option("--reference", is_flag=True, help="Behave exactly like NRI's Go code, including its bugs.")
 @click.option("--update", is_flag=True, help="ADJUSTMENT is an update: print the resources for the OCI runtime.")
 @click.option(
     "--cdi-dir",
@@ -89,9 +89,9 @@ def apply(
 def diff(settings: Settings, old: str, new: str) -> int:
     """Print the differences between two specs, one per line.
 
-    Lines begin with + for a new entry, - for a removed one, ~ for a changed one, and = for a changed order. Entries of
-    lists are identified by name: a mount by its destination, a variable by its name. An empty list equals a missing
-    one. The exit code is 5 if the specs differ; -q prints nothing.
+    Lines begin with + for a new entry, - for a removed entry, ~ for a changed entry, and = for a changed order. Entries
+    of lists are identified by name: a mount by its destination, a variable by its name. An empty list equals a missing
+    list. The exit code is 5 if the specs differ; -q prints nothing.
     """
     from nri.oci import difference
 
@@ -140,7 +140,7 @@ def _shown(name: str) -> str:
 
 
 def _tree(name: str, form: Literal["json", "auto"] = "json") -> Any:
-    """Parse a file; a spec must be JSON, as for OCI runtimes. ConfigError if it cannot be parsed."""
+    """Parse a file; a spec must be JSON, as for OCI runtimes. Raises ConfigError if the file cannot be parsed."""
     from nri.cli.support.inputs import read_source
     from nri.config import Source, parse_text
 
@@ -158,7 +158,7 @@ def _spec(name: str) -> Spec:
 
 
 def _message(name: str, kind: Any) -> Any:
-    """Read an adjustment or update, on its own or in a reply."""
+    """Read an adjustment or an update, which may be inside a reply."""
     from nri.trace.catalog import from_json
 
     tree = _tree(name, "auto")

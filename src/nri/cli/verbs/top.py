@@ -53,7 +53,8 @@ _SLOWEST_FIRST = ("p99_ms", "p50_ms", "calls")
 def command(settings: Settings, path: str | None, interval: float, run_once: bool) -> None:
     """Show live which plugins are slow, unresponsive or failing: calls, latency and misses of the last minute.
 
-    The runtime must be built on this package, and its admin socket must be on. It counts only while this command runs.
+    The runtime must be built on this package, and its admin socket must be on. Calls are counted only while this
+    command runs.
     MISSES are calls that were not answered in time. REFUSED are answers that were rejected, because of a conflict or
     the policy. Press q or Ctrl-C to exit.
     """
@@ -102,7 +103,7 @@ def _is_foreground(terminal: int) -> bool:
 
 
 def _is_quit_requested(keys: int | None, wait_s: float) -> bool:
-    """Wait for `wait_s`, or until q is pressed; returns whether it was."""
+    """Wait for `wait_s`, or until q is pressed; returns whether q was pressed."""
     if keys is None:
         time.sleep(wait_s)
         return False
@@ -110,7 +111,7 @@ def _is_quit_requested(keys: int | None, wait_s: float) -> bool:
     while select.select([keys], [], [], max(0.0, until - time.monotonic()))[0]:
         try:
             pressed = os.read(keys, 64)
-        except OSError:  # the terminal was closed; the signal for it may arrive later
+        except OSError:  # the terminal was closed; the signal that reports this may arrive later
             return True
         if not pressed or b"q" in pressed.lower():
             return True

@@ -19,10 +19,14 @@ if TYPE_CHECKING:
     from nri.trace.history import Event, Trace
 
 _POD = "Only events of this pod or container: name, NAMESPACE/NAME, or id."
-#: The largest size of a table's rows, in addition to the size of the recording; and of a row without its texts.
-_MAX_TABLE_BYTES, _ROW_BYTES = 4 << 20, 800
-#: At most this many characters in a cell, and plugins in a row.
-_MAX_TEXT, _MAX_ROW_PLUGINS = 1000, 64
+#: The size of a table's rows may exceed the size of the recording by this many bytes.
+_MAX_TABLE_BYTES = 4 << 20
+#: The size of a row in memory without its texts, in bytes.
+_ROW_BYTES = 800
+#: A cell of the table has at most this many characters.
+_MAX_TEXT = 1000
+#: A row of the table names at most this many plugins.
+_MAX_ROW_PLUGINS = 64
 #: Later than every time in a recording.
 _END_OF_TIME_NS = 1 << 64
 _EVENT_COLUMNS = [
@@ -54,8 +58,8 @@ _STAT_COLUMNS = [
 def trace() -> None:
     """Read recordings of events, written with --record or nri record.
 
-    FILE is a trace, DIR a folder of traces. Damaged parts are skipped and reported on standard error, and the exit code
-    is then 1.
+    FILE is a trace, DIR a folder of traces. Damaged records are skipped and reported on standard error, and the exit
+    code is then 1.
     """
 
 
@@ -103,9 +107,9 @@ def show(settings: Settings, path: str, last: int) -> int:
 @click.argument("path", metavar="FILE|DIR", type=PATH)
 @click.pass_obj
 def stat(settings: Settings, path: str) -> int:
-    """Show for each plugin and event the number of calls, percentiles of their duration, errors and refused answers.
+    """Show for each plugin and event the number of calls, percentiles of the duration, errors and refused answers.
 
-    Percentiles are in milliseconds, with three digits, of calls that ended.
+    Percentiles are in milliseconds, with three decimal digits. They include only calls that have ended.
     """
     from nri.trace.call_stats import MAX_ROWS, AllCallStats
     from nri.trace.history import Trace
@@ -140,7 +144,7 @@ def stat(settings: Settings, path: str) -> int:
 def export(settings: Settings, path: str, form: str, pod: str | None) -> int:
     """Write events to standard output in a format of tracing tools, with names and times, but without values.
 
-    chrome is one JSON document for chrome://tracing and Perfetto. otlp is OpenTelemetry's JSON format, with some
+    chrome is a JSON document for chrome://tracing and Perfetto. otlp is OpenTelemetry's JSON format, with some
     hundred spans per line.
     """
     from nri.trace.export import FORMATS
@@ -188,7 +192,7 @@ def _nanoseconds(_: click.Context, __: click.Parameter, value: str | None) -> in
 def cut(settings: Settings, path: str, part: str, pod: str | None, since: int | None, until: int | None) -> int:
     """Copy some events of a recording to a new file OUT.
 
-    Events are copied unchanged: values that were replaced in the recording stay replaced, and no others are.
+    Events are copied unchanged: values that were replaced in the recording stay replaced, and no others are replaced.
     """
     from nri.trace.document import time_text
     from nri.trace.excerpt import choose, cut, write_part
@@ -208,7 +212,7 @@ def cut(settings: Settings, path: str, part: str, pod: str | None, since: int | 
             lambda events: out.counted(events, "event"),
         )
     except ConfigError:
-        _report_problems(out, recording)  # a missing event may be in a damaged part
+        _report_problems(out, recording)  # a missing event may be in a damaged record
         raise
     second_pass = Trace(path)  # has the same problems as `recording`, which are reported below
     write_part(part, out.counted(cut(second_pass, chosen), "block"))
@@ -217,7 +221,7 @@ def cut(settings: Settings, path: str, part: str, pod: str | None, since: int | 
 
 
 def _report_problems(out: Output, recording: Trace) -> int:
-    """Report unreadable parts on standard error; returns the exit code."""
+    """Report unreadable records on standard error; returns the exit code."""
     for line in recording.problems:
         out.note(line)
     if recording.unlisted_problems:

@@ -39,7 +39,7 @@ EXAMPLES = [
     "--image-config", metavar="FILE", help="The image's configuration, with its environment and command line."
 )
 @click.option(
-    "--config", "configs", multiple=True, metavar="NN=FILE", help="The configuration of the plugin with this index."
+    "--config", "configs", multiple=True, metavar="NN=FILE", help="The configuration for the plugin with this index."
 )
 @click.option("--policy", metavar="FILE", help="The operator's policy file.")
 @click.pass_obj
@@ -114,7 +114,7 @@ def _show_result(out: Output, result: Result, outcome: Outcome) -> None:
     for report in result.shadows:
         _show_shadow(out, report, {key: name for key, name in names.items() if key != result.id})
     for plugin, event in result.left_out:
-        line = f"{plugin} updates a container that does not exist in {event}: ignored"
+        line = f"{plugin} updates a container that does not exist in {event}: the update is ignored"
         out.text("  ", Painted(line, "yellow"))
     for miss in result.misses:
         out.text("  ", Painted(f"{miss.plugin}: {miss.reason}", "red"))
@@ -123,7 +123,7 @@ def _show_result(out: Output, result: Result, outcome: Outcome) -> None:
 
 
 def _show_shadow(out: Output, report: ShadowReport, name_by_id: dict[str, str]) -> None:
-    """Print what a shadow plugin would have done. `name_by_id`: of containers other than that of the event."""
+    """Print what a shadow plugin would have done. `name_by_id` has all containers except the container of the event."""
     when = _WHEN.get(report.event, f" at {report.event}")
     out.text("  ", Painted(f"{report.plugin}{when}, a shadow: its answers have no effect", "cyan"))
     for change in report.changes:
@@ -137,12 +137,12 @@ def _show_shadow(out: Output, report: ShadowReport, name_by_id: dict[str, str]) 
 
 #: Fields of a kubelet's request in which 0 means that nothing is requested.
 _ZERO_IS_UNSET = frozenset({"CPUPeriod", "CPUQuota", "CPUShares", "MemLimit", "MemSwapLimit", "PidsLimit"})
-#: The text for an event after a plugin's name. Most changes happen at the creation, which is not mentioned.
+#: The suffix of a plugin's name for an event; "" for the creation of a container, where most changes happen.
 _WHEN = {"CreateContainer": "", "UpdateContainers": " by itself"}
 
 
 def _show_change(out: Output, change: Change, container: str = "") -> None:
-    """Print a change as lines of a diff, with `container` if it is not the one of the heading."""
+    """Print a change as lines of a diff. `container` is set if it is not the container of the heading."""
     what = f"{change.field} {change.key}".rstrip() + (f" of container {container}" if container else "")
     sides: list[tuple[str, Any, str]] = [("-", change.before, "red"), ("+", change.after, "green")]
     for sign, value, style in sides:

@@ -1,4 +1,4 @@
-"""`nri why`: show which plugin changed what in a container, from a runtime built on this package or a recording."""
+"""`nri why`: show which plugin changed what in a container; a runtime built on this package or a recording answers."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ EXAMPLES = [
 def command(
     settings: Settings, container: str | None, path: str | None, trace: str | None, plugins: bool, policies: bool
 ) -> int:
-    """Show which plugin changed what in a container, or refused it. -q prints only the names of these plugins.
+    """Show which plugin changed or refused what in a container. -q prints only the names of these plugins.
 
     CONTAINER is an id or the beginning of one, NAME, POD/NAME, NAMESPACE/POD/NAME, or a pod with one container. The
     runtime must be built on this package, and its admin socket must be on; containerd and CRI-O keep no such history.
 
     The history begins when the runtime starts, and ends when the container is removed. A recording keeps it longer;
-    read it with --trace. The exit code is 1 if a part of the recording cannot be read. For the rules behind the node
-    agent's changes, see nri agent explain.
+    read the recording with --trace. The exit code is 1 if a part of the recording cannot be read. For the rules behind
+    the node agent's changes, see nri agent explain.
     """
     if bool(container) + plugins + policies != 1:
         raise click.UsageError("give exactly one of CONTAINER, --plugins and --policies")
@@ -93,7 +93,7 @@ def show_chain(out: Output, chain: dict[str, Any]) -> None:
     days = {step["time"].partition("T")[0] for step in chain["steps"]}
     day = f", on {days.pop()}, times in UTC" if len(days) == 1 else ""
     out.note(f"container {chain['container'][:13]} {name} of pod {pod}{day}")
-    refused = chain.get("refused")  # older runtimes do not report it
+    refused = chain.get("refused")  # older runtimes do not report refusals
     if refused:
         out.text(f"not created, at {refused['time']}: {refused['reason']}")
     columns = [
@@ -123,7 +123,7 @@ def show_chain(out: Output, chain: dict[str, Any]) -> None:
     for note in chain["notes"]:
         out.note(f"{note['time']} {note['text']}")
     if chain["forgotten"]:
-        out.note(f"no longer stored: {count(chain['forgotten'], 'older change')}")
+        out.note(f"{count(chain['forgotten'], 'older change')} no longer stored")
     if any(step["plugin"].endswith(_AGENT) for step in chain["steps"]):
         out.note(f"for the rules behind the node agent's changes: nri agent explain {chain['pod']}".rstrip())
 
@@ -141,7 +141,7 @@ def _show_plugins(out: Output, plugins: list[dict[str, Any]]) -> None:
 
 
 def show_policies(out: Output, policies: dict[str, Any]) -> None:
-    """Print the policies of the file as a table; only JSON contains all their settings."""
+    """Print the policies of the policy file as a table. Only JSON contains all their settings."""
     if not out.human:
         out.document(policies)
         return
@@ -161,7 +161,7 @@ def show_policies(out: Output, policies: dict[str, Any]) -> None:
     ]  # fmt: skip
     out.table(columns, rows)
     if policies["error"]:
-        out.note(f"the present content of the file is not used: {policies['error']}")
+        out.note(f"the file's present content is not used: {policies['error']}")
     if not rows:
         out.note(f"no policies: {policies['path'] or 'no file is configured'}")
 
@@ -174,7 +174,7 @@ def _seconds(timeout: Any) -> str:
 
 
 def _limits(allow: dict[str, list[str]] | None) -> str:
-    """Format what a plugin may change: everything, or a list."""
+    """Format what a plugin may change: everything, or a list of fields."""
     if allow is None:
         return "everything"
     return "; ".join(f"{name}: {', '.join(fields) or 'none'}" for name, fields in allow.items())

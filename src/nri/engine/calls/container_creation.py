@@ -37,6 +37,7 @@ from nri.engine.spec import (
     check_path,
     container_spec,
     find_account,
+    image_volumes,
     requested_user,
     stop_signal,
 )
@@ -50,6 +51,8 @@ from nri.host.root import open_below
 from nri.oci import MountTable
 
 _log = logging.getLogger(__name__)
+#: The volumes of an image may take this many times its size: usually they are a part of it.
+_VOLUMES_FACTOR = 2
 
 
 class ContainerCreation:
@@ -86,7 +89,8 @@ class ContainerCreation:
                 folders = undo.step(
                     "root", lambda: self.mount_root(pod, container, image), lambda: self.unmount_root(container)
                 )
-                container.spec = self._spec(pod, container, settings, account, folders)
+                volumes = self._make_volumes(pod, container, image, account)
+                container.spec = self._spec(pod, container, settings, account, folders, volumes)
                 with self._domain.block():  # no plugin may join between the plugins' answer and the new container
                     self._create_process(pod, container, undo)
         self._exit_handler.watch(container)
@@ -156,11 +160,12 @@ class ContainerCreation:
         return ContainerEntry(record, {})
 
     def _spec(
-        self, pod: PodEntry, container: ContainerEntry, image: ImageConfig, account: Account, folders: dict[int, str]
-    ) -> dict[str, Any]:
+        self, pod: PodEntry, container: ContainerEntry, image: ImageConfig, account: Account, folders: dict[int, str],
+        volumes: dict[str, str],
+    ) -> dict[str, Any]:  # fmt: skip
         """The OCI spec without the plugins' adjustment. Raises RequestError, InvalidRequest, SpecError."""
         record = container.record
-        config, options = self.spec_options(pod, container, account, folders)
+        config, options = self.spec_options(pod, container, account, folders, volumes)
         result = container_spec(self._pod_steps.spec_pod(pod), config, image, options)
         for note in result.notes:
             _log.info("container %s: %s", container.id, note)
@@ -170,8 +175,9 @@ class ContainerCreation:
         return self._machinery.with_devices(result.spec, [device.name for device in config.CDI_devices])
 
     def spec_options(
-        self, pod: PodEntry, container: ContainerEntry, account: Account, folders: dict[int, str]
-    ) -> tuple[pb.ContainerConfig, Options]:
+        self, pod: PodEntry, container: ContainerEntry, account: Account, folders: dict[int, str],
+        volumes: dict[str, str],
+    ) -> tuple[pb.ContainerConfig, Options]:  # fmt: skip
         """The request with resolved paths, and the other inputs of the spec. Raises RequestError, InvalidRequest."""
         config, record = copy.deepcopy(container.config), container.record
         _resolve_mounts(config)
@@ -183,6 +189,7 @@ class ContainerCreation:
             machine=self._machinery.machine_of(record.runtime_handler),
             devices=_devices(config),
             image_folders=folders,
+            volumes=volumes,
             target_pid_namespace=self._target_pid_namespace(pod, config),
             localhost_seccomp=self._machinery.seccomp(config.linux.security_context),
             propagation=_host_propagation(),
@@ -209,7 +216,7 @@ class ContainerCreation:
         Returns the folder of each mounted image by its index in the request's mounts. Raises NotFound, EngineError,
         RequestError.
         """
-        images, mapping = self._machinery.images, _mapping(pod, container.config)
+        images, mapping = self._machinery.images, self._mapping(pod, container.config)
         container.record.rootfs = str(images.mount(image, container.id, mapping))
         container.record.mounts = [to_json(mount) for mount in container.config.mounts]
         folders = {}
@@ -220,6 +227,38 @@ class ContainerCreation:
             folders[index] = _sub_path(root, mount, index)
         return folders
 
+    def _mapping(self, pod: PodEntry, config: pb.ContainerConfig) -> Mapping | None:
+        """The ID mapping of a container, which has to be its pod's; None without one. Raises RequestError."""
+        security, pods = config.linux.security_context, pod.config.linux.security_context
+        options = (security if security.HasField("namespace_options") else pods).namespace_options
+        mappings = id_mappings(options)
+        if mappings != id_mappings(pods.namespace_options):
+            raise RequestError(f"{FIELD}.userns_options", str(options.userns_options).strip(), "differs from the pod's")
+        if not mappings:
+            return None
+        (uids,), (gids,) = mappings["uidMappings"], mappings["gidMappings"]
+        namespace = Path(pod.record.namespace_paths["user"])
+        own_folders = self._machinery.places.outermost
+        return Mapping(namespace, uids["hostID"], gids["hostID"], uids["size"], gids["size"], own_folders)
+
+    def _make_volumes(self, pod: PodEntry, container: ContainerEntry, image: Image, account: Account) -> dict[str, str]:
+        """Create the folders for the volumes of the image; returns those to mount, by path.
+
+        Unmounting the root removes them. Raises RequestError, EngineError.
+        """
+        kind = self._machinery.config.images.image_volumes
+        if kind == "ignore" or not image.volumes or self._machinery.dry:
+            return {}
+        paths = image_volumes(container.config, self._pod_steps.spec_pod(pod), image_config(image))
+        if not paths:
+            return {}
+        snapshots, mapping = self._machinery.images.snapshots, self._mapping(pod, container.config)
+        if kind == "bind":
+            return snapshots.copy_volumes(container.id, paths, _VOLUMES_FACTOR * image.size_bytes, mapping)
+        uid, gid = (account.uid, account.gid) if mapping is None else mapping.owner(account.uid, account.gid)
+        snapshots.make_volumes(container.id, paths, uid, gid)
+        return {}
+
     def unmount_root(self, container: ContainerEntry) -> None:
         """Unmount the root and the mounted images, as far as they are mounted. Raises OSError, EngineError."""
         for index, _, _ in _image_mounts(container.config):
@@ -229,7 +268,8 @@ class ContainerCreation:
 
 def image_config(image: Image) -> ImageConfig:
     """The image's settings for OCI specs."""
-    return ImageConfig(image.entrypoint, image.cmd, image.env, image.working_dir, image.user, image.stop_signal)
+    return ImageConfig(image.entrypoint, image.cmd, image.env, image.working_dir, image.user, image.stop_signal,
+                       image.volumes)  # fmt: skip
 
 
 def log_path(pod: PodEntry, config: pb.ContainerConfig) -> str:
@@ -247,20 +287,6 @@ def _note_left_out(container: ContainerEntry, requested: m.LinuxResources, left_
     result = result_of(container.id, requested)
     mark_unsupported(result, reasons_of(left_out))
     return [result]
-
-
-def _mapping(pod: PodEntry, config: pb.ContainerConfig) -> Mapping | None:
-    """The ID mapping of a container, which has to be its pod's; None without one. Raises RequestError."""
-    security, pods = config.linux.security_context, pod.config.linux.security_context
-    options = (security if security.HasField("namespace_options") else pods).namespace_options
-    mappings = id_mappings(options)
-    if mappings != id_mappings(pods.namespace_options):
-        raise RequestError(f"{FIELD}.userns_options", str(options.userns_options).strip(), "differs from the pod's")
-    if not mappings:
-        return None
-    (uids,), (gids,) = mappings["uidMappings"], mappings["gidMappings"]
-    namespace = Path(pod.record.namespace_paths["user"])
-    return Mapping(namespace, uids["hostID"], gids["hostID"], uids["size"], gids["size"])
 
 
 def _image_mounts(config: pb.ContainerConfig) -> list[tuple[int, str, pb.Mount]]:

@@ -15,7 +15,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.calls.call import Call, end_event
 from nri.engine.lifecycle.inventory import ContainerEntry, Inventory
 from nri.engine.lifecycle.machinery import Machinery
-from nri.engine.process import Attachment, ContainerStats, ExecResult, Execution, read_stats
+from nri.engine.process import Attachment, ContainerStats, ExecResult, Execution, read_stats, stream_owner
 from nri.engine.process.execution import exec_process
 from nri.engine.state import ContainerState, PodState
 from nri.engine.state.tables import next_container_state
@@ -127,14 +127,16 @@ class RunningContainers:
         container = self._running(prefix)
         process = exec_process(_process(container), argv)
         runtime = self._machinery.runtime(container.record.runtime_handler)
-        return self._machinery.exec_sync(runtime, container.id, process, timeout_s, client_gone)
+        return self._machinery.exec_sync(
+            runtime, container.id, process, timeout_s, client_gone, stream_owner(container.spec)
+        )
 
     def exec(self, prefix: str, argv: Sequence[str], *, tty: bool = False, stdin: bool = False) -> Execution:
         """Run a program in a container, connected to its streams. Raises the errors of :meth:`exec_sync`."""
         container = self._running(prefix)
         process = exec_process(_process(container), argv, tty=tty)
         runtime = self._machinery.runtime(container.record.runtime_handler)
-        return Execution(runtime, container.id, process, stdin=stdin)
+        return Execution(runtime, container.id, process, stdin=stdin, owner=stream_owner(container.spec))
 
     def attach(self, prefix: str) -> Attachment:
         """Connect to the streams of a container's main program. Raises EngineError."""

@@ -219,7 +219,7 @@ class PodSteps:
         bundle = private_folder(self._places.bundle(pod.id))
         record.bundle = str(bundle)
         if mappings := id_mappings(pod.config.linux.security_context.namespace_options):
-            allow_traversal(bundle, mappings["gidMappings"][0]["hostID"])
+            allow_traversal(bundle, mappings["gidMappings"][0]["hostID"], self._places.outermost)
         machinery = self._machinery
         options = Options(
             pod.id,

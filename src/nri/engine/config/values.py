@@ -76,6 +76,8 @@ class ImageConfig:
         stall_timeout: cancel a pull that makes no progress for this long, in seconds.
         size_limit: the most bytes of one image, unpacked; 0 for no limit.
         entries_limit: the most files and folders of one image; 0 for no limit.
+        image_volumes: what a container gets at each ``VOLUME`` of its image, as in CRI-O: ``bind``, a writable copy of
+            the image's folder; ``mkdir``, the folder in its root file system; ``ignore``, nothing.
         registries: registries with mirrors, certificates or plain HTTP; others need no entry.
     """
 
@@ -85,6 +87,7 @@ class ImageConfig:
     stall_timeout: Duration = 60.0
     size_limit: int = 64 << 30
     entries_limit: int = 1_000_000
+    image_volumes: Literal["bind", "mkdir", "ignore"] = "bind"
     registries: tuple[Registry, ...] = ()
 
     def __post_init__(self) -> None:
@@ -270,6 +273,10 @@ class EngineConfig:
             domains={},
             streaming=replace(self.streaming, port=0),
         )
+
+    def outermost_folders(self, domain: str) -> tuple[Path, Path]:
+        """The folders `root` and `state` of the whole engine, if these are the settings of this domain."""
+        return (self.root, self.state) if domain == FIRST_DOMAIN else (self.root.parents[1], self.state.parents[1])
 
     def _socket_of(self, domain: str) -> Path:
         """The socket of a further domain; a dry engine has all sockets in its folder."""

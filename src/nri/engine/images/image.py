@@ -68,6 +68,11 @@ class Image:
         return str(self.config.get("StopSignal") or "")
 
     @property
+    def volumes(self) -> list[str]:
+        """The paths for which a container expects a writable folder, in any form."""
+        return list(self.config.get("Volumes") or ())
+
+    @property
     def labels(self) -> dict[str, str]:
         """The image's labels."""
         return dict(self.config.get("Labels") or {})

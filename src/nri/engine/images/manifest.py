@@ -208,6 +208,9 @@ def container_config(config: Mapping[str, Any], name: str) -> dict[str, Any]:
         _get(settings, key, str, name, "config")
     for key in _LISTS:
         _texts(_get(settings, key, list, name, "config"), name, f"config.{key}")
+    for path, value in _get(settings, "Volumes", dict, name, "config").items():
+        if value not in ({}, None):
+            raise InvalidRequest(f"image {name}: config.Volumes[{path[:80]!r}] is {_shown(value)}; it must be {{}}")
     for key in _TABLES:
         _texts(list(_get(settings, key, dict, name, "config").values()), name, f"config.{key}")
     try:

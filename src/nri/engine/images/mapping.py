@@ -8,9 +8,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from nri.engine.support.errors import EngineError
 from nri.engine.support.kernel import is_mount_point, mount_mapped
 from nri.files import Seen, walk
 
@@ -25,6 +27,7 @@ class Mapping(NamedTuple):
         namespace: the path of the pinned namespace.
         uid, gid: the node's IDs of id 0.
         uids, gids: the number of mapped IDs.
+        own_folders: the engine's outermost folders, see `allow_traversal`.
     """
 
     namespace: Path
@@ -32,6 +35,7 @@ class Mapping(NamedTuple):
     gid: int
     uids: int
     gids: int
+    own_folders: Sequence[Path] = ()
 
     def mount(self, source: Path, target: Path) -> Path | None:
         """Mount a folder with its owners mapped; None if its file system does not support it. Raises OSError."""
@@ -46,6 +50,10 @@ class Mapping(NamedTuple):
             raise
         return target
 
+    def owner(self, uid: int, gid: int) -> tuple[int, int]:
+        """The node's IDs of a user and a group; IDs that are not mapped stay."""
+        return self.uid + uid if uid < self.uids else uid, self.gid + gid if gid < self.gids else gid
+
     def chown_tree(self, tree: Path) -> None:
         """Change the owners of a folder and of everything in it to those that they map to. Raises OSError."""
         folder = os.open(tree.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -58,21 +66,28 @@ class Mapping(NamedTuple):
 
     def _chown(self, entry: Seen) -> None:
         folder, name, status = entry
-        uid = self.uid + status.st_uid if status.st_uid < self.uids else status.st_uid
-        gid = self.gid + status.st_gid if status.st_gid < self.gids else status.st_gid
-        os.chown(name, uid, gid, dir_fd=folder, follow_symlinks=False)
+        os.chown(name, *self.owner(status.st_uid, status.st_gid), dir_fd=folder, follow_symlinks=False)
         if not stat.S_ISLNK(status.st_mode):  # chown has removed the set-user-id bit
             os.chmod(name, stat.S_IMODE(status.st_mode), dir_fd=folder)
 
 
-def allow_traversal(folder: Path, gid: int) -> None:
+def allow_traversal(folder: Path, gid: int, own_folders: Sequence[Path]) -> None:
     """Let a user namespace's root reach a folder, by its group; nobody else can enter the folder.
 
     The parent folders can be traversed then, but not listed; their contents are protected by their own modes.
+
+    Raises:
+        EngineError: a parent above the engine's `own_folders` does not allow traversal; nothing is changed then.
     """
+    own_real_folders = [path.resolve() for path in own_folders]
+    closed = [parent for parent in folder.resolve().parents if not parent.stat().st_mode & stat.S_IXOTH]
+    for parent in closed:
+        if not any(parent.is_relative_to(path) for path in own_real_folders):
+            raise EngineError(
+                f"a pod with a user namespace cannot reach {folder}: other users may not enter {parent}, which is not "
+                f"the engine's folder. Allow that by 'chmod o+x {parent}', or set root and state to other folders"
+            )
     os.chown(folder, -1, gid)
     folder.chmod(0o710)
-    for parent in folder.parents:
-        mode = stat.S_IMODE(parent.stat().st_mode)
-        if not mode & stat.S_IXOTH:
-            parent.chmod(mode | stat.S_IXOTH)
+    for parent in closed:
+        parent.chmod(stat.S_IMODE(parent.stat().st_mode) | stat.S_IXOTH)

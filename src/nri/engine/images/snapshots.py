@@ -13,6 +13,7 @@ import re
 import shutil
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from nri.config.syntax import parse_json
@@ -21,6 +22,7 @@ from nri.engine.support.command import run
 from nri.engine.support.errors import EngineError, InvalidRequest
 from nri.engine.support.kernel import is_mount_point, mount, unmount
 from nri.files import Usage, private_folder, read_regular, remove_tree, usage, write_whole
+from nri.host.root import Root, open_below
 
 #: The longest record of a root file system.
 _RECORD_BYTES = 1 << 20
@@ -62,7 +64,7 @@ class Snapshots:
         record = folder / "snapshot.json"
         merged = folder / "merged"
         if mapping is not None:
-            allow_traversal(folder, mapping.gid)
+            allow_traversal(folder, mapping.gid, mapping.own_folders)
         if not record.exists():
             driver = self.driver
             if mapping is not None and driver == "overlay":
@@ -84,6 +86,45 @@ class Snapshots:
             options = f"lowerdir={state['lower']},upperdir={folder / 'upper'},workdir={folder / 'work'}"
             mount("overlay", merged, "overlay", data=options)
         return merged
+
+    def copy_volumes(
+        self, container_id: str, paths: Sequence[str], limit_bytes: int, mapping: Mapping | None = None
+    ) -> dict[str, str]:
+        """Copy folders of a mounted root file system, with their owners and modes, to folders that are removed with it.
+
+        Returns the copies by path; a folder that does not exist is empty, and belongs to root. Symbolic links cannot
+        lead out of the root file system.
+
+        Raises:
+            EngineError: a path is not a folder, cannot be copied, or the folders exceed `limit_bytes` together.
+        """
+        folder = self._folder(container_id)
+        top = private_folder(folder / "volumes")
+        if mapping is not None:
+            os.chown(top, -1, mapping.gid)
+            top.chmod(0o710)
+        copies: dict[str, str] = {}
+        for number, path in enumerate(paths):
+            copy = top / str(number)
+            try:
+                limit_bytes -= _copy_volume(folder / "merged", path, copy, limit_bytes, mapping)
+            except OSError as error:
+                raise EngineError(f"the volume {path} of the image cannot be copied: {error.strerror}") from error
+            copies[path] = str(copy)
+        return copies
+
+    def make_volumes(self, container_id: str, paths: Sequence[str], uid: int, gid: int) -> None:
+        """Create missing folders in a mounted root file system, with this owner. EngineError if that is not possible.
+
+        Symbolic links cannot lead out of the root file system.
+        """
+        root = Root(self._folder(container_id) / "merged")
+        for path in paths:
+            try:
+                for position in (at for at, char in enumerate(f"{path}/") if char == "/" and at):
+                    _make_below(root, path[:position], uid, gid)
+            except OSError as error:
+                raise EngineError(f"the volume {path} of the image cannot be created: {error.strerror}") from error
 
     def unmount(self, container_id: str) -> None:
         """Remove the root file system with everything written to it; no effect if there is none."""
@@ -159,10 +200,50 @@ class Snapshots:
             raise FileNotFoundError(errno.ENOENT, "half-written", str(path)) from None
 
 
+def _copy_volume(merged: Path, path: str, copy: Path, limit_bytes: int, mapping: Mapping | None) -> int:
+    """Copy a folder of a root file system, if it exists; returns its size in bytes. Raises OSError, EngineError."""
+    try:
+        descriptor = open_below(merged, path, os.O_PATH | os.O_DIRECTORY)
+    except FileNotFoundError:
+        copy.mkdir(mode=0o755)
+        os.chown(copy, *((0, 0) if mapping is None else (mapping.uid, mapping.gid)))
+        return 0
+    try:
+        source = f"/proc/{os.getpid()}/fd/{descriptor}/."
+        size = usage(source).size_bytes
+        if size > limit_bytes:
+            raise EngineError(
+                f"the volume {path} of the image has {size} bytes; {limit_bytes} are left for its volumes"
+            )
+        _run_copy(source, copy, f"copying the volume {path} of the image")
+    finally:
+        os.close(descriptor)
+    return size
+
+
+def _make_below(root: Root, path: str, uid: int, gid: int) -> None:
+    """Create a folder of a root file system with this owner; no effect if it exists."""
+    try:
+        root.make_folder(path)
+    except FileExistsError:
+        os.close(root.open(path, os.O_PATH | os.O_DIRECTORY))  # a file or a link to nothing is an error
+        return
+    descriptor = root.open(path, os.O_PATH | os.O_DIRECTORY)
+    try:
+        os.chown(f"/proc/self/fd/{descriptor}", uid, gid)
+        os.chmod(f"/proc/self/fd/{descriptor}", 0o755)  # noqa: S103  as in CRI-O
+    finally:
+        os.close(descriptor)
+
+
+def _run_copy(source: str, target: Path, action: str) -> None:
+    run(["cp", "-a", "--reflink=auto", source, str(target)], timeout_s=_COPY_S, action=action)
+
+
 def _copy(lower: Path, folder: Path, mapping: Mapping | None) -> None:
     partial = folder / "partial"
     remove_tree(partial)
-    run(["cp", "-a", "--reflink=auto", str(lower), str(partial)], timeout_s=_COPY_S, action="copying the image")
+    _run_copy(str(lower), partial, "copying the image")
     if mapping is not None:
         mapping.chown_tree(partial)
     partial.rename(folder / "merged")

@@ -20,7 +20,7 @@ from nri.engine.images.transport import OnProgress
 from nri.engine.lifecycle.machinery import Machinery
 from nri.engine.lifecycle.places import Places
 from nri.engine.lifecycle.pod_namespaces import PodNamespaces
-from nri.engine.process import Conmon, ExecResult, Exit, Exits, Runtime
+from nri.engine.process import Conmon, ExecResult, Exit, Exits, Runtime, StreamOwner
 from nri.engine.process.dry import DryConmon, DryExits, DryRuntime, dry_exec_sync
 from nri.engine.spec import Machine
 from nri.engine.support.errors import NotFound
@@ -58,6 +58,7 @@ class DryMachinery(Machinery):
         process: dict[str, Any],
         timeout_s: float | None,
         client_gone: threading.Event | None = None,
+        owner: StreamOwner | None = None,
     ) -> ExecResult:
         """Pretend to run a program in a container."""
         return dry_exec_sync(cast(DryRuntime, runtime), container_id, process, timeout_s=timeout_s)

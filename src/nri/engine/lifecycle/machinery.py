@@ -20,7 +20,7 @@ from nri.engine.lifecycle.places import Places
 from nri.engine.lifecycle.pod_namespaces import PodNamespaces
 from nri.engine.machine import detect_machine, with_features
 from nri.engine.network import Cni, NetworkNamespaces
-from nri.engine.process import Conmon, ExecResult, Exit, Exits, Runtime, exec_sync
+from nri.engine.process import Conmon, ExecResult, Exit, Exits, Runtime, StreamOwner, exec_sync
 from nri.engine.spec import Machine, localhost_profile
 from nri.engine.support.command import run
 from nri.engine.support.errors import EngineError, MissingTool
@@ -79,9 +79,10 @@ class Machinery:
         process: dict[str, Any],
         timeout_s: float | None,
         client_gone: threading.Event | None = None,
+        owner: StreamOwner | None = None,
     ) -> ExecResult:
         """Run a program in a container and wait for its end. Raises CommandTimeout, CommandFailed."""
-        return exec_sync(runtime, container_id, process, timeout_s=timeout_s, client_gone=client_gone)
+        return exec_sync(runtime, container_id, process, timeout_s=timeout_s, client_gone=client_gone, owner=owner)
 
     def handler(self, requested: str) -> str:
         """Check the runtime handler of a request; "" is the default.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -45,9 +46,13 @@ class Places:
     """The paths below an engine's two folders, which are created. EngineError if that fails.
 
     Data below `state` may be lost by a reboot, data below `root` has to survive it.
+
+    Attributes:
+        outermost: the outermost folders that belong to the engine: those two, or those of which they are parts.
     """
 
-    def __init__(self, root: Path, state: Path) -> None:
+    def __init__(self, root: Path, state: Path, outermost: Sequence[Path] = ()) -> None:
+        self.outermost = outermost or (root, state)
         try:
             self.root = private_folder(root)
             self.state = private_folder(state)

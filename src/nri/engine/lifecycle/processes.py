@@ -18,7 +18,7 @@ from nri.cri.evictions import Evictions
 from nri.engine.lifecycle.cgroups import Cgroups
 from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry, write_spec
 from nri.engine.lifecycle.machinery import Machinery
-from nri.engine.process import send
+from nri.engine.process import chown_streams, send, stream_owner
 from nri.engine.state import ContainerRecord, ContainerState
 from nri.engine.support.command import end_leftovers
 from nri.engine.support.errors import CommandTimeout, EngineError, NotFound
@@ -68,6 +68,8 @@ class Processes:
             tty=config.tty,
             place=self.place(pod.record.cgroup_parent, container.id),
         )
+        if owner := stream_owner(container.spec):
+            chown_streams(record.pid, record.conmon_pid, owner)
 
     def remove(self, container: ContainerEntry) -> None:
         """Remove everything that OCI runtime and conmon have of a container. Raises EngineError."""

@@ -11,6 +11,7 @@ from nri.engine.process.exits import Exit, Exits
 from nri.engine.process.runtime import Runtime, RuntimeState
 from nri.engine.process.signals import send
 from nri.engine.process.stats import ContainerStats, InterfaceStats, read_interfaces, read_stats
+from nri.engine.process.streams import StreamOwner, chown_streams, stream_owner
 
 __all__ = [
     "PERSIST",
@@ -26,10 +27,13 @@ __all__ = [
     "InterfaceStats",
     "Runtime",
     "RuntimeState",
+    "StreamOwner",
     "Transfer",
+    "chown_streams",
     "exec_sync",
     "read_counters",
     "read_interfaces",
     "read_stats",
     "send",
+    "stream_owner",
 ]

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 from nri.engine.process.runtime import Runtime
 from nri.engine.process.runtime_log import cause_of
+from nri.engine.process.streams import StreamOwner
 from nri.engine.support.command import run, start, wait_readable
 from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError
 from nri.host.process import Process, children, find, read_stat, thread_states
@@ -75,8 +76,9 @@ def exec_sync(
     *,
     timeout_s: float | None = None,
     client_gone: threading.Event | None = None,
+    owner: StreamOwner | None = None,
 ) -> ExecResult:
-    """Run a program in a container to its end.
+    """Run a program in a container to its end. `owner` gets its pipes.
 
     CommandTimeout after `timeout_s`, EngineError once the client has gone: the program and its children are killed
     then. CommandFailed if the runtime could not start it.
@@ -104,7 +106,10 @@ def exec_sync(
                 return EngineError(f"{action}: the client has gone")
             return CommandTimeout(action, timeout_s or 0)
 
-        output = run(argv, timeout_s=_FOREVER_S, action=action, limit_bytes=MAX_OUTPUT_BYTES, check=False, on_tick=tick)
+        output = run(
+            argv, timeout_s=_FOREVER_S, action=action, limit_bytes=MAX_OUTPUT_BYTES, check=False, on_tick=tick,
+            owner=owner,
+        )  # fmt: skip
         if late_since is not None:
             raise ended_early()
         if not _pid_of(pid_file):
@@ -113,14 +118,17 @@ def exec_sync(
 
 
 class Execution:
-    """A program in a container, connected to its streams.
+    """A program in a container, connected to its streams. `owner` gets its pipes.
 
     Attributes:
         stdin: the descriptor of its input, or None.
         stdout, stderr: the descriptors of its output; with a terminal `stderr` is None.
     """
 
-    def __init__(self, runtime: Runtime, container_id: str, process: Mapping[str, Any], *, stdin: bool = False) -> None:
+    def __init__(
+        self, runtime: Runtime, container_id: str, process: Mapping[str, Any], *, stdin: bool = False,
+        owner: StreamOwner | None = None,
+    ) -> None:  # fmt: skip
         self._folder = tempfile.TemporaryDirectory(dir=runtime.calls)
         self._action = f"exec in {container_id}"
         argv, self._pid_file, self._log = _argv(runtime, container_id, process, Path(self._folder.name))
@@ -133,7 +141,7 @@ class Execution:
                 self._process, master = start_with_terminal(argv, container_id, Path(self._folder.name))
                 self.stdin = self.stdout = master
             else:
-                self._process = self._with_terminal(argv) if self._terminal else self._with_pipes(argv, stdin)
+                self._process = self._with_terminal(argv) if self._terminal else self._with_pipes(argv, stdin, owner)
         except BaseException:
             self._folder.cleanup()
             raise
@@ -150,9 +158,9 @@ class Execution:
         finally:
             os.close(slave)
 
-    def _with_pipes(self, argv: list[str], stdin: bool) -> subprocess.Popen[bytes]:
+    def _with_pipes(self, argv: list[str], stdin: bool, owner: StreamOwner | None) -> subprocess.Popen[bytes]:
         pipe = subprocess.PIPE
-        process = start(argv, stdin=pipe if stdin else subprocess.DEVNULL, stdout=pipe, stderr=pipe)
+        process = start(argv, stdin=pipe if stdin else subprocess.DEVNULL, stdout=pipe, stderr=pipe, owner=owner)
         assert process.stdout is not None
         assert process.stderr is not None
         self.stdout, self.stderr = os.dup(process.stdout.fileno()), os.dup(process.stderr.fileno())

@@ -9,6 +9,7 @@ devices are injected by `nri.oci`.
 from nri.engine.spec.container import container_spec
 from nri.engine.spec.inputs import Account, Device, ImageConfig, Machine, Options, Pod, Result
 from nri.engine.spec.limits import check_path, check_pod
+from nri.engine.spec.mounts import image_volumes
 from nri.engine.spec.pod import pod_spec
 from nri.engine.spec.process import stop_signal
 from nri.engine.spec.resources import container_resources
@@ -31,6 +32,7 @@ __all__ = [
     "container_resources",
     "container_spec",
     "find_account",
+    "image_volumes",
     "localhost_profile",
     "parse_id",
     "pod_spec",

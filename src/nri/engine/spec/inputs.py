@@ -22,7 +22,7 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ImageConfig:
-    """An image's settings for its process, named as in the OCI image specification. `user` is ``user[:group]``."""
+    """An image's settings for its containers, named as in the OCI image specification. `user` is ``user[:group]``."""
 
     entrypoint: Sequence[str] = ()
     cmd: Sequence[str] = ()
@@ -30,6 +30,7 @@ class ImageConfig:
     working_dir: str = ""
     user: str = ""
     stop_signal: str = ""
+    volumes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,7 @@ class Options:
         devices: the device nodes at and below each requested host path; for a privileged container all of the host's
             under "/dev".
         image_folders: the folder of each mounted image, by the index of the mount in the request.
+        volumes: the folder of each of `image_volumes`, by its path in the container.
         target_pid_namespace: the path of the process namespace of the container that `target_id` names.
         localhost_seccomp: the parsed profile that `localhost_profile` names.
         propagation: returns the propagation of the mount at a host path: ``rshared``, ``rslave`` or "" for private.
@@ -135,6 +137,7 @@ class Options:
     machine: Machine = Machine()
     devices: Mapping[str, Sequence[Device]] = field(default_factory=dict)
     image_folders: Mapping[int, str] = field(default_factory=dict)
+    volumes: Mapping[str, str] = field(default_factory=dict)
     target_pid_namespace: str = ""
     localhost_seccomp: Mapping[str, Any] | None = None
     propagation: Callable[[str], str | None] | None = None

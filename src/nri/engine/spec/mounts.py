@@ -10,11 +10,15 @@ import posixpath
 from typing import Any
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.spec.inputs import Machine, Options, Pod
+from nri.engine.spec.inputs import ImageConfig, Machine, Options, Pod
 from nri.engine.spec.limits import check_path
+from nri.engine.spec.namespaces import id_mappings, options_of
+from nri.engine.spec.process import image_name
 from nri.errors import RequestError
 
 Mount = dict[str, Any]
+#: ``uidMappings`` and ``gidMappings`` of a spec.
+IdMappings = dict[str, list[dict[str, int]]]
 
 _PROPAGATION = {
     pb.PROPAGATION_PRIVATE: "rprivate",
@@ -22,6 +26,8 @@ _PROPAGATION = {
     pb.PROPAGATION_BIDIRECTIONAL: "rshared",
 }
 _SHM = "/dev/shm"  # noqa: S108
+#: The most volumes of an image; each is copied.
+_MAX_VOLUMES = 128
 #: The propagations that a mount's source may have for each propagation of the mount.
 _NEEDS = {"rprivate": None, "rslave": ("rshared", "rslave"), "rshared": ("rshared",)}
 #: The supported `mount_options`: those that bind mounts have, and that no other field sets.
@@ -37,11 +43,11 @@ def mounts(config: pb.ContainerConfig, pod: Pod, options: Options) -> tuple[list
     Raises:
         RequestError: a mount is invalid or not possible.
     """
-    privileged = config.linux.security_context.privileged
-    requested = [_requested_mount(index, mount, options) for index, mount in enumerate(config.mounts)]
-    default_mounts = {
-        mount["destination"]: mount for mount in [*_default_mounts(privileged), *_pod_mounts(config, pod)]
-    }
+    mappings = id_mappings(options_of(config, pod))
+    requested = [_requested_mount(index, mount, options, mappings) for index, mount in enumerate(config.mounts)]
+    default_mounts = _mounts_without_request(config, pod)
+    for destination, source in options.volumes.items():
+        default_mounts.setdefault(destination, _mount(destination, "bind", source, ["rbind", "rprivate", "rw"]))
     for mount in requested:
         default_mounts.pop(mount["destination"], None)
     propagation = ""
@@ -52,6 +58,37 @@ def mounts(config: pb.ContainerConfig, pod: Pod, options: Options) -> tuple[list
         elif "rslave" in mount["options"] and not propagation:
             propagation = "rslave"
     return sorted([*default_mounts.values(), *requested], key=_depth), propagation
+
+
+def _mounts_without_request(config: pb.ContainerConfig, pod: Pod) -> dict[str, Mount]:
+    """The mounts of every container of a pod, by destination; those of the pod replace others."""
+    privileged = config.linux.security_context.privileged
+    return {mount["destination"]: mount for mount in [*_default_mounts(privileged), *_pod_mounts(config, pod)]}
+
+
+def image_volumes(config: pb.ContainerConfig, pod: Pod, image: ImageConfig) -> list[str]:
+    """The paths of the image's volumes at which neither the request nor the engine mounts something else, sorted.
+
+    A relative path starts at the root, as in containerd.
+
+    Raises:
+        RequestError: there are too many volumes, or one of them is the root, contains ``..`` or is too long.
+    """
+    field = f"the volumes of image {image_name(config)}"
+    if len(image.volumes) > _MAX_VOLUMES:
+        raise RequestError(field, len(image.volumes), f"an image can have at most {_MAX_VOLUMES}")
+    for path in image.volumes:
+        check_path(field, path)
+        if ".." in path.split("/") or not path.strip("/."):
+            raise RequestError(field, path, "must be below the root, without '..'")
+    paths = {_clean(f"/{path}") for path in image.volumes}
+    taken = {_clean(mount.container_path) for mount in config.mounts} | _mounts_without_request(config, pod).keys()
+    return sorted(paths - taken)
+
+
+def _clean(path: str) -> str:
+    """An absolute path without superfluous slashes and dots."""
+    return posixpath.normpath(path).replace("//", "/")
 
 
 def _depth(mount: Mount) -> int:
@@ -88,8 +125,8 @@ def _pod_mounts(config: pb.ContainerConfig, pod: Pod) -> list[Mount]:
     ]
 
 
-def _requested_mount(index: int, mount: pb.Mount, options: Options) -> Mount:
-    """A mount of the request."""
+def _requested_mount(index: int, mount: pb.Mount, options: Options, mappings: IdMappings) -> Mount:
+    """A mount of the request of a container with these ID mappings."""
     field = f"mounts[{index}]"
     destination = _destination(mount, field)
     source = _source(index, mount, field, options)
@@ -102,7 +139,15 @@ def _requested_mount(index: int, mount: pb.Mount, options: Options) -> Mount:
         if option not in oci_mount["options"]:
             oci_mount["options"].append(option)
     if mount.uidMappings or mount.gidMappings:
-        _map_ids(oci_mount, mount, field, options.machine)
+        requested = _id_mappings(mount, field)
+        if index not in options.image_folders:
+            if not options.machine.idmapped_mounts:
+                reason = "ID-mapped mounts are not supported by the OCI runtime"
+                raise RequestError(f"{field}.uidMappings", len(mount.uidMappings), reason)
+            oci_mount |= requested
+        elif requested != mappings:  # the engine maps images itself, for the whole pod
+            reason = "differs from the mapping of the pod, which an image gets"
+            raise RequestError(f"{field}.uidMappings", len(mount.uidMappings), reason)
     return oci_mount
 
 
@@ -111,7 +156,7 @@ def _destination(mount: pb.Mount, field: str) -> str:
     if not path.startswith("/"):
         raise RequestError(f"{field}.container_path", path, "must be an absolute path")
     check_path(f"{field}.container_path", path)
-    clean = posixpath.normpath(path).replace("//", "/")
+    clean = _clean(path)
     if clean == "/":
         raise RequestError(f"{field}.container_path", path, "must not be the root of the container")
     return clean
@@ -161,18 +206,14 @@ def _access(mount: pb.Mount, propagation: str, field: str, machine: Machine) -> 
     return "rro"
 
 
-def _map_ids(oci_mount: Mount, mount: pb.Mount, field: str, machine: Machine) -> None:
-    """Map the owners of a mount's files."""
-    if not machine.idmapped_mounts:
-        raise RequestError(
-            f"{field}.uidMappings", len(mount.uidMappings), "ID-mapped mounts are not supported by the OCI runtime"
-        )
+def _id_mappings(mount: pb.Mount, field: str) -> IdMappings:
+    """The mappings of the owners of a mount's files, in the form of a spec."""
+    result: IdMappings = {}
     for key, mappings in (("uidMappings", mount.uidMappings), ("gidMappings", mount.gidMappings)):
         if not mappings:
             raise RequestError(f"{field}.{key}", "", "both uidMappings and gidMappings are required")
-        oci_mount[key] = [
-            {"containerID": row.container_id, "hostID": row.host_id, "size": row.length} for row in mappings
-        ]
+        result[key] = [{"containerID": row.container_id, "hostID": row.host_id, "size": row.length} for row in mappings]
+    return result
 
 
 def _mount(destination: str, kind: str, source: str, options: list[str]) -> Mount:

@@ -8,9 +8,11 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from nri.engine.support.errors import CommandFailed, CommandTimeout, MissingTool
 from nri.host.process import command_line, environment, numbers
@@ -43,24 +45,61 @@ def start(
     stderr: int = subprocess.DEVNULL,
     env: Mapping[str, str] | None = None,
     pass_fds: Sequence[int] = (),
+    owner: tuple[int, int] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a program in its own session. MissingTool if there is no program at `argv[0]`."""
+    """Start a program in its own session. MissingTool if there is no program at `argv[0]`.
+
+    `owner` has the user and group that own its pipes; by default they belong to this process's user.
+    """
+    streams = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
+    with _owned_pipes([name for name in streams if streams[name] == subprocess.PIPE], owner) as pipes:
+        streams |= {name: pipe.program_end for name, pipe in pipes.items()}
+        try:
+            process = subprocess.Popen(
+                argv,
+                stdin=streams["stdin"],
+                stdout=streams["stdout"],
+                stderr=streams["stderr"],
+                env={**environment_of_child(), **(env or {})},
+                pass_fds=pass_fds,
+                start_new_session=True,
+                cwd="/",
+            )
+        except (FileNotFoundError, PermissionError) as error:
+            raise MissingTool(argv[0]) from error
+        for name, pipe in pipes.items():
+            file = open(os.dup(pipe.own_end), "wb" if name == "stdin" else "rb", 0)  # noqa: SIM115  as Popen's own
+            setattr(process, name, file)
+    return process
+
+
+class _Pipe(NamedTuple):
+    """The descriptors of a pipe between a program and this process."""
+
+    program_end: int
+    own_end: int
+
+
+@contextmanager
+def _owned_pipes(names: Sequence[str], owner: tuple[int, int] | None) -> Iterator[dict[str, _Pipe]]:
+    """Pipes for the streams of these names, which belong to `owner` before a program can open them by name.
+
+    Without an owner there are none. They are closed at the end of the context.
+    """
+    pipes: dict[str, _Pipe] = {}
     try:
-        return subprocess.Popen(
-            argv,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            env={**environment_of_child(), **(env or {})},
-            pass_fds=pass_fds,
-            start_new_session=True,
-            cwd="/",
-        )
-    except (FileNotFoundError, PermissionError) as error:
-        raise MissingTool(argv[0]) from error
+        for name in names if owner else ():
+            reading, writing = os.pipe()
+            pipes[name] = _Pipe(reading, writing) if name == "stdin" else _Pipe(writing, reading)
+            os.fchown(reading, *(owner or (-1, -1)))
+        yield pipes
+    finally:
+        for pipe in pipes.values():
+            os.close(pipe.program_end)
+            os.close(pipe.own_end)
 
 
-def run(
+def run(  # noqa: PLR0913  options, by name
     argv: Sequence[str],
     *,
     timeout_s: float,
@@ -70,16 +109,18 @@ def run(
     limit_bytes: int = MAX_OUTPUT_BYTES,
     check: bool = True,
     on_tick: Callable[[int], None] | None = None,
+    owner: tuple[int, int] | None = None,
 ) -> Output:
     """Run a program to its end and return its output. At the deadline its whole session is killed.
 
-    `action` names it in errors. `on_tick` is called with its pid a few times a second, and may raise to end it.
+    `action` names it in errors. `on_tick` is called with its pid a few times a second, and may raise to end it. For
+    `owner` see `start`.
 
     Raises CommandFailed for an exit code other than 0 if `check`, CommandTimeout, MissingTool.
     """
     action = action or os.path.basename(argv[0])
     pipe = subprocess.PIPE
-    process = start(argv, stdin=pipe if data else subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=env)
+    process = start(argv, stdin=pipe if data else subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=env, owner=owner)
     pump = _Pump(process, data, limit_bytes)
     try:
         if not pump.until_ended(time.monotonic() + timeout_s, on_tick):

@@ -65,8 +65,8 @@ def test_good_plugins_are_listed(tmp_path: Path) -> None:
             'problem: /opt/nri/plugins/bad: invalid plugin name "bad", idx-pluginname expected',
         ),
         ("1-a", 0o755, "#!/bin/sh\n", 'invalid plugin index "1", must be 2 digits'),
-        ("10-a", 0o777, "#!/bin/sh\n", "users other than its owner may write to it (mode 0777)"),
-        ("10-a", 0o775, "#!/bin/sh\n", "users other than its owner may write to it (mode 0775)"),
+        ("10-a", 0o777, "#!/bin/sh\n", "users other than its owner may write to this file (mode 0777)"),
+        ("10-a", 0o775, "#!/bin/sh\n", "users other than its owner may write to this file (mode 0775)"),
         ("10-a", 0o644, "#!/bin/sh\n", "note: /opt/nri/plugins/10-a: not executable, so the runtime ignores it"),
         ("10-a", 0o755, "#!/usr/bin/env python3\n", "searches PATH for its interpreter"),
         ("10-a", 0o755, "#!/gone/python\n", 'its interpreter "/gone/python" does not exist'),
@@ -95,8 +95,9 @@ def test_a_pipe_or_a_folder_in_the_place_of_a_plugin_is_found_and_not_waited_for
 
 def test_a_folder_that_others_may_write_to_is_found(tmp_path: Path) -> None:
     plugin(tmp_path, "10-a").parent.chmod(0o777)
-    assert "problem: /opt/nri/plugins: users other than its owner may add programs here, which run as root" in look(
-        tmp_path
+    assert (
+        "problem: /opt/nri/plugins: users other than its owner may add programs to this folder, which run as root"
+        in look(tmp_path)
     )
 
 
@@ -117,9 +118,12 @@ def test_drop_ins_that_nobody_reads_are_found(tmp_path: Path, put) -> None:
         }
     )
     findings = look(tmp_path)
-    assert "warning: /etc/nri/conf.d/a.conf: ignored: NN-a.conf, the file with the index, takes precedence" in findings
+    assert (
+        "warning: /etc/nri/conf.d/a.conf: ignored: NN-a.conf, which has the index in its name, takes precedence"
+        in findings
+    )
     assert "note: /etc/nri/conf.d/b.conf: no plugin named b in /opt/nri/plugins reads it" in findings
-    assert "note: /etc/nri/conf.d/c.yaml: not named .conf, so no plugin reads it" in findings
+    assert "note: /etc/nri/conf.d/c.yaml: the name does not end with .conf, so no plugin reads the file" in findings
 
 
 def test_a_required_plugin_that_is_not_installed_is_worth_a_warning(tmp_path: Path) -> None:

@@ -145,4 +145,4 @@ def test_a_folder_that_is_closed_to_us_is_a_problem(folder: Path, monkeypatch: p
     findings: list[Finding] = []
     sockets.check("/", "/nri.sock", findings)
     monkeypatch.undo()
-    assert [row.what for row in findings] == ["permission denied on its folder"]
+    assert [row.what for row in findings] == ["permission denied on the socket's folder"]

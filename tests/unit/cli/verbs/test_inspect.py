@@ -102,8 +102,8 @@ def test_a_snapshot_does_not_follow_a_link_of_another_user(nri, node, tmp_path):
     os.lchown(tmp_path / "page.html", 4711, 4711)
     result = nri("inspect", node[1], "--export", str(tmp_path / "page.html"))
     assert (
-        result.stderr
-        == f"error: cannot write {tmp_path}/page.html: the path is a link of another user: choose another file\n"
+        result.stderr == f"error: cannot write {tmp_path}/page.html: "
+        "the path is a link that belongs to another user: choose another file\n"
     )
     assert (result.returncode, (tmp_path / "victim").read_text()) == (1, "mine")
 

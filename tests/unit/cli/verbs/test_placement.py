@@ -114,7 +114,7 @@ def test_two_policies_are_compared_side_by_side(nri, machine) -> None:
     assert (main["cpus"], main["cpus_after"]) == ("1-2", "0-1")
     assert huge["refused_after"].startswith("9000m CPU requested from balloons own")
     third = simulate(nri, machine, policy, "--policy", "a", "--policy", "b")
-    assert (third.returncode, "give one --policy" in third.stderr) == (2, True)
+    assert (third.returncode, "give --policy once" in third.stderr) == (2, True)
 
 
 def test_pools_are_shown_as_a_table_as_json_and_as_a_picture(nri, machine) -> None:

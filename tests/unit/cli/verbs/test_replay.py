@@ -150,7 +150,7 @@ def test_a_difference_names_plugins_of_the_recording_that_were_not_given(
 ) -> None:
     result = nri("replay", str(folder), "--plugin", plugin(tmp_path, "new").replace("10=", f"{index}="))
     assert result.returncode == 5
-    line = "10-sets took part in the recording, but not now: add it with --plugin 10=PLUGIN"
+    line = "10-sets took part in the recording, but not in this run: add it with --plugin 10=PLUGIN"
     assert (line in result.stderr) is text, result.stderr
 
 

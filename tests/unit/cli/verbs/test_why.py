@@ -179,7 +179,7 @@ def test_a_chain_with_notes_and_gaps_says_so():
     assert out.notes == [
         "container c1 (name not known) of pod (not known), on 2026-11-23, times in UTC",
         "T CPUShares clamped",
-        "no longer stored: 3 older changes",
+        "3 older changes no longer stored",
     ]
 
 
@@ -212,7 +212,7 @@ def test_a_container_that_no_plugin_changed_is_told_as_that():
     [
         ("", "", ["no policies: no file is configured"]),
         ("/p.toml", "", ["no policies: /p.toml"]),
-        ("/p.toml", "line 3", ["the present content of the file is not used: line 3", "no policies: /p.toml"]),
+        ("/p.toml", "line 3", ["the file's present content is not used: line 3", "no policies: /p.toml"]),
     ],
 )
 def test_where_no_policy_holds_it_says_why(path, error, notes):

@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nri.engine.images import mapping
 from nri.engine.images.mapping import Mapping, allow_traversal
+from nri.engine.support.errors import EngineError
 
 Owners = dict[str, tuple[int, int]]
 
@@ -61,10 +64,33 @@ def test_another_error_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         Mapping(Path("/ns"), 1, 1, 1, 1).mount(tmp_path, tmp_path / "lower")
 
 
-def test_the_way_to_a_folder_can_be_passed_and_not_listed(tmp_path: Path) -> None:
-    folder = tmp_path / "a/b"
-    folder.mkdir(parents=True)
-    (tmp_path / "a").chmod(0o700)
-    allow_traversal(folder, os.getgid())
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o710
-    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o701
+@pytest.fixture
+def top() -> Iterator[Path]:
+    """A folder below folders that every user may enter, which pytest's own are not."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name) / "engine/snapshots/c1"
+        folder.mkdir(parents=True)
+        for path in (folder, *folder.parents[:3]):
+            path.chmod(0o700)
+        yield Path(name)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_engines_own_folders_can_be_entered_afterwards_but_not_listed(top: Path) -> None:
+    top.chmod(0o711)
+    allow_traversal(top / "engine/snapshots/c1", os.getgid(), [top / "engine"])
+    assert [mode(top / path) for path in ("engine/snapshots/c1", "engine/snapshots", "engine")] == [0o710, 0o701, 0o701]
+
+
+@pytest.mark.parametrize(("own", "closed"), [("engine", "."), ("engine/snapshots", "engine")])
+def test_a_closed_folder_that_is_not_the_engines_is_named_and_nothing_is_changed(
+    top: Path, own: str, closed: str
+) -> None:
+    top.chmod(0o700 if closed == "." else 0o711)
+    expected = f"may not enter {top / closed}, which is not the engine's folder.*'chmod o.x {top / closed}'"
+    with pytest.raises(EngineError, match=expected):
+        allow_traversal(top / "engine/snapshots/c1", os.getgid(), [top / own])
+    assert [mode(top / path) for path in ("engine/snapshots/c1", "engine/snapshots", "engine")] == [0o700] * 3

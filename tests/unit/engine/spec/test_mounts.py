@@ -96,6 +96,21 @@ def test_an_images_folder_is_mounted_for_reading_and_running_only() -> None:
         mounts_by_path(mount, options=Options("c1", "/rootfs", image_folders={0: "/images/1/a"}))
 
 
+def test_an_image_has_the_mapping_of_its_pod_and_no_other() -> None:
+    rows = [pb.IDMapping(host_id=1, container_id=0, length=2)]
+    image = pb.ImageSpec(image="models:1")
+    mount = pb.Mount(container_path="/m", image=image, readonly=True, uidMappings=rows, gidMappings=rows)
+    options = Options("c1", "/rootfs", machine=Machine(idmapped_mounts=False), image_folders={0: "/images/1"})
+    config = pb.ContainerConfig(mounts=[mount])
+    users = config.linux.security_context.namespace_options.userns_options
+    users.CopyFrom(pb.UserNamespace(mode=pb.POD, uids=rows, gids=rows))
+    mount_rows = {row["destination"]: row for row in mounts(config, Pod("p1", pb.PodSandboxConfig()), options)[0]}
+    assert "uidMappings" not in mount_rows["/m"], "the engine has mapped the folder itself"
+    users.uids[0].host_id = 3
+    with pytest.raises(RequestError, match=r"mounts\[0\]\.uidMappings: 1: differs from the mapping of the pod"):
+        mounts(config, Pod("p1", pb.PodSandboxConfig()), options)
+
+
 def test_ids_of_a_mount_are_mapped() -> None:
     mapping = [pb.IDMapping(host_id=1, container_id=0, length=2)]
     mount = pb.Mount(container_path="/d", host_path="/h", uidMappings=mapping, gidMappings=mapping)

@@ -101,7 +101,7 @@ def run(settings: Settings, /, **options: Any) -> int:
 @AGENT_OPTIONS.only("--profile", "--rules")
 @click.pass_obj
 def check(settings: Settings, /, paths: tuple[str, ...], pods: str | None, **options: Any) -> int:
-    """Check settings, rules and pods, and print all mistakes. Changes nothing and connects to nothing.
+    """Check settings, rules and pods, and print all mistakes. It changes nothing and does not connect to anything.
 
     FILE, or --config FILE, is the agent's configuration in TOML, YAML, JSON or rubik's format; later files override
     earlier ones. Annotations of pods are checked by the hooks that the settings enable. An unknown key is a mistake in
@@ -152,7 +152,7 @@ def check(settings: Settings, /, paths: tuple[str, ...], pods: str | None, **opt
 @AGENT_OPTIONS.only("--profile", "--root")
 @click.pass_obj
 def capabilities(settings: Settings, /, every: bool, **options: Any) -> None:
-    """Show the cgroup settings and kernel features that the rules need, which are supported here, and alternatives.
+    """Show the cgroup settings and kernel features that the rules need, whether this kernel has them, and alternatives.
 
     Changes nothing. A setting has the same name on all kernels; its file depends on the cgroup version. Some files
     exist only in the kernels of Anolis OS and Alibaba Cloud Linux; on other kernels the agent reports each write to
@@ -193,10 +193,10 @@ def capabilities(settings: Settings, /, every: bool, **options: Any) -> None:
 @click.argument("prefix", default="")
 @click.pass_obj
 def keys(settings: Settings, prefix: str) -> None:
-    """List the keys of agent.toml, with default and meaning; with PREFIX only the keys that begin with it.
+    """List the keys of agent.toml, with default and meaning. With PREFIX, list only the keys that begin with it.
 
     nri.index is the key index in the table [nri]. Later sources override earlier ones: defaults; configuration files
-    (/etc/nri/agent.toml, or those of --config); environment variables (NRI_AGENT_CONFIG, NRI_AGENT_SOCKET,
+    (/etc/nri/agent.toml, or the files of --config); environment variables (NRI_AGENT_CONFIG, NRI_AGENT_SOCKET,
     NRI_AGENT_ROOT, NRI_AGENT_LOG_LEVEL, NRI_SOCKET, NODE_NAME, KUBECONFIG); flags.
     """
     AGENT_OPTIONS.list_keys(settings, prefix, "nri agent keys")
@@ -205,7 +205,7 @@ def keys(settings: Settings, prefix: str) -> None:
 def _load_profiles(
     profiles: Iterable[str], files: Iterable[str], flags: Mapping[str, Any]
 ) -> list[Loaded[AgentSettings]]:
-    """Load the settings of each of several profiles, or of the one that the files set. Raises ConfigError."""
+    """Load the settings of each profile, or of the profile that the files set. Raises ConfigError for mistakes."""
     from nri.agent.settings import AGENT_SETTINGS, load_each
 
     named = tuple(dict.fromkeys(profiles))

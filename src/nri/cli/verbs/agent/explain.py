@@ -1,4 +1,4 @@
-"""`nri agent explain`: explain a pod's values, as the running agent set them or would set them for a manifest."""
+"""`nri agent explain`: explain a pod's values, as the running agent set them, or would set them for a manifest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-#: How long to wait for an agent's answer, in seconds, without --timeout.
+#: How long to wait for the agent's answer without --timeout, in seconds.
 _ANSWER_TIMEOUT_S = 5.0
 VALUES = (
     Column("CONTAINER", "container", 30),
@@ -66,7 +66,7 @@ ERRORS = (
     short_help="explain which rule, annotation and hook gave a pod its values",
     examples=[
         "sudo nri agent explain default/web      # ask the running agent",
-        "sudo nri agent explain                  # list the pods that it knows",
+        "sudo nri agent explain                  # list the pods that the agent knows",
         "nri agent explain --rules rules/ --pod pod.yaml     # without an agent: what would it apply?",
         "sudo nri why web                        # what all plugins changed in the container",
         "nri agent explain --rules rules/ --pod pod.yaml --set gates.Resctrl=true -o json",
@@ -88,7 +88,7 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **opt
     if pod and manifest:
         raise click.UsageError("give one of POD and --pod FILE")
     if options["set_rules"] and not manifest:
-        raise click.UsageError("--rules needs --pod FILE: a running agent uses its own rules")
+        raise click.UsageError("--rules requires --pod FILE: a running agent uses its own rules")
     loaded = AGENT_OPTIONS.load(settings, options)
     from nri.agent.account import enriched
     from nri.agent.profile import profile_of
@@ -127,7 +127,7 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **opt
 
 
 def show(out: Output, account: Mapping[str, Any]) -> None:
-    """Print an explanation for people: values, results of writes, errors, notes; with -q only the values."""
+    """Print an explanation for people: values, results of writes, errors, notes. With -q, print only the values."""
     if out.quiet:
         out.names(f"{row.get('container') or 'pod'} {row['field']} {row['value']}" for row in account["values"])
         return
@@ -169,7 +169,7 @@ def _schedule(row: Mapping[str, Any]) -> str:
 
 
 def _ask_agent(settings: Settings, path: str, target: str, **query: str) -> Any:
-    """Ask the running agent; Failure with the next step for an error."""
+    """Ask the running agent. Raises Failure with the next step for an error."""
     from nri.service.client import ask
 
     status, answer = ask(path, target, settings.timeout_s or _ANSWER_TIMEOUT_S, query)
@@ -186,7 +186,7 @@ def _list_pods(out: Output, answer: Any) -> None:
     pods = answer.get("pods", []) if isinstance(answer, dict) else answer
     columns = [Column("NAMESPACE", "namespace"), Column("NAME", "name"), Column("KEY", "key"), Column("ENDED", "ended")]
     if not pods and out.human:
-        out.note("the agent has not seen any pod yet")
+        out.note("the agent does not know any pod yet")
         return
     if out.quiet and out.human:
         out.names(f"{pod['namespace']}/{pod['name']}" if pod["namespace"] else pod["key"] for pod in pods)

@@ -44,7 +44,7 @@ AGENT_OPTIONS = SettingsOptions(
             "--profile",
             "profile",
             "NAME",
-            "The rules to apply: koordinator or rubik. run and check accept both.",
+            "The rules to apply: koordinator or rubik. run and check accept both at once.",
             multiple=True,
         ),
         Flag(

@@ -62,7 +62,7 @@ def command(
 
 
 class _IsRunning:
-    """A callable: whether a container is running, checked once per second; after its end the log is read once more."""
+    """A callable: whether a container is running, checked once per second. After its end the log is read once more."""
 
     def __init__(self, cri: CriClient, container_id: str) -> None:
         self._cri, self._id = cri, container_id
@@ -81,13 +81,14 @@ class _IsRunning:
                 request = pb.ContainerStatusRequest(container_id=self._id)
                 self._ended = self._cri.call("ContainerStatus", request).status.state == pb.CONTAINER_EXITED
             except NriError as error:
-                # A removed container has ended. Any other error may be a restart of the runtime, and containers go on.
+                # A removed container has ended. For any other error, the runtime may be restarting while containers
+                # keep running.
                 self._ended = isinstance(error, RpcError) and error.code == Code.NOT_FOUND
         return True
 
 
 def _print(out: Output, entry: LogEntry, timestamps: bool) -> None:
-    """Print a line: escaped on a terminal, byte for byte otherwise."""
+    """Print a line: escaped on a terminal, otherwise byte for byte."""
     if not out.human:
         text = entry.text.decode(errors="replace")
         out.stream({"time": entry.time, "stream": entry.stream, "log": text})

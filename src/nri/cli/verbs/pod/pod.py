@@ -23,7 +23,7 @@ from nri.cli.verbs.pod import streams as enter
 def command() -> None:
     """Run pods from Kubernetes manifests on this machine's runtime; list, inspect, enter and remove them.
 
-    Works with every runtime that serves the CRI: nri engine, containerd, CRI-O. It does not replace a kubelet:
+    Works with every runtime that serves the CRI: nri engine, containerd, CRI-O. nri pod does not replace a kubelet:
     containers are neither probed nor restarted, and a kubelet that uses the same runtime removes these pods.
     """
 

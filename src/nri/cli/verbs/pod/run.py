@@ -29,7 +29,7 @@ EXAMPLES = [
 
 
 def _refuse_argument(context: click.Context, _: click.Parameter, arguments: tuple[str, ...]) -> None:
-    """Refuse an argument without an option; it is usually a manifest."""
+    """Refuse an argument without an option, which is usually a manifest."""
     if arguments:
         raise click.UsageError(
             f"{arguments[0]}: -f is required before a manifest: nri pod run -f {arguments[0]}", context
@@ -44,7 +44,7 @@ def _refuse_argument(context: click.Context, _: click.Parameter, arguments: tupl
     multiple=True,
     required=True,
     metavar="FILE|-",
-    help="YAML or JSON of pods, or of anything with a pod template; repeatable.",
+    help="YAML or JSON of pods, or of resources with a pod template; repeatable.",
 )
 @click.option("--replace", is_flag=True, help="First remove an existing pod of the same namespace and name.")
 @click.option("--strict", is_flag=True, help="Fail if a key of the manifest has no effect.")
@@ -102,7 +102,7 @@ def command(
 
 
 def _clear_names(cri: CriClient, requests: list[PodRequest], folder: str, *, replace: bool) -> None:
-    """Remove pods of the same names with `replace`, else refuse; another pod with the same uid is always refused."""
+    """Remove pods with the same names if `replace`, else refuse. Another pod with the same uid is always refused."""
     from nri.pods.lifecycle import remove
 
     names = {pod.name for pod in requests}

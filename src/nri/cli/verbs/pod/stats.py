@@ -72,7 +72,7 @@ def _stats(cri: CriClient) -> dict[str, Any]:
 
 
 def _row(now: Any, before: Any) -> dict[str, str]:
-    """The row of a container; values that are not known are ""."""
+    """The row of a container. Values that are not known are ""."""
     row = {"id": now.attributes.id, "name": now.attributes.metadata.name, "cpu": ""}
     if before is not None and now.cpu.timestamp > before.cpu.timestamp:
         used = now.cpu.usage_core_nano_seconds.value - before.cpu.usage_core_nano_seconds.value

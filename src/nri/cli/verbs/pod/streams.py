@@ -41,7 +41,7 @@ def exec_(
     """Run a program in a running container, and exit with its exit code.
 
     CONTAINER is an id or the beginning of one, NAME, POD/NAME, NAMESPACE/POD/NAME, or a pod with one container. All
-    options, including global ones, must be before CONTAINER; what follows belongs to the program.
+    options, including global options, must be before CONTAINER. All arguments after it belong to the program.
     """
     from nri.cri.pb import api_pb2 as pb
 
@@ -92,11 +92,11 @@ def _stream(settings: Settings, path: str | None, name: str, method: str, reques
 
 
 def _streams() -> tuple[Callable[..., int], Callable[..., Any]]:
-    """The client of streams, which needs the extra `engine`."""
+    """The client of streams, which requires the extra `engine`."""
     from nri.cri.client import INSTALL
 
     try:
         from nri.pods.stream import converse, ends
     except ImportError as error:
-        raise NriError(f"streams need {error.name}, which is not installed. Install the extra: {INSTALL}") from None
+        raise NriError(f"streams require {error.name}, which is not installed. Install the extra: {INSTALL}") from None
     return converse, ends

@@ -140,9 +140,9 @@ def test_explain_takes_a_pod_or_a_file_and_says_when_nothing_was_decided_yet(nri
     both = nri("agent", "explain", "shop/web", "--pod", str(pod))
     assert (both.returncode, "give one of POD and --pod FILE" in both.stderr) == (2, True)
     rules_alone = nri("agent", "explain", "--rules", "slo.yaml")
-    assert (rules_alone.returncode, "--rules needs --pod FILE" in rules_alone.stderr) == (2, True)
+    assert (rules_alone.returncode, "--rules requires --pod FILE" in rules_alone.stderr) == (2, True)
     result = nri("agent", "explain", "--agent-socket", agent_at({"/explain": lambda _: json_answer({"pods": []})}))
-    assert result.stderr == "the agent has not seen any pod yet\n"
+    assert result.stderr == "the agent does not know any pod yet\n"
 
 
 def test_without_a_pod_explain_lists_those_that_the_agent_knows(nri, agent_at) -> None:

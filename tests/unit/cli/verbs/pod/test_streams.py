@@ -87,4 +87,4 @@ def test_without_the_extra_it_says_which_to_install(path: str, tmp_path: Path) -
     argv = command("pod", "exec", "app", "true", "--cri-socket", path)
     variables = environment(PYTHONPATH=str(tmp_path))
     result = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=variables)
-    assert result.stderr == f"error: streams need h11, which is not installed. Install the extra: {INSTALL}\n"
+    assert result.stderr == f"error: streams require h11, which is not installed. Install the extra: {INSTALL}\n"
