@@ -40,6 +40,7 @@ from nri.errors import (
     PluginUnavailable,
     ProtocolError,
     RpcError,
+    failure_text,
 )
 from nri.text import count
 from nri.ttrpc.codes import Code
@@ -273,12 +274,10 @@ class Invoker:
                 peer.breaker.abandoned()
                 raise error
             if not isinstance(error, _SILENT):
-                peer.last_error = str(error)
+                peer.last_error = text = failure_text(error, peer.label)
                 _reset(peer)
                 if policy.policy.shadow:
-                    self._reporting.shadow_answered(
-                        shadow.failure(peer.label, event.rpc, event.request.pod, str(error))
-                    )
+                    self._reporting.shadow_answered(shadow.failure(peer.label, event.rpc, event.request.pod, text))
                     return
                 raise self._plugin_error(peer, error, error)
             fails_request = insist or self._refuses(peer, policy, event)
@@ -326,6 +325,10 @@ class Invoker:
             return policy.policy.requires(policy.number, event.request.pod.namespace)
         return policy.must_answer(event.request.pod)
 
+    def failure_text(self, peer: Peer, error: BaseException) -> str:
+        """The text of a failure for the request's error: without the status, unless errors are those of Go."""
+        return failure_text(error, peer.label) if self._name_plugins else str(error)
+
     def _plugin_error(self, peer: Peer, error: NriError, cause: Exception) -> NriError:
         plugin_error = with_plugin_name(peer.label, error) if self._name_plugins else error
         if plugin_error is not cause:
@@ -366,7 +369,7 @@ def with_plugin_name(label: str, error: NriError) -> PluginError:
         return PluginError(label, error.whole_text)
     if error.code == Code.PERMISSION_DENIED:
         return PluginRejected(label, error.message)
-    return PluginError(label, error.whole_text, code=error.code, message=error.message)
+    return PluginError(label, failure_text(error), code=error.code, message=error.message)
 
 
 def without_plugin_name(label: str, error: RpcError) -> RpcError:

@@ -43,7 +43,7 @@ def test_errors_name_plugin(mode: Mode) -> None:
         assert str(caught.value) == "rpc error: code = Unknown desc = plugin 10-quiet: ValueError: boom"
         assert isinstance(caught.value, RpcError)
     else:
-        assert str(caught.value) == "plugin 10-quiet: rpc error: code = Unknown desc = ValueError: boom"
+        assert str(caught.value) == "plugin 10-quiet: ValueError: boom"
         assert isinstance(caught.value, PluginError)
 
 

@@ -256,7 +256,7 @@ def _yields(self):
     ],
 )
 def test_background_work_that_cannot_be_called_is_an_error(name: str, method: Any, text: str) -> None:
-    getattr(method, "__func__", method)._nri_every_s = 30.0  # as `nri.every(30)` marks it
+    nri.every(30)(getattr(method, "__func__", method))
     with pytest.raises(TypeError, match=rf"Wrong\.{name} is marked with nri\.every.*{text}"):
         type("Wrong", (nri.Plugin,), {name: method})
 
