@@ -282,7 +282,7 @@ class Annotation:
             match = re.match(r"(\w+)(\S*) (.*)", str(error), re.DOTALL)
             if match is None:
                 raise self.refusal(place, str(error)) from None
-            key = names.get(match[1], match[1]) + match[2]
+            key = (names.get(match[1], match[1]) + match[2]).lstrip(".")
             reason, _, step = match[3].partition("; use remove_")
             if step:  # a method is no step for the writer of an annotation
                 step = "leave the '-' out: annotations only add"
