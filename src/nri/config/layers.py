@@ -156,9 +156,10 @@ def _below(value: Any, path: Path) -> Iterator[Path]:
 
 
 def located(source: Source, problems: Sequence[Problem]) -> list[ConfigError]:
-    """The first problems as errors, with the source's name and, where it can be found, the line; others are counted."""
+    """The first problems as errors in the order of lines, with source and, where known, line; others are counted."""
     lines = syntax.Lines(source)
-    return _located(lambda path: at(source, lines.near(path)), problems)
+    ordered = sorted(problems, key=lambda problem: lines.near(problem.path) or 0)
+    return _located(lambda path: at(source, lines.near(path)), ordered)
 
 
 def refused(cls: type, source: Source, error: WrongValue) -> ConfigError:

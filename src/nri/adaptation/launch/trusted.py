@@ -153,7 +153,8 @@ class TrustedFile:
 def check_interpreter(script: TrustedFile) -> None:
     """Check the interpreter of a script as the script itself; a program has none.
 
-    UntrustedError: another user can change it. A missing one is ignored here: the start fails.
+    UntrustedError: another user can change it. FileNotFoundError: it does not exist; the kernel's error would not
+    say which of the two files is missing.
     """
     path = script.interpreter
     for _ in range(MAX_INTERPRETERS):
@@ -162,8 +163,9 @@ def check_interpreter(script: TrustedFile) -> None:
         try:
             with TrustedFile(path) as file:
                 next_path = file.interpreter
-        except FileNotFoundError:
-            return
+        except FileNotFoundError as error:
+            hint = "; the script has line ends of Windows" if path.endswith("\r") else ""
+            raise FileNotFoundError(error.errno, f"its interpreter {plain(path)} does not exist{hint}") from None
         except UntrustedError as error:
             raise UntrustedError(f"its interpreter {plain(path)}: {error}") from None
         path = next_path

@@ -30,5 +30,5 @@ def refusal(policy: PluginPolicy, label: str, *, launched: bool, uid: int | None
         return f"plugin {label} must be {required} (launched)"
     if policy.uid is not None and uid not in policy.uid:
         who = "an unknown user" if uid is None else f"user {uid}"
-        return f"{who} may not be plugin {label} (uid)"
+        return f"{who} may not be plugin {label}: its policy allows uid {', '.join(map(str, policy.uid))}"
     return ""

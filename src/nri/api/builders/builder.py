@@ -54,7 +54,8 @@ class Builder:
             method = _nearest(type(self), name) if verb.startswith(("set", "add", "remove", "update")) else ""
             class_name = type(self).__name__
             step = f"did you mean {method}()?" if method else f"help({class_name}) lists its methods"
-            raise AttributeError(f"{class_name} has no {name}: {step}")
+            # Without name and obj, Python does not append a suggestion to this one.
+            raise AttributeError(f"{class_name} has no {name}: {step}", name=None, obj=None)
 
     @classmethod
     def of(cls, message: Any) -> Self:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from types import CodeType
     from typing import Any
 
-__all__ = ["ARGUMENTS", "check_class", "kebab_case", "note_if_not_run"]
+__all__ = ["ARGUMENTS", "check_class", "kebab_case", "note_if_not_run", "reads_attribute"]
 
 #: The arguments of each handler.
 ARGUMENTS: dict[str, tuple[str, ...]] = {
@@ -41,13 +41,16 @@ FORMATS = ("auto", "json", "yaml", "toml")
 #: Settings of a class -> names of the permitted types, and a description for error texts.
 _ATTRIBUTES: dict[str, tuple[tuple[str, ...], str]] = {
     "config_format": (("str",), "one of " + ", ".join(FORMATS)),
-    "name": (("str",), "a text"),
-    "failure_policy": (("FailurePolicy", "NoneType"), "nri.FailurePolicy(...)"),
-    "log_file": (("str", "NoneType"), "the path of a file"),
-    "Config": (("class", "NoneType"), "a class with annotations"),
-    "flags": (("dict", "mappingproxy"), "flags by name, each a Flag or (field of Config, name of the value, help)"),
-    "annotations": (("dict", "mappingproxy"), "texts by annotation"),
-    "sets": (("tuple", "list", "NoneType"), "a tuple of names of fields"),
+    "name": (("str",), "a str"),
+    "failure_policy": (("FailurePolicy", "NoneType"), "an nri.FailurePolicy or None"),
+    "log_file": (("str", "NoneType"), "the path of a file or None"),
+    "Config": (("class", "NoneType"), "a class with annotations or None"),
+    "flags": (
+        ("dict", "mappingproxy"),
+        "a dict of flags by name, each a Flag(field, value_name, help)",
+    ),
+    "annotations": (("dict", "mappingproxy"), "a dict of texts by annotation"),
+    "sets": (("tuple", "list", "NoneType"), "a tuple of names of fields or None"),
 }
 
 #: All class attributes that nri reads. `mirror` may be any value.
@@ -229,9 +232,9 @@ def _check_setting(cls: type, name: str, value: Any) -> None:
         return  # a descriptor, whose value is computed later
     kinds, expected = _ATTRIBUTES[name]
     if type(value).__name__ not in kinds and not ("class" in kinds and isinstance(value, type)):
-        raise TypeError(f"{cls.__name__}.{name} is {value!r}: {expected} is expected")
+        raise TypeError(f"{cls.__name__}.{name} must be {expected}, not {value!r}")
     if name == "config_format" and value not in FORMATS:
-        raise ValueError(f"{cls.__name__}.{name} is {value!r}: {expected} is expected")
+        raise ValueError(f"{cls.__name__}.{name} must be {expected}, not {value!r}")
 
 
 def _check_own_attribute(cls: type, name: str) -> None:
@@ -240,7 +243,7 @@ def _check_own_attribute(cls: type, name: str) -> None:
     Attributes that a method of the class reads are permitted, and those of base classes, which were checked there.
     """
     nearest = _nearest_setting(name) or _nearest_handler(name)
-    if nearest is None or any(name in base.__dict__ for base in cls.__mro__[1:]) or _is_read(cls, name):
+    if nearest is None or any(name in base.__dict__ for base in cls.__mro__[1:]) or reads_attribute(cls, name):
         return
     raise TypeError(
         f"{cls.__name__}.{name} has no effect: nothing reads it; did you mean {nearest}? "
@@ -248,7 +251,7 @@ def _check_own_attribute(cls: type, name: str) -> None:
     )
 
 
-def _is_read(cls: type, name: str) -> bool:
+def reads_attribute(cls: type, name: str) -> bool:
     """Whether code of the class or of its bases reads an attribute of this name, of any object."""
     from dis import get_instructions  # imported only for the few classes that have such an attribute
 
@@ -275,7 +278,7 @@ def _code_objects(value: Any, depth: int = 4) -> Iterator[CodeType]:
 def _check_unsupported(cls: type, name: str, value: Any) -> None:
     """Raise TypeError for events, an index or a timeout, which a class cannot set; other values are permitted."""
     if name == "timeout":
-        has_no_effect = type(value) in (int, float) and not _is_read(cls, name)
+        has_no_effect = type(value) in (int, float) and not reads_attribute(cls, name)
     elif name == "events":
         items = value.split(",") if isinstance(value, str) else value
         items = items if isinstance(items, (list, tuple, set, frozenset)) else ()
