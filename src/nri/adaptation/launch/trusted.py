@@ -150,25 +150,27 @@ class TrustedFile:
         self.close()
 
 
-def check_interpreter(script: TrustedFile) -> None:
+def check_interpreter(script: TrustedFile) -> str:
     """Check the interpreter of a script as the script itself; a program has none.
 
-    UntrustedError: another user can change it. FileNotFoundError: it does not exist; the kernel's error would not
-    say which of the two files is missing.
+    Returns why the start will fail if the interpreter is missing, else "": the kernel's error would name the script.
+
+    UntrustedError: another user can change it.
     """
     path = script.interpreter
     for _ in range(MAX_INTERPRETERS):
         if not path:
-            return
+            return ""
         try:
             with TrustedFile(path) as file:
                 next_path = file.interpreter
-        except FileNotFoundError as error:
+        except FileNotFoundError:
             hint = "; the script has line ends of Windows" if path.endswith("\r") else ""
-            raise FileNotFoundError(error.errno, f"its interpreter {plain(path)} does not exist{hint}") from None
+            return f"its interpreter {plain(path)} does not exist{hint}"
         except UntrustedError as error:
             raise UntrustedError(f"its interpreter {plain(path)}: {error}") from None
         path = next_path
+    return ""
 
 
 def _root(path: str) -> int:
